@@ -1,0 +1,1 @@
+export * from "npm:hono@4.13.19/dev";
