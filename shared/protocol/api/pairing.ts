@@ -1,0 +1,61 @@
+/** Wire bodies of pairing (D-73 to D-75). */
+import { z } from "zod";
+import { LIMITS } from "../limits.ts";
+import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
+
+/** How the two sides introduce themselves. */
+export const Profile = z.object({ agentName: DisplayName, humanName: DisplayName });
+export type Profile = z.infer<typeof Profile>;
+
+/** Body of `POST /pair/start`. */
+export const PairStartBody = z.object({
+  ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
+  initiatorProfile: Profile,
+  allowResponderAgentDid: AgentDid.optional(),
+});
+
+/** Answer of `POST /pair/start`. */
+export const PairStartAnswer = z.object({
+  ticket: z.string(),
+  expiresAt: IsoTime,
+  initiatorAgentDid: AgentDid,
+  initiatorProfile: Profile,
+});
+export type PairStartAnswer = z.infer<typeof PairStartAnswer>;
+
+/** Body of `POST /pair/confirm`. */
+export const PairConfirmBody = z.object({ ticket: z.string().trim().min(1), responderProfile: Profile });
+
+/** Answer of `POST /pair/confirm`. */
+export const PairConfirmAnswer = z.object({
+  paired: z.literal(true),
+  initiatorAgentDid: AgentDid,
+  initiatorProfile: Profile,
+  responderAgentDid: AgentDid,
+  responderProfile: Profile,
+});
+export type PairConfirmAnswer = z.infer<typeof PairConfirmAnswer>;
+
+/** Body of `POST /pair/status`. */
+export const PairStatusBody = z.object({ ticket: z.string().trim().min(1) });
+
+/** Answer of `POST /pair/status`; the last three once confirmed. */
+export const PairStatusAnswer = z.object({
+  status: z.enum(["pending", "confirmed"]),
+  initiatorAgentDid: AgentDid,
+  initiatorProfile: Profile,
+  expiresAt: IsoTime,
+  responderAgentDid: AgentDid.optional(),
+  responderProfile: Profile.optional(),
+  confirmedAt: IsoTime.optional(),
+});
+export type PairStatusAnswer = z.infer<typeof PairStatusAnswer>;
+
+/** Answer of `GET /pair/peers` (D-76). */
+export const PeerList = z.object({
+  peers: z.array(z.object({ agentDid: AgentDid, profile: Profile, pairedAt: IsoTime })),
+});
+export type PeerList = z.infer<typeof PeerList>;
+
+/** Body of `POST /pair/remove` (D-76). */
+export const PairRemoveBody = z.object({ peerAgentDid: AgentDid });

@@ -1,0 +1,75 @@
+/**
+ * Decentralised identifiers of agents and humans (D-04): `did:svc:<authority>:<agent|human>:<ulid>`.
+ * One parser for registry, proxy and CLI.
+ */
+import { isUlid } from "./ids.ts";
+
+/** What a DID names. */
+export type DidKind = "agent" | "human";
+
+/** The parts of a DID. */
+export interface Did {
+  /** Lower-case host name of the registry, without port. */
+  authority: string;
+  kind: DidKind;
+  /** ULID of the record. */
+  id: string;
+}
+
+const MAX_AUTHORITY = 119;
+const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+const OCTET = /^(?:0|[1-9]\d{0,2})$/;
+
+/** True for lower-case DNS labels or a dotted IPv4 address of at most 119 characters. */
+export function isAuthority(text: string): boolean {
+  if (text.length < 1 || text.length > MAX_AUTHORITY) return false;
+  const labels = text.split(".");
+  // As in URLs, a host whose last label is a number is an IPv4 address or nothing.
+  if (/^(?:\d+|0x[0-9a-f]*)$/.test(labels.at(-1) ?? "")) {
+    return labels.length === 4 && labels.every((octet) => OCTET.test(octet) && Number(octet) <= 255);
+  }
+  return labels.every((label) => LABEL.test(label));
+}
+
+/**
+ * Reads a DID, or gives `null` for anything that is not exactly one.
+ *
+ * @example
+ * ```ts
+ * import { parseDid } from "./did.ts";
+ * console.log(parseDid("did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA")?.kind); // agent
+ * ```
+ */
+export function parseDid(text: string): Did | null {
+  const parts = text.split(":");
+  const [scheme, method, authority, kind, id] = parts;
+  if (parts.length !== 5 || scheme !== "did" || method !== "svc") return null;
+  if (kind !== "agent" && kind !== "human") return null;
+  if (authority === undefined || !isAuthority(authority) || !isUlid(id)) return null;
+  return { authority, kind, id };
+}
+
+/** Writes a DID. */
+export function formatDid(did: Did): string {
+  return `did:svc:${did.authority}:${did.kind}:${did.id}`;
+}
+
+/** True for the DID of an agent. */
+export function isAgentDid(value: unknown): value is string {
+  return typeof value === "string" && parseDid(value)?.kind === "agent";
+}
+
+/** True for the DID of a human. */
+export function isHumanDid(value: unknown): value is string {
+  return typeof value === "string" && parseDid(value)?.kind === "human";
+}
+
+/**
+ * The authority that an issuer's DIDs carry: the host name of its URL, or `null` where D-04 allows none (an IPv6
+ * address, an over-long name, not a URL).
+ */
+export function authorityOf(issuer: string): string | null {
+  if (!URL.canParse(issuer)) return null;
+  const host = new URL(issuer).hostname;
+  return isAuthority(host) ? host : null;
+}

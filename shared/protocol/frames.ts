@@ -1,0 +1,202 @@
+/**
+ * Relay frames: what travels over the WebSocket at `/v1/relay/connect`.
+ *
+ *   proxy                          connector
+ *     │ ── deliver ───────────────▶ │   a message; the connector stores it, then
+ *     │ ◀────────────── deliver_ack │   says whether it took it
+ *     │ ── heartbeat ─────────────▶ │   every 30 s, either way;
+ *     │ ◀──────────── heartbeat_ack │   60 s of silence close the socket (4408)
+ *     │ ── paired, revoked ───────▶ │   news; need no answer
+ *
+ * Text messages, one JSON object each, at most 1 MiB. Unknown members are ignored; unknown types and malformed frames
+ * count as misuse. `payload` is the last member of `deliver`: the sender's JSON text, spliced in and cut out unparsed.
+ */
+import { utf8Bytes } from "./base64url.ts";
+import { isAgentDid, isHumanDid } from "./did.ts";
+import { isRequestId, isUlid } from "./ids.ts";
+import { topLevelMembers } from "./json_text.ts";
+import { LIMITS } from "./limits.ts";
+import { parseIso } from "./time.ts";
+
+/** Why a socket was closed. */
+export const CLOSE = {
+  shuttingDown: 1001,
+  misuse: 1008,
+  tooLarge: 1009,
+  tooSlow: 1013,
+  notAuthorised: 4401,
+  silent: 4408,
+  replaced: 4409,
+} as const;
+
+/** Members that every frame has. */
+export interface FrameHead {
+  v: 1;
+  /** ULID, new for each frame. */
+  id: string;
+  /** ISO-8601. */
+  ts: string;
+}
+
+/** The sender as the proxy verified it. Consumers trust these fields, not the text of a message. */
+export interface FrameIdentity {
+  agentDid: string;
+  ownerDid: string;
+  issuer: string;
+  aitJti: string;
+  name: string;
+}
+
+/** A message for the agent; `payload` is JSON text. (`fromAgentDid`, `requestId`) is stable across attempts. */
+export interface DeliverFrame extends FrameHead {
+  type: "deliver";
+  requestId: string;
+  fromAgentDid: string;
+  toAgentDid: string;
+  identity: FrameIdentity;
+  contentType: string;
+  /** 1 for the first try. */
+  attempt: number;
+  conversationId?: string;
+  payload: string;
+}
+
+/** The connector has stored the message (`accepted`), or says why it cannot. */
+export interface DeliverAckFrame extends FrameHead {
+  type: "deliver_ack";
+  /** `id` of the `deliver` frame. */
+  ackId: string;
+  accepted: boolean;
+  reason?: string;
+}
+
+/** Are you there? */
+export interface HeartbeatFrame extends FrameHead {
+  type: "heartbeat";
+}
+
+/** I am. */
+export interface HeartbeatAckFrame extends FrameHead {
+  type: "heartbeat_ack";
+  /** `id` of the `heartbeat` frame. */
+  ackId: string;
+}
+
+/** The agent has a new peer. */
+export interface PairedFrame extends FrameHead {
+  type: "paired";
+  peerAgentDid: string;
+  profile: { agentName: string; humanName: string };
+}
+
+/** The agent itself is no longer authorised; the socket closes with 4401 next. */
+export interface RevokedFrame extends FrameHead {
+  type: "revoked";
+  reason: string;
+}
+
+/** What a connector may send. */
+export type ConnectorFrame = DeliverAckFrame | HeartbeatFrame | HeartbeatAckFrame;
+/** What a proxy may send. */
+export type ProxyFrame = DeliverFrame | HeartbeatFrame | HeartbeatAckFrame | PairedFrame | RevokedFrame;
+/** Any frame. */
+export type Frame = ConnectorFrame | ProxyFrame;
+/** The name of a frame. */
+export type FrameType = Frame["type"];
+
+type Check = (value: unknown) => boolean;
+const isText = (max: number): Check => (value) => typeof value === "string" && value.length <= max;
+const optional = (check: Check): Check => (value) => value === undefined || check(value);
+const isBoolean: Check = (value) => typeof value === "boolean";
+const isProfile: Check = (value) => isRecord(value) && isText(256)(value.agentName) && isText(256)(value.humanName);
+const isIdentity: Check = (value) =>
+  isRecord(value) && isAgentDid(value.agentDid) && isHumanDid(value.ownerDid) && isText(2048)(value.issuer) &&
+  isUlid(value.aitJti) && isText(64)(value.name);
+
+/** One row a frame: who sends it, and what each member must be. */
+export const FRAMES: Readonly<
+  Record<FrameType, { from: "proxy" | "connector" | "both"; members: Record<string, Check> }>
+> = Object.freeze({
+  deliver: {
+    from: "proxy",
+    members: {
+      requestId: isRequestId,
+      fromAgentDid: isAgentDid,
+      toAgentDid: isAgentDid,
+      identity: isIdentity,
+      contentType: isText(LIMITS.frameBytes),
+      attempt: (value) => Number.isSafeInteger(value) && (value as number) >= 1,
+      conversationId: optional(isText(128)),
+    },
+  },
+  deliver_ack: {
+    from: "connector",
+    members: { ackId: isUlid, accepted: isBoolean, reason: optional(isText(256)) },
+  },
+  heartbeat: { from: "both", members: {} },
+  heartbeat_ack: { from: "both", members: { ackId: isUlid } },
+  paired: { from: "proxy", members: { peerAgentDid: isAgentDid, profile: isProfile } },
+  revoked: { from: "proxy", members: { reason: isText(256) } },
+});
+
+const HEAD: Record<string, Check> = {
+  v: (value) => value === 1,
+  id: isUlid,
+  ts: (value) => typeof value === "string" && parseIso(value) !== null,
+};
+
+/** A text that is no frame, or not one that its sender may send. */
+export class FrameError extends Error {
+  override name = "FrameError";
+}
+
+/** Writes a frame; the payload of `deliver` is spliced in as it is. */
+export function encodeFrame(frame: Frame): string {
+  if (frame.type !== "deliver") return JSON.stringify(frame);
+  const { payload, ...head } = frame;
+  return `${JSON.stringify(head).slice(0, -1)},"payload":${payload}}`;
+}
+
+/** True for a text over 1 MiB as UTF-8; encodes it only when its length leaves that open. */
+export function isOversize(text: string): boolean {
+  if (text.length * 3 <= LIMITS.frameBytes) return false;
+  return text.length > LIMITS.frameBytes || utf8Bytes(text).length > LIMITS.frameBytes;
+}
+
+/**
+ * Reads a frame as sent by the other side.
+ *
+ * @throws {FrameError} when it is over 1 MiB, no JSON object, of an unknown type, or a member is not as it must be
+ */
+export function decodeFrame(text: string, from: "connector"): ConnectorFrame;
+export function decodeFrame(text: string, from: "proxy"): ProxyFrame;
+export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
+  if (isOversize(text)) throw new FrameError("The frame is over 1 MiB");
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new FrameError("The frame is not JSON");
+  }
+  if (!isRecord(value)) throw new FrameError("The frame is not a JSON object");
+  const { type } = value;
+  const row = typeof type === "string" && Object.hasOwn(FRAMES, type) ? FRAMES[type as FrameType] : undefined;
+  if (!row || (row.from !== from && row.from !== "both")) throw new FrameError("The frame is of no known type");
+  for (const [name, check] of [...Object.entries(HEAD), ...Object.entries(row.members)]) {
+    if (!check(Object.hasOwn(value, name) ? value[name] : undefined)) {
+      throw new FrameError(`The frame's ${name} is missing or malformed`);
+    }
+  }
+  return (type === "deliver" ? { ...value, payload: cutPayload(text) } : value) as unknown as Frame;
+}
+
+function cutPayload(text: string): string {
+  const last = topLevelMembers(text).at(-1);
+  if (last?.key !== "payload") throw new FrameError("The frame's payload is not its last member");
+  // To the last byte: white space around the sender's JSON is the sender's too.
+  return text.slice(last.after, text.lastIndexOf("}"));
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

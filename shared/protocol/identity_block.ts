@@ -1,0 +1,80 @@
+/**
+ * The identity block (D-71) that the proxy puts in front of a message: five lines that the sender cannot write.
+ * Also the splice that puts it there without touching any other byte of the sender's JSON.
+ */
+import { topLevelMembers } from "./json_text.ts";
+import { LIMITS } from "./limits.ts";
+
+/** First line of every block. */
+export const IDENTITY_MARKER = "[Svc Identity]";
+
+/** Who sent a message, taken from the verified AIT. */
+export interface SenderIdentity {
+  agentDid: string;
+  ownerDid: string;
+  issuer: string;
+  aitJti: string;
+}
+
+/** Lines of the block in order, with their maximum length in code points. */
+const FIELDS = [
+  ["agentDid", LIMITS.identityAgentDid],
+  ["ownerDid", LIMITS.identityOwnerDid],
+  ["issuer", LIMITS.identityIssuer],
+  ["aitJti", LIMITS.identityAitJti],
+] as const;
+
+// deno-lint-ignore no-control-regex
+const CONTROL = /[\u0000-\u001f\u007f]/g;
+const INVISIBLE = /[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu;
+// deno-lint-ignore no-control-regex
+const LINE_ENDS = /(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/;
+const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
+
+/** A field's value as it stands in the block: one line, bounded, never blank. */
+export function sanitizeField(value: string, maxCodePoints: number): string {
+  const line = value.replace(CONTROL, "").replace(/[\s\u0085]+/g, " ").trim();
+  return [...line].slice(0, maxCodePoints).join("").trim() || "unknown";
+}
+
+/** The block, an empty line, then the text, in which any line that could pass for a block's first is quoted. */
+export function withIdentityBlock(message: string, identity: SenderIdentity): string {
+  const lines = FIELDS.map(([name, max]) => `${name}: ${sanitizeField(identity[name], max)}`);
+  return `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n${quoteMarkers(message)}`;
+}
+
+/** What became of a payload: its text, or that it names `message` twice. */
+export type Injected = { payload: string } | { refused: "duplicate_message" };
+
+/**
+ * Puts the block into the `message` string of a JSON object; any other payload is given back as it is.
+ *
+ * @param json the sender's JSON text
+ * @param value the same, parsed
+ */
+export function injectIdentity(json: string, value: unknown, identity: SenderIdentity): Injected {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || !Object.hasOwn(value, "message")) {
+    return { payload: json };
+  }
+  const [span, ...more] = topLevelMembers(json).filter(({ key }) => key === "message");
+  if (more.length > 0) return { refused: "duplicate_message" };
+  const message = (value as { message: unknown }).message;
+  if (!span || typeof message !== "string") return { payload: json };
+  return {
+    payload: json.slice(0, span.start) + JSON.stringify(withIdentityBlock(message, identity)) +
+      json.slice(span.end),
+  };
+}
+
+function quoteMarkers(text: string): string {
+  // Splitting with a captured separator keeps every line end as it was.
+  return text.split(LINE_ENDS).map((part, i) => i % 2 === 0 && isMarker(part) ? `> ${part}` : part).join("");
+}
+
+function isMarker(line: string): boolean {
+  return line !== "" && foldLine(line) === MARKER_FOLDED;
+}
+
+function foldLine(line: string): string {
+  return line.normalize("NFKC").replace(INVISIBLE, "").trim().toLowerCase();
+}

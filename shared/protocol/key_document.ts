@@ -1,0 +1,42 @@
+/**
+ * The registry's published keys (D-22): a JWK Set at `/.well-known/svc-keys.json`.
+ * Reading one is all or nothing: a bad document never yields a usable key.
+ */
+import { z } from "zod";
+import { importPublicKey, isPublicKey } from "./ed25519.ts";
+import type { VerificationKey, VerificationKeys } from "./jws.ts";
+
+/** More than anybody rotates within the lifetime of a token. */
+export const MAX_KEYS = 1024;
+
+/** One published key. A private member makes the whole document invalid. */
+export const PublishedKey = z.strictObject({
+  kid: z.string().min(1).max(128),
+  kty: z.literal("OKP"),
+  crv: z.literal("Ed25519"),
+  alg: z.literal("EdDSA"),
+  use: z.literal("sig"),
+  x: z.string().refine(isPublicKey),
+  status: z.enum(["active", "retired"]),
+});
+export type PublishedKey = z.infer<typeof PublishedKey>;
+
+/** The document: at least one key, every `kid` once. */
+export const KeyDocument = z.object({
+  keys: z.array(PublishedKey).min(1).max(MAX_KEYS).refine(
+    (keys) => new Set(keys.map((key) => key.kid)).size === keys.length,
+    "a kid is listed twice",
+  ),
+});
+export type KeyDocument = z.infer<typeof KeyDocument>;
+
+/** Reads a parsed JSON value as a key document and imports its keys, or gives `null` when anything is wrong with it. */
+export async function readKeyDocument(value: unknown): Promise<VerificationKeys | null> {
+  const parsed = KeyDocument.safeParse(value);
+  if (!parsed.success) return null;
+  const keys = new Map<string, VerificationKey>();
+  for (const key of parsed.data.keys) {
+    keys.set(key.kid, { status: key.status, publicKey: await importPublicKey(key.x) });
+  }
+  return keys;
+}

@@ -1,0 +1,42 @@
+/**
+ * The registration message (D-23) that a new agent signs to show it holds its private key.
+ */
+
+/** The values as the request sends them. */
+export interface RegistrationFields {
+  challengeId: string;
+  nonce: string;
+  ownerDid: string;
+  publicKey: string;
+  name: string;
+  framework?: string | undefined;
+  ttlDays?: number | undefined;
+}
+
+/** The message with `{challengeId}`, `{nonce}` … in place of the values: `messageTemplate` of a challenge. */
+export const REGISTRATION_TEMPLATE = [
+  "svc.register.v1",
+  ...["challengeId", "nonce", "ownerDid", "publicKey", "name", "framework", "ttlDays"].map((f) => `${f}:{${f}}`),
+].join("\n");
+
+/**
+ * The eight lines that are signed; `framework` and `ttlDays` are empty when the request leaves them out.
+ *
+ * @throws {TypeError} when a value holds a line feed
+ */
+export function registrationMessage(fields: RegistrationFields): string {
+  const lines = [
+    "svc.register.v1",
+    `challengeId:${fields.challengeId}`,
+    `nonce:${fields.nonce}`,
+    `ownerDid:${fields.ownerDid}`,
+    `publicKey:${fields.publicKey}`,
+    `name:${fields.name}`,
+    `framework:${fields.framework ?? ""}`,
+    `ttlDays:${fields.ttlDays ?? ""}`,
+  ];
+  if (lines.some((line) => line.includes("\n"))) {
+    throw new TypeError("Cannot build the registration message: a value holds a line feed");
+  }
+  return lines.join("\n");
+}

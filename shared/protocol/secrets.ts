@@ -1,0 +1,40 @@
+/**
+ * Bearer secrets (D-08): their formats, making them from bytes, the digest under which they are kept.
+ * Nothing but a digest is ever stored or logged.
+ */
+import { fromBase64Url, sha256, toBase64Url } from "./base64url.ts";
+
+/** Prefix and random bytes of each kind of secret. */
+export const SECRET_KINDS = {
+  pat: { prefix: "svc_pat_", bytes: 32 },
+  access: { prefix: "svc_agt_", bytes: 32 },
+  refresh: { prefix: "svc_rft_", bytes: 32 },
+  service: { prefix: "svc_srv_", bytes: 32 },
+  invite: { prefix: "svc_inv_", bytes: 24 },
+} as const;
+
+/** A kind of secret. */
+export type SecretKind = keyof typeof SECRET_KINDS;
+
+/** Makes a secret; `bytes` gives that many random bytes. */
+export function makeSecret(kind: SecretKind, bytes: (n: number) => Uint8Array): string {
+  const { prefix, bytes: length } = SECRET_KINDS[kind];
+  return prefix + toBase64Url(bytes(length));
+}
+
+/** True when the text has the form of such a secret; says nothing of its being known. */
+export function isSecret(kind: SecretKind, text: string): boolean {
+  const { prefix, bytes } = SECRET_KINDS[kind];
+  return text.startsWith(prefix) && fromBase64Url(text.slice(prefix.length))?.length === bytes;
+}
+
+/** The digest under which a secret is stored and looked up: base64url SHA-256 of the whole text. */
+export function secretDigest(secret: string): Promise<string> {
+  return sha256(secret);
+}
+
+/** A secret as it may be shown to people: its prefix and four characters. */
+export function maskSecret(secret: string): string {
+  const kind = Object.values(SECRET_KINDS).find(({ prefix }) => secret.startsWith(prefix));
+  return kind ? `${secret.slice(0, kind.prefix.length + 4)}…` : "…";
+}

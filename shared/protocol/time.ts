@@ -1,0 +1,49 @@
+/**
+ * Times on the wire (D-03): ISO-8601 in bodies, unix seconds in headers and tokens.
+ * Parses texts and formats numbers; never asks what time it is.
+ */
+
+/** Milliseconds since the Unix epoch. */
+export type EpochMs = number;
+
+const RFC3339 = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
+const FIRST = Date.UTC(2000, 0, 1);
+const LAST = Date.UTC(10_000, 0, 1) - 1;
+const UNIX_SECONDS = /^(0|[1-9][0-9]{0,15})$/;
+
+/** ISO-8601 in UTC with milliseconds and `Z`. */
+export function toIso(ms: EpochMs): string {
+  return new Date(ms).toISOString();
+}
+
+/**
+ * Reads an RFC 3339 date-time with `Z` or an offset, or gives `null`. The date must be one of the calendar, in UTC
+ * of the years 2000 to 9999. Decimals past the third are cut off.
+ *
+ * @returns milliseconds since the Unix epoch
+ */
+export function parseIso(text: string): EpochMs | null {
+  const match = RFC3339.exec(text);
+  if (!match) return null;
+  const part = (i: number) => Number(match[i] ?? 0);
+  const [year, month, day, hour, minute, second] = [part(1), part(2), part(3), part(4), part(5), part(6)];
+  const [offsetHour, offsetMinute] = [part(9), part(10)];
+  if (year < 2000 || hour > 23 || minute > 59 || second > 59 || offsetHour > 23 || offsetMinute > 59) return null;
+  const millis = Number((match[7] ?? "").padEnd(3, "0").slice(0, 3));
+  const local = Date.UTC(year, month - 1, day, hour, minute, second, millis);
+  const date = new Date(local);
+  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return null;
+  const offset = (offsetHour * 60 + offsetMinute) * 60_000;
+  const moment = match[8] === "-" ? local + offset : local - offset;
+  return moment >= FIRST && moment <= LAST ? moment : null;
+}
+
+/** Reads `X-Svc-Timestamp`: decimal unix seconds without sign, leading zero or fraction; else `null`. */
+export function parseUnixSeconds(text: string): number | null {
+  return UNIX_SECONDS.test(text) ? Number(text) : null;
+}
+
+/** Whole unix seconds of a moment. */
+export function unixSeconds(ms: EpochMs): number {
+  return Math.floor(ms / 1000);
+}
