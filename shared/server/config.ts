@@ -1,0 +1,85 @@
+/**
+ * Reading configuration: one table of variables a service, all problems reported together. The only file besides the
+ * services' own `config.ts` that asks for the environment.
+ */
+
+/** Looks a variable up; `undefined` when it is not set. */
+export type Environ = (name: string) => string | undefined;
+
+/** The process's environment. An empty value counts as not set. */
+export const processEnviron: Environ = (name) => Deno.env.get(name) || undefined;
+
+/** Reads one variable's text; throws a `TypeError` whose message completes "NAME: …". */
+export type Parse<T> = (text: string) => T;
+
+/** The configuration cannot be used; `problems` has one line a variable. */
+export class ConfigError extends Error {
+  override name = "ConfigError";
+  constructor(readonly problems: readonly string[]) {
+    super(`The configuration cannot be used:\n${problems.map((line) => `  ${line}`).join("\n")}`);
+  }
+}
+
+/** Reads variables and gathers what is wrong with them. */
+export class ConfigReader {
+  readonly problems: string[] = [];
+  readonly #environ: Environ;
+
+  constructor(environ: Environ) {
+    this.#environ = environ;
+  }
+
+  /** The variable's value, or `fallback` when it is not set or wrong. */
+  read<T>(name: string, parse: Parse<T>, fallback: T): T {
+    const text = this.#environ(name);
+    if (text === undefined) return fallback;
+    try {
+      return parse(text);
+    } catch (error) {
+      this.problem(name, error instanceof Error ? error.message : "cannot be read");
+      return fallback;
+    }
+  }
+
+  /** Notes a problem. */
+  problem(name: string, message: string): void {
+    this.problems.push(`${name}: ${message}`);
+  }
+
+  /** @throws {ConfigError} when anything was wrong */
+  finish<T>(config: T): Readonly<T> {
+    if (this.problems.length > 0) throw new ConfigError(this.problems);
+    return Object.freeze(config);
+  }
+}
+
+/** A whole number within bounds. */
+export function wholeNumber(min: number, max: number): Parse<number> {
+  return (text) => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
+    if (!(value >= min && value <= max)) throw new TypeError(`must be a whole number from ${min} to ${max}`);
+    return value;
+  };
+}
+
+/** One of some words. */
+export function oneOf<T extends string>(...words: readonly T[]): Parse<T> {
+  return (text) => {
+    const word = words.find((candidate) => candidate === text);
+    if (word === undefined) throw new TypeError(`must be one of ${words.join(", ")}`);
+    return word;
+  };
+}
+
+/** An http(s) origin: no path, query, fragment or user info (D-24). */
+export const origin: Parse<string> = (text) => {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (!url || !/^https?:$/.test(url.protocol)) throw new TypeError("must be an http or https URL");
+  if (url.pathname !== "/" || url.search || url.hash || url.username || url.password || /[?#]/.test(text)) {
+    throw new TypeError("must be an origin, without path, query, fragment or user info");
+  }
+  return url.origin;
+};
+
+/** Words separated by commas. */
+export const list: Parse<string[]> = (text) => text.split(",").map((word) => word.trim()).filter((word) => word !== "");

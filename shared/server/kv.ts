@@ -1,0 +1,179 @@
+/**
+ * Opening the store, and what its failures are called. The store is Deno KV itself: nothing here hides its interface.
+ * Also the lock that keeps two processes off one file, and the shortening of key parts that users choose.
+ */
+import { createHash } from "node:crypto";
+import { dirname } from "node:path";
+import { type Clock, sleep, systemClock } from "../clock.ts";
+import { fraction, type Random, systemRandom } from "../random.ts";
+import { LIMITS } from "../protocol/limits.ts";
+
+/** Waits up to about two seconds for a lock. */
+const LOCKED_TRIES = 64;
+
+/** The store did not answer. Answered as 503, with the code that fits the place. */
+export class StoreUnavailable extends Error {
+  override name = "StoreUnavailable";
+  constructor(cause: unknown) {
+    super("The store cannot be reached", { cause });
+  }
+}
+
+/** The store is in use by another process, or cannot be used from here. For the person who starts the service. */
+export class StoreRefused extends Error {
+  override name = "StoreRefused";
+}
+
+/** An open store. */
+export interface Store {
+  kv: Deno.Kv;
+  /** Checks that one commit may hold: fewer over KV Connect. */
+  maxChecks: number;
+  /** True for a file that nobody else has open: whoever used it before is gone. */
+  isSole: boolean;
+  close(): void;
+}
+
+/**
+ * Opens the store that `KV_URL` names: a file, `:memory:`, an `http(s)` KV Connect address, or with `null` the
+ * database attached on Deno Deploy.
+ *
+ * @throws {StoreRefused} when another process holds the file
+ */
+export async function openStore(url: string | null): Promise<Store> {
+  if (url === null || /^https?:/.test(url)) {
+    const kv = await (url === null ? Deno.openKv() : Deno.openKv(url)).catch((cause) => {
+      const where = url === null ? "attached to this deployment" : `at ${new URL(url).origin}`;
+      throw new StoreRefused(`Cannot open the store ${where}: ${cause instanceof Error ? cause.message : cause}`);
+    });
+    return opened(kv, LIMITS.commitChecksConnect, false, () => {});
+  }
+  if (url === ":memory:") return opened(await Deno.openKv(url), LIMITS.commitChecks, true, () => {});
+  await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
+  const { isSole, unlock } = await lockFile(`${url}.lock`);
+  try {
+    await createPrivate(url);
+    const seams = { clock: systemClock, random: systemRandom };
+    return opened(await whenUnlocked(seams, () => Deno.openKv(url)), LIMITS.commitChecks, isSole, unlock);
+  } catch (error) {
+    unlock();
+    throw error;
+  }
+}
+
+function opened(kv: Deno.Kv, maxChecks: number, isSole: boolean, unlock: () => void): Store {
+  nameFailures(kv);
+  return {
+    kv,
+    maxChecks,
+    isSole,
+    close() {
+      kv.close();
+      unlock();
+    },
+  };
+}
+
+/**
+ * Makes every failed call of the store reject with `StoreUnavailable`; wrong use stays a `TypeError`. A file that
+ * another isolate of this process is just writing to is waited for: the store answers "database is locked" at once, and
+ * has then done nothing.
+ */
+export function nameFailures(kv: Deno.Kv, seams = { clock: systemClock, random: systemRandom }): void {
+  const guard = <A extends unknown[], R>(call: (...args: A) => Promise<R>) => async (...args: A): Promise<R> => {
+    try {
+      return await whenUnlocked(seams, () => call(...args));
+    } catch (error) {
+      throw error instanceof TypeError && !isLocked(error) ? error : new StoreUnavailable(error);
+    }
+  };
+  const { list, atomic } = kv;
+  kv.get = guard(kv.get.bind(kv)) as typeof kv.get;
+  kv.getMany = guard(kv.getMany.bind(kv)) as typeof kv.getMany;
+  kv.set = guard(kv.set.bind(kv));
+  kv.delete = guard(kv.delete.bind(kv));
+  kv.list = (selector, options) => {
+    const entries = list.call(kv, selector, options);
+    entries.next = guard(entries.next.bind(entries));
+    return entries as Deno.KvListIterator<never>;
+  };
+  kv.atomic = () => {
+    const operation = atomic.call(kv);
+    operation.commit = guard(operation.commit.bind(operation));
+    return operation;
+  };
+}
+
+/** One try of an optimistic change: the operation to commit, and what the change results in. */
+export interface Attempt<T> {
+  operation: Deno.AtomicOperation;
+  result: T;
+}
+
+/**
+ * Repeats a change until its commit meets no other: read, judge, commit, at most ten times, with a pause that grows.
+ *
+ * @param attempt reads anew and judges; what it throws ends the change
+ * @throws {StoreUnavailable} when the records stay contended
+ */
+export async function optimistically<T>(
+  seams: { clock: Clock; random: Random },
+  attempt: () => Attempt<T> | Promise<Attempt<T>>,
+): Promise<T> {
+  for (let tries = 1; tries <= LIMITS.commitRetries; tries++) {
+    if (tries > 2) await sleep(seams.clock, fraction(seams.random) * 2 ** tries);
+    const { operation, result } = await attempt();
+    if ((await operation.commit()).ok) return result;
+  }
+  throw new StoreUnavailable(new Error("The records stayed contended"));
+}
+
+/** Calls again while another isolate holds the file's lock. */
+async function whenUnlocked<R>(seams: { clock: Clock; random: Random }, call: () => Promise<R>): Promise<R> {
+  for (let tries = 1;; tries++) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!isLocked(error) || tries >= LOCKED_TRIES) throw error;
+      await sleep(seams.clock, fraction(seams.random) * Math.min(2 ** tries, 64));
+    }
+  }
+}
+
+function isLocked(error: unknown): boolean {
+  return error instanceof Error && /database (?:table )?is locked/.test(error.message);
+}
+
+/** A key part made from a text that a user chose: fixed length, no meaning of its own. */
+export function keyPart(text: string): string {
+  return createHash("sha256").update(text).digest("base64url");
+}
+
+/**
+ * Locks a file for this process and writes the pid into it. A lock held by this very process is a sibling isolate's
+ * (`deno serve --parallel`): fine.
+ */
+async function lockFile(path: string): Promise<{ isSole: boolean; unlock: () => void }> {
+  const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
+  if (file.tryLockSync(true)) {
+    file.truncateSync(0);
+    file.writeSync(new TextEncoder().encode(`${Deno.pid}\n`));
+    return { isSole: true, unlock: () => file.close() };
+  }
+  file.close();
+  const holder = (await Deno.readTextFile(path)).trim();
+  if (holder === String(Deno.pid)) return { isSole: false, unlock: () => {} };
+  throw new StoreRefused(
+    `Cannot open the store ${path.slice(0, -".lock".length)}: process ${holder || "unknown"} uses it. ` +
+      `Stop that one, or set KV_URL to another path.`,
+  );
+}
+
+/** The file holds identities: nobody but the owner reads it, from its first byte on. */
+async function createPrivate(path: string): Promise<void> {
+  try {
+    (await Deno.open(path, { write: true, createNew: true, mode: 0o600 })).close();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+  }
+}

@@ -1,0 +1,125 @@
+/**
+ * Sliding-window rate limits (D-49, D-51, D-65): the decision, pure, and its record in the store.
+ * Never more than the limit in any window. What is refused is not counted.
+ */
+import { LIMITS } from "../protocol/limits.ts";
+import type { Clock } from "../clock.ts";
+import type { GroupCommit, Update } from "./group_commit.ts";
+
+/** So many requests in any window of so many milliseconds. */
+export interface WindowRule {
+  /** Name in the `RateLimit` header. */
+  name: string;
+  requests: number;
+  windowMs: number;
+}
+
+/** Requests counted: moment (milliseconds since the Unix epoch) and how many share it. */
+export type WindowRecord = (readonly [at: number, count: number])[];
+
+/** What a window says to one more request. */
+export interface Decision {
+  allowed: boolean;
+  /** Requests left after this one. */
+  remaining: number;
+  /** When asking again can succeed, or when the window is empty; milliseconds from now. */
+  resetMs: number;
+  /** The record to keep. */
+  record: WindowRecord;
+  /** True when the record must be kept although the request is refused: the clock stepped back. */
+  mended: boolean;
+}
+
+/**
+ * Judges one more request. Requests closer than a sixtieth of the window share an entry once the limit is over 1 000;
+ * an entry counts until all of it has left the window.
+ *
+ * @param now milliseconds since the Unix epoch
+ */
+export function decide(rule: WindowRule, record: WindowRecord, now: number): Decision {
+  const grain = rule.requests > LIMITS.exactWindowRequests ? rule.windowMs / 60 : 0;
+  const life = rule.windowMs + grain;
+  // Entries from the future are a clock that stepped back: they count as made now, for one window and no longer.
+  const mended = record.some(([at]) => at > now);
+  const live = (mended ? merge(record, now) : record).filter(([at]) => now < at + life);
+  const used = live.reduce((sum, [, count]) => sum + count, 0);
+  const oldest = live[0]?.[0] ?? now;
+  if (used >= rule.requests) {
+    return { allowed: false, remaining: 0, resetMs: oldest + life - now, record: live, mended };
+  }
+  const last = live.at(-1);
+  const shares = last !== undefined && (now === last[0] || now - last[0] < grain);
+  const next: WindowRecord = shares ? [...live.slice(0, -1), [last[0], last[1] + 1]] : [...live, [now, 1]];
+  return { allowed: true, remaining: rule.requests - used - 1, resetMs: oldest + life - now, record: next, mended };
+}
+
+function merge(record: WindowRecord, now: number): WindowRecord {
+  const past = record.filter(([at]) => at < now);
+  const count = record.reduce((sum, [at, n]) => at < now ? sum : sum + n, 0);
+  return [...past, [now, count]];
+}
+
+/**
+ * The update that counts a request in its window, at the moment it takes effect: a request that was long under way
+ * must not leave the window early. `seen` learns the decision, at each application anew. A full window
+ * leaves the record as it is, or refuses the whole claim with `whenFull.refuse`.
+ */
+export function windowUpdate<R = never>(
+  key: Deno.KvKey,
+  rule: WindowRule,
+  now: () => number,
+  seen: (decision: Decision) => void,
+  whenFull: "keep" | { refuse: R } = "keep",
+  entry?: Deno.KvEntryMaybe<unknown>,
+): Update<R> {
+  return {
+    key,
+    ...(entry ? { seen: entry } : {}),
+    next(current) {
+      const decision = decide(rule, (current as WindowRecord | null) ?? [], now());
+      seen(decision);
+      if (!decision.allowed && whenFull !== "keep") return whenFull;
+      if (!decision.allowed && !decision.mended) return "keep";
+      return { value: decision.record, expireInMs: rule.windowMs * 2 };
+    },
+  };
+}
+
+/** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers), and `Retry-After` for a refusal. */
+export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<string, string> {
+  const seconds = Math.max(1, Math.ceil(decision.resetMs / 1000));
+  return {
+    "RateLimit-Policy": `"${rule.name}";q=${rule.requests};w=${Math.ceil(rule.windowMs / 1000)}`,
+    "RateLimit": `"${rule.name}";r=${decision.remaining};t=${seconds}`,
+    ...(decision.allowed ? {} : { "Retry-After": String(seconds) }),
+  };
+}
+
+/** Windows kept in the store, for limits that are counted on their own. */
+export class RateLimiter {
+  readonly #kv: Deno.Kv;
+  readonly #commits: GroupCommit;
+  readonly #clock: Clock;
+  readonly #keyOf: (rule: string, who: string) => Deno.KvKey;
+
+  constructor(kv: Deno.Kv, commits: GroupCommit, clock: Clock, keyOf: (rule: string, who: string) => Deno.KvKey) {
+    this.#kv = kv;
+    this.#commits = commits;
+    this.#clock = clock;
+    this.#keyOf = keyOf;
+  }
+
+  /** Judges without counting. */
+  async peek(rule: WindowRule, who: string): Promise<Decision> {
+    const { value } = await this.#kv.get<WindowRecord>(this.#keyOf(rule.name, who));
+    return decide(rule, value ?? [], this.#clock.now());
+  }
+
+  /** Counts one request, unless the window is full. */
+  async hit(rule: WindowRule, who: string): Promise<Decision> {
+    let decision: Decision | undefined;
+    const seen = (latest: Decision) => decision = latest;
+    await this.#commits.claim([windowUpdate(this.#keyOf(rule.name, who), rule, () => this.#clock.now(), seen)]);
+    return decision as Decision;
+  }
+}
