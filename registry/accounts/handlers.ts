@@ -1,0 +1,40 @@
+/**
+ * HTTP of accounts: the bootstrap and the caller's own profile (D-33, D-34).
+ */
+import type { z } from "zod";
+import type { BootstrapAnswer, BootstrapBody, Profile } from "../../shared/protocol/api/accounts.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { type Input, json } from "../../shared/server/route.ts";
+import type { ApiKeyCaller } from "../auth.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { bootstrapAdmin, humanView } from "./store.ts";
+
+/** Bootstrap is possible only with a configured secret. */
+export const bootstrapEnabled = {
+  errors: ["ADMIN_BOOTSTRAP_DISABLED"] as const,
+  check(deps: RegistryDeps): void {
+    if (deps.config.bootstrapSecret === null) throw new ServiceError("ADMIN_BOOTSTRAP_DISABLED");
+  },
+};
+
+export async function bootstrap(
+  deps: RegistryDeps,
+  { body, exchange }: Input<undefined, undefined, z.output<typeof BootstrapBody>, null>,
+): Promise<Response> {
+  const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);
+  const answer: BootstrapAnswer = {
+    human: humanView(human),
+    apiKey: { id: key.record.id, name: key.record.name, token: key.token },
+    internalService: { id: service.record.id, name: service.record.name, secret: service.secret },
+  };
+  return json(answer, 201);
+}
+
+export function me(_deps: RegistryDeps, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Response {
+  const { human, key } = caller;
+  const answer: Profile = {
+    human: { ...humanView(human), createdAt: human.createdAt },
+    apiKey: { id: key.id, name: key.name },
+  };
+  return json(answer);
+}

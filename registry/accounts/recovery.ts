@@ -1,0 +1,26 @@
+/**
+ * Recovery (D-52): a new admin key when all are lost. Works on the store itself, on the registry's host; there is no
+ * route to it. Audited like everything else.
+ */
+import { optimistically } from "../../shared/server/kv.ts";
+import { audited } from "../audit/record.ts";
+import { issueApiKey, type IssuedApiKey, putApiKey } from "../credentials/store.ts";
+import type { RecordSeams } from "../deps.ts";
+import { KEYS } from "../keys.ts";
+import type { BootstrapRecord, HumanRecord } from "./store.ts";
+
+/** Gives the first admin a further API key, and its role back; `null` when there was never a bootstrap. */
+export async function recoverAdmin(seams: RecordSeams): Promise<{ human: HumanRecord; key: IssuedApiKey } | null> {
+  const bootstrap = (await seams.kv.get<BootstrapRecord>(KEYS.bootstrap())).value;
+  if (!bootstrap) return null;
+  return await optimistically(seams, async () => {
+    const entry = await seams.kv.get<HumanRecord>(KEYS.human(bootstrap.humanId));
+    if (!entry.value) throw new Error("The store holds a bootstrap without its admin");
+    const human: HumanRecord = { ...entry.value, role: "admin" };
+    const key = await issueApiKey(seams, human.id, "recovered");
+    const operation = putApiKey(seams.kv.atomic().check(entry).set(entry.key, human), key);
+    const requestId = seams.newId();
+    audited(operation, seams, { event: "admin.recovered", actor: "store recover", subject: human.did, requestId });
+    return { operation, result: { human, key } };
+  });
+}

@@ -1,0 +1,84 @@
+/**
+ * Human accounts in the store, and the bootstrap that makes the first one.
+ */
+import type { Human } from "../../shared/protocol/api/accounts.ts";
+import { formatDid } from "../../shared/protocol/did.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { optimistically } from "../../shared/server/kv.ts";
+import { audited } from "../audit/record.ts";
+import { issueApiKey, type IssuedApiKey, putApiKey } from "../credentials/store.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { KEYS } from "../keys.ts";
+import { type IssuedService, issueService, putService } from "../services/store.ts";
+import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
+
+/** A human as stored; `createdAt` is ISO-8601. */
+export interface HumanRecord extends Human {
+  createdAt: string;
+}
+
+/** That the first admin exists. */
+export interface BootstrapRecord {
+  humanId: string;
+  at: string;
+}
+
+/** A new human, not yet stored. */
+export function newHuman(deps: RegistryDeps, displayName: string, role: Human["role"]): HumanRecord {
+  const id = deps.newId();
+  const did = formatDid({ authority: deps.authority, kind: "human", id });
+  return { id, did, displayName, role, status: "active", createdAt: toIso(deps.clock.now()) };
+}
+
+/** Adds a new human and its first API key to a commit. */
+export function putHuman(
+  operation: Deno.AtomicOperation,
+  human: HumanRecord,
+  key: IssuedApiKey,
+): Deno.AtomicOperation {
+  return putApiKey(
+    operation.check({ key: KEYS.human(human.id), versionstamp: null }).set(KEYS.human(human.id), human),
+    key,
+  );
+}
+
+export async function findHuman(deps: RegistryDeps, id: string): Promise<HumanRecord | null> {
+  return (await deps.kv.get<HumanRecord>(KEYS.human(id))).value;
+}
+
+/** The account as it is answered. */
+export function humanView({ id, did, displayName, role, status }: HumanRecord): Human {
+  return { id, did, displayName, role, status };
+}
+
+/** True until the first admin exists. */
+export async function bootstrapOpen(kv: Deno.Kv): Promise<boolean> {
+  return (await kv.get(KEYS.bootstrap())).value === null;
+}
+
+/**
+ * Makes the first admin, its key and the proxy's service credential in one commit; of many at once one wins.
+ *
+ * @throws {ServiceError} `ADMIN_BOOTSTRAP_ALREADY_COMPLETED`
+ */
+export async function bootstrapAdmin(
+  deps: RegistryDeps,
+  names: { displayName: string; apiKeyName: string },
+  requestId: string,
+): Promise<{ human: HumanRecord; key: IssuedApiKey; service: IssuedService }> {
+  const human = newHuman(deps, names.displayName, "admin");
+  const key = await issueApiKey(deps, human.id, names.apiKeyName);
+  const service = await issueService(deps, "proxy", [...SERVICE_SCOPES]);
+  const record: BootstrapRecord = { humanId: human.id, at: human.createdAt };
+  return await optimistically(deps, async () => {
+    const entry = await deps.kv.get(KEYS.bootstrap());
+    if (entry.value !== null) throw new ServiceError("ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
+    const operation = putService(
+      putHuman(deps.kv.atomic().check(entry).set(entry.key, record), human, key),
+      service,
+    );
+    audited(operation, deps, { event: "admin.bootstrapped", actor: human.did, subject: human.did, requestId });
+    return { operation, result: { human, key, service } };
+  });
+}

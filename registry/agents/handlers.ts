@@ -1,0 +1,106 @@
+/**
+ * HTTP of agents (D-38 to D-41).
+ */
+import type { z } from "zod";
+import type {
+  AgentListQuery,
+  AgentPath,
+  AgentSummary,
+  Challenge,
+  ChallengeBody,
+  RegisterAnswer,
+  RegisterBody,
+  ReissueAnswer,
+  ResolvedAgent,
+} from "../../shared/protocol/api/agents.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { parseFramework } from "../../shared/protocol/names.ts";
+import { REGISTRATION_TEMPLATE } from "../../shared/protocol/registration.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type Input, json, noContent } from "../../shared/server/route.ts";
+import type { ApiKeyCaller } from "../auth.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { revokeSession } from "../sessions/store.ts";
+import * as store from "./store.ts";
+
+type OfAgent<B = undefined> = Input<z.output<typeof AgentPath>, undefined, B, ApiKeyCaller>;
+
+export async function createChallenge(
+  deps: RegistryDeps,
+  { body, caller }: Input<undefined, undefined, z.output<typeof ChallengeBody>, ApiKeyCaller>,
+): Promise<Response> {
+  const challenge = await store.createChallenge(deps, caller.human, body.publicKey);
+  const answer: Challenge = {
+    challengeId: challenge.id,
+    nonce: challenge.nonce,
+    ownerDid: challenge.ownerDid,
+    expiresAt: toIso(challenge.expiresAt),
+    algorithm: "Ed25519",
+    messageTemplate: REGISTRATION_TEMPLATE,
+  };
+  return json(answer, 201);
+}
+
+export async function registerAgent(
+  deps: RegistryDeps,
+  { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RegisterBody>, ApiKeyCaller>,
+): Promise<Response> {
+  const { agent, ait, agentAuth } = await store.registerAgent(deps, caller.human, body, exchange.requestId);
+  const answer: RegisterAnswer = { agent: store.agentView(agent), ait, agentAuth };
+  return json(answer, 201);
+}
+
+export async function listAgents(
+  deps: RegistryDeps,
+  { query, caller }: Input<undefined, z.output<typeof AgentListQuery>, undefined, ApiKeyCaller>,
+): Promise<Response> {
+  const framework = query.framework === undefined ? undefined : parseFramework(query.framework) ?? undefined;
+  const { agents, nextCursor } = await store.listAgents(deps, caller.human, { ...query, framework });
+  const summaries: AgentSummary[] = agents.map(({ id, did, name, status, expiresAt }) => ({
+    id,
+    did,
+    name,
+    status,
+    expires: expiresAt,
+  }));
+  return json({ agents: summaries, pagination: { limit: query.limit, nextCursor } });
+}
+
+export async function getAgent(deps: RegistryDeps, { params, caller }: OfAgent): Promise<Response> {
+  const entry = await store.findOwnAgent(deps, caller.human, params.id);
+  return json({ agent: store.agentView(entry.value) });
+}
+
+export async function reissueAgent(deps: RegistryDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+  const issued = await store.reissueAgent(deps, caller.human, params.id, exchange.requestId);
+  const answer: ReissueAnswer = { ...issued, agent: store.agentView(issued.agent) };
+  return json(answer);
+}
+
+export async function deleteAgent(deps: RegistryDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+  await store.deleteAgent(deps, caller.human, params.id, exchange.requestId);
+  return noContent();
+}
+
+export async function revokeAgentAuth(deps: RegistryDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+  const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
+  const { requestId } = exchange;
+  await revokeSession(deps, agent.id, {
+    event: "session.revoked",
+    actor: caller.human.did,
+    subject: agent.did,
+    requestId,
+  });
+  return noContent();
+}
+
+export async function resolveAgent(
+  deps: RegistryDeps,
+  { params }: Input<z.output<typeof AgentPath>, undefined, undefined, null>,
+): Promise<Response> {
+  const agent = await store.findAgent(deps, params.id);
+  if (!agent) throw new ServiceError("AGENT_NOT_FOUND", { message: "There is no such agent" });
+  const { did, name, framework, status, ownerDid } = agent;
+  const answer: ResolvedAgent = { did, name, framework, status, ownerDid };
+  return json(answer);
+}

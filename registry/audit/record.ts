@@ -1,0 +1,54 @@
+/**
+ * The audit log (D-50): who did what, when, in which request. An entry is part of the commit it tells of, and is never
+ * changed. Holds no secret and no digest of one.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { KEYS } from "../keys.ts";
+
+/** Everything that is audited. */
+export const AUDIT_EVENTS = [
+  "admin.bootstrapped",
+  "admin.recovered",
+  "invite.created",
+  "invite.deleted",
+  "invite.redeemed",
+  "api_key.created",
+  "api_key.revoked",
+  "agent.registered",
+  "agent.reissued",
+  "agent.deleted",
+  "session.refreshed",
+  "session.recovered",
+  "session.revoked",
+  "session.reuse_detected",
+  "service.created",
+  "service.rotated",
+  "service.deleted",
+  "signing_key.rotated",
+] as const;
+export type AuditEvent = (typeof AUDIT_EVENTS)[number];
+
+/** An entry as it is stored and answered. */
+export interface AuditRecord {
+  id: string;
+  at: string;
+  event: AuditEvent;
+  /** DID or id of who did it. */
+  actor: string;
+  /** DID or id of what it was done to. */
+  subject: string;
+  requestId: string;
+}
+
+/** Adds an entry to a commit. */
+export function audited(
+  operation: Deno.AtomicOperation,
+  seams: { clock: Clock; newId: NewId },
+  entry: Pick<AuditRecord, "event" | "actor" | "subject" | "requestId">,
+): Deno.AtomicOperation {
+  const record: AuditRecord = { id: seams.newId(), at: toIso(seams.clock.now()), ...entry };
+  return operation.set(KEYS.audit(record.id), record, { expireIn: LIMITS.auditKeptSeconds * 1000 });
+}

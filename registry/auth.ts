@@ -1,0 +1,182 @@
+/**
+ * Who may call the registry: the authenticators that its route table names. Each proves one kind of caller and says
+ * with which codes it refuses.
+ */
+import { verifyAit } from "../shared/protocol/ait.ts";
+import type { ServiceScope } from "../shared/protocol/api/services.ts";
+import { equalConstantTime } from "../shared/protocol/base64url.ts";
+import { parseDid } from "../shared/protocol/did.ts";
+import { importPublicKey } from "../shared/protocol/ed25519.ts";
+import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
+import { TokenError } from "../shared/protocol/jws.ts";
+import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
+import { secretDigest } from "../shared/protocol/secrets.ts";
+import type { Authenticator, Authenticators, Exchange } from "../shared/server/route.ts";
+import { authorizationToken, digest, holdsProof, requestTimestamp } from "../shared/server/signed_request.ts";
+import { findHuman, type HumanRecord } from "./accounts/store.ts";
+import { type ApiKeyRecord, findApiKey, touchApiKey } from "./credentials/store.ts";
+import type { RegistryDeps } from "./deps.ts";
+import { authenticateService } from "./services/store.ts";
+import type { Refresher } from "./sessions/store.ts";
+
+/** A human with an API key. */
+export interface ApiKeyCaller {
+  human: HumanRecord;
+  key: ApiKeyRecord;
+}
+
+/** An internal service, or this very process. */
+export interface ServiceCaller {
+  id: string;
+  scopes: readonly ServiceScope[];
+}
+
+/** An agent that has shown its AIT and the key that belongs to it. */
+export type ProvenAgent = Refresher;
+
+/** Every way to authenticate, and whom it yields. */
+export interface RegistryCallers {
+  none: null;
+  bootstrap_secret: null;
+  api_key: ApiKeyCaller;
+  admin: ApiKeyCaller;
+  invite_admin: ApiKeyCaller;
+  service_admin: ApiKeyCaller;
+  ownership_service: ServiceCaller;
+  validate_service: ServiceCaller | null;
+  crl_service: ServiceCaller | null;
+  agent_proof: ProvenAgent;
+}
+
+const ALL_SCOPES: ServiceCaller = { id: "process", scopes: ["identity.read", "auth.validate", "crl.read"] };
+
+export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
+  none: { when: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
+  bootstrap_secret: {
+    when: "before_body",
+    credential: "bootstrap_secret",
+    scheme: "Bearer",
+    errors: ["ADMIN_BOOTSTRAP_UNAUTHORIZED"],
+    run: checkBootstrapSecret,
+  },
+  api_key: apiKey(),
+  admin: apiKey("ADMIN_REQUIRED"),
+  invite_admin: apiKey("INVITE_CREATE_FORBIDDEN"),
+  service_admin: apiKey("INTERNAL_SERVICE_FORBIDDEN"),
+  ownership_service: {
+    when: "before_body",
+    credential: "service",
+    scheme: "Bearer",
+    errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
+    async run(deps, exchange) {
+      const caller = await findServiceCaller(deps, exchange, "identity.read");
+      if (!caller) throw new ServiceError("INTERNAL_SERVICE_UNAUTHORIZED");
+      return caller;
+    },
+  },
+  validate_service: optionalService("auth.validate"),
+  crl_service: optionalService("crl.read"),
+  agent_proof: {
+    when: "after_input",
+    credential: "agent_proof",
+    scheme: "Svc",
+    errors: ["AGENT_AUTH_REFRESH_UNAUTHORIZED"],
+    run: proveAgent,
+  },
+};
+
+async function checkBootstrapSecret(deps: RegistryDeps, { request }: Exchange): Promise<null> {
+  const given = await secretDigest(request.headers.get("x-bootstrap-secret") ?? "");
+  const wanted = await secretDigest(deps.config.bootstrapSecret ?? "");
+  if (!equalConstantTime(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
+  return null;
+}
+
+/** An API key; with `adminCode`, an admin's, and that code for anybody else's. */
+function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTERNAL_SERVICE_FORBIDDEN"): Authenticator<
+  RegistryDeps,
+  ApiKeyCaller
+> {
+  const errors: ErrorCode[] = ["API_KEY_MISSING", "API_KEY_INVALID", "API_KEY_REVOKED"];
+  return {
+    when: "before_body",
+    credential: "api_key",
+    scheme: "Bearer",
+    errors: adminCode ? [...errors, adminCode] : errors,
+    bucket: ({ key }) => key.id,
+    authorise({ human }) {
+      if (adminCode && human.role !== "admin") throw new ServiceError(adminCode);
+    },
+    async run(deps, exchange) {
+      const token = authorizationToken(exchange.request.headers, "Bearer");
+      if (token === null) throw new ServiceError("API_KEY_MISSING");
+      const entry = await findApiKey(deps, token);
+      if (!entry.value) throw new ServiceError("API_KEY_INVALID");
+      if (entry.value.status === "revoked") throw new ServiceError("API_KEY_REVOKED");
+      const human = await findHuman(deps, entry.value.humanId);
+      if (!human) throw new ServiceError("API_KEY_INVALID");
+      await touchApiKey(deps, entry);
+      return { human, key: entry.value };
+    },
+  };
+}
+
+/** Anybody; who proves to be a service with the scope is exempt from the limit per IP (D-45, D-46). */
+function optionalService(scope: ServiceScope): Authenticator<RegistryDeps, ServiceCaller | null> {
+  return {
+    when: "before_limit",
+    credential: "optional_service",
+    scheme: "Svc",
+    errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
+    exempt: (caller) => caller !== null,
+    run: (deps, exchange) => findServiceCaller(deps, exchange, scope),
+  };
+}
+
+/** The calling service; `null` when the request names none. Calls within the process need no credential (D-47). */
+async function findServiceCaller(
+  deps: RegistryDeps,
+  { peer, request }: Exchange,
+  scope: ServiceScope,
+): Promise<ServiceCaller | null> {
+  if (peer.from === "process") return ALL_SCOPES;
+  const id = request.headers.get(HEADERS.serviceId);
+  const secret = request.headers.get(HEADERS.serviceSecret);
+  if (id === null && secret === null) return null;
+  const caller = await authenticateService(deps, id ?? "", secret ?? "");
+  if (!caller) throw new ServiceError("INTERNAL_SERVICE_UNAUTHORIZED");
+  if (!caller.scopes.includes(scope)) throw new ServiceError("INTERNAL_SERVICE_FORBIDDEN");
+  return caller;
+}
+
+/** AIT, proof and nonce of a refresh (D-42); the revocation list is not asked, the agent's record is. */
+async function proveAgent(deps: RegistryDeps, exchange: Exchange): Promise<ProvenAgent> {
+  const refuse = (message: string) => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message });
+  const { headers } = exchange.request;
+  const now = deps.clock.now();
+  const token = authorizationToken(headers, "Svc");
+  if (!token) throw refuse("The Authorization header is not of the form Svc <ait>");
+  const authority = { issuer: deps.config.registryUrl, keys: await deps.signing.verificationKeys() };
+  const claims = await verifyAit(token, authority, Math.floor(now / 1000)).catch((error) => {
+    throw error instanceof TokenError ? refuse(error.message) : error;
+  });
+  exchange.agentDid = claims.sub;
+  const timestamp = requestTimestamp(headers, now);
+  if (timestamp === "invalid") throw refuse("X-Svc-Timestamp is missing or no unix time");
+  if (timestamp === "skew") throw refuse("X-Svc-Timestamp is over 300 s off");
+  const nonce = headers.get(HEADERS.nonce) ?? "";
+  if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
+  const key = await importPublicKey(claims.cnf.jwk.x);
+  if (!(await holdsProof(exchange, key, digest(token), deps.origins))) {
+    throw refuse(`The proof does not verify for the origin ${deps.origins[0]}`);
+  }
+  const reservation = await deps.nonces.reserve(claims.sub, nonce, timestamp);
+  if (!reservation) throw refuse("The nonce was used before");
+  try {
+    const fate = await deps.commits.claim([reservation.update]);
+    if (!fate.taken) throw refuse("The nonce was used before");
+  } finally {
+    reservation.release();
+  }
+  return { agentId: parseDid(claims.sub)?.id ?? "", agentDid: claims.sub, aitJti: claims.jti, timestamp };
+}

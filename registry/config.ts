@@ -1,0 +1,98 @@
+/**
+ * The registry's configuration: read once from the environment, judged whole (PROTOCOL section 7).
+ */
+import { fromBase64Url } from "../shared/protocol/base64url.ts";
+import { isPublicKey } from "../shared/protocol/ed25519.ts";
+import { MAX_KEYS } from "../shared/protocol/key_document.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { type ConfigReader, wholeNumber } from "../shared/server/config.ts";
+import type { ServicePlace } from "../shared/server/place.ts";
+
+/** A signing key given by configuration. */
+export interface ConfiguredKey {
+  kid: string | null;
+  /** base64url, 32 bytes. */
+  publicKey: string;
+  /** base64url of the seed; `null` for a retired key that only verifies. */
+  seed: string | null;
+  status: "active" | "retired";
+}
+
+/** What the registry runs with. */
+export interface RegistryConfig extends ServicePlace {
+  /** `null`: bootstrap is disabled. */
+  bootstrapSecret: string | null;
+  /** `null`: made once and kept in the store. */
+  signingKeys: readonly ConfiguredKey[] | null;
+  accessTokenTtlSeconds: number;
+  refreshTokenTtlSeconds: number;
+  challengeTtlSeconds: number;
+}
+
+/** Names of the variables, for the permission that reading them needs. */
+export const REGISTRY_VARIABLES = [
+  "BOOTSTRAP_SECRET",
+  "REGISTRY_SIGNING_KEYS",
+  "ACCESS_TOKEN_TTL_SECONDS",
+  "REFRESH_TOKEN_TTL_SECONDS",
+  "CHALLENGE_TTL_SECONDS",
+] as const;
+
+const YEAR_SECONDS = 31_536_000;
+
+/** Reads the registry's variables; problems stay with the reader. */
+export function readRegistryConfig(reader: ConfigReader, place: ServicePlace): RegistryConfig {
+  const seconds = wholeNumber(1, YEAR_SECONDS);
+  return {
+    ...place,
+    bootstrapSecret: reader.read<string | null>("BOOTSTRAP_SECRET", (text) => text, null),
+    signingKeys: reader.read<ConfiguredKey[] | null>("REGISTRY_SIGNING_KEYS", signingKeys, null),
+    accessTokenTtlSeconds: reader.read("ACCESS_TOKEN_TTL_SECONDS", seconds, LIMITS.accessTokenTtlSeconds),
+    refreshTokenTtlSeconds: reader.read("REFRESH_TOKEN_TTL_SECONDS", seconds, LIMITS.refreshTokenTtlSeconds),
+    challengeTtlSeconds: reader.read("CHALLENGE_TTL_SECONDS", seconds, LIMITS.challengeTtlSeconds),
+  };
+}
+
+function signingKeys(text: string): ConfiguredKey[] {
+  let set: unknown;
+  try {
+    set = JSON.parse(text);
+  } catch {
+    throw new TypeError("must be a JSON Web Key Set");
+  }
+  const members = (set as { keys?: unknown } | null)?.keys;
+  if (!Array.isArray(members) || members.length === 0) {
+    throw new TypeError("must have a member keys with at least one key");
+  }
+  const problems: string[] = [];
+  const keys = members.map((member, i) =>
+    configuredKey(member, (problem) => problems.push(`key ${i + 1}: ${problem}`))
+  );
+  const kids = keys.map((key) => key.kid).filter((kid) => kid !== null);
+  if (new Set(kids).size !== kids.length) problems.push("a kid is listed twice");
+  if (new Set(keys.map((key) => key.publicKey)).size !== keys.length) problems.push("a key is listed twice");
+  if (keys.length > MAX_KEYS) problems.push(`more than ${MAX_KEYS} keys`);
+  if (!keys.some((key) => key.status === "active" && key.seed !== null)) problems.push("no active key that can sign");
+  if (problems.length > 0) throw new TypeError(problems.join("; "));
+  return keys;
+}
+
+function configuredKey(member: unknown, problem: (text: string) => void): ConfiguredKey {
+  const { kid, kty, crv, x, d, status = "active" } = (member ?? {}) as Record<string, unknown>;
+  if (kty !== "OKP" || crv !== "Ed25519") problem("kty must be OKP and crv Ed25519");
+  if (!isPublicKey(x)) problem("x must be base64url of a usable Ed25519 public key");
+  if (d !== undefined && (typeof d !== "string" || fromBase64Url(d)?.length !== 32)) {
+    problem("d must be 32 bytes of base64url");
+  }
+  if (status !== "active" && status !== "retired") problem("status must be active or retired");
+  if (status === "active" && d === undefined) problem("an active key needs its private member d");
+  if (kid !== undefined && (typeof kid !== "string" || kid === "" || kid.length > 128)) {
+    problem("kid must be 1 to 128 characters");
+  }
+  return {
+    kid: typeof kid === "string" ? kid : null,
+    publicKey: String(x),
+    seed: typeof d === "string" ? d : null,
+    status: status === "retired" ? "retired" : "active",
+  };
+}

@@ -1,0 +1,31 @@
+/**
+ * What the registry's handlers work with: built once in `app.ts`, never a global.
+ */
+import type { AppDeps } from "../shared/server/app.ts";
+import type { Documents } from "../shared/server/documents.ts";
+import type { GroupCommit } from "../shared/server/group_commit.ts";
+import type { Reads } from "../shared/server/reads.ts";
+import type { Nonces } from "../shared/server/nonces.ts";
+import type { Random } from "../shared/random.ts";
+import type { RegistryConfig } from "./config.ts";
+import type { CrlPublisher } from "./revocation/crl.ts";
+import type { Signing } from "./signing.ts";
+
+/** What it takes to write records: enough for work on the store itself. */
+export type RecordSeams = Pick<RegistryDeps, "kv" | "clock" | "random" | "newId">;
+
+export interface RegistryDeps extends AppDeps {
+  kv: Deno.Kv;
+  random: Random;
+  config: RegistryConfig;
+  documents: Documents;
+  /** Authority of every DID that this registry issues. */
+  authority: string;
+  /** Origins that a proof may name. */
+  origins: readonly string[];
+  signing: Signing;
+  crl: CrlPublisher;
+  commits: GroupCommit;
+  reads: Reads;
+  nonces: Nonces;
+}

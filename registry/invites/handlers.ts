@@ -1,0 +1,70 @@
+/**
+ * HTTP of invites (D-36, D-37).
+ */
+import type { z } from "zod";
+import type {
+  CreateInviteAnswer,
+  CreateInviteBody,
+  Invite,
+  InvitePath,
+  RedeemInviteAnswer,
+  RedeemInviteBody,
+} from "../../shared/protocol/api/invites.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { parseIso, toIso } from "../../shared/protocol/time.ts";
+import { type Input, json, noContent } from "../../shared/server/route.ts";
+import { humanView } from "../accounts/store.ts";
+import type { ApiKeyCaller } from "../auth.ts";
+import type { RegistryDeps } from "../deps.ts";
+import * as store from "./store.ts";
+
+export async function createInvite(
+  deps: RegistryDeps,
+  { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateInviteBody>, ApiKeyCaller>,
+): Promise<Response> {
+  const expiresMs = body.expiresAt === null ? null : parseIso(body.expiresAt);
+  if (expiresMs !== null && expiresMs <= deps.clock.now()) {
+    throw new ServiceError("INVITE_CREATE_INVALID", {
+      details: { fieldErrors: { expiresAt: ["must be in the future"] }, formErrors: [] },
+    });
+  }
+  const expiresAt = expiresMs === null ? null : toIso(expiresMs);
+  const { invite, code } = await store.createInvite(deps, caller.human, expiresAt, exchange.requestId);
+  const answer: CreateInviteAnswer = {
+    invite: { id: invite.id, code, expiresAt: invite.expiresAt, createdAt: invite.createdAt },
+  };
+  return json(answer, 201);
+}
+
+export async function redeemInvite(
+  deps: RegistryDeps,
+  { body, exchange }: Input<undefined, undefined, z.output<typeof RedeemInviteBody>, null>,
+): Promise<Response> {
+  const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
+  const answer: RedeemInviteAnswer = {
+    human: humanView(human),
+    apiKey: { id: key.record.id, name: key.record.name, token: key.token },
+    proxyUrl: deps.config.proxyUrl,
+  };
+  return json(answer, 201);
+}
+
+export async function listInvites(deps: RegistryDeps): Promise<Response> {
+  const now = deps.clock.now();
+  const invites: Invite[] = (await store.listInvites(deps)).map((invite) => ({
+    id: invite.id,
+    status: store.inviteStatus(invite, now),
+    expiresAt: invite.expiresAt,
+    createdAt: invite.createdAt,
+    redeemedAt: invite.redeemedAt,
+  }));
+  return json({ invites });
+}
+
+export async function deleteInvite(
+  deps: RegistryDeps,
+  { params, caller, exchange }: Input<z.output<typeof InvitePath>, undefined, undefined, ApiKeyCaller>,
+): Promise<Response> {
+  await store.deleteInvite(deps, caller.human, params.id, exchange.requestId);
+  return noContent();
+}

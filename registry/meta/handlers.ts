@@ -1,0 +1,67 @@
+/**
+ * HTTP of what the registry says of itself: health, metadata, keys, key rotation (D-22, D-30, D-31, D-53).
+ */
+import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
+import { sha256 } from "../../shared/protocol/base64url.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { cacheable } from "../../shared/server/cacheable.ts";
+import { ringTrustBell } from "../../shared/server/bell.ts";
+import { optimistically } from "../../shared/server/kv.ts";
+import { type Input, json } from "../../shared/server/route.ts";
+import { audited } from "../audit/record.ts";
+import type { ApiKeyCaller } from "../auth.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { KEYS } from "../keys.ts";
+
+export async function registryHealth(deps: RegistryDeps): Promise<RegistryHealth> {
+  const works = async (probe: () => Promise<unknown>) => {
+    try {
+      await probe();
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  const checks = {
+    kv: await works(() => deps.kv.get(KEYS.issuer())),
+    signingKey: await works(() => deps.signing.current()),
+  };
+  const ready = checks.kv && checks.signingKey;
+  const { version, environment } = deps.config;
+  return { status: ready ? "ok" : "unavailable", version, environment, ready, checks };
+}
+
+export async function health(deps: RegistryDeps): Promise<Response> {
+  const answer = await registryHealth(deps);
+  return json(answer, answer.ready ? 200 : 503);
+}
+
+export function metadata({ config }: RegistryDeps): Response {
+  const { registryUrl, proxyUrl, environment, version } = config;
+  const answer: Metadata = { registryUrl, proxyUrl, environment, version };
+  return json(answer);
+}
+
+export async function keys(
+  deps: RegistryDeps,
+  { exchange }: Input<undefined, undefined, undefined, null>,
+): Promise<Response> {
+  const body = JSON.stringify(await deps.signing.document());
+  const etag = `"${await sha256(body)}"`;
+  return cacheable(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
+}
+
+/** New active key, the old one retired, and the list signed anew at its next request, which is at once. */
+export async function rotateKeys(
+  deps: RegistryDeps,
+  { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
+): Promise<Response> {
+  const { requestId } = exchange;
+  const rotated = await optimistically(deps, async () => {
+    const { check, set, kid, retiredKid } = await deps.signing.rotation();
+    const operation = ringTrustBell(deps.kv.atomic().check(check).set(KEYS.signingKeys(), set), deps.newId, []);
+    audited(operation, deps, { event: "signing_key.rotated", actor: caller.human.did, subject: kid, requestId });
+    return { operation, result: { kid, retiredKid } };
+  });
+  return json(rotated);
+}

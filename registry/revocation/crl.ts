@@ -1,0 +1,89 @@
+/**
+ * Publishing the revocation list (D-21): read, built and signed once per change, served from memory until the next.
+ * When it cannot be built it is an error, never an older list.
+ */
+import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/crl.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import type { Clock } from "../../shared/clock.ts";
+import { KEYS } from "../keys.ts";
+import type { Signing } from "../signing.ts";
+import { type CrlHead, type RevocationRecord, seqOf } from "./store.ts";
+
+/** A signed list, ready to be answered. */
+export interface PublishedCrl {
+  /** The answer's JSON text. */
+  body: string;
+  etag: string;
+  seq: number;
+  kid: string;
+  /** Unix seconds. */
+  issuedAt: number;
+}
+
+/** Keeps the newest signed list. */
+export class CrlPublisher {
+  readonly #kv: Deno.Kv;
+  readonly #clock: Clock;
+  readonly #newId: NewId;
+  readonly #signing: Signing;
+  readonly #issuer: string;
+  #published: PublishedCrl | null = null;
+  #building: { seq: number; kid: string; list: Promise<PublishedCrl> } | null = null;
+
+  constructor(seams: { kv: Deno.Kv; clock: Clock; newId: NewId; signing: Signing }, issuer: string) {
+    this.#kv = seams.kv;
+    this.#clock = seams.clock;
+    this.#newId = seams.newId;
+    this.#signing = seams.signing;
+    this.#issuer = issuer;
+  }
+
+  /**
+   * The list as it stands now, or `null` when nothing was ever revoked.
+   *
+   * @throws {ServiceError} `CRL_BUILD_FAILED`
+   */
+  async current(): Promise<PublishedCrl | null> {
+    try {
+      const seq = seqOf((await this.#kv.get<CrlHead>(KEYS.crlHead())).value);
+      if (seq === 0) return null;
+      const { kid } = await this.#signing.current();
+      if (this.#published && this.#isFresh(this.#published, seq, kid)) return this.#published;
+      // Whoever comes while this very list is being built waits for it.
+      if (this.#building?.seq !== seq || this.#building.kid !== kid) {
+        const list = this.#build().finally(() => this.#building = null);
+        this.#building = { seq, kid, list };
+      }
+      return this.#published = await this.#building.list;
+    } catch (cause) {
+      throw new ServiceError("CRL_BUILD_FAILED", { cause });
+    }
+  }
+
+  #isFresh(list: PublishedCrl, seq: number, kid: string): boolean {
+    const age = unixSeconds(this.#clock.now()) - list.issuedAt;
+    return list.seq === seq && list.kid === kid && age >= 0 && age < LIMITS.crlTtlSeconds / 2;
+  }
+
+  async #build(): Promise<PublishedCrl> {
+    const issuedAt = unixSeconds(this.#clock.now());
+    // A revocation that lands while the list is read may be in it or not; under the number read first, both are true.
+    const seq = seqOf((await this.#kv.get<CrlHead>(KEYS.crlHead())).value);
+    const revocations: Revocation[] = [];
+    for await (const { value } of this.#kv.list({ prefix: KEYS.revocations() }, { batchSize: 200 })) {
+      const { keptUntil, ...revocation } = value as RevocationRecord;
+      if (!isRevocation(revocation) || !Number.isSafeInteger(keptUntil)) {
+        throw new TypeError("A revocation does not parse");
+      }
+      if (keptUntil > issuedAt) revocations.push(revocation);
+    }
+    revocations.sort((a, b) => b.revokedAt - a.revokedAt || (a.jti < b.jti ? 1 : -1));
+    const key = await this.#signing.current();
+    const jti = this.#newId();
+    const crl = await signCrl({ issuer: this.#issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
+    return { body: JSON.stringify({ crl }), etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
+  }
+}

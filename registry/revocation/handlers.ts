@@ -1,0 +1,17 @@
+/**
+ * HTTP of the revocation list (D-21).
+ */
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { cacheable } from "../../shared/server/cacheable.ts";
+import type { Input } from "../../shared/server/route.ts";
+import type { ServiceCaller } from "../auth.ts";
+import type { RegistryDeps } from "../deps.ts";
+
+export async function getCrl(
+  deps: RegistryDeps,
+  { exchange }: Input<undefined, undefined, undefined, ServiceCaller | null>,
+): Promise<Response> {
+  const list = await deps.crl.current();
+  if (!list) throw new ServiceError("CRL_NOT_FOUND");
+  return cacheable(exchange.request, list.body, list.etag, "no-cache");
+}

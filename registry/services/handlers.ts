@@ -1,0 +1,58 @@
+/**
+ * HTTP of internal services: managing them (D-46), and what they may ask (D-48).
+ */
+import type { z } from "zod";
+import type { CreateServiceBody, Ownership, OwnershipBody, ServicePath } from "../../shared/protocol/api/services.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
+import { type Input, json, noContent } from "../../shared/server/route.ts";
+import { findAgent } from "../agents/store.ts";
+import type { ApiKeyCaller, ServiceCaller } from "../auth.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { findSession } from "../sessions/store.ts";
+import { sessionState } from "../sessions/session.ts";
+import * as store from "./store.ts";
+
+export async function createService(
+  deps: RegistryDeps,
+  { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateServiceBody>, ApiKeyCaller>,
+): Promise<Response> {
+  return shown(await store.createService(deps, caller.human, body, exchange.requestId), 201);
+}
+
+export async function listServices(deps: RegistryDeps): Promise<Response> {
+  return json({ internalServices: (await store.listServices(deps)).map(store.serviceView) });
+}
+
+export async function rotateService(
+  deps: RegistryDeps,
+  { params, caller, exchange }: Input<z.output<typeof ServicePath>, undefined, undefined, ApiKeyCaller>,
+): Promise<Response> {
+  return shown(await store.rotateService(deps, caller.human, params.id, exchange.requestId), 200);
+}
+
+export async function deleteService(
+  deps: RegistryDeps,
+  { params, caller, exchange }: Input<z.output<typeof ServicePath>, undefined, undefined, ApiKeyCaller>,
+): Promise<Response> {
+  await store.deleteService(deps, caller.human, params.id, exchange.requestId);
+  return noContent();
+}
+
+export async function agentOwnership(
+  deps: RegistryDeps,
+  { body }: Input<undefined, undefined, z.output<typeof OwnershipBody>, ServiceCaller>,
+): Promise<Response> {
+  const id = parseDid(body.agentDid)?.id ?? "";
+  const [agent, session] = await Promise.all([findAgent(deps, id), findSession(deps, id)]);
+  const known = agent?.did === body.agentDid ? agent : null;
+  const answer: Ownership = {
+    ownsAgent: known?.ownerDid === body.ownerDid,
+    agentStatus: known?.status ?? null,
+    session: known && session ? sessionState(session, deps.clock.now()) : null,
+  };
+  return json(answer);
+}
+
+function shown({ record, secret }: store.IssuedService, status: number): Response {
+  return json({ internalService: { ...store.serviceView(record), secret } }, status);
+}

@@ -1,0 +1,88 @@
+/**
+ * The rules of an agent's session (D-42 to D-45): what a refresh may do, what an access token is worth. Pure; the store
+ * beside it carries the verdicts out.
+ */
+import { equalConstantTime } from "../../shared/protocol/base64url.ts";
+
+/** A session as stored. Times are milliseconds since the Unix epoch; tokens are digests. */
+export interface SessionRecord {
+  status: "active" | "revoked";
+  accessDigest: string;
+  accessExpiresAt: number;
+  refreshDigest: string;
+  refreshExpiresAt: number;
+  /** The refresh token before the current one. */
+  previousDigest: string | null;
+  previousExpiresAt: number;
+  /** `X-Svc-Timestamp` of the last refresh, unix seconds. */
+  refreshedAtSeconds: number;
+  /** Audit trail: when this session began. */
+  createdAt: number;
+}
+
+/** A refresh token older than the predecessor: presenting it means that it was copied. */
+export interface SpentRefresh {
+  agentId: string;
+  /** `createdAt` of the session that it was of: an older session's tokens do not end a newer one. */
+  sessionCreatedAt: number;
+  expiresAt: number;
+}
+
+/** A refresh as it is judged. */
+export interface RefreshRequest {
+  digest: string;
+  recovery: boolean;
+  /** `X-Svc-Timestamp`, unix seconds. */
+  timestamp: number;
+}
+
+/** What becomes of a refresh. */
+export type RefreshVerdict =
+  | "rotate"
+  | "recover"
+  | "invalid"
+  | "reused"
+  | "expired"
+  | "revoked"
+  | "conflict";
+
+/** True while the session can still be refreshed. */
+export function isLive(session: SessionRecord | null, now: number): session is SessionRecord {
+  return session !== null && session.status === "active" && now < session.refreshExpiresAt;
+}
+
+/** The state that the ownership answer tells. */
+export function sessionState(session: SessionRecord, now: number): "active" | "revoked" | "expired" {
+  if (session.status === "revoked") return "revoked";
+  return isLive(session, now) ? "active" : "expired";
+}
+
+/**
+ * Judges a refresh. `rotate` takes the current token; `recover` the immediate predecessor after a lost answer, as long
+ * as its successor was not used; anything older was copied, and ends the session.
+ *
+ * @param spent the record of an older token with this digest, if it is of this agent
+ */
+export function judgeRefresh(
+  session: SessionRecord,
+  spent: SpentRefresh | null,
+  request: RefreshRequest,
+  now: number,
+): RefreshVerdict {
+  if (session.status === "revoked") return "revoked";
+  if (equalConstantTime(session.refreshDigest, request.digest)) {
+    return now < session.refreshExpiresAt ? "rotate" : "expired";
+  }
+  if (session.previousDigest !== null && equalConstantTime(session.previousDigest, request.digest)) {
+    if (!request.recovery) return "invalid";
+    if (now >= session.previousExpiresAt) return "expired";
+    return request.timestamp > session.refreshedAtSeconds ? "recover" : "conflict";
+  }
+  return spent !== null && now < spent.expiresAt ? "reused" : "invalid";
+}
+
+/** What an access token is worth (D-45): `expired` only for the right token. */
+export function judgeAccess(session: SessionRecord | null, digest: string, now: number): "good" | "wrong" | "expired" {
+  if (session?.status !== "active" || !equalConstantTime(session.accessDigest, digest)) return "wrong";
+  return now < session.accessExpiresAt ? "good" : "expired";
+}
