@@ -1,0 +1,151 @@
+/**
+ * Admission: runs the checks and makes what they used up durable. Whoever is admitted still has to `settle`: nonce and
+ * window go into one commit with what the route itself must record.
+ */
+import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
+import type { GroupCommit, Update } from "../../shared/server/group_commit.ts";
+import { StoreUnavailable } from "../../shared/server/kv.ts";
+import { windowUpdate } from "../../shared/server/rate_limit.ts";
+import type { Authenticator, Exchange } from "../../shared/server/route.ts";
+import type { ProxyDeps } from "../deps.ts";
+import { KEYS } from "../keys.ts";
+import { RegistryUnavailable } from "../registry_client.ts";
+import { type AdmissionProfile, type Candidate, CHECKS, found, noteDecision, type ReadAhead } from "./checks.ts";
+
+/** An agent whose request passed every check that its route asks for. */
+export interface Admitted {
+  agentDid: string;
+  ownerDid: string;
+  issuer: string;
+  aitJti: string;
+  name: string;
+  /** When the AIT expires, unix seconds. */
+  aitExpiresAt: number;
+  /** What was read ahead of a message. */
+  ahead: ReadAhead["message"];
+  /**
+   * Makes the nonce and the counted request durable, together with `more`. Gives what refused `more`, if anything did:
+   * nonce and window are durable then all the same. Called again, it is about `more` alone.
+   *
+   * @throws {ServiceError} `PROXY_AUTH_REPLAY`, `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
+   */
+  settle<R>(more?: readonly Update<R>[]): Promise<R | null>;
+}
+
+/** Marks a window's refusal apart from those of the route's own records. */
+const FULL = Symbol("full");
+
+/** Runs the nine checks. A nonce whose request fails after check 5 is used up. */
+export async function admit(deps: ProxyDeps, exchange: Exchange, profile: AdmissionProfile): Promise<Admitted> {
+  const candidate: Candidate = { exchange, profile, now: deps.clock.now() };
+  try {
+    for (const check of CHECKS) await check.run(deps, candidate);
+  } catch (error) {
+    const refusal = asDependencyFailure(error);
+    if (error instanceof ServiceError && error.code === "PROXY_AUTH_INVALID_PROOF") deps.guard.note(exchange);
+    if (candidate.reservation) await spend(deps.commits, candidate, mendedWindow(deps, candidate));
+    throw refusal;
+  }
+  const { claims } = found(candidate.ait);
+  return {
+    agentDid: claims.sub,
+    ownerDid: claims.ownerDid,
+    issuer: claims.iss,
+    aitJti: claims.jti,
+    name: claims.name,
+    aitExpiresAt: claims.exp,
+    ahead: candidate.ahead?.message ?? null,
+    settle: (more = []) => settle(deps, candidate, more),
+  };
+}
+
+async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly Update<R>[]): Promise<R | null> {
+  const { commits, clock } = deps;
+  if (candidate.settled) return await claim(commits, more);
+  const counted = windowUpdate<typeof FULL>(
+    windowKey(candidate),
+    found(candidate.rule),
+    () => clock.now(),
+    (decision) => noteDecision(candidate, decision),
+    { refuse: FULL },
+    await candidate.ahead?.window,
+  );
+  const refused = await spend<R | typeof FULL>(commits, candidate, [counted, ...more]);
+  candidate.settled = true;
+  if (refused === null) return null;
+  if (refused === FULL) {
+    await spend(commits, candidate, mendedWindow(deps, candidate));
+    throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+  }
+  const again = await spend<typeof FULL>(commits, candidate, [counted]);
+  if (again === FULL) throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+  return refused;
+}
+
+/** Claims the nonce with other updates; `null` when all took effect. */
+async function spend<R>(commits: GroupCommit, candidate: Candidate, more: readonly Update<R>[]): Promise<R | null> {
+  const reservation = found(candidate.reservation);
+  try {
+    const refused = await claim<R | "replay">(commits, [reservation.update, ...more]);
+    if (refused === "replay") throw new ServiceError("PROXY_AUTH_REPLAY");
+    return refused;
+  } finally {
+    reservation.release();
+  }
+}
+
+async function claim<R>(commits: GroupCommit, updates: readonly Update<R>[]): Promise<R | null> {
+  try {
+    const fate = await commits.claim(updates);
+    return fate.taken ? null : fate.refused;
+  } catch (error) {
+    throw asDependencyFailure(error);
+  }
+}
+
+/** The window of a refused request, which is written only to mend it after the clock stepped back. */
+function mendedWindow({ clock }: ProxyDeps, candidate: Candidate): Update<never>[] {
+  if (!candidate.decision?.mended) return [];
+  return [windowUpdate(windowKey(candidate), found(candidate.rule), () => clock.now(), () => {})];
+}
+
+function windowKey(candidate: Candidate): Deno.KvKey {
+  return KEYS.window(found(candidate.rule).name, found(candidate.ait).claims.sub);
+}
+
+function asDependencyFailure(error: unknown): unknown {
+  if (!(error instanceof StoreUnavailable || error instanceof RegistryUnavailable)) return error;
+  return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", { headers: { "Retry-After": "1" }, cause: error });
+}
+
+/** Which checks each kind of route asks for (D-60). */
+export const PROFILES = {
+  message: { trust: true, access: true, window: "agent" },
+  receipt: { trust: false, access: true, window: "receipts" },
+  connect: { trust: false, access: true, window: "agent" },
+  pairing: { trust: false, access: false, window: "agent" },
+} as const satisfies Record<string, AdmissionProfile>;
+
+const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check) => check.failsWith))];
+
+/** The authenticator of a profile. Only a message settles later, with its delivery. */
+export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDeps, Admitted> {
+  return {
+    when: "after_body",
+    credential: PROFILES[profile].access ? "agent_session" : "agent_proof",
+    scheme: "Svc",
+    errors: errorsOf(PROFILES[profile]),
+    glance: (deps, exchange) => deps.guard.look(exchange),
+    async run(deps, exchange) {
+      const admitted = await admit(deps, exchange, PROFILES[profile]);
+      if (profile !== "message") await admitted.settle();
+      return admitted;
+    },
+  };
+}
+
+function errorsOf(profile: AdmissionProfile): readonly ErrorCode[] {
+  return ERRORS_OF_CHECKS.filter((code) =>
+    (profile.trust || code !== "PROXY_AUTH_FORBIDDEN") && (profile.access || !code.startsWith("PROXY_AGENT_ACCESS"))
+  );
+}

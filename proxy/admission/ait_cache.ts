@@ -1,0 +1,56 @@
+/**
+ * Identity tokens whose signature was verified (D-20): kept by digest, so that one token costs one signature check. A
+ * kept token counts only while its key is published; its times are judged at every use by the caller.
+ */
+import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
+import { importPublicKey } from "../../shared/protocol/ed25519.ts";
+import { digest } from "../../shared/server/signed_request.ts";
+import type { KeyCache } from "./key_cache.ts";
+
+/** A token that the registry signed. */
+export interface VerifiedAit {
+  claims: AitClaims;
+  kid: string;
+  /** base64url SHA-256 of the token. */
+  sha256: string;
+  /** The agent's key, ready to verify proofs. */
+  publicKey: CryptoKey;
+}
+
+const MAX_KEPT = 20_000;
+
+export class AitCache {
+  readonly #keys: KeyCache;
+  readonly #issuer: string;
+  readonly #kept = new Map<string, VerifiedAit>();
+
+  constructor(keys: KeyCache, issuer: string) {
+    this.#keys = keys;
+    this.#issuer = issuer;
+  }
+
+  /**
+   * Verifies signature and claims of a token.
+   *
+   * @throws {TokenError} when it must not be believed
+   * @throws {RegistryUnavailable} when the registry's keys are not known
+   */
+  async verify(token: string): Promise<VerifiedAit> {
+    const sha256 = digest(token);
+    const kept = this.#kept.get(sha256);
+    let keys = await this.#keys.current();
+    if (kept && keys.has(kept.kid)) return kept;
+    const jws = parseAit(token);
+    if (!keys.has(jws.kid)) keys = await this.#keys.search();
+    const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
+    const verified = { claims, kid: jws.kid, sha256, publicKey: await importPublicKey(claims.cnf.jwk.x) };
+    this.#keep(verified);
+    return verified;
+  }
+
+  #keep(verified: VerifiedAit): void {
+    const oldest = this.#kept.size >= MAX_KEPT ? this.#kept.keys().next() : undefined;
+    if (oldest && !oldest.done) this.#kept.delete(oldest.value);
+    this.#kept.set(verified.sha256, verified);
+  }
+}

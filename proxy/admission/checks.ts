@@ -1,0 +1,219 @@
+/**
+ * THE nine checks of a request, in the specification's order (SPEC "POST /hooks/agent", D-60). Each row says with which
+ * codes it refuses. The first that fails answers; nothing that is refused before check 5 leaves a trace.
+ */
+import type { Decision, WindowRule } from "../../shared/server/rate_limit.ts";
+import { decide, rateLimitHeaders, type WindowRecord } from "../../shared/server/rate_limit.ts";
+import { isAgentDid } from "../../shared/protocol/did.ts";
+import { judgeAitTimes } from "../../shared/protocol/ait.ts";
+import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
+import { TokenError } from "../../shared/protocol/jws.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import type { Reservation } from "../../shared/server/nonces.ts";
+import type { Exchange } from "../../shared/server/route.ts";
+import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/signed_request.ts";
+import type { ProxyDeps } from "../deps.ts";
+import { KEYS } from "../keys.ts";
+import type { Presence } from "../relay/bus.ts";
+import type { DeliveryRecord } from "../relay/deliveries.ts";
+import { hasAnyPair, type PairRecord } from "../trust/store.ts";
+import type { VerifiedAit } from "./ait_cache.ts";
+
+/** What a route asks of its callers besides checks 1 to 6 (the table under D-60). */
+export interface AdmissionProfile {
+  /** Check 7: the sender is in a confirmed pair. */
+  trust: boolean;
+  /** Check 8: a live access token. */
+  access: boolean;
+  /** Check 9: which window counts. */
+  window: "agent" | "receipts";
+}
+
+/** A request while it is judged; each check fills in what it found. */
+export interface Candidate {
+  exchange: Exchange;
+  profile: AdmissionProfile;
+  /** Milliseconds since the Unix epoch: one moment for all checks. */
+  now: number;
+  ait?: VerifiedAit;
+  timestamp?: number;
+  reservation?: Reservation;
+  ahead?: ReadAhead;
+  rule?: WindowRule;
+  decision?: Decision;
+  /** Nonce and window are durable. */
+  settled?: true;
+}
+
+/** Records that the checks to come need, and the delivery after them: asked for together, awaited where they count. */
+export interface ReadAhead {
+  window: Promise<Deno.KvEntryMaybe<WindowRecord>>;
+  /** Of a message to an agent; else `null`. */
+  message: {
+    pair: Promise<Deno.KvEntryMaybe<PairRecord>>;
+    delivery: Promise<Deno.KvEntryMaybe<DeliveryRecord>>;
+    presence: Promise<Deno.KvEntryMaybe<Presence>>;
+  } | null;
+}
+
+/** One check. */
+export interface Check {
+  name: string;
+  failsWith: readonly ErrorCode[];
+  run(deps: ProxyDeps, candidate: Candidate): Promise<void> | void;
+}
+
+export const CHECKS: readonly Check[] = [
+  {
+    name: "AIT signature",
+    failsWith: [
+      "PROXY_AUTH_MISSING_TOKEN",
+      "PROXY_AUTH_INVALID_SCHEME",
+      "PROXY_AUTH_INVALID_AIT",
+      "PROXY_AUTH_DEPENDENCY_UNAVAILABLE",
+    ],
+    async run(deps, candidate) {
+      const token = authorizationToken(candidate.exchange.request.headers, "Svc");
+      if (token === null) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
+      if (token === "") throw new ServiceError("PROXY_AUTH_INVALID_SCHEME");
+      candidate.ait = await believing(() => deps.aits.verify(token));
+      candidate.exchange.agentDid = candidate.ait.claims.sub;
+    },
+  },
+  {
+    name: "AIT expiry",
+    failsWith: ["PROXY_AUTH_INVALID_AIT"],
+    run: (_deps, { ait, now }) => believing(() => judgeAitTimes(found(ait).claims, unixSeconds(now))),
+  },
+  {
+    name: "timestamp",
+    failsWith: ["PROXY_AUTH_INVALID_TIMESTAMP", "PROXY_AUTH_TIMESTAMP_SKEW"],
+    run(_deps, candidate) {
+      const timestamp = requestTimestamp(candidate.exchange.request.headers, candidate.now);
+      if (timestamp === "invalid") throw new ServiceError("PROXY_AUTH_INVALID_TIMESTAMP");
+      if (timestamp === "skew") throw new ServiceError("PROXY_AUTH_TIMESTAMP_SKEW");
+      candidate.timestamp = timestamp;
+    },
+  },
+  {
+    name: "proof of possession",
+    failsWith: ["PROXY_AUTH_INVALID_NONCE", "PROXY_AUTH_INVALID_PROOF"],
+    async run(deps, { exchange, ait }) {
+      if (!isNonce(exchange.request.headers.get(HEADERS.nonce) ?? "")) {
+        throw new ServiceError("PROXY_AUTH_INVALID_NONCE");
+      }
+      const { publicKey, sha256 } = found(ait);
+      if (!(await holdsProof(exchange, publicKey, sha256, deps.origins))) {
+        throw new ServiceError("PROXY_AUTH_INVALID_PROOF", {
+          message: `The proof of possession does not verify for the origin ${deps.origins[0]}`,
+        });
+      }
+    },
+  },
+  {
+    name: "nonce",
+    failsWith: ["PROXY_AUTH_REPLAY", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
+    async run(deps, candidate) {
+      const { exchange, ait, timestamp } = candidate;
+      const nonce = exchange.request.headers.get(HEADERS.nonce) ?? "";
+      candidate.ahead = readAhead(deps, candidate);
+      const reservation = await deps.nonces.reserve(found(ait).claims.sub, nonce, found(timestamp));
+      if (!reservation) throw new ServiceError("PROXY_AUTH_REPLAY");
+      candidate.reservation = reservation;
+    },
+  },
+  {
+    name: "revocation",
+    failsWith: ["PROXY_AUTH_REVOKED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
+    async run(deps, { ait }) {
+      if (await deps.crl.isRevoked(found(ait).claims.jti)) throw new ServiceError("PROXY_AUTH_REVOKED");
+    },
+  },
+  {
+    name: "trust",
+    failsWith: ["PROXY_AUTH_FORBIDDEN", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
+    async run(deps, { profile, ait, ahead }) {
+      if (!profile.trust || (await ahead?.message?.pair)?.value) return;
+      if (!(await hasAnyPair(deps.kv, found(ait).claims.sub))) {
+        throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
+      }
+    },
+  },
+  {
+    name: "access token",
+    failsWith: ["PROXY_AGENT_ACCESS_REQUIRED", "PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
+    async run(deps, { profile, exchange, ait }) {
+      if (!profile.access) return;
+      const accessToken = exchange.request.headers.get(HEADERS.access);
+      if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
+      const { sub, jti } = found(ait).claims;
+      // A token sent twice is two in one header: no single one to ask about.
+      const good = !accessToken.includes(",") &&
+        await deps.registry.validate({ accessToken, agentDid: sub, aitJti: jti });
+      if (!good) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
+    },
+  },
+  {
+    name: "rate limit",
+    failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
+    async run(deps, candidate) {
+      const { value } = await found(candidate.ahead).window;
+      candidate.rule = windowRule(deps, candidate.profile);
+      noteDecision(candidate, decide(candidate.rule, value ?? [], candidate.now));
+      if (!found(candidate.decision).allowed) throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+    },
+  },
+];
+
+/** Keeps what the window said, and tells the client. */
+export function noteDecision(candidate: Candidate, decision: Decision): void {
+  candidate.decision = decision;
+  const headers = rateLimitHeaders(found(candidate.rule), decision);
+  for (const [name, value] of Object.entries(headers)) candidate.exchange.answerHeaders.set(name, value);
+}
+
+/** What an earlier check has found. */
+export function found<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error("A check ran before the one it builds on");
+  return value;
+}
+
+function readAhead({ reads, config }: ProxyDeps, { exchange, profile, ait }: Candidate): ReadAhead {
+  const sender = found(ait).claims.sub;
+  const recipient = exchange.request.headers.get(HEADERS.recipient);
+  const get = <T>(key: Deno.KvKey) => {
+    const entry = reads.get<T>(key);
+    // An earlier check may end the request before anybody waits for this.
+    entry.catch(() => {});
+    return entry;
+  };
+  const { requestId } = exchange;
+  return {
+    window: get(KEYS.window(windowRule({ config }, profile).name, sender)),
+    message: profile.trust && isAgentDid(recipient)
+      ? {
+        pair: get(KEYS.pair(sender, recipient)),
+        delivery: get(KEYS.delivery(recipient, requestId, sender)),
+        presence: get(KEYS.presence(recipient)),
+      }
+      : null,
+  };
+}
+
+function windowRule({ config }: Pick<ProxyDeps, "config">, { window }: AdmissionProfile): WindowRule {
+  const { agentRequests: requests, agentWindowMs: windowMs } = config;
+  return window === "agent"
+    ? { name: "agent", requests, windowMs }
+    : { name: "receipts", requests: requests * LIMITS.receiptRequestsFactor, windowMs };
+}
+
+/** A token that must not be believed has one code, whatever is wrong with it. */
+async function believing<T>(judge: () => T | Promise<T>): Promise<T> {
+  try {
+    return await judge();
+  } catch (error) {
+    throw error instanceof TokenError ? new ServiceError("PROXY_AUTH_INVALID_AIT", { message: error.message }) : error;
+  }
+}

@@ -1,0 +1,190 @@
+/**
+ * The revocation list as the proxy knows it (D-62): refreshed in the background, never rolled back, fail closed. That a
+ * signed list was ever seen is remembered in the store, so that a forged 404 undoes nothing.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../../shared/protocol/crl.ts";
+import { TokenError } from "../../shared/protocol/jws.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import { fraction, type Random } from "../../shared/random.ts";
+import type { Log } from "../../shared/server/log.ts";
+import { KEYS } from "../keys.ts";
+import { type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
+import type { KeyCache } from "./key_cache.ts";
+
+/** The newest list that was ever installed. */
+export interface CrlSeen {
+  seq: number;
+  /** Unix seconds. */
+  iat: number;
+}
+
+interface Installed {
+  /** Unix seconds; `null` for the empty list that `CRL_NOT_FOUND` stands for. */
+  exp: number | null;
+  /** `jti` of revoked AITs, with the reason. */
+  revoked: ReadonlyMap<string, Revocation["reason"]>;
+  /** DIDs of agents that were deleted. */
+  deleted: ReadonlySet<string>;
+  etag: string | null;
+}
+
+interface CrlCacheOptions {
+  issuer: string;
+  refreshIntervalMs: number;
+  maxAgeMs: number;
+}
+
+interface CrlCacheSeams {
+  kv: Deno.Kv;
+  clock: Clock;
+  random: Random;
+  log: Log;
+  registry: RegistryClient;
+  keys: KeyCache;
+}
+
+export class CrlCache {
+  readonly #seams: CrlCacheSeams;
+  readonly #options: CrlCacheOptions;
+  #seen: CrlSeen | null | undefined;
+  #installed: Installed | null = null;
+  #confirmedAt = -Infinity;
+  #failures = 0;
+  #refreshing: Promise<void> | null = null;
+  #cancel = () => {};
+  #stopped = false;
+  /** Called with each list that is installed. */
+  onInstalled: () => void = () => {};
+
+  constructor(seams: CrlCacheSeams, options: CrlCacheOptions) {
+    this.#seams = seams;
+    this.#options = options;
+  }
+
+  /** True when a list is at hand that may be used. */
+  get ready(): boolean {
+    return this.#usable() !== null;
+  }
+
+  /** Fetches a first time and goes on by itself. */
+  start(): void {
+    this.refresh().catch(() => {});
+  }
+
+  /** Ends the refreshing. */
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel();
+  }
+
+  /**
+   * Whether an AIT is revoked. Waits for a refresh that is under way only when there is no list to use.
+   *
+   * @throws {RegistryUnavailable} when no list may be used
+   */
+  async isRevoked(jti: string): Promise<boolean> {
+    return (await this.#list()).revoked.has(jti);
+  }
+
+  /**
+   * Whether what an agent sent under this AIT must no longer be handed over: an AIT that was only replaced by a newer
+   * one does not count.
+   *
+   * @throws {RegistryUnavailable} when no list may be used
+   */
+  async isSenderRevoked(agentDid: string, jti: string): Promise<boolean> {
+    const { revoked, deleted } = await this.#list();
+    return deleted.has(agentDid) || (revoked.get(jti) ?? "reissued") !== "reissued";
+  }
+
+  /** Fetches now; whoever asks while one is under way shares it. */
+  refresh(): Promise<void> {
+    this.#refreshing ??= this.#refresh().finally(() => this.#refreshing = null);
+    return this.#refreshing;
+  }
+
+  /** Fetches after any fetch that is under way: it may have been answered before the change that is looked for. */
+  async refreshAnew(): Promise<void> {
+    await this.#refreshing;
+    await this.refresh();
+  }
+
+  async #list(): Promise<Installed> {
+    if (this.#usable() === null) await (this.#refreshing ?? (this.#failures === 0 ? this.refresh() : undefined));
+    const list = this.#usable();
+    if (!list) throw new RegistryUnavailable("No revocation list may be used");
+    return list;
+  }
+
+  #usable(): Installed | null {
+    const now = this.#seams.clock.now();
+    const list = this.#installed;
+    if (!list || now - this.#confirmedAt > this.#options.maxAgeMs) return null;
+    return list.exp === null || unixSeconds(now) < list.exp ? list : null;
+  }
+
+  async #refresh(): Promise<void> {
+    this.#cancel();
+    const { clock, random, log } = this.#seams;
+    let wait = this.#options.refreshIntervalMs * (1 - 0.1 * fraction(random));
+    try {
+      await this.#fetch();
+      this.#confirmedAt = clock.now();
+      this.#failures = 0;
+    } catch (cause) {
+      log("warn", "crl_refresh_failed", { cause });
+      const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
+      wait = Math.min(wait, retry, LIMITS.crlRetryMaxMs);
+    }
+    if (!this.#stopped) this.#cancel = clock.after(wait, () => void this.refresh());
+  }
+
+  async #fetch(): Promise<void> {
+    const { kv, registry, keys, log } = this.#seams;
+    // Keys at hand are part of being ready, also while there is no list that needs them.
+    await keys.current();
+    if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(KEYS.crlSeen())).value;
+    const { status, headers, value } = await registry.crl(this.#installed?.etag ?? null);
+    if (status === 304 && this.#installed?.etag) return;
+    const answer = value as { crl?: unknown; error?: { code?: unknown } } | undefined;
+    if (status === 404 && answer?.error?.code === "CRL_NOT_FOUND" && this.#seen === null) {
+      this.#installed = { exp: null, revoked: new Map(), deleted: new Set(), etag: null };
+      return;
+    }
+    if (status !== 200 || typeof answer?.crl !== "string") {
+      throw new RegistryUnavailable(`The revocation list was answered with ${status}`);
+    }
+    const claims = await this.#verify(answer.crl);
+    if (this.#seen && isCrlRollback(claims, this.#seen)) {
+      log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
+      throw new RegistryUnavailable("The revocation list is older than the one known");
+    }
+    const seen: CrlSeen = { seq: claims.seq, iat: claims.iat };
+    if (this.#seen?.seq !== seen.seq || this.#seen.iat !== seen.iat) await kv.set(KEYS.crlSeen(), seen);
+    this.#seen = seen;
+    this.#installed = {
+      exp: claims.exp,
+      revoked: new Map(claims.revocations.map(({ jti, reason }) => [jti, reason])),
+      deleted: new Set(
+        claims.revocations.filter(({ reason }) => reason === "agent_deleted").map((one) => one.agentDid),
+      ),
+      etag: headers.get("etag"),
+    };
+    this.onInstalled();
+  }
+
+  async #verify(crl: string): Promise<CrlClaims> {
+    const { clock, keys } = this.#seams;
+    const { issuer } = this.#options;
+    const now = unixSeconds(clock.now());
+    try {
+      return await verifyCrl(crl, { issuer, keys: await keys.current() }, now);
+    } catch (error) {
+      if (!(error instanceof TokenError && error.reason === "unknown_kid")) throw error;
+      // A key that came since: one look for it, then the list counts as wrong.
+      return await verifyCrl(crl, { issuer, keys: await keys.search() }, now);
+    }
+  }
+}
