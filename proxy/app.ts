@@ -1,0 +1,116 @@
+/**
+ * Puts the proxy together: dependencies in, an app that answers requests out.
+ */
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { type App, createApp, type ServiceSeams } from "../shared/server/app.ts";
+import { TrustBell } from "../shared/server/bell.ts";
+import { GroupCommit } from "../shared/server/group_commit.ts";
+import { Nonces } from "../shared/server/nonces.ts";
+import { Reads } from "../shared/server/reads.ts";
+import { RateLimiter } from "../shared/server/rate_limit.ts";
+import { AitCache } from "./admission/ait_cache.ts";
+import { CrlCache } from "./admission/crl_cache.ts";
+import { Guard } from "./admission/guard.ts";
+import { KeyCache } from "./admission/key_cache.ts";
+import type { ProxyConfig } from "./config.ts";
+import type { ProxyDeps } from "./deps.ts";
+import { KEYS } from "./keys.ts";
+import { RegistryClient, type Send } from "./registry_client.ts";
+import { Bus } from "./relay/bus.ts";
+import { Lingering, type UpgradeWebSocket } from "./relay/connect.ts";
+import { Deliveries } from "./relay/deliveries.ts";
+import { Dispatch } from "./relay/dispatch.ts";
+import { Drain } from "./relay/drain.ts";
+import { Hub } from "./relay/hub.ts";
+import { Mailbox } from "./relay/mailbox.ts";
+import { Revalidation } from "./relay/revalidation.ts";
+import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
+
+/** What the proxy needs from the world besides. */
+export interface ProxySeams extends ServiceSeams {
+  /** Reaches the registry: a socket's `fetch`, or the registry app's own. */
+  send: Send;
+  upgrade: UpgradeWebSocket;
+}
+
+/** A proxy that answers. */
+export interface Proxy extends App {
+  deps: ProxyDeps;
+  /** Starts the background work; `isSole` when nobody else uses the store. */
+  start(isSole?: boolean): Promise<void>;
+  /** Ends the background work. */
+  stop(): Promise<void>;
+}
+
+export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
+  const { kv, maxChecks, clock, random, newId, log } = seams;
+  const registry = new RegistryClient(seams.send, clock, config);
+  const keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
+  const crl = new CrlCache({ kv, clock, random, log, registry, keys }, {
+    issuer: config.registryUrl,
+    refreshIntervalMs: config.crlRefreshIntervalMs,
+    maxAgeMs: config.crlMaxAgeMs,
+  });
+  const commits = new GroupCommit(kv, maxChecks);
+  const reads = new Reads(kv);
+  const hub = new Hub(clock, newId, config.heartbeatIntervalMs);
+  const mailbox = new Mailbox({ kv, clock, commits }, config.mailboxTtlSeconds);
+  const drain = new Drain({ kv, clock, log, hub, crl, mailbox, ackTimeoutMs: config.ackTimeoutMs });
+  const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
+  const bell = new TrustBell(seams, (agentDids) => void revalidation.rung(agentDids));
+  const bus = new Bus({ kv, clock, random, newId, log });
+  const dispatch = new Dispatch({ clock, log, newId, commits, bus, hub, drain, mailbox });
+  hub.onAttached = (agentDid) => {
+    // The link before may have ended between claim and attach, and taken the presence along.
+    void dispatch.claim(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
+    drain.kick(agentDid);
+  };
+  hub.onGone = (agentDid) => {
+    const isHere = () => hub.session(agentDid) !== undefined;
+    void bus.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
+  };
+  crl.onInstalled = () => void revalidation.listed();
+  const deps: ProxyDeps = {
+    ...seams,
+    config,
+    registry,
+    keys,
+    crl,
+    commits,
+    reads,
+    guard: new Guard(clock),
+    aits: new AitCache(keys, config.registryUrl),
+    nonces: new Nonces(reads, clock, KEYS.nonce),
+    limiter: new RateLimiter(kv, commits, clock, KEYS.window),
+    hub,
+    mailbox,
+    drain,
+    bus,
+    dispatch,
+    revalidation,
+    lingering: new Lingering(),
+    deliveries: new Deliveries({
+      kv,
+      clock,
+      commits,
+      log,
+      instance: bus.instance,
+      attemptMs: config.ackTimeoutMs + LIMITS.wayBackMs,
+    }),
+    showDetails: config.environment !== "production",
+  };
+  return {
+    ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),
+    deps,
+    async start(isSole = false) {
+      crl.start();
+      drain.start();
+      revalidation.start();
+      await Promise.all([bell.start(), bus.start(isSole)]);
+    },
+    async stop() {
+      for (const part of [crl, drain, revalidation, bell]) part.stop();
+      await bus.stop();
+    },
+  };
+}

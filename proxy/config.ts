@@ -1,0 +1,80 @@
+/**
+ * The proxy's configuration: read once from the environment, judged whole (PROTOCOL section 7).
+ */
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config.ts";
+import type { ServicePlace } from "../shared/server/place.ts";
+
+/** What the proxy runs with. */
+export interface ProxyConfig extends ServicePlace {
+  /** Credential for the registry; `null` where the calls stay in the process. */
+  serviceCredential: { id: string; secret: string } | null;
+  injectIdentity: boolean;
+  agentRequests: number;
+  agentWindowMs: number;
+  crlRefreshIntervalMs: number;
+  crlMaxAgeMs: number;
+  registryKeysTtlMs: number;
+  ackTimeoutMs: number;
+  heartbeatIntervalMs: number;
+  accessCacheMs: number;
+  mailboxTtlSeconds: number;
+  sessionRevalidateMs: number;
+}
+
+/** Names of the variables, for the permission that reading them needs. */
+export const PROXY_VARIABLES = [
+  "REGISTRY_INTERNAL_SERVICE_ID",
+  "REGISTRY_INTERNAL_SERVICE_SECRET",
+  "INJECT_IDENTITY_INTO_MESSAGE",
+  "AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE",
+  "AGENT_RATE_LIMIT_WINDOW_MS",
+  "CRL_REFRESH_INTERVAL_MS",
+  "CRL_MAX_AGE_MS",
+  "REGISTRY_KEYS_TTL_MS",
+  "RELAY_ACK_TIMEOUT_MS",
+  "RELAY_HEARTBEAT_INTERVAL_MS",
+  "AGENT_ACCESS_CACHE_MS",
+  "RELAY_MAILBOX_TTL_SECONDS",
+  "SESSION_REVALIDATE_INTERVAL_MS",
+] as const;
+
+const DAY_MS = 86_400_000;
+
+/** Reads the proxy's variables; problems stay with the reader. */
+export function readProxyConfig(reader: ConfigReader, place: ServicePlace): ProxyConfig {
+  const ms = wholeNumber(1, DAY_MS);
+  return {
+    ...place,
+    serviceCredential: readServiceCredential(reader),
+    injectIdentity: reader.read("INJECT_IDENTITY_INTO_MESSAGE", oneOf("true", "false"), "true") === "true",
+    agentRequests: reader.read(
+      "AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE",
+      wholeNumber(1, LIMITS.agentRequestsMax),
+      LIMITS.agentRequests,
+    ),
+    agentWindowMs: reader.read("AGENT_RATE_LIMIT_WINDOW_MS", ms, LIMITS.agentWindowMs),
+    crlRefreshIntervalMs: reader.read("CRL_REFRESH_INTERVAL_MS", ms, LIMITS.crlRefreshIntervalMs),
+    crlMaxAgeMs: reader.read("CRL_MAX_AGE_MS", ms, LIMITS.crlMaxAgeMs),
+    registryKeysTtlMs: reader.read("REGISTRY_KEYS_TTL_MS", ms, LIMITS.keysTtlMs),
+    ackTimeoutMs: reader.read("RELAY_ACK_TIMEOUT_MS", ms, LIMITS.ackTimeoutMs),
+    heartbeatIntervalMs: reader.read("RELAY_HEARTBEAT_INTERVAL_MS", ms, LIMITS.heartbeatIntervalMs),
+    accessCacheMs: reader.read("AGENT_ACCESS_CACHE_MS", wholeNumber(0, LIMITS.accessCacheMaxMs), 0),
+    mailboxTtlSeconds: reader.read("RELAY_MAILBOX_TTL_SECONDS", wholeNumber(1, 604_800), LIMITS.mailboxTtlSeconds),
+    sessionRevalidateMs: reader.read("SESSION_REVALIDATE_INTERVAL_MS", ms, LIMITS.sessionRevalidateMs),
+  };
+}
+
+function readServiceCredential(reader: ConfigReader): ProxyConfig["serviceCredential"] {
+  const text = (value: string) => value;
+  const id = reader.read<string | null>("REGISTRY_INTERNAL_SERVICE_ID", text, null);
+  const secret = reader.read<string | null>("REGISTRY_INTERNAL_SERVICE_SECRET", text, null);
+  if (id !== null && secret !== null) return { id, secret };
+  if (id !== null) {
+    reader.problem("REGISTRY_INTERNAL_SERVICE_SECRET", "must be set beside REGISTRY_INTERNAL_SERVICE_ID");
+  }
+  if (secret !== null) {
+    reader.problem("REGISTRY_INTERNAL_SERVICE_ID", "must be set beside REGISTRY_INTERNAL_SERVICE_SECRET");
+  }
+  return null;
+}

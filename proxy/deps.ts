@@ -1,0 +1,49 @@
+/**
+ * What the proxy's handlers work with: built once in `app.ts`, never a global.
+ */
+import type { AppDeps } from "../shared/server/app.ts";
+import type { Documents } from "../shared/server/documents.ts";
+import type { GroupCommit } from "../shared/server/group_commit.ts";
+import type { Reads } from "../shared/server/reads.ts";
+import type { Nonces } from "../shared/server/nonces.ts";
+import type { Random } from "../shared/random.ts";
+import type { AitCache } from "./admission/ait_cache.ts";
+import type { CrlCache } from "./admission/crl_cache.ts";
+import type { Guard } from "./admission/guard.ts";
+import type { KeyCache } from "./admission/key_cache.ts";
+import type { ProxyConfig } from "./config.ts";
+import type { RegistryClient } from "./registry_client.ts";
+import type { Bus } from "./relay/bus.ts";
+import type { Lingering, UpgradeWebSocket } from "./relay/connect.ts";
+import type { Deliveries } from "./relay/deliveries.ts";
+import type { Dispatch } from "./relay/dispatch.ts";
+import type { Drain } from "./relay/drain.ts";
+import type { Hub } from "./relay/hub.ts";
+import type { Mailbox } from "./relay/mailbox.ts";
+import type { Revalidation } from "./relay/revalidation.ts";
+
+export interface ProxyDeps extends AppDeps {
+  kv: Deno.Kv;
+  random: Random;
+  config: ProxyConfig;
+  documents: Documents;
+  /** Origins that a proof may name; the public one first. */
+  origins: readonly string[];
+  registry: RegistryClient;
+  keys: KeyCache;
+  crl: CrlCache;
+  aits: AitCache;
+  guard: Guard;
+  commits: GroupCommit;
+  reads: Reads;
+  nonces: Nonces;
+  hub: Hub;
+  deliveries: Deliveries;
+  mailbox: Mailbox;
+  drain: Drain;
+  bus: Bus;
+  dispatch: Dispatch;
+  revalidation: Revalidation;
+  upgrade: UpgradeWebSocket;
+  lingering: Lingering;
+}

@@ -1,0 +1,87 @@
+/**
+ * Every key of the proxy in the store. No other file spells one.
+ *
+ * | key | value | written by | expiry |
+ * |---|---|---|---|
+ * | nonce, agent, nonce | NonceRecord | admission, through group commit | D-25 |
+ * | window, rule, agent | WindowRecord | admission, through group commit | two windows |
+ * | delivery, recipient, request, sender | DeliveryRecord | deliver, through group commit | 8 days |
+ * | receipt, recipient, request, sender, status | ReceiptRecord | receipts | 8 days |
+ * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
+ * | open_tickets, agent | OpenTicket[] | pairing | the longest ticket |
+ * | pair, agent, peer | PairRecord | pairing | none |
+ * | mailbox, recipient, number | MailboxEntry | mailbox, through group commit | its expiry + 1 day |
+ * | mailbox_part, recipient, number, part | bytes of a payload | mailbox, through group commit | the same |
+ * | mailbox_state, recipient | MailboxState | mailbox, through group commit | twice a message's |
+ * | mailbox_expiry, time, recipient, number | true | mailbox, through group commit | the same |
+ * | presence, agent | Presence | bus | none; a day once it is nobody's |
+ * | instance, id | InstanceLease | bus | 12 s |
+ * | inbox, instance, id | StoredNote | bus | a minute |
+ * | inbox_part, instance, id, part | bytes of a note | bus | a minute |
+ * | bell, instance | id of the newest note | bus | a minute |
+ * | crl_seen | CrlSeen | CRL cache | none |
+ */
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { keyPart } from "../shared/server/kv.ts";
+import type { NonceRecord } from "../shared/server/nonces.ts";
+import type { StoredKinds } from "../shared/server/transfer.ts";
+import type { ReceiptRecord } from "./receipts/store.ts";
+import type { DeliveryRecord } from "./relay/deliveries.ts";
+import type { MailboxEntry } from "./relay/mailbox.ts";
+import type { TicketRecord } from "./trust/store.ts";
+import type { ReceiptStatus } from "../shared/protocol/api/relay.ts";
+
+const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["proxy", ...parts];
+
+export const KEYS = {
+  nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, keyPart(nonce)),
+  window: (rule: string, agentDid: string) => key("window", rule, agentDid),
+  delivery: (recipient: string, requestId: string, sender: string) =>
+    key("delivery", recipient, keyPart(requestId), sender),
+  deliveries: (recipient: string, requestId: string) => key("delivery", recipient, keyPart(requestId)),
+  receipt: (recipient: string, requestId: string, sender: string, status: ReceiptStatus) =>
+    key("receipt", recipient, keyPart(requestId), sender, status),
+  receipts: (recipient: string, requestId: string) => key("receipt", recipient, keyPart(requestId)),
+  ticket: (digest: string) => key("ticket", digest),
+  openTickets: (agentDid: string) => key("open_tickets", agentDid),
+  pair: (agentDid: string, peerDid: string) => key("pair", agentDid, peerDid),
+  pairs: (agentDid: string) => key("pair", agentDid),
+  mailboxEntry: (recipient: string, number: number) => key("mailbox", recipient, number),
+  mailbox: (recipient: string) => key("mailbox", recipient),
+  mailboxPart: (recipient: string, number: number, part: number) => key("mailbox_part", recipient, number, part),
+  mailboxState: (recipient: string) => key("mailbox_state", recipient),
+  mailboxExpiry: (expiresAt: number, recipient: string, number: number) =>
+    key("mailbox_expiry", expiresAt, recipient, number),
+  mailboxExpiredBy: (now: number) => ({ start: key("mailbox_expiry", 0), end: key("mailbox_expiry", now + 1) }),
+  presence: (agentDid: string) => key("presence", agentDid),
+  instance: (instance: string) => key("instance", instance),
+  instances: () => key("instance"),
+  inbox: (instance: string) => key("inbox", instance),
+  inboxNote: (instance: string, id: string) => key("inbox", instance, id),
+  inboxPart: (instance: string, id: string, part: number) => key("inbox_part", instance, id, part),
+  instanceBell: (instance: string) => key("bell", instance),
+  crlSeen: () => key("crl_seen"),
+} as const;
+
+const DAY_MS = 86_400_000;
+
+/** How long each kind is kept when a store is moved: the expiry of the table above. Where agents are is not moved. */
+export const STORED: StoredKinds = {
+  nonce: (value: NonceRecord) => value.expiresAt + LIMITS.nonceKeptSeconds * 1000,
+  window: (_: unknown, now: number) => now + DAY_MS,
+  delivery: (value: DeliveryRecord) => value.startedAt + LIMITS.deliveryKeptSeconds * 1000,
+  receipt: (value: ReceiptRecord) => value.receivedAt + LIMITS.deliveryKeptSeconds * 1000,
+  ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
+  open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
+  pair: "forever",
+  mailbox: (value: MailboxEntry) => value.expiresAt + DAY_MS,
+  mailbox_part: (_: unknown, now: number) => now + 9 * DAY_MS,
+  mailbox_state: (_: unknown, now: number) => now + 9 * DAY_MS,
+  mailbox_expiry: (_: unknown, now: number) => now + 9 * DAY_MS,
+  crl_seen: "forever",
+  presence: "never",
+  instance: "never",
+  inbox: "never",
+  inbox_part: "never",
+  bell: "never",
+};

@@ -1,0 +1,21 @@
+/**
+ * HTTP of what the proxy says of itself (D-78). Never waits on the registry.
+ */
+import type { ProxyHealth } from "../../shared/protocol/api/meta.ts";
+import { json } from "../../shared/server/route.ts";
+import type { ProxyDeps } from "../deps.ts";
+import { KEYS } from "../keys.ts";
+
+export async function proxyHealth(deps: ProxyDeps): Promise<ProxyHealth> {
+  const kv = await deps.kv.get(KEYS.crlSeen()).then(() => true, () => false);
+  const checks = { kv, registryKeys: deps.keys.ready, crl: deps.crl.ready };
+  const ready = kv && checks.registryKeys && checks.crl;
+  const { version, environment } = deps.config;
+  const status = ready ? "ok" : "unavailable";
+  return { status, version, environment, ready, checks, connectedSockets: deps.hub.size };
+}
+
+export async function health(deps: ProxyDeps): Promise<Response> {
+  const answer = await proxyHealth(deps);
+  return json(answer, answer.ready ? 200 : 503);
+}

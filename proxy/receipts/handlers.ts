@@ -1,0 +1,31 @@
+/**
+ * HTTP of delivery receipts (D-72).
+ */
+import type { z } from "zod";
+import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shared/protocol/api/relay.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type Input, json } from "../../shared/server/route.ts";
+import type { Admitted } from "../admission/admit.ts";
+import type { ProxyDeps } from "../deps.ts";
+import { listReceipts, type ReceiptRecord, recordReceipt } from "./store.ts";
+
+export async function submitReceipt(
+  deps: ProxyDeps,
+  { body, caller }: Input<undefined, undefined, z.output<typeof ReceiptBody>, Admitted>,
+): Promise<Response> {
+  if (caller.agentDid !== body.recipientAgentDid) throw new ServiceError("PROXY_RELAY_RECEIPT_FORBIDDEN");
+  return json({ receipt: receiptView(await recordReceipt(deps, body)) }, 201);
+}
+
+export async function queryReceipts(
+  deps: ProxyDeps,
+  { query, caller }: Input<undefined, z.output<typeof ReceiptQuery>, undefined, Admitted>,
+): Promise<Response> {
+  const answer: ReceiptList = { receipts: (await listReceipts(deps, caller.agentDid, query)).map(receiptView) };
+  return json(answer);
+}
+
+function receiptView({ requestId, recipientAgentDid, status, receivedAt }: ReceiptRecord): Receipt {
+  return { requestId, recipientAgentDid, status, receivedAt: toIso(receivedAt) };
+}

@@ -1,0 +1,161 @@
+/**
+ * The proxy's calls to the registry: each with a time limit, without following redirects, with the service credential.
+ * An answer is believed only in the exact form that the protocol gives it; everything else is "unavailable".
+ */
+import { Ownership } from "../shared/protocol/api/services.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { HEADERS } from "../shared/protocol/proof.ts";
+import type { Clock } from "../shared/clock.ts";
+import { readBody } from "../shared/server/body.ts";
+import type { ProxyConfig } from "./config.ts";
+
+/** The registry did not give an answer that can be used. */
+export class RegistryUnavailable extends Error {
+  override name = "RegistryUnavailable";
+}
+
+/** An answer, read to its end. */
+export interface RegistryAnswer {
+  status: number;
+  headers: Headers;
+  /** The body parsed as JSON; `undefined` when it is none. */
+  value: unknown;
+}
+
+/** Sends a request; a socket's `fetch`, or the registry app's own. */
+export type Send = (request: Request) => Promise<Response>;
+
+/** What identifies an access token's use. */
+export interface AccessClaim {
+  accessToken: string;
+  agentDid: string;
+  aitJti: string;
+}
+
+/** Asks the registry. */
+export class RegistryClient {
+  readonly #send: Send;
+  readonly #clock: Clock;
+  readonly #config: ProxyConfig;
+  /** Validations under way: identical ones are joined. */
+  readonly #validating = new Map<string, Promise<boolean>>();
+  /** Verdicts kept, where configured: until when, milliseconds since the Unix epoch. */
+  readonly #accepted = new Map<string, number>();
+
+  constructor(send: Send, clock: Clock, config: ProxyConfig) {
+    this.#send = send;
+    this.#clock = clock;
+    this.#config = config;
+  }
+
+  /** The key document. */
+  keys(): Promise<RegistryAnswer> {
+    return this.#call("GET", "/.well-known/svc-keys.json", {});
+  }
+
+  /** The revocation list, unless it is still the one with this tag. */
+  crl(etag: string | null): Promise<RegistryAnswer> {
+    return this.#call("GET", "/v1/crl", { ...this.#credential(), ...(etag === null ? {} : { "If-None-Match": etag }) });
+  }
+
+  /**
+   * Whether the access token is the agent's live one (D-63).
+   *
+   * @throws {RegistryUnavailable} for anything but 204 and a 401 about the token
+   */
+  validate(claim: AccessClaim): Promise<boolean> {
+    const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
+    if ((this.#accepted.get(key) ?? 0) > this.#clock.now()) return Promise.resolve(true);
+    let verdict = this.#validating.get(key);
+    if (!verdict) {
+      verdict = this.#validate(claim, key).finally(() => this.#validating.delete(key));
+      this.#validating.set(key, verdict);
+    }
+    return verdict;
+  }
+
+  /** Forgets the verdicts that are kept; a revocation may have changed them. */
+  forgetVerdicts(): void {
+    this.#accepted.clear();
+  }
+
+  /**
+   * How an agent and its session stand, and whether the human owns it (D-48).
+   *
+   * @throws {RegistryUnavailable}
+   */
+  async ownership(ownerDid: string, agentDid: string): Promise<Ownership> {
+    const path = "/internal/v1/identity/agent-ownership";
+    const { status, value } = await this.#call("POST", path, this.#credential(), { ownerDid, agentDid });
+    const parsed = Ownership.safeParse(value);
+    if (status !== 200 || !parsed.success) throw new RegistryUnavailable(`Ownership was answered with ${status}`);
+    return parsed.data;
+  }
+
+  async #validate({ accessToken, agentDid, aitJti }: AccessClaim, key: string): Promise<boolean> {
+    const headers = { ...this.#credential(), [HEADERS.access]: accessToken };
+    const { status, value } = await this.#call("POST", "/v1/agents/auth/validate", headers, { agentDid, aitJti });
+    if (status === 204) {
+      if (this.#config.accessCacheMs > 0) this.#keep(key);
+      return true;
+    }
+    const code = (value as { error?: { code?: unknown } } | undefined)?.error?.code;
+    if (status === 401 && code !== "INTERNAL_SERVICE_UNAUTHORIZED") return false;
+    throw new RegistryUnavailable(`Validation was answered with ${status}`);
+  }
+
+  #keep(key: string): void {
+    if (this.#accepted.size >= 10_000) this.#accepted.clear();
+    this.#accepted.set(key, this.#clock.now() + this.#config.accessCacheMs);
+  }
+
+  #credential(): Record<string, string> {
+    const credential = this.#config.serviceCredential;
+    return credential ? { [HEADERS.serviceId]: credential.id, [HEADERS.serviceSecret]: credential.secret } : {};
+  }
+
+  async #call(
+    method: "GET" | "POST",
+    path: string,
+    headers: Record<string, string>,
+    body?: unknown,
+  ): Promise<RegistryAnswer> {
+    const abort = new AbortController();
+    const request = new Request(this.#config.registryUrl + path, {
+      method,
+      headers: { ...headers, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+      body: body === undefined ? null : JSON.stringify(body),
+      redirect: "manual",
+      signal: abort.signal,
+    });
+    let cancel = () => {};
+    const late = new Promise<never>((_, reject) => {
+      cancel = this.#clock.after(LIMITS.registryTimeoutMs, () => {
+        reject(new RegistryUnavailable("The registry did not answer in time"));
+        abort.abort();
+      });
+    });
+    try {
+      return await Promise.race([this.#read(request), late]);
+    } catch (cause) {
+      throw cause instanceof RegistryUnavailable
+        ? cause
+        : new RegistryUnavailable("The registry cannot be reached", { cause });
+    } finally {
+      cancel();
+    }
+  }
+
+  async #read(request: Request): Promise<RegistryAnswer> {
+    const answer = await this.#send(request);
+    const { status, headers } = answer;
+    const text = new TextDecoder().decode(
+      await readBody(answer, LIMITS.registryAnswerBytes, this.#clock),
+    );
+    try {
+      return { status, headers, value: text === "" ? undefined : JSON.parse(text) };
+    } catch {
+      return { status, headers, value: undefined };
+    }
+  }
+}

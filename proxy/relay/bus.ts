@@ -1,0 +1,233 @@
+/**
+ * The bus between proxy instances on one store: which instance holds an agent's session, and notes from one to another.
+ * An instance proves that it lives by a lease of its own; an agent's presence names instance and epoch, and moves with
+ * its newest connection. Notes lie in the receiver's inbox and ring its bell in the same commit; the bell is watched,
+ * and the inbox looked at every 2 s besides. Knows nothing of what notes mean.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Random } from "../../shared/random.ts";
+import type { Update, Write } from "../../shared/server/group_commit.ts";
+import { optimistically } from "../../shared/server/kv.ts";
+import type { Log } from "../../shared/server/log.ts";
+import { KEYS } from "../keys.ts";
+import { cut, joined } from "./parts.ts";
+
+/** Where an agent's session is. `epoch` rises with every move. */
+export interface Presence {
+  instance: string;
+  epoch: number;
+}
+
+/** That an instance lives; time is milliseconds since the Unix epoch. */
+export interface InstanceLease {
+  until: number;
+  /** Process that it is part of, perhaps with siblings. */
+  pid: number;
+}
+
+/** A note in an inbox; bytes that do not fit a value lie beside it in parts. */
+export interface StoredNote {
+  body: unknown;
+  parts: number;
+}
+
+/** What is done with a note. Notes are started in the order they were written. */
+export type Receive = (body: unknown, bytes: Uint8Array) => void;
+
+const NOTE_KEPT_MS = 60_000;
+
+interface BusSeams {
+  kv: Deno.Kv;
+  clock: Clock;
+  random: Random;
+  newId: NewId;
+  log: Log;
+}
+
+export class Bus {
+  /** Name of this instance, new at each start. */
+  readonly instance: string;
+  readonly #seams: BusSeams;
+  /** Called for each note. */
+  onNote: Receive = () => {};
+  #looking: Promise<void> | null = null;
+  #reader: ReadableStreamDefaultReader<unknown> | null = null;
+  #cancels: (() => void)[] = [];
+  #stopped = false;
+
+  constructor(seams: BusSeams) {
+    this.#seams = seams;
+    this.instance = seams.newId();
+  }
+
+  /** Shows that this instance lives, and listens. `isSole`: whatever process used the store before is gone. */
+  async start(isSole: boolean): Promise<void> {
+    if (isSole) await this.#forgetOthers();
+    await this.#renew();
+    this.#every(LIMITS.instanceRenewMs, () => this.#renew());
+    this.#every(LIMITS.bellLookMs, () => this.look());
+    void this.#watch();
+  }
+
+  /** Ends the lease: the agents of this instance are offline to the others at once. */
+  async stop(): Promise<void> {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    for (const cancel of this.#cancels) cancel();
+    this.#reader?.cancel().catch(() => {});
+    await this.#seams.kv.delete(KEYS.instance(this.instance)).catch(() => {});
+  }
+
+  /** Takes an agent's session to this instance; `moved` is written to the one that had it. */
+  async claim(agentDid: string, isHere: () => boolean, moved: (presence: Presence) => unknown): Promise<void> {
+    await optimistically(this.#seams, async () => {
+      const entry = await this.#seams.kv.get<Presence>(KEYS.presence(agentDid));
+      const operation = this.#seams.kv.atomic().check(entry);
+      const before = entry.value;
+      if (before?.instance === this.instance && isHere()) return { operation, result: undefined };
+      const presence: Presence = { instance: this.instance, epoch: (before?.epoch ?? 0) + 1 };
+      operation.set(entry.key, presence);
+      if (before && before.instance !== this.instance) {
+        for (const write of this.#note(before.instance, this.#seams.newId(), moved(before), [])) put(operation, write);
+      }
+      return { operation, result: undefined };
+    });
+  }
+
+  /** Gives up an agent's session that ended here, unless it has moved or come back meanwhile. */
+  async release(agentDid: string, isHere: () => boolean): Promise<void> {
+    if (this.#stopped) return;
+    const entry = await this.#seams.kv.get<Presence>(KEYS.presence(agentDid));
+    if (entry.value?.instance !== this.instance || isHere()) return;
+    // The epoch must go on rising, so the record stays, without an instance.
+    const gone: Presence = { instance: "", epoch: entry.value.epoch + 1 };
+    await this.#seams.kv.atomic().check(entry).set(entry.key, gone, { expireIn: NOTE_KEPT_MS * 60 * 24 }).commit();
+  }
+
+  /** The other instance that holds an agent's session and lives, or `null`. */
+  async locate(agentDid: string): Promise<string | null> {
+    const instance = (await this.#seams.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance;
+    return instance && instance !== this.instance && await this.lives(instance) ? instance : null;
+  }
+
+  /** True while an instance shows signs of life. */
+  async lives(instance: string): Promise<boolean> {
+    const lease = (await this.#seams.kv.get<InstanceLease>(KEYS.instance(instance))).value;
+    return lease !== null && this.#seams.clock.now() < lease.until;
+  }
+
+  /** The update that refuses a claim when the agent's session is not this instance's any more. */
+  fence(agentDid: string, seen?: Deno.KvEntryMaybe<Presence>): Update<"moved"> {
+    return {
+      key: KEYS.presence(agentDid),
+      ...(seen ? { seen } : {}),
+      next: (current) => {
+        const holder = (current as Presence | null)?.instance;
+        return !holder || holder === this.instance ? "keep" : { refuse: "moved" };
+      },
+    };
+  }
+
+  /** The update that writes a note and rings, as part of a claim. */
+  post(instance: string, body: unknown, bytes: Uint8Array = new Uint8Array()): Update<never> {
+    const id = this.#seams.newId();
+    const [first, ...also] = this.#note(instance, id, body, cut(bytes));
+    return {
+      key: KEYS.inboxNote(instance, id),
+      bytes: bytes.length,
+      next: () => ({ value: (first as { value: unknown }).value, expireInMs: NOTE_KEPT_MS, also }),
+    };
+  }
+
+  /** Writes a note on its own. */
+  async send(instance: string, body: unknown): Promise<void> {
+    const operation = this.#seams.kv.atomic();
+    for (const write of this.#note(instance, this.#seams.newId(), body, [])) put(operation, write);
+    await operation.commit();
+  }
+
+  /** Reads the inbox. */
+  look(): Promise<void> {
+    this.#looking ??= this.#look()
+      .catch((cause) => this.#seams.log("warn", "inbox_look_failed", { cause }))
+      .finally(() => this.#looking = null);
+    return this.#looking;
+  }
+
+  #note(instance: string, id: string, body: unknown, parts: Uint8Array[]): Write[] {
+    const value: StoredNote = { body, parts: parts.length };
+    const expireInMs = NOTE_KEPT_MS;
+    return [
+      { key: KEYS.inboxNote(instance, id), value, expireInMs },
+      ...parts.map((part, i) => ({ key: KEYS.inboxPart(instance, id, i), value: part, expireInMs })),
+      { key: KEYS.instanceBell(instance), value: id, expireInMs },
+    ];
+  }
+
+  async #look(): Promise<void> {
+    const { kv } = this.#seams;
+    for await (const { key, value } of kv.list<StoredNote>({ prefix: KEYS.inbox(this.instance) })) {
+      if (this.#stopped) return;
+      const id = String(key.at(-1));
+      const bytes = await this.#bytes(id, value.parts);
+      const operation = kv.atomic().delete(key);
+      for (let i = 0; i < value.parts; i++) operation.delete(KEYS.inboxPart(this.instance, id, i));
+      await operation.commit();
+      this.onNote(value.body, bytes);
+    }
+  }
+
+  async #bytes(id: string, parts: number): Promise<Uint8Array> {
+    const read: Uint8Array[] = [];
+    for (let i = 0; i < parts; i++) {
+      const { value } = await this.#seams.kv.get<Uint8Array>(KEYS.inboxPart(this.instance, id, i));
+      if (value) read.push(value);
+    }
+    return joined(read);
+  }
+
+  async #forgetOthers(): Promise<void> {
+    const { kv } = this.#seams;
+    for await (const { key, value } of kv.list<InstanceLease>({ prefix: KEYS.instances() })) {
+      if (value.pid !== Deno.pid) await kv.delete(key);
+    }
+  }
+
+  async #renew(): Promise<void> {
+    const lease: InstanceLease = { until: this.#seams.clock.now() + LIMITS.instanceLeaseMs, pid: Deno.pid };
+    await this.#seams.kv.set(KEYS.instance(this.instance), lease, { expireIn: LIMITS.instanceLeaseMs });
+  }
+
+  #every(ms: number, run: () => Promise<void>): void {
+    const slot = this.#cancels.length;
+    const again = async () => {
+      await run().catch((cause) => this.#seams.log("warn", "bus_failed", { cause }));
+      if (this.#stopped) return;
+      if (!this.#reader) void this.#watch();
+      this.#cancels[slot] = this.#seams.clock.after(ms, again);
+    };
+    this.#cancels.push(this.#seams.clock.after(ms, again));
+  }
+
+  async #watch(): Promise<void> {
+    try {
+      const reader = this.#reader = this.#seams.kv.watch([KEYS.instanceBell(this.instance)]).getReader();
+      while (!(await reader.read()).done) {
+        // A look that is under way may have passed the new note already.
+        await this.#looking;
+        await this.look();
+      }
+    } catch (cause) {
+      if (!this.#stopped) this.#seams.log("warn", "bus_watch_failed", { cause });
+    } finally {
+      this.#reader = null;
+    }
+  }
+}
+
+function put(operation: Deno.AtomicOperation, write: Write): void {
+  if ("delete" in write) operation.delete(write.key);
+  else operation.set(write.key, write.value, { expireIn: write.expireInMs });
+}

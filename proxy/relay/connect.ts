@@ -1,0 +1,89 @@
+/**
+ * `GET /v1/relay/connect`: from an admitted upgrade to a link of the hub. The only file that knows a WebSocket.
+ */
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { CLOSE } from "../../shared/protocol/frames.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Input } from "../../shared/server/route.ts";
+import type { Admitted } from "../admission/admit.ts";
+import type { ProxyDeps } from "../deps.ts";
+import type { ConnectedAgent, Link } from "./session.ts";
+
+/** Turns a request into a socket and the answer that opens it; `Deno.upgradeWebSocket` in the service. */
+export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; response: Response };
+
+export async function relayConnect(
+  deps: ProxyDeps,
+  { caller, exchange }: Input<undefined, undefined, undefined, Admitted | undefined>,
+): Promise<Response> {
+  if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
+  if (exchange.request.headers.get("upgrade")?.toLowerCase() !== "websocket") throw upgradeRequired();
+  if (deps.lingering.bytes > LIMITS.lingeringBytes) throw new ServiceError("PROXY_RELAY_UNAVAILABLE");
+  const { agentDid, ownerDid, aitJti, aitExpiresAt } = caller;
+  try {
+    await deps.dispatch.claim(agentDid);
+  } catch (cause) {
+    throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
+  }
+  let upgraded: ReturnType<UpgradeWebSocket>;
+  try {
+    upgraded = deps.upgrade(exchange.request);
+  } catch (cause) {
+    throw upgradeRequired(cause);
+  }
+  bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt });
+  return upgraded.response;
+}
+
+function upgradeRequired(cause?: unknown): ServiceError {
+  return new ServiceError("PROXY_RELAY_UPGRADE_REQUIRED", {
+    cause,
+    headers: { Upgrade: "websocket", Connection: "Upgrade" },
+  });
+}
+
+/** Sockets that were asked to close and have not gone: a peer that reads nothing keeps what was sent to it. */
+export class Lingering {
+  readonly #sockets = new Set<WebSocket>();
+
+  add(socket: WebSocket): void {
+    this.#sockets.add(socket);
+  }
+
+  delete(socket: WebSocket): void {
+    this.#sockets.delete(socket);
+  }
+
+  /** What they hold together. */
+  get bytes(): number {
+    let bytes = 0;
+    for (const socket of this.#sockets) bytes += socket.bufferedAmount;
+    return bytes;
+  }
+}
+
+/** Attaches the socket when it opens, and passes on what it brings. */
+function bind(socket: WebSocket, { hub, lingering }: ProxyDeps, agent: ConnectedAgent): void {
+  let link: Link | undefined;
+  socket.onopen = () => {
+    link = hub.attach(agent, {
+      send: (text) => socket.send(text),
+      close(code, reason) {
+        lingering.add(socket);
+        socket.close(code, reason);
+      },
+      get unsentBytes() {
+        return socket.bufferedAmount;
+      },
+    });
+  };
+  socket.onmessage = ({ data }) => {
+    if (typeof data === "string") link?.receive(data);
+    else link?.misuse();
+  };
+  socket.onclose = () => {
+    lingering.delete(socket);
+    link?.lost();
+  };
+  socket.onerror = () => link?.end(CLOSE.misuse, "socket error");
+}

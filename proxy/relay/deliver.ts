@@ -1,0 +1,227 @@
+/**
+ * `POST /hooks/agent`: an admitted message to the recipient's connector, and its ack back to the sender.
+ *
+ *   admitted ─ media type ─ JSON ─ recipient ─ pair ─ identity block ─┬─ connected here: one commit (nonce, window,
+ *                                                                     │  delivery record) ─ frame ─ ack ─ 202
+ *                                                                     ├─ connected elsewhere: one commit with a note to
+ *                                                                     │  that instance ─ its answer
+ *                                                                     ├─ offline, may queue: one commit with the
+ *                                                                     │  mailbox ─ 202 queued
+ *                                                                     └─ offline: 502
+ */
+import { sleep } from "../../shared/clock.ts";
+import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import { isAgentDid } from "../../shared/protocol/did.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { injectIdentity } from "../../shared/protocol/identity_block.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { parseJson } from "../../shared/server/body.ts";
+import { StoreUnavailable } from "../../shared/server/kv.ts";
+import { type Exchange, type Input, json } from "../../shared/server/route.ts";
+import { digest } from "../../shared/server/signed_request.ts";
+import type { Admitted } from "../admission/admit.ts";
+import type { ProxyDeps } from "../deps.ts";
+import type { DeliveryId, Repeat } from "./deliveries.ts";
+import type { Dispatched } from "./dispatch.ts";
+import type { Message } from "./session.ts";
+
+export async function postMessage(
+  deps: ProxyDeps,
+  { caller, exchange }: Input<undefined, undefined, undefined, Admitted | undefined>,
+): Promise<Response> {
+  if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
+  try {
+    const message = await judgeMessage(deps, caller, exchange);
+    const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
+    const id: DeliveryId = { sender, recipient, requestId };
+    // A copy may wait for long: it counts before it waits.
+    if (deps.deliveries.isUnderWay(id)) await caller.settle();
+    const attempt = () => deliver(deps, caller, id, message, exchange);
+    return await deps.deliveries.alone(id, () => onceElsewhere(deps, id, attempt));
+  } catch (error) {
+    // The request was admitted: its nonce is used up and it counts, whatever became of the message.
+    await caller.settle();
+    throw error;
+  }
+}
+
+/** Another instance delivers the message, until that moment at the latest. */
+type UnderWay = Extract<Repeat, { repeat: "under_way" }>;
+
+/** Repeats while another instance delivers the same message: its answer is this one's too. */
+async function onceElsewhere(
+  { bus, clock, deliveries }: ProxyDeps,
+  id: DeliveryId,
+  attempt: () => Promise<Response | UnderWay>,
+): Promise<Response> {
+  while (true) {
+    const answer = await attempt();
+    if (answer instanceof Response) return answer;
+    if (await relayed(() => bus.lives(answer.instance))) {
+      await sleep(clock, Math.min(LIMITS.underWayLookMs, Math.max(1, answer.until - clock.now())));
+    } else await deliveries.failed(id, answer.instance);
+  }
+}
+
+async function deliver(
+  deps: ProxyDeps,
+  caller: Admitted,
+  id: DeliveryId,
+  message: Message,
+  exchange: Exchange,
+): Promise<Response | UnderWay> {
+  const { hub, deliveries, dispatch, bus, config } = deps;
+  const bodySha256 = digest(exchange.body);
+  const mayQueue = prefersAsync(exchange.request.headers);
+  const begin = deliveries.begin(id, bodySha256, { seen: await relayed(() => caller.ahead?.delivery) });
+  let dispatched: Dispatched = { result: "offline" };
+  if (hub.session(id.recipient)) {
+    const refused = await caller.settle<Repeat | "moved">([
+      begin,
+      bus.fence(id.recipient, await relayed(() => caller.ahead?.presence)),
+    ]);
+    if (refused === null) dispatched = await relayed(() => dispatch.here(message, mayQueue, config.ackTimeoutMs));
+    else if (refused !== "moved") return answerRepeat(refused);
+    else hub.replace(id.recipient);
+  }
+  const elsewhere = dispatched.result === "offline" ? await relayed(() => bus.locate(id.recipient)) : null;
+  if (elsewhere) {
+    const sent = dispatch.there(elsewhere, message, mayQueue, config.ackTimeoutMs);
+    const refused = await caller.settle<Repeat>([begin, sent.update]);
+    if (refused) return answerRepeat(refused);
+    dispatched = await sent.dispatched();
+    // No answer from an instance that died: its agents are offline.
+    const isGone = dispatched.result === "failed" && !(await relayed(() => bus.lives(elsewhere)));
+    if (isGone) dispatched = { result: "offline" };
+  }
+  if (dispatched.result !== "offline") return answer(deps, id, dispatched);
+  // An attempt that was begun and found nobody is over.
+  if (elsewhere) await deliveries.failed(id);
+  if (mayQueue) return await queue(deps, caller, id, message, bodySha256);
+  const repeat = await relayed(() => deliveries.repeat(id, bodySha256));
+  await caller.settle();
+  if (repeat) return answerRepeat(repeat);
+  throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
+}
+
+/** What came of a message as the sender's answer; a 202 is put on record. */
+function answer({ deliveries }: ProxyDeps, id: DeliveryId, dispatched: Dispatched): Response {
+  switch (dispatched.result) {
+    case "acked": {
+      const { accepted, reason, connectedSockets } = dispatched;
+      return accept(deliveries, id, {
+        accepted: true,
+        delivered: accepted,
+        connectedSockets,
+        requestId: id.requestId,
+        ...(reason === undefined ? {} : { reason }),
+      });
+    }
+    case "queued":
+      return accept(deliveries, id, queuedAnswer(id, dispatched.expiresAt, dispatched.connectedSockets));
+  }
+  void deliveries.failed(id);
+  switch (dispatched.result) {
+    case "full":
+      throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
+    case "offline":
+      throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
+    case "failed":
+      throw new ServiceError("PROXY_RELAY_DELIVERY_FAILED");
+  }
+}
+
+function accept(deliveries: ProxyDeps["deliveries"], id: DeliveryId, body: HookAnswer): Response {
+  void deliveries.answered(id, body);
+  return json(body, 202, body.queued ? QUEUED_HEADERS : {});
+}
+
+const QUEUED_HEADERS = { "Preference-Applied": "respond-async" };
+
+function queuedAnswer({ requestId }: DeliveryId, expiresAt: number, connectedSockets: number): HookAnswer {
+  return { accepted: true, delivered: false, connectedSockets, requestId, queued: true, expiresAt: toIso(expiresAt) };
+}
+
+/** Puts the message in the offline recipient's mailbox; the 202 stands in the same commit (D-68). */
+async function queue(
+  deps: ProxyDeps,
+  caller: Admitted,
+  id: DeliveryId,
+  message: Message,
+  bodySha256: string,
+): Promise<Response | UnderWay> {
+  const expiresAt = deps.mailbox.expiry();
+  const body = queuedAnswer(id, expiresAt, 0);
+  const refused = await caller.settle<Repeat | "mailbox_full">([
+    deps.deliveries.begin(id, bodySha256, { answer: body }),
+    deps.mailbox.enqueue(message, expiresAt),
+  ]);
+  if (refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
+  if (refused) return answerRepeat(refused);
+  // The recipient may have come, and its line been found empty, while this was written.
+  void deps.dispatch.kick(id.recipient);
+  return json(body, 202, QUEUED_HEADERS);
+}
+
+/** `Prefer: respond-async` (RFC 7240), among other preferences or alone. */
+function prefersAsync(headers: Headers): boolean {
+  const preferences = headers.get("prefer")?.split(",") ?? [];
+  return preferences.some((one) => one.split(/[;=]/)[0]?.trim().toLowerCase() === "respond-async");
+}
+
+/** Media type, JSON, recipient, conversation, pair: in this order (D-60). */
+async function judgeMessage(deps: ProxyDeps, caller: Admitted, exchange: Exchange): Promise<Message> {
+  const { headers } = exchange.request;
+  const contentType = headers.get("content-type") ?? "";
+  if (contentType.split(";")[0]?.trim().toLowerCase() !== "application/json") {
+    throw new ServiceError("PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
+  }
+  const parsed = parseJson(exchange.body);
+  if (!parsed) throw new ServiceError("PROXY_HOOK_INVALID_JSON");
+  const recipient = headers.get(HEADERS.recipient);
+  if (!recipient) throw new ServiceError("PROXY_HOOK_RECIPIENT_REQUIRED");
+  if (!isAgentDid(recipient)) throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID");
+  const conversationId = headers.get(HEADERS.conversationId);
+  if (conversationId !== null && !/^[!-+\--~]{1,128}$/.test(conversationId)) {
+    throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
+  }
+  const pair = await relayed(() => caller.ahead?.pair);
+  if (recipient === caller.agentDid || !pair?.value) {
+    throw new ServiceError("PROXY_AUTH_FORBIDDEN");
+  }
+  const { agentDid, ownerDid, issuer, aitJti, name } = caller;
+  const identity = { agentDid, ownerDid, issuer, aitJti, name };
+  return {
+    requestId: exchange.requestId,
+    fromAgentDid: agentDid,
+    toAgentDid: recipient,
+    identity,
+    contentType,
+    ...(conversationId === null ? {} : { conversationId }),
+    payload: deps.config.injectIdentity ? withIdentity(parsed, identity) : parsed.text,
+  };
+}
+
+function withIdentity({ text, value }: { text: string; value: unknown }, identity: Message["identity"]): string {
+  const injected = injectIdentity(text, value, identity);
+  if ("payload" in injected) return injected.payload;
+  throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
+}
+
+function answerRepeat(repeat: Repeat): Response | UnderWay {
+  if (repeat.repeat === "under_way") return repeat;
+  if (repeat.repeat === "same") return json(repeat.answer, 202);
+  throw new ServiceError("PROXY_HOOK_REQUEST_ID_REUSED");
+}
+
+/** The store failing where a message would be relayed. */
+async function relayed<T>(read: () => T): Promise<Awaited<T>> {
+  try {
+    return await read();
+  } catch (cause) {
+    if (!(cause instanceof StoreUnavailable)) throw cause;
+    throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
+  }
+}

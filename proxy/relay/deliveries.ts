@@ -1,0 +1,160 @@
+/**
+ * Delivery records (D-69, D-72): which message was sent under which request id, and what was answered. The same message
+ * within a day of its 202 gets that answer again; a copy that comes while the first is under way waits for it.
+ */
+import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Clock } from "../../shared/clock.ts";
+import type { GroupCommit, Update } from "../../shared/server/group_commit.ts";
+import type { Log } from "../../shared/server/log.ts";
+import { KEYS } from "../keys.ts";
+
+/** Names a message: who sent it to whom under which id. */
+export interface DeliveryId {
+  sender: string;
+  recipient: string;
+  requestId: string;
+}
+
+/** A delivery on record; times are milliseconds since the Unix epoch. */
+export interface DeliveryRecord {
+  sender: string;
+  requestId: string;
+  bodySha256: string;
+  startedAt: number;
+  /** Instance that delivers it; `null` once the attempt has ended without a 202. */
+  instance: string | null;
+  /** The 202, once there was one. */
+  answer: HookAnswer | null;
+  answeredAt: number;
+}
+
+/** Why a message is not sent anew; `under_way` at another instance, until the moment at which its attempt must be over. */
+export type Repeat =
+  | { repeat: "same"; answer: HookAnswer }
+  | { repeat: "other_body" }
+  | { repeat: "under_way"; instance: string; until: number };
+
+const KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
+
+/** What the record of a message says to the same request id now, at `instance`. */
+export function judgeRepeat(
+  record: DeliveryRecord | null,
+  bodySha256: string,
+  now: number,
+  instance: string,
+  attemptMs: number,
+): Repeat | null {
+  if (!record) return null;
+  const { answer, answeredAt, startedAt } = record;
+  if (answer && now < answeredAt + LIMITS.sameAnswerSeconds * 1000) {
+    return record.bodySha256 === bodySha256 ? { repeat: "same", answer } : { repeat: "other_body" };
+  }
+  // What this instance delivers it knows by itself; what it does not know of was cut off by a crash.
+  if (answer || !record.instance || record.instance === instance) return null;
+  const until = startedAt + attemptMs;
+  return now < until ? { repeat: "under_way", instance: record.instance, until } : null;
+}
+
+interface DeliveriesSeams {
+  kv: Deno.Kv;
+  clock: Clock;
+  commits: GroupCommit;
+  log: Log;
+  /** Name of this instance. */
+  instance: string;
+  /** The longest that an attempt takes, milliseconds. */
+  attemptMs: number;
+}
+
+export class Deliveries {
+  readonly #seams: DeliveriesSeams;
+  /** Messages under way on this instance. */
+  readonly #underWay = new Map<string, Promise<void>>();
+
+  constructor(seams: DeliveriesSeams) {
+    this.#seams = seams;
+  }
+
+  /** True while a message with this id is being delivered here. */
+  isUnderWay(id: DeliveryId): boolean {
+    return this.#underWay.has(nameOf(id));
+  }
+
+  /** Runs `send` alone among all with the same id: whoever comes meanwhile waits for its end, then runs. */
+  async alone<T>(id: DeliveryId, send: () => Promise<T>): Promise<T> {
+    const name = nameOf(id);
+    for (let other = this.#underWay.get(name); other; other = this.#underWay.get(name)) await other;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#underWay.set(name, promise);
+    try {
+      return await send();
+    } finally {
+      this.#underWay.delete(name);
+      resolve();
+    }
+  }
+
+  /** What the record says, without changing it. */
+  async repeat(id: DeliveryId, bodySha256: string): Promise<Repeat | null> {
+    const { value } = await this.#seams.kv.get<DeliveryRecord>(keyOf(id));
+    return this.#judge(value, bodySha256, this.#seams.clock.now());
+  }
+
+  /** The update that records a new attempt, with its 202 when that is known already; refused by a 202 that stands. */
+  begin(
+    id: DeliveryId,
+    bodySha256: string,
+    { answer = null, seen }: { answer?: HookAnswer | null; seen?: Deno.KvEntryMaybe<DeliveryRecord> | undefined } = {},
+  ): Update<Repeat> {
+    const now = this.#seams.clock.now();
+    const { sender, requestId } = id;
+    const answeredAt = answer ? now : 0;
+    const { instance } = this.#seams;
+    const value: DeliveryRecord = { sender, requestId, bodySha256, startedAt: now, instance, answer, answeredAt };
+    return {
+      key: keyOf(id),
+      ...(seen ? { seen } : {}),
+      next: (current) => {
+        const repeat = this.#judge(current as DeliveryRecord | null, bodySha256, now);
+        return repeat ? { refuse: repeat } : { value, expireInMs: KEPT_MS };
+      },
+    };
+  }
+
+  /** Records the 202; joins the next batch, nobody waits for it. */
+  answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
+    const answeredAt = this.#seams.clock.now();
+    return this.#note(id, (record) => ({ ...record, answer, answeredAt }));
+  }
+
+  /** Records that an instance's attempt ended without a 202, ours unless said: the next one need not wait for it. */
+  failed(id: DeliveryId, instance = this.#seams.instance): Promise<void> {
+    return this.#note(id, (record) => record.instance === instance ? { ...record, instance: null } : record);
+  }
+
+  async #note(id: DeliveryId, change: (record: DeliveryRecord) => DeliveryRecord): Promise<void> {
+    const update: Update<never> = {
+      key: keyOf(id),
+      next: (current) => current === null ? "keep" : { value: change(current as DeliveryRecord), expireInMs: KEPT_MS },
+    };
+    try {
+      await this.#seams.commits.claim([update]);
+    } catch (cause) {
+      this.#seams.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
+    }
+  }
+
+  #judge(record: DeliveryRecord | null, bodySha256: string, now: number): Repeat | null {
+    const { instance, attemptMs } = this.#seams;
+    return judgeRepeat(record, bodySha256, now, instance, attemptMs);
+  }
+}
+
+function nameOf({ sender, recipient, requestId }: DeliveryId): string {
+  return `${sender} ${recipient} ${requestId}`;
+}
+
+function keyOf({ recipient, requestId, sender }: DeliveryId): Deno.KvKey {
+  return KEYS.delivery(recipient, requestId, sender);
+}

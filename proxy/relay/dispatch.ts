@@ -1,0 +1,188 @@
+/**
+ * Bringing a message to the instance that holds its recipient's session, and the answer back (ARCHITECTURE "Delivery
+ * between instances"). Here it goes straight to the session; elsewhere it travels as a note, and so does what came of
+ * it. Also the other news that instances have for each other.
+ */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import type { Profile } from "../../shared/protocol/api/pairing.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { GroupCommit, Update } from "../../shared/server/group_commit.ts";
+import type { Log } from "../../shared/server/log.ts";
+import type { Bus } from "./bus.ts";
+import type { Drain } from "./drain.ts";
+import type { Hub } from "./hub.ts";
+import type { Mailbox } from "./mailbox.ts";
+import type { Message } from "./session.ts";
+
+/** What came of a message. */
+export type Dispatched =
+  | { result: "acked"; accepted: boolean; reason?: string; connectedSockets: number }
+  | { result: "queued"; expiresAt: number; connectedSockets: number }
+  | { result: "full" }
+  | { result: "failed" }
+  | { result: "offline" };
+
+/** A message on its way to another instance, without its payload. */
+interface MessageNote {
+  kind: "message";
+  id: string;
+  from: string;
+  message: Omit<Message, "payload">;
+  mayQueue: boolean;
+  timeoutMs: number;
+}
+
+type Note =
+  | MessageNote
+  | { kind: "dispatched"; id: string; dispatched: Dispatched }
+  | { kind: "moved"; agentDid: string }
+  | { kind: "kick"; agentDid: string }
+  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: Profile };
+
+interface DispatchSeams {
+  clock: Clock;
+  log: Log;
+  newId: () => string;
+  commits: GroupCommit;
+  bus: Bus;
+  hub: Hub;
+  drain: Drain;
+  mailbox: Mailbox;
+}
+
+export class Dispatch {
+  readonly #seams: DispatchSeams;
+  /** Messages that are with other instances. */
+  readonly #away = new Map<string, (dispatched: Dispatched) => void>();
+
+  constructor(seams: DispatchSeams) {
+    this.#seams = seams;
+    seams.bus.onNote = (body, bytes) => this.#receive(body as Note, bytes);
+  }
+
+  /** Delivers to the session on this instance, behind what waits in line, within `timeoutMs`. */
+  async here(message: Message, mayQueue: boolean, timeoutMs: number): Promise<Dispatched> {
+    const { hub, drain, clock } = this.#seams;
+    const { toAgentDid: recipient } = message;
+    if (mayQueue && drain.underWay(recipient)) return await this.#queue(message);
+    const deadline = clock.now() + timeoutMs;
+    await this.#lineEnd(recipient, timeoutMs);
+    const session = hub.session(recipient);
+    if (!session) return { result: "offline" };
+    const rest = deadline - clock.now();
+    const outcome = rest > 0 ? await session.deliver(message, rest) : { acked: false as const };
+    if (!outcome.acked) return { result: "failed" };
+    const { accepted, reason } = outcome;
+    const connectedSockets = session.links.length;
+    return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
+  }
+
+  /** The update that sends a message to another instance, and what comes of it. */
+  there(
+    instance: string,
+    message: Message,
+    mayQueue: boolean,
+    timeoutMs: number,
+  ): { update: Update<never>; dispatched: () => Promise<Dispatched> } {
+    const { bus, clock, newId } = this.#seams;
+    const { payload, ...rest } = message;
+    const id = newId();
+    const note: MessageNote = { kind: "message", id, from: bus.instance, message: rest, mayQueue, timeoutMs };
+    const { promise, resolve } = Promise.withResolvers<Dispatched>();
+    // Before the commit: the answer may be quicker than its return.
+    this.#away.set(id, resolve);
+    const dispatched = async () => {
+      const cancel = clock.after(timeoutMs + LIMITS.wayBackMs, () => resolve({ result: "failed" }));
+      try {
+        return await promise;
+      } finally {
+        cancel();
+        this.#away.delete(id);
+      }
+    };
+    return { update: bus.post(instance, note, utf8Bytes(payload)), dispatched };
+  }
+
+  /** Takes an agent's session to this instance; the one that had it closes its sockets. */
+  async claim(agentDid: string): Promise<void> {
+    const { bus, hub } = this.#seams;
+    const moved: Note = { kind: "moved", agentDid };
+    await bus.claim(agentDid, () => hub.session(agentDid) !== undefined, () => moved);
+  }
+
+  /** Sees to it that what was queued for a recipient is handed over, wherever it is connected. */
+  async kick(agentDid: string): Promise<void> {
+    await this.#tell(agentDid, { kind: "kick", agentDid });
+  }
+
+  /** Tells an agent that it has a new peer, wherever it is connected. */
+  async tellPaired(agentDid: string, peerAgentDid: string, profile: Profile): Promise<void> {
+    await this.#tell(agentDid, { kind: "paired", agentDid, peerAgentDid, profile });
+  }
+
+  async #tell(agentDid: string, note: Note): Promise<void> {
+    const { bus, hub, log } = this.#seams;
+    if (hub.session(agentDid)) return this.#receive(note, new Uint8Array());
+    try {
+      const instance = await bus.locate(agentDid);
+      if (instance) await bus.send(instance, note);
+    } catch (cause) {
+      // News: the store's next look, or the agent's next connect, brings the same.
+      log("warn", "note_lost", { kind: note.kind, agentDid, cause });
+    }
+  }
+
+  #receive(note: Note, bytes: Uint8Array): void {
+    const { hub, drain } = this.#seams;
+    switch (note.kind) {
+      case "message":
+        void this.#serve(note, new TextDecoder().decode(bytes));
+        break;
+      case "dispatched":
+        this.#away.get(note.id)?.(note.dispatched);
+        break;
+      case "moved":
+        hub.replace(note.agentDid);
+        break;
+      case "kick":
+        drain.kick(note.agentDid);
+        break;
+      case "paired":
+        hub.tellPaired(note.agentDid, note.peerAgentDid, note.profile);
+        break;
+    }
+  }
+
+  async #serve({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
+    const { bus, commits, log } = this.#seams;
+    const dispatched = await this.here({ ...message, payload }, mayQueue, timeoutMs).catch((cause): Dispatched => {
+      log("error", "dispatch_failed", { agentDid: message.fromAgentDid, requestId: message.requestId, cause });
+      return { result: "failed" };
+    });
+    const note: Note = { kind: "dispatched", id, dispatched };
+    await commits.claim([bus.post(from, note)]).catch((cause) => log("warn", "note_lost", { kind: note.kind, cause }));
+  }
+
+  async #queue(message: Message): Promise<Dispatched> {
+    const { mailbox, commits, drain, hub } = this.#seams;
+    const expiresAt = mailbox.expiry();
+    const fate = await commits.claim([mailbox.enqueue(message, expiresAt)]);
+    if (!fate.taken) return { result: "full" };
+    drain.kick(message.toAgentDid);
+    const connectedSockets = hub.session(message.toAgentDid)?.links.length ?? 0;
+    return { result: "queued", expiresAt, connectedSockets };
+  }
+
+  /** Waits until nothing is in line before a message to this recipient, or the time is over. */
+  async #lineEnd(recipient: string, timeoutMs: number): Promise<void> {
+    const { drain, clock } = this.#seams;
+    if (!drain.underWay(recipient)) return;
+    const late = new AbortController();
+    const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);
+    for (let line = drain.underWay(recipient); line; line = drain.underWay(recipient)) {
+      if (await Promise.race([line, timeout]) === "late") break;
+    }
+    late.abort();
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * The hub: which agents are connected to this instance. Adds and drops links, keeps them alive with heartbeats, closes
+ * the silent ones and those whose identity token has expired. Holds memory between requests, and nothing else does.
+ */
+import type { Cancel, Clock } from "../../shared/clock.ts";
+import type { Profile } from "../../shared/protocol/api/pairing.ts";
+import { CLOSE } from "../../shared/protocol/frames.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type ConnectedAgent, type Connection, Link, Session } from "./session.ts";
+
+/** `setTimeout` takes no longer wait than this. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+interface Watch {
+  beat: Cancel;
+  expiry: Cancel;
+}
+
+export class Hub {
+  readonly #clock: Clock;
+  readonly #newId: NewId;
+  readonly #heartbeatMs: number;
+  readonly #sessions = new Map<string, Session>();
+  readonly #watches = new Map<Link, Watch>();
+  /** Called when an agent has a new link. */
+  onAttached: (agentDid: string) => void = () => {};
+  /** Called when an agent's last link is gone. */
+  onGone: (agentDid: string) => void = () => {};
+
+  constructor(clock: Clock, newId: NewId, heartbeatMs: number) {
+    this.#clock = clock;
+    this.#newId = newId;
+    this.#heartbeatMs = heartbeatMs;
+  }
+
+  /** Live links of all agents. */
+  get size(): number {
+    return this.#watches.size;
+  }
+
+  /** Deliveries that wait for an ack, over all agents. */
+  get inFlight(): number {
+    let count = 0;
+    for (const link of this.#watches.keys()) count += link.inFlight;
+    return count;
+  }
+
+  /** The session of an agent, when it has a live link here. */
+  session(agentDid: string): Session | undefined {
+    return this.#sessions.get(agentDid);
+  }
+
+  /** Adds a link; the fifth of an agent closes its oldest. */
+  attach(agent: ConnectedAgent, connection: Connection): Link {
+    const { agentDid } = agent;
+    const session = this.#sessions.get(agentDid) ?? new Session(this.#clock);
+    this.#sessions.set(agentDid, session);
+    const seams = { clock: this.#clock, newId: this.#newId };
+    const link = new Link(seams, agent, connection, (ended) => this.#drop(agentDid, session, ended));
+    session.links.push(link);
+    this.#watches.set(link, { beat: this.#beatLater(link), expiry: this.#endAtExpiry(link) });
+    if (session.links.length > LIMITS.socketsPerAgent) session.links[0]?.end(CLOSE.replaced, "replaced by a newer one");
+    this.onAttached(agentDid);
+    return link;
+  }
+
+  /** Tells an agent, if it is connected, that it has a new peer. */
+  tellPaired(agentDid: string, peerAgentDid: string, profile: Profile): void {
+    this.#sessions.get(agentDid)?.links.at(-1)?.send({
+      v: 1,
+      type: "paired",
+      id: this.#newId(),
+      ts: toIso(this.#clock.now()),
+      peerAgentDid,
+      profile,
+    });
+  }
+
+  /** Every live link, of one agent or of all. */
+  links(agentDid?: string): Link[] {
+    return agentDid === undefined ? [...this.#watches.keys()] : [...this.#sessions.get(agentDid)?.links ?? []];
+  }
+
+  /** Closes every link of an agent whose session has moved to another instance. */
+  replace(agentDid: string): void {
+    for (const link of this.links(agentDid)) link.end(CLOSE.replaced, "replaced by a newer one elsewhere");
+  }
+
+  /** Tells an agent that it is no longer authorised, and closes the link. */
+  revoke(link: Link, reason: string): void {
+    link.send({ v: 1, type: "revoked", id: this.#newId(), ts: toIso(this.#clock.now()), reason });
+    link.end(CLOSE.notAuthorised, reason);
+  }
+
+  /** Closes everything, for a shut-down. */
+  closeAll(): void {
+    for (const link of [...this.#watches.keys()]) link.end(CLOSE.shuttingDown, "shutting down");
+  }
+
+  #drop(agentDid: string, session: Session, link: Link): void {
+    const watch = this.#watches.get(link);
+    watch?.beat();
+    watch?.expiry();
+    this.#watches.delete(link);
+    const at = session.links.indexOf(link);
+    if (at !== -1) session.links.splice(at, 1);
+    if (session.links.length > 0 || this.#sessions.get(agentDid) !== session) return;
+    this.#sessions.delete(agentDid);
+    this.onGone(agentDid);
+  }
+
+  #beatLater(link: Link): Cancel {
+    return this.#clock.after(this.#heartbeatMs, () => {
+      const watch = this.#watches.get(link);
+      if (!watch) return;
+      if (link.silence(this.#clock.now()) >= LIMITS.silentSocketMs) return link.end(CLOSE.silent, "silent for 60 s");
+      watch.beat = this.#beatLater(link);
+      link.heartbeat();
+    });
+  }
+
+  #endAtExpiry(link: Link): Cancel {
+    const wait = link.agent.aitExpiresAt * 1000 - this.#clock.now();
+    return this.#clock.after(Math.min(Math.max(0, wait), LONGEST_TIMER_MS), () => {
+      const watch = this.#watches.get(link);
+      if (!watch) return;
+      if (this.#clock.now() >= link.agent.aitExpiresAt * 1000) {
+        return link.end(CLOSE.notAuthorised, "the identity token has expired");
+      }
+      watch.expiry = this.#endAtExpiry(link);
+    });
+  }
+}

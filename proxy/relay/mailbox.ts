@@ -1,0 +1,180 @@
+/**
+ * The offline mailbox (D-68): messages that wait for their recipient in the store, in order, bounded, each until it is
+ * acknowledged or ends in a receipt. Changes go through the group commit, whole or not at all; who hands a message over
+ * is `drain.ts`.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { GroupCommit, Update, Write } from "../../shared/server/group_commit.ts";
+import { KEYS } from "../keys.ts";
+import { cut, joined } from "./parts.ts";
+import type { ReceiptRecord } from "../receipts/store.ts";
+import type { Message } from "./session.ts";
+
+/** A message that waits; times are milliseconds since the Unix epoch. */
+export interface MailboxEntry {
+  /** Its place in the recipient's line. */
+  number: number;
+  message: Omit<Message, "payload">;
+  /** Parts into which the payload is cut. */
+  parts: number;
+  expiresAt: number;
+  /** How often the connector refused it. */
+  nacks: number;
+  /** Not handed over before. */
+  notBefore: number;
+}
+
+/** A recipient's line as a whole. */
+export interface MailboxState {
+  /** Place of the next message. */
+  next: number;
+  total: number;
+  bySender: Record<string, number>;
+}
+
+/** Kept past its expiry, so that the sweep can still give it its receipt. */
+const GRACE_MS = 86_400_000;
+
+interface MailboxSeams {
+  kv: Deno.Kv;
+  clock: Clock;
+  commits: GroupCommit;
+}
+
+export class Mailbox {
+  readonly #kv: Deno.Kv;
+  readonly #clock: Clock;
+  readonly #commits: GroupCommit;
+  readonly #ttlMs: number;
+
+  constructor(seams: MailboxSeams, ttlSeconds: number) {
+    this.#kv = seams.kv;
+    this.#clock = seams.clock;
+    this.#commits = seams.commits;
+    this.#ttlMs = ttlSeconds * 1000;
+  }
+
+  /** When a message that is queued now expires, milliseconds since the Unix epoch. */
+  expiry(): number {
+    return this.#clock.now() + this.#ttlMs;
+  }
+
+  /** The update that puts a message in line; refuses with `"mailbox_full"`. */
+  enqueue(message: Message, expiresAt: number): Update<"mailbox_full"> {
+    const { payload, ...rest } = message;
+    const { toAgentDid: recipient, fromAgentDid: sender } = message;
+    const parts = cut(utf8Bytes(payload));
+    const expireInMs = this.#ttlMs + GRACE_MS;
+    return {
+      key: KEYS.mailboxState(recipient),
+      bytes: parts.reduce((sum, part) => sum + part.length, 0),
+      next(current) {
+        const state = (current as MailboxState | null) ?? { next: 1, total: 0, bySender: {} };
+        const ofSender = state.bySender[sender] ?? 0;
+        if (state.total >= LIMITS.mailboxPerRecipient || ofSender >= LIMITS.mailboxPerSender) {
+          return { refuse: "mailbox_full" };
+        }
+        const number = state.next;
+        const entry: MailboxEntry = { number, message: rest, parts: parts.length, expiresAt, nacks: 0, notBefore: 0 };
+        const also: Write[] = [
+          { key: KEYS.mailboxEntry(recipient, number), value: entry, expireInMs },
+          { key: KEYS.mailboxExpiry(expiresAt, recipient, number), value: true, expireInMs },
+          ...parts.map((value, i) => ({ key: KEYS.mailboxPart(recipient, number, i), value, expireInMs })),
+        ];
+        const value: MailboxState = {
+          next: number + 1,
+          total: state.total + 1,
+          bySender: { ...state.bySender, [sender]: ofSender + 1 },
+        };
+        return { value, expireInMs: expireInMs * 2, also };
+      },
+    };
+  }
+
+  /** The first message in a recipient's line, or `null`. */
+  async first(recipient: string): Promise<MailboxEntry | null> {
+    const entries = this.#kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient) }, { limit: 1 });
+    const { value } = await entries.next();
+    return value?.value ?? null;
+  }
+
+  /** A waiting message with its payload; `null` when it is gone meanwhile. */
+  async load(entry: MailboxEntry): Promise<Message | null> {
+    const { toAgentDid: recipient } = entry.message;
+    const parts: Uint8Array[] = [];
+    for (let i = 0; i < entry.parts; i++) {
+      const { value } = await this.#kv.get<Uint8Array>(KEYS.mailboxPart(recipient, entry.number, i));
+      if (value === null) return null;
+      parts.push(value);
+    }
+    return { ...entry.message, payload: new TextDecoder().decode(joined(parts)) };
+  }
+
+  /** Takes an acknowledged message out of the line. */
+  async remove(entry: MailboxEntry): Promise<void> {
+    await this.#commits.claim(this.#removal(entry));
+  }
+
+  /** Takes a message out of the line that will never be handed over, and gives it its receipt. */
+  async deadLetter(entry: MailboxEntry): Promise<void> {
+    const status: ReceiptStatus = "dead_lettered";
+    const { toAgentDid: recipientAgentDid, fromAgentDid: senderAgentDid, requestId } = entry.message;
+    const receivedAt = this.#clock.now();
+    const value: ReceiptRecord = { requestId, recipientAgentDid, status, receivedAt, senderAgentDid };
+    const receipt: Update<never> = {
+      key: KEYS.receipt(recipientAgentDid, requestId, senderAgentDid, status),
+      next: (current) => current === null ? { value, expireInMs: LIMITS.deliveryKeptSeconds * 1000 } : "keep",
+    };
+    await this.#commits.claim([...this.#removal(entry), receipt]);
+  }
+
+  /** Notes a refusal by the connector; gives the message as it stands now. */
+  async noteNack(entry: MailboxEntry): Promise<MailboxEntry> {
+    const wait = Math.min(LIMITS.mailboxRetryMs * 2 ** entry.nacks, LIMITS.mailboxRetryMaxMs);
+    const noted = { ...entry, nacks: entry.nacks + 1, notBefore: this.#clock.now() + wait };
+    const expireInMs = Math.max(1, entry.expiresAt - this.#clock.now()) + GRACE_MS;
+    await this.#commits.claim([{
+      key: KEYS.mailboxEntry(entry.message.toAgentDid, entry.number),
+      next: (current) => current === null ? "keep" : { value: noted, expireInMs },
+    }]);
+    return noted;
+  }
+
+  /** Messages whose time is over, of all recipients. */
+  async *expired(): AsyncGenerator<MailboxEntry> {
+    for await (const { key } of this.#kv.list(KEYS.mailboxExpiredBy(this.#clock.now()))) {
+      const [recipient, number] = [String(key.at(-2)), Number(key.at(-1))];
+      const { value } = await this.#kv.get<MailboxEntry>(KEYS.mailboxEntry(recipient, number));
+      if (value) yield value;
+    }
+  }
+
+  #removal(entry: MailboxEntry): Update<"gone">[] {
+    const { number, parts, expiresAt } = entry;
+    const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
+    const expireInMs = (this.#ttlMs + GRACE_MS) * 2;
+    const also: Write[] = [
+      { key: KEYS.mailboxExpiry(expiresAt, recipient, number), delete: true },
+      ...Array.from(
+        { length: parts },
+        (_, i) => ({ key: KEYS.mailboxPart(recipient, number, i), delete: true as const }),
+      ),
+    ];
+    return [{
+      key: KEYS.mailboxEntry(recipient, number),
+      next: (current) => current === null ? { refuse: "gone" } : { delete: true, also },
+    }, {
+      key: KEYS.mailboxState(recipient),
+      next(current) {
+        if (current === null) return "keep";
+        const state = current as MailboxState;
+        const { [sender]: ofSender = 1, ...others } = state.bySender;
+        const bySender = ofSender > 1 ? { ...others, [sender]: ofSender - 1 } : others;
+        return { value: { ...state, total: Math.max(0, state.total - 1), bySender }, expireInMs };
+      },
+    }];
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * Judging connected agents again (D-64): when the bell rings, when a new revocation list is installed, and every few
+ * minutes. By the revocation list and the registry's word on agent and session; never by the access token of the
+ * handshake, which ages. While the registry cannot be asked a link stays: its messages are judged one by one anyway.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import type { Log } from "../../shared/server/log.ts";
+import type { CrlCache } from "../admission/crl_cache.ts";
+import type { RegistryClient } from "../registry_client.ts";
+import type { Hub } from "./hub.ts";
+import type { Link } from "./session.ts";
+
+interface RevalidationSeams {
+  clock: Clock;
+  log: Log;
+  hub: Hub;
+  crl: CrlCache;
+  registry: RegistryClient;
+  intervalMs: number;
+}
+
+export class Revalidation {
+  readonly #seams: RevalidationSeams;
+  #cancel = () => {};
+  #stopped = false;
+
+  constructor(seams: RevalidationSeams) {
+    this.#seams = seams;
+  }
+
+  /** Starts the regular round. */
+  start(): void {
+    this.#cancel = this.#seams.clock.after(this.#seams.intervalMs, async () => {
+      for (const link of this.#seams.hub.links()) await this.#judge(link);
+      if (!this.#stopped) this.start();
+    });
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel();
+  }
+
+  /** Trust in these agents has changed: everything kept about them is asked anew, and their links are judged. */
+  async rung(agentDids: readonly string[]): Promise<void> {
+    const { crl, registry, hub } = this.#seams;
+    registry.forgetVerdicts();
+    await crl.refreshAnew();
+    await Promise.all(agentDids.flatMap((did) => hub.links(did)).map((link) => this.#judge(link)));
+  }
+
+  /** A new list is installed: closes whoever is on it. */
+  async listed(): Promise<void> {
+    for (const link of this.#seams.hub.links()) {
+      if (await this.#isListed(link)) this.#seams.hub.revoke(link, "the identity token is revoked");
+    }
+  }
+
+  async #judge(link: Link): Promise<void> {
+    const { hub, registry, log } = this.#seams;
+    const { agentDid, ownerDid } = link.agent;
+    try {
+      if (await this.#isListed(link)) return hub.revoke(link, "the identity token is revoked");
+      const { ownsAgent, agentStatus, session } = await registry.ownership(ownerDid, agentDid);
+      if (!ownsAgent || agentStatus !== "active") hub.revoke(link, "the agent is revoked");
+      else if (session !== "active") hub.revoke(link, "the agent's session has ended");
+    } catch (cause) {
+      log("warn", "revalidation_failed", { agentDid, cause });
+    }
+  }
+
+  /** Without a usable list nobody is on it. */
+  async #isListed({ agent }: Link): Promise<boolean> {
+    return await this.#seams.crl.isRevoked(agent.aitJti).catch(() => false);
+  }
+}

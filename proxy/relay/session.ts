@@ -1,0 +1,203 @@
+/**
+ * One agent's relay session (D-67, D-70): up to four connections, newest first; frames out, acks in. Knows no WebSocket,
+ * only what it needs of one. Whatever happens to a connection, whoever waits on it is answered.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import {
+  CLOSE,
+  decodeFrame,
+  type DeliverFrame,
+  encodeFrame,
+  FrameError,
+  isOversize,
+  type ProxyFrame,
+} from "../../shared/protocol/frames.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+
+/** What the session needs of a socket. */
+export interface Connection {
+  send(text: string): void;
+  close(code: number, reason: string): void;
+  /** Bytes handed over and not yet sent. */
+  readonly unsentBytes: number;
+}
+
+/** Who connected, as admitted. */
+export interface ConnectedAgent {
+  agentDid: string;
+  ownerDid: string;
+  aitJti: string;
+  /** Unix seconds. */
+  aitExpiresAt: number;
+}
+
+/** A message, before it is a frame. */
+export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt">;
+
+/** How a delivery ended. */
+export type Outcome = { acked: true; accepted: boolean; reason?: string } | { acked: false };
+
+type Fate = Outcome | "lost";
+
+interface SessionSeams {
+  clock: Clock;
+  newId: NewId;
+}
+
+/** One connection of an agent. */
+export class Link {
+  readonly #seams: SessionSeams;
+  readonly #connection: Connection;
+  readonly #onEnd: (link: Link) => void;
+  readonly #inFlight = new Map<string, (fate: Fate) => void>();
+  #malformed = 0;
+  #countedSince = 0;
+  #counted = 0;
+  #lastHeard: number;
+  #open = true;
+
+  constructor(
+    seams: SessionSeams,
+    readonly agent: ConnectedAgent,
+    connection: Connection,
+    onEnd: (link: Link) => void,
+  ) {
+    this.#seams = seams;
+    this.#connection = connection;
+    this.#onEnd = onEnd;
+    this.#lastHeard = seams.clock.now();
+  }
+
+  /** Deliveries that wait for their ack. */
+  get inFlight(): number {
+    return this.#inFlight.size;
+  }
+
+  /** Milliseconds since anything was heard. */
+  silence(now: number): number {
+    return now - this.#lastHeard;
+  }
+
+  /** Sends a frame; a connection that does not keep up is closed instead. */
+  send(frame: ProxyFrame): boolean {
+    if (!this.#open) return false;
+    if (this.#connection.unsentBytes > LIMITS.unsentBytes) {
+      this.end(CLOSE.tooSlow, "too slow");
+      return false;
+    }
+    try {
+      this.#connection.send(encodeFrame(frame));
+      return true;
+    } catch {
+      this.end(CLOSE.tooSlow, "cannot be written to");
+      return false;
+    }
+  }
+
+  /** Sends a heartbeat. */
+  heartbeat(): void {
+    this.send({ v: 1, type: "heartbeat", id: this.#seams.newId(), ts: toIso(this.#seams.clock.now()) });
+  }
+
+  /** Sends a message and waits for its ack, its loss with the connection, or `cancelled`. */
+  deliver(message: Message, attempt: number, cancelled: Promise<Outcome>): Promise<Fate> {
+    const id = this.#seams.newId();
+    const ts = toIso(this.#seams.clock.now());
+    const fate = new Promise<Fate>((resolve) => this.#inFlight.set(id, resolve));
+    const { payload, ...head } = message;
+    if (!this.send({ v: 1, type: "deliver", id, ts, ...head, attempt, payload })) this.#settle(id, "lost");
+    return Promise.race([fate, cancelled]).finally(() => this.#inFlight.delete(id));
+  }
+
+  /** Takes in a text message of the connector. */
+  receive(text: string): void {
+    if (!this.#open) return;
+    const { clock, newId } = this.#seams;
+    const now = this.#lastHeard = clock.now();
+    if (isOversize(text)) return this.end(CLOSE.tooLarge, "frame over 1 MiB");
+    try {
+      const frame = decodeFrame(text, "connector");
+      if (frame.type === "heartbeat_ack") return;
+      if (frame.type === "deliver_ack" && this.#inFlight.has(frame.ackId)) {
+        const { accepted, reason } = frame;
+        return this.#settle(frame.ackId, { acked: true, accepted, ...(reason === undefined ? {} : { reason }) });
+      }
+      if (this.#floods(now)) return this.end(CLOSE.misuse, "too many frames");
+      if (frame.type === "heartbeat") {
+        this.send({ v: 1, type: "heartbeat_ack", id: newId(), ts: toIso(now), ackId: frame.id });
+      }
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error;
+      this.misuse(now);
+    }
+  }
+
+  /** Notes a message that is no frame; the third closes. */
+  misuse(now = this.#seams.clock.now()): void {
+    this.#lastHeard = now;
+    if (this.#floods(now) || ++this.#malformed >= LIMITS.malformedFrames) this.end(CLOSE.misuse, "malformed frames");
+  }
+
+  /** Ends the link: out of the session at once, waiters answered, the socket asked to close. */
+  end(code: number, reason: string): void {
+    if (!this.#open) return;
+    this.lost();
+    this.#connection.close(code, reason);
+  }
+
+  /** The connection is gone. */
+  lost(): void {
+    if (!this.#open) return;
+    this.#open = false;
+    this.#onEnd(this);
+    for (const id of [...this.#inFlight.keys()]) this.#settle(id, "lost");
+  }
+
+  #settle(id: string, fate: Fate): void {
+    this.#inFlight.get(id)?.(fate);
+    this.#inFlight.delete(id);
+  }
+
+  #floods(now: number): boolean {
+    if (now - this.#countedSince >= 1000 || now < this.#countedSince) {
+      this.#countedSince = now;
+      this.#counted = 0;
+    }
+    return ++this.#counted > LIMITS.framesPerSecond;
+  }
+}
+
+/** The links of one agent, oldest first. */
+export class Session {
+  readonly links: Link[] = [];
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * Delivers a message: to the newest link, to the next when that is lost before the ack, within `timeoutMs` over all
+   * tries.
+   */
+  async deliver(message: Message, timeoutMs: number): Promise<Outcome> {
+    let cancel = () => {};
+    const timeout = new Promise<Outcome>((resolve) => {
+      cancel = this.#clock.after(timeoutMs, () => resolve({ acked: false }));
+    });
+    try {
+      const tried = new Set<Link>();
+      for (let attempt = 1;; attempt++) {
+        const link = this.links.findLast((candidate) => !tried.has(candidate));
+        if (!link) return { acked: false };
+        tried.add(link);
+        const fate = await link.deliver(message, attempt, timeout);
+        if (fate !== "lost") return fate;
+      }
+    } finally {
+      cancel();
+    }
+  }
+}

@@ -1,0 +1,178 @@
+/**
+ * THE route table of the proxy (SPEC "Endpoints", D-60 to D-78). One complete row a route.
+ */
+import * as metaApi from "../shared/protocol/api/meta.ts";
+import * as pairingApi from "../shared/protocol/api/pairing.ts";
+import * as relayApi from "../shared/protocol/api/relay.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { documentRoutes } from "../shared/server/documents.ts";
+import { type DocumentPart, operationsOf } from "../shared/server/openapi.ts";
+import { type Authenticators, type Route, routeFor } from "../shared/server/route.ts";
+import { admission, type Admitted } from "./admission/admit.ts";
+import type { ProxyDeps } from "./deps.ts";
+import * as meta from "./meta/handlers.ts";
+import * as receipts from "./receipts/handlers.ts";
+import { relayConnect } from "./relay/connect.ts";
+import { postMessage } from "./relay/deliver.ts";
+import * as trust from "./trust/handlers.ts";
+
+/** Every way to be admitted, and whom it yields. */
+export interface ProxyCallers {
+  none: null;
+  message: Admitted;
+  receipt: Admitted;
+  connect: Admitted;
+  pairing: Admitted;
+}
+
+export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
+  none: { when: "before_body", credential: "none", scheme: "Svc", errors: [], run: () => Promise.resolve(null) },
+  message: admission("message"),
+  receipt: admission("receipt"),
+  connect: admission("connect"),
+  pairing: admission("pairing"),
+};
+
+const route = routeFor<ProxyDeps, ProxyCallers>();
+
+export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
+  route({
+    method: "GET",
+    path: "/health",
+    summary: "Whether the proxy can work",
+    auth: "none",
+    limit: null,
+    answer: { status: 200, body: metaApi.ProxyHealth },
+    errors: [],
+    handler: meta.health,
+  }),
+  route({
+    method: "POST",
+    path: "/hooks/agent",
+    summary: "Deliver a message to a paired agent",
+    auth: "message",
+    limit: null,
+    maxBodyBytes: LIMITS.hookBodyBytes,
+    answer: { status: 202, body: relayApi.HookAnswer },
+    errors: [
+      "PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE",
+      "PROXY_HOOK_INVALID_JSON",
+      "PROXY_HOOK_RECIPIENT_REQUIRED",
+      "PROXY_HOOK_RECIPIENT_INVALID",
+      "PROXY_HOOK_CONVERSATION_INVALID",
+      "PROXY_HOOK_REQUEST_ID_REUSED",
+      "PROXY_RELAY_CONNECTOR_OFFLINE",
+      "PROXY_RELAY_DELIVERY_FAILED",
+      "PROXY_RELAY_MAILBOX_FULL",
+      "PROXY_RELAY_UNAVAILABLE",
+      "PROXY_RELAY_AUTH_CONTEXT_MISSING",
+    ],
+    handler: postMessage,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/relay/connect",
+    summary: "Open the WebSocket on which an agent receives its messages",
+    auth: "connect",
+    limit: null,
+    answer: { status: 101 },
+    errors: ["PROXY_RELAY_UPGRADE_REQUIRED", "PROXY_RELAY_UNAVAILABLE", "PROXY_RELAY_AUTH_CONTEXT_MISSING"],
+    handler: relayConnect,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/relay/delivery-receipts",
+    summary: "Report how a message ended, as its recipient",
+    auth: "receipt",
+    limit: null,
+    body: relayApi.ReceiptBody,
+    invalid: "PROXY_RELAY_RECEIPT_INVALID",
+    answer: { status: 201, body: relayApi.ReceiptAnswer },
+    errors: ["PROXY_RELAY_RECEIPT_FORBIDDEN"],
+    handler: receipts.submitReceipt,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/relay/delivery-receipts",
+    summary: "How a message ended, for its sender and its recipient",
+    auth: "receipt",
+    limit: null,
+    query: relayApi.ReceiptQuery,
+    invalid: "PROXY_RELAY_RECEIPT_INVALID_QUERY",
+    answer: { status: 200, body: relayApi.ReceiptList },
+    errors: [],
+    handler: receipts.queryReceipts,
+  }),
+  route({
+    method: "POST",
+    path: "/pair/start",
+    summary: "A ticket that another agent can confirm",
+    auth: "pairing",
+    limit: null,
+    body: pairingApi.PairStartBody,
+    invalid: "PROXY_PAIR_INVALID_BODY",
+    answer: { status: 200, body: pairingApi.PairStartAnswer },
+    errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
+    handler: trust.pairStart,
+  }),
+  route({
+    method: "POST",
+    path: "/pair/confirm",
+    summary: "Confirm a ticket: the two agents trust each other from now on",
+    auth: "pairing",
+    limit: null,
+    body: pairingApi.PairConfirmBody,
+    invalid: "PROXY_PAIR_INVALID_BODY",
+    answer: { status: 201, body: pairingApi.PairConfirmAnswer },
+    errors: [
+      "PROXY_PAIR_TICKET_NOT_FOUND",
+      "PROXY_PAIR_TICKET_ALREADY_CONFIRMED",
+      "PROXY_PAIR_TICKET_EXPIRED",
+      "PROXY_PAIR_RESPONDER_FORBIDDEN",
+      "PROXY_PAIR_OWNERSHIP_FORBIDDEN",
+      "PROXY_PAIR_OWNERSHIP_UNAVAILABLE",
+    ],
+    handler: trust.pairConfirm,
+  }),
+  route({
+    method: "POST",
+    path: "/pair/status",
+    summary: "How a ticket stands, for its participants",
+    auth: "pairing",
+    limit: null,
+    body: pairingApi.PairStatusBody,
+    invalid: "PROXY_PAIR_INVALID_BODY",
+    answer: { status: 200, body: pairingApi.PairStatusAnswer },
+    errors: ["PROXY_PAIR_TICKET_NOT_FOUND", "PROXY_PAIR_TICKET_EXPIRED"],
+    handler: trust.pairStatus,
+  }),
+  route({
+    method: "GET",
+    path: "/pair/peers",
+    summary: "The agents that the caller is paired with",
+    auth: "pairing",
+    limit: null,
+    answer: { status: 200, body: pairingApi.PeerList },
+    errors: [],
+    handler: trust.listPeers,
+  }),
+  route({
+    method: "POST",
+    path: "/pair/remove",
+    summary: "End a pair, both ways",
+    auth: "pairing",
+    limit: null,
+    body: pairingApi.PairRemoveBody,
+    invalid: "PROXY_PAIR_INVALID_BODY",
+    answer: { status: 204 },
+    errors: [],
+    handler: trust.removePeer,
+  }),
+  ...documentRoutes<ProxyDeps>(),
+];
+
+/** The proxy's part of the documents. */
+export const PROXY_DOCUMENT: DocumentPart = {
+  title: "svc proxy",
+  operations: operationsOf(PROXY_ROUTES, AUTHENTICATORS),
+};

@@ -1,0 +1,134 @@
+/**
+ * HTTP of pairing and peers (D-73 to D-77).
+ */
+import type { z } from "zod";
+import type {
+  PairConfirmAnswer,
+  PairConfirmBody,
+  PairRemoveBody,
+  PairStartAnswer,
+  PairStartBody,
+  PairStatusAnswer,
+  PairStatusBody,
+  PeerList,
+} from "../../shared/protocol/api/pairing.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { optimistically } from "../../shared/server/kv.ts";
+import { type Input, json, noContent } from "../../shared/server/route.ts";
+import type { Admitted } from "../admission/admit.ts";
+import type { ProxyDeps } from "../deps.ts";
+import { judgeConfirmation, requireActive, requireOwnership } from "./pairing.ts";
+import * as store from "./store.ts";
+
+type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, Admitted>;
+
+export async function pairStart(deps: ProxyDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Response> {
+  await requireOwnership(deps, caller.ownerDid, caller.agentDid);
+  // Whole seconds, as the ticket itself says it.
+  const exp = Math.floor(deps.clock.now() / 1000) + body.ttlSeconds;
+  const id = deps.newId();
+  const ticket = formatTicket({ iss: deps.config.proxyUrl, id, exp }, deps.random.bytes(24));
+  const { initiatorProfile, allowResponderAgentDid = null } = body;
+  await store.createTicket(deps, ticket, {
+    id,
+    initiatorAgentDid: caller.agentDid,
+    initiatorOwnerDid: caller.ownerDid,
+    initiatorProfile,
+    allowResponderAgentDid,
+    expiresAt: exp * 1000,
+    confirmed: null,
+  });
+  const answer: PairStartAnswer = {
+    ticket,
+    expiresAt: toIso(exp * 1000),
+    initiatorAgentDid: caller.agentDid,
+    initiatorProfile,
+  };
+  return json(answer);
+}
+
+export async function pairConfirm(
+  deps: ProxyDeps,
+  { body, caller }: Pairing<typeof PairConfirmBody>,
+): Promise<Response> {
+  const { ticket, isNew } = await optimistically(deps, async () => {
+    const entry = await knownTicket(deps, body.ticket);
+    const verdict = judgeConfirmation(entry.value, caller.agentDid, deps.clock.now());
+    if (verdict === "confirmed_before") {
+      return { operation: deps.kv.atomic(), result: { ticket: entry.value, isNew: false } };
+    }
+    await requireOwnership(deps, caller.ownerDid, caller.agentDid);
+    await requireActive(deps, entry.value.initiatorOwnerDid, entry.value.initiatorAgentDid);
+    const responder = { agentDid: caller.agentDid, profile: body.responderProfile };
+    const { operation, result } = await store.confirmTicket(deps, entry, responder);
+    return { operation, result: { ticket: result, isNew: true } };
+  });
+  if (!ticket.confirmed) throw new Error("A confirmed ticket holds no confirmation");
+  const { initiatorAgentDid, initiatorProfile } = ticket;
+  const { responderAgentDid, responderProfile } = ticket.confirmed;
+  if (isNew) await deps.dispatch.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile);
+  const answer: PairConfirmAnswer = {
+    paired: true,
+    initiatorAgentDid,
+    initiatorProfile,
+    responderAgentDid,
+    responderProfile,
+  };
+  return json(answer, 201);
+}
+
+export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Response> {
+  const { value: ticket } = await knownTicket(deps, body.ticket);
+  const { initiatorAgentDid, initiatorProfile, expiresAt, confirmed } = ticket;
+  if (caller.agentDid !== initiatorAgentDid && caller.agentDid !== confirmed?.responderAgentDid) {
+    throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+  }
+  if (!confirmed && deps.clock.now() >= expiresAt) throw new ServiceError("PROXY_PAIR_TICKET_EXPIRED");
+  const answer: PairStatusAnswer = {
+    status: confirmed ? "confirmed" : "pending",
+    initiatorAgentDid,
+    initiatorProfile,
+    expiresAt: toIso(expiresAt),
+    ...(confirmed
+      ? {
+        responderAgentDid: confirmed.responderAgentDid,
+        responderProfile: confirmed.responderProfile,
+        confirmedAt: toIso(confirmed.at),
+      }
+      : {}),
+  };
+  return json(answer);
+}
+
+export async function listPeers(
+  deps: ProxyDeps,
+  { caller }: Input<undefined, undefined, undefined, Admitted>,
+): Promise<Response> {
+  const peers = await store.listPeers(deps.kv, caller.agentDid);
+  const answer: PeerList = {
+    peers: peers.map(({ agentDid, pair }) => ({
+      agentDid,
+      profile: pair.peerProfile,
+      pairedAt: toIso(pair.pairedAt),
+    })),
+  };
+  return json(answer);
+}
+
+export async function removePeer(deps: ProxyDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Response> {
+  await store.removePair(deps, caller.agentDid, body.peerAgentDid);
+  return noContent();
+}
+
+/** @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND`, also for what is no ticket, and a day after its expiry */
+async function knownTicket(deps: ProxyDeps, pasted: string): Promise<Deno.KvEntry<store.TicketRecord>> {
+  const parsed = parseTicket(pasted);
+  const entry = parsed && await store.findTicket(deps, parsed.ticket);
+  if (!entry?.value || deps.clock.now() >= entry.value.expiresAt + LIMITS.ticketKeptSeconds * 1000) {
+    throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+  }
+  return entry as Deno.KvEntry<store.TicketRecord>;
+}
