@@ -1,0 +1,300 @@
+/**
+ * The composition root: environment → configuration → store, clock, entropy → apps → one server. The only place where
+ * the two services are put together; it knows how they are started, drained and stopped, and none of their rules.
+ */
+import config from "./deno.json" with { type: "json" };
+import { createProxy, type Proxy } from "./proxy/app.ts";
+import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
+import { proxyHealth } from "./proxy/meta/handlers.ts";
+import { PROXY_DOCUMENT } from "./proxy/routes.ts";
+import { bootstrapOpen } from "./registry/accounts/store.ts";
+import { createRegistry, type Registry } from "./registry/app.ts";
+import { readRegistryConfig, type RegistryConfig } from "./registry/config.ts";
+import { registryHealth } from "./registry/meta/handlers.ts";
+import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
+import { sleep, systemClock } from "./shared/clock.ts";
+import { toBase64Url } from "./shared/protocol/base64url.ts";
+import { errorEnvelope, ServiceError } from "./shared/protocol/errors.ts";
+import { ulidSource } from "./shared/protocol/ids.ts";
+import { LIMITS } from "./shared/protocol/limits.ts";
+import { systemRandom } from "./shared/random.ts";
+import { rawTarget, requestIdOf, withoutBody } from "./shared/server/app.ts";
+import type { Peer } from "./shared/server/client_ip.ts";
+import { ConfigError, ConfigReader, type Environ, processEnviron } from "./shared/server/config.ts";
+import { documentsOf } from "./shared/server/documents.ts";
+import { openStore, type Store, StoreRefused } from "./shared/server/kv.ts";
+import { jsonLog, type Log } from "./shared/server/log.ts";
+import { acceptedOrigins, judgeServerConfig, readServerConfig, type ServerConfig } from "./shared/server/place.ts";
+import { json } from "./shared/server/route.ts";
+
+/** Whose routes the documents tell of. */
+const DOCUMENTED = {
+  all: [REGISTRY_DOCUMENT, PROXY_DOCUMENT],
+  registry: [REGISTRY_DOCUMENT],
+  proxy: [PROXY_DOCUMENT],
+} as const;
+
+/** A server that runs. */
+export interface RunningServer {
+  /** Where it listens, for instance `http://127.0.0.1:8787`. */
+  address: string;
+  /** True while the first admin can still be made with the bootstrap secret. */
+  bootstrapOpen: boolean;
+  /** Drains and stops within 5 s (D-70). */
+  stop(): Promise<void>;
+}
+
+/** Everything that the environment says. */
+interface Configuration {
+  server: ServerConfig;
+  registry: RegistryConfig;
+  proxy: ProxyConfig;
+}
+
+/** On Deno Deploy this variable makes `Deno.openKv` lose everything at each restart. */
+const WEAK_STORE = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
+
+/** @throws {ConfigError} with every problem of the configuration */
+function readConfiguration(environ: Environ): Configuration {
+  const reader = new ConfigReader(environ);
+  const server = readServerConfig(reader, environ("DENO_DEPLOYMENT_ID") !== undefined);
+  if (environ(WEAK_STORE) !== undefined) {
+    reader.problem(
+      WEAK_STORE,
+      "a store in memory would be handed out in place of the database; attach one and unset it",
+    );
+  }
+  const draft = { environment: server.environment, registryUrl: "", proxyUrl: "", version: config.version };
+  const registry = readRegistryConfig(reader, draft);
+  const proxy = readProxyConfig(reader, draft);
+  judgeServerConfig(reader, server, {
+    signingKeysGiven: registry.signingKeys !== null,
+    serviceCredentialGiven: proxy.serviceCredential !== null,
+  });
+  return reader.finish({ server, registry, proxy });
+}
+
+/** Puts the services together over a store, for the port on which they are reached. */
+async function compose(
+  { server, registry: registryConfig, proxy: proxyConfig }: Configuration,
+  store: Store,
+  port: number,
+  log: Log,
+): Promise<{ registry: Registry | null; proxy: Proxy | null }> {
+  const { environment, service, trustedProxies } = server;
+  const own = `http://127.0.0.1:${port}`;
+  const place = { registryUrl: server.registryUrl ?? own, proxyUrl: server.proxyUrl ?? own };
+  const seams = {
+    kv: store.kv,
+    maxChecks: store.maxChecks,
+    clock: systemClock,
+    random: systemRandom,
+    newId,
+    log,
+    trustedProxies,
+    documents: documentsOf(DOCUMENTED[service], config.version),
+  };
+  const registry = service === "proxy" ? null : await createRegistry(
+    { ...seams, origins: acceptedOrigins(environment, place.registryUrl, port) },
+    { ...registryConfig, ...place },
+  );
+  const proxy = service === "registry" ? null : createProxy({
+    ...seams,
+    origins: acceptedOrigins(environment, place.proxyUrl, port),
+    // In one process the calls stay in it: no socket, no credential.
+    send: registry ? (request) => registry.fetch(request, { from: "process" }) : (request) => fetch(request),
+    upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
+  }, { ...proxyConfig, ...place });
+  await proxy?.start(store.isSole);
+  // In one process there is nothing to wait for: the service is ready when it listens.
+  if (registry) await proxy?.deps.crl.refresh();
+  return { registry, proxy };
+}
+
+/**
+ * Starts what the environment asks for.
+ *
+ * @throws {ConfigError} with every problem of the configuration
+ * @throws {StoreRefused} when another process uses the store
+ */
+export async function startServer(environ: Environ, log: Log): Promise<RunningServer> {
+  const configuration = readConfiguration(environ);
+  const { host, port: wanted, kvUrl } = configuration.server;
+  const store = await openStore(kvUrl);
+  const entry = new Entry(log);
+  const http = listen(host, wanted, entry, store);
+  const { port } = http.addr;
+  try {
+    const { registry, proxy } = await compose(configuration, store, port, log);
+    entry.open(registry, proxy);
+    return {
+      address: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+      bootstrapOpen: registry !== null && await bootstrapOpen(store.kv),
+      stop: () => stop(entry, http, proxy, store),
+    };
+  } catch (error) {
+    await http.shutdown();
+    store.close();
+    throw error;
+  }
+}
+
+/**
+ * The same services for `deno serve`, which listens by itself; several isolates share the store.
+ *
+ * @throws {ConfigError} {StoreRefused} as `startServer`
+ */
+export async function openServices(environ: Environ, log: Log): Promise<Deno.ServeHandler> {
+  const configuration = readConfiguration(environ);
+  const store = await openStore(configuration.server.kvUrl);
+  const entry = new Entry(log);
+  const { registry, proxy } = await compose(configuration, store, configuration.server.port, log);
+  entry.open(registry, proxy);
+  return (request, info) => entry.answer(request, peerOf(info));
+}
+
+const newId = ulidSource(systemClock.now, systemRandom.bytes);
+
+/** Where requests come in: waits until the apps are there, counts what is under way, refuses while draining. */
+class Entry {
+  readonly #log: Log;
+  readonly #ready = Promise.withResolvers<void>();
+  #registry: Registry | null = null;
+  #proxy: Proxy | null = null;
+  #draining = false;
+  /** Requests that are not answered yet. */
+  underWay = 0;
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  open(registry: Registry | null, proxy: Proxy | null): void {
+    this.#registry = registry;
+    this.#proxy = proxy;
+    this.#ready.resolve();
+  }
+
+  drain(): void {
+    this.#draining = true;
+  }
+
+  async answer(request: Request, peer: Peer): Promise<Response> {
+    if (this.#draining) {
+      return refusal(request, this.#proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE");
+    }
+    this.underWay++;
+    try {
+      await this.#ready.promise;
+      return await this.#dispatch(request, peer);
+    } catch (cause) {
+      this.#log("error", "request_failed", { cause });
+      return refusal(request, "INTERNAL_ERROR");
+    } finally {
+      this.underWay--;
+    }
+  }
+
+  async #dispatch(request: Request, peer: Peer): Promise<Response> {
+    const registry = this.#registry, proxy = this.#proxy;
+    if (!registry || !proxy) return await (registry ?? proxy as Proxy).fetch(request, peer);
+    const path = rawTarget(request.url).split("?")[0] ?? "/";
+    if (path === "/health" && request.method === "GET") return await this.#health(request, registry, proxy);
+    if (path === "/health" && request.method === "HEAD") {
+      return await withoutBody(await this.#health(request, registry, proxy));
+    }
+    // The few paths that both have (health, documents) tell of both, whoever answers.
+    return await (registry.owns(path) ? registry : proxy).fetch(request, peer);
+  }
+
+  async #health(request: Request, registry: Registry, proxy: Proxy): Promise<Response> {
+    const [ofRegistry, ofProxy] = await Promise.all([registryHealth(registry.deps), proxyHealth(proxy.deps)]);
+    const ready = ofRegistry.ready && ofProxy.ready;
+    const { version, environment } = ofRegistry;
+    const status = ready ? "ok" : "unavailable";
+    const body = { status, version, environment, ready, registry: ofRegistry, proxy: ofProxy };
+    return json(body, ready ? 200 : 503, { "x-request-id": requestIdOf(request, newId) });
+  }
+}
+
+function refusal(
+  request: Request,
+  code: "PROXY_RELAY_UNAVAILABLE" | "SERVICE_UNAVAILABLE" | "INTERNAL_ERROR",
+): Response {
+  const error = new ServiceError(code);
+  const headers = { "Retry-After": "1", Connection: "close", "x-request-id": requestIdOf(request, newId) };
+  return json(errorEnvelope(error, false), error.status, headers);
+}
+
+function peerOf({ remoteAddr }: Deno.ServeHandlerInfo): Peer {
+  return { from: "socket", address: "hostname" in remoteAddr ? remoteAddr.hostname : null };
+}
+
+function listen(host: string, port: number, entry: Entry, store: Store): Deno.HttpServer<Deno.NetAddr> {
+  try {
+    return Deno.serve(
+      { hostname: host, port, onListen: () => {} },
+      (request, info) => entry.answer(request, peerOf(info)),
+    );
+  } catch (error) {
+    store.close();
+    if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+    throw new ConfigError([`PORT: ${host}:${port} is in use; stop what listens there, or set PORT to another`]);
+  }
+}
+
+/** New requests are refused, acks in flight get 3.5 s, sockets are closed with 1001, all within 5 s (D-70). */
+async function stop(entry: Entry, http: Deno.HttpServer, proxy: Proxy | null, store: Store): Promise<void> {
+  const began = systemClock.now();
+  entry.drain();
+  while (entry.underWay > 0 && systemClock.now() - began < LIMITS.drainMs) await sleep(systemClock, 20);
+  await proxy?.stop();
+  proxy?.deps.hub.closeAll();
+  const rest = LIMITS.shutdownMs - 500 - (systemClock.now() - began);
+  const done = new AbortController();
+  await Promise.race([http.shutdown(), sleep(systemClock, rest, done.signal)]);
+  done.abort();
+  store.close();
+}
+
+/** Runs until a signal; `--dev` makes a bootstrap secret when none is given and says what to do next. */
+async function main(args: readonly string[]): Promise<void> {
+  const isDev = args.includes("--dev");
+  const devSecret = toBase64Url(systemRandom.bytes(24));
+  const environ: Environ = (name) =>
+    processEnviron(name) ?? (isDev && name === "BOOTSTRAP_SECRET" ? devSecret : undefined);
+  const log = jsonLog(systemClock, "svc", (line) => console.error(line));
+  // A defect costs its request, not everybody's; it is logged like everything else.
+  globalThis.addEventListener("unhandledrejection", (event) => {
+    event.preventDefault();
+    log("error", "unhandled_rejection", { cause: event.reason });
+  });
+  let server: RunningServer;
+  try {
+    server = await startServer(environ, log);
+  } catch (error) {
+    if (!(error instanceof ConfigError || error instanceof StoreRefused)) throw error;
+    console.error(error.message);
+    Deno.exit(2);
+  }
+  let stopping = false;
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    Deno.addSignalListener(signal, () => {
+      if (stopping) return;
+      stopping = true;
+      server.stop().finally(() => Deno.exit(0));
+    });
+  }
+  console.log(`listening on ${server.address}`);
+  if (isDev) sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") ?? "");
+}
+
+function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, secret: string): void {
+  console.log(`registry and proxy, pid ${Deno.pid}; stop with Ctrl-C`);
+  if (!bootstrapOpen) return;
+  console.log(`bootstrap secret: ${secret}`);
+  console.log(`\nNext, in another terminal, make yourself the admin:\n`);
+  console.log(`  curl -X POST ${address}/v1/admin/bootstrap -H 'x-bootstrap-secret: ${secret}'\n`);
+}
+
+if (import.meta.main) await main(Deno.args);
