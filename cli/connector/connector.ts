@@ -1,0 +1,280 @@
+/**
+ * The connector: what runs beside an agent's runtime. Puts the parts together, starts and stops them; each rule is in a
+ * file of its own.
+ *
+ *   proxy ── link ──▶ inbox (disk, then ack) ──▶ courier ──▶ runtime
+ *     ▲                                             │
+ *     └──────────── receipts ◀── outbox (disk) ◀────┘
+ */
+import type { Cancel, Clock } from "../../shared/clock.ts";
+import { PeerList } from "../../shared/protocol/api/pairing.ts";
+import type { DeliverFrame } from "../../shared/protocol/frames.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import type { Random } from "../../shared/random.ts";
+import { Connection, type OpenLink } from "./connection.ts";
+import { Courier } from "./courier.ts";
+import type { Database } from "./database.ts";
+import type { Tell } from "./events.ts";
+import { Inbox, type Taken } from "./inbox.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
+import type { Ack, ProxyPlace } from "./link.ts";
+import { Outbox } from "./outbox.ts";
+import { findPeer, mergePeers, type Peers } from "./peers.ts";
+import { ProxyCaller } from "./proxy_call.ts";
+import { ReceiptSender } from "./receipts.ts";
+import { sayError } from "./refusals.ts";
+import type { Runtime } from "./runtime.ts";
+import type { ServiceClock } from "./service_clock.ts";
+import type { Session } from "./session.ts";
+import type { Status } from "./status.ts";
+
+export interface ConnectorSeams {
+  clock: Clock;
+  serviceClock: ServiceClock;
+  random: Random;
+  fetch: typeof fetch;
+  open: OpenLink;
+  session: Session;
+  database: Database;
+  runtime: Runtime;
+  peers: { read(): Peers; write(peers: Peers): Promise<void> };
+  tell: Tell;
+}
+
+/** Who it is for. */
+export interface ConnectorOptions {
+  agent: { name: string; did: string };
+  /** How the agent introduces itself when it pairs. */
+  profile: { agentName: string; humanName: string };
+  proxy: ProxyPlace;
+  version: string;
+  pid: number;
+}
+
+interface Arrival {
+  frame: DeliverFrame;
+  resolve(taken: Taken): void;
+  reject(error: unknown): void;
+}
+
+export class Connector {
+  readonly inbox: Inbox;
+  readonly proxy: ProxyCaller;
+  readonly #outbox: Outbox;
+  readonly #courier: Courier;
+  readonly #receipts: ReceiptSender;
+  readonly #connection: Connection;
+  readonly #startedAt: number;
+  readonly #stopped = new AbortController();
+  #runtimeIs: { reachable: boolean | null; problem: string | null; checkedAt: number | null } = {
+    reachable: null,
+    problem: null,
+    checkedAt: null,
+  };
+  #arrivals: Arrival[] = [];
+  #timers: Cancel[] = [];
+  #running: Promise<unknown> = Promise.resolve(null);
+  #end: ((why: unknown) => void) | null = null;
+
+  constructor(readonly seams: ConnectorSeams, readonly options: ConnectorOptions) {
+    const { clock, random, serviceClock, session, open, tell, database, runtime, fetch } = seams;
+    this.#startedAt = clock.now();
+    this.proxy = new ProxyCaller({ fetch, clock: serviceClock, random, session, tell }, options.proxy);
+    this.#outbox = new Outbox(database);
+    this.inbox = new Inbox(database, this.#outbox);
+    this.#courier = new Courier({ clock, inbox: this.inbox, runtime, tell });
+    const recipientDid = options.agent.did;
+    this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell });
+    this.#connection = new Connection({ clock, random, serviceClock, session, open, tell }, {
+      deliver: (frame) => this.#deliver(frame),
+      paired: ({ peerAgentDid, profile }) => {
+        tell("paired", { peer: peerAgentDid, ...profile });
+        void this.updatePeers();
+      },
+      connected: () => {
+        this.#receipts.hurry();
+        void this.updatePeers();
+      },
+    });
+    this.#courier.onEnded = () => this.#receipts.wake();
+    this.#courier.onRuntime = (reachable, problem) => this.#runtimeSeen(reachable, problem);
+  }
+
+  /** Starts everything. Resolves when it has ended: `null` when it was told to, else why. */
+  run(): Promise<unknown> {
+    const { promise, resolve } = Promise.withResolvers<unknown>();
+    this.#end = resolve;
+    this.#courier.start();
+    this.#receipts.wake();
+    this.#keepHouse();
+    void this.#watchRuntime();
+    this.#running = this.#connection.run();
+    void this.#running.then((why) => why !== null && this.fail(why));
+    return promise;
+  }
+
+  /** Ends for a reason that only a person can remove. */
+  fail(why: unknown): void {
+    void this.#shutDown(why);
+  }
+
+  /** Stops taking messages, lets what is under way end, and ends; within 5 s. */
+  stop(): Promise<void> {
+    return this.#shutDown(null);
+  }
+
+  #shutDown(why: unknown): Promise<void> {
+    this.#shutting ??= this.#drain(why);
+    return this.#shutting;
+  }
+  #shutting: Promise<void> | null = null;
+
+  async #drain(why: unknown): Promise<void> {
+    this.seams.tell("stopping");
+    this.seams.session.stop();
+    this.#connection.stop();
+    await this.#courier.stop(LIMIT.drainMs * 3 / 4);
+    await this.#receipts.stop(LIMIT.drainMs / 4);
+    this.#stopped.abort();
+    for (const cancel of this.#timers) cancel();
+    this.#end?.(why);
+  }
+
+  /** Takes a message in: on disk, then acknowledged. All that come in one turn share one trip to the disk. */
+  async #deliver(frame: DeliverFrame): Promise<Ack> {
+    const { tell } = this.seams;
+    const about = { from: frame.fromAgentDid, requestId: frame.requestId };
+    if (frame.toAgentDid !== this.options.agent.did) return { accepted: false, reason: "wrong_recipient" };
+    let taken: Taken;
+    try {
+      taken = await this.#store(frame);
+    } catch (error) {
+      tell("store_failed", { ...about, why: sayError(error) });
+      return { accepted: false, reason: "store_failed" };
+    }
+    switch (taken.taken) {
+      case "full":
+        tell("inbox_full", about);
+        return { accepted: false, reason: "inbox_full" };
+      case "known":
+        tell("repeated", about);
+        return { accepted: true };
+      case "stored":
+        tell("received", about);
+        // The ack goes first; the runtime may take its time.
+        queueMicrotask(() => this.#courier.add([taken.waiting]));
+        return { accepted: true };
+    }
+  }
+
+  #store(frame: DeliverFrame): Promise<Taken> {
+    if (this.#stopped.signal.aborted) throw new Error("the connector has stopped");
+    const { promise, resolve, reject } = Promise.withResolvers<Taken>();
+    this.#arrivals.push({ frame, resolve, reject });
+    if (this.#arrivals.length === 1) queueMicrotask(() => this.#storeArrivals());
+    return promise;
+  }
+
+  #storeArrivals(): void {
+    const arrivals = this.#arrivals;
+    this.#arrivals = [];
+    try {
+      const taken = this.inbox.take(arrivals.map(({ frame }) => frame), this.seams.clock.now());
+      for (const [i, result] of taken.entries()) arrivals[i]?.resolve(result);
+    } catch (error) {
+      for (const { reject } of arrivals) reject(error);
+    }
+  }
+
+  /** Gives dead letters another life; how many. */
+  replay(ids: readonly number[] | null): number {
+    const waiting = this.inbox.replay(ids, this.seams.clock.now());
+    this.#courier.add(waiting);
+    return waiting.length;
+  }
+
+  /** Reads the peers anew; for aliases only, so a failure is no more than told. */
+  async updatePeers(): Promise<void> {
+    const { peers, tell } = this.seams;
+    try {
+      const list = PeerList.parse(await this.proxy.ask({ method: "GET", target: "/pair/peers" }));
+      await peers.write(mergePeers(peers.read(), list));
+    } catch (error) {
+      if (!this.#stopped.signal.aborted) tell("peers_failed", { why: sayError(error) });
+    }
+  }
+
+  /** Whom a person means: a DID, or the alias of a peer; one that is not known yet is asked for. */
+  async findPeer(to: string): Promise<string | null> {
+    const known = findPeer(this.seams.peers.read(), to);
+    if (known !== null) return known;
+    await this.updatePeers();
+    return findPeer(this.seams.peers.read(), to);
+  }
+
+  async #watchRuntime(): Promise<void> {
+    const { runtime, clock } = this.seams;
+    const { reachable, problem } = await runtime.probe(this.#stopped.signal);
+    if (this.#stopped.signal.aborted) return;
+    this.#runtimeSeen(reachable, problem);
+    if (reachable) this.#courier.wake();
+    this.#timers[0] = clock.after(LIMIT.probeEveryMs, () => void this.#watchRuntime());
+  }
+
+  #runtimeSeen(reachable: boolean, problem: string | null): void {
+    const { tell, clock, runtime } = this.seams;
+    const before = this.#runtimeIs.reachable;
+    this.#runtimeIs = { reachable, problem, checkedAt: clock.now() };
+    if (before === reachable || (before === null && reachable)) return;
+    if (reachable) tell("runtime_up", { url: runtime.url });
+    else tell("runtime_down", { url: runtime.url, why: problem });
+  }
+
+  #keepHouse(): void {
+    const { clock, tell } = this.seams;
+    const now = clock.now();
+    try {
+      this.inbox.forget(now);
+      this.#outbox.forget(now - LIMIT.receiptKeptMs);
+    } catch (error) {
+      tell("store_failed", { why: sayError(error) });
+    }
+    this.#timers[1] = clock.after(LIMIT.houseKeepingMs, () => this.#keepHouse());
+  }
+
+  status(): Status {
+    const { clock, serviceClock, session, runtime } = this.seams;
+    const { agent, proxy, version, pid } = this.options;
+    const { state, since, nextTryAt, problem, heartbeatMs, heartbeatAt } = this.#connection.status;
+    const { waiting, dead, bytes, oldestAt } = this.inbox.counts();
+    const iso = (ms: number | null) => ms === null ? null : toIso(ms);
+    return {
+      agent,
+      version,
+      pid,
+      startedAt: toIso(this.#startedAt),
+      now: toIso(clock.now()),
+      proxy: { url: proxy.dialUrl, origin: proxy.origin },
+      connection: {
+        state,
+        since: toIso(since),
+        nextTryAt: iso(nextTryAt),
+        problem,
+        heartbeatMs,
+        heartbeatAt: iso(heartbeatAt),
+      },
+      inbox: { waiting, oldestAt: iso(oldestAt), bytes },
+      deadLetters: dead,
+      receiptsWaiting: this.#outbox.size,
+      runtime: {
+        platform: runtime.platform.id,
+        url: runtime.url,
+        reachable: this.#runtimeIs.reachable,
+        checkedAt: iso(this.#runtimeIs.checkedAt),
+        problem: this.#runtimeIs.problem,
+      },
+      session: { accessExpiresAt: toIso(session.accessExpiresAt), identityExpiresAt: toIso(session.identityExpiresAt) },
+      clockOffsetMs: serviceClock.offsetMs,
+    };
+  }
+}

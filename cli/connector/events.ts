@@ -1,0 +1,43 @@
+/**
+ * What a connector tells while it runs: names and plain values, never a secret and never a message's content. On a
+ * terminal they become sentences, in a pipe one JSON line each.
+ */
+
+/** THE events, with what a person reads. */
+export const EVENTS = {
+  started: "Started",
+  stopping: "Stopping",
+  stopped: "Stopped",
+  connected: "Connected",
+  disconnected: "Disconnected",
+  refused: "The proxy refused the connection",
+  unreachable: "The proxy cannot be reached",
+  waiting: "Next try",
+  clock_offset: "The clock of this machine is off; requests are dated by the service's",
+  refreshed: "The session was refreshed",
+  refresh_failed: "The session could not be refreshed",
+  reloaded: "The agent's files have changed; they were read again",
+  received: "Message received",
+  repeated: "Message received again; it is known",
+  inbox_full: "Message refused: the inbox is full",
+  store_failed: "The store could not be written",
+  handed_over: "Message handed over",
+  handover_failed: "The runtime did not take a message",
+  dead_letter: "Message given up: it is a dead letter now",
+  runtime_up: "The agent runtime is reachable",
+  runtime_down: "The agent runtime is not reachable",
+  receipt_sent: "Receipt sent",
+  receipt_failed: "A receipt could not be sent; it is kept",
+  receipt_refused: "A receipt was refused for good",
+  sent: "Message sent",
+  paired: "Paired",
+  revoked: "The agent is no longer authorised",
+  pair_ticket: "Pairing started",
+  peers_failed: "The peers could not be read",
+} as const;
+export type EventName = keyof typeof EVENTS;
+
+export type EventFields = Record<string, string | number | boolean | null>;
+
+/** Takes an event. */
+export type Tell = (event: EventName, fields?: EventFields) => void;

@@ -1,0 +1,31 @@
+/** One connector an agent: a lock that the system lets go of when its owner dies, however that happens. */
+import { join } from "node:path";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import type { AgentFolder } from "../agent_store.ts";
+import { CliError } from "../errors.ts";
+import { readPrivate, reason } from "../files.ts";
+
+/**
+ * Takes the lock.
+ *
+ * @throws {CliError} `CLI_BUSY` when another connector has it
+ */
+export async function lockConnector(folder: AgentFolder, pid: number): Promise<Disposable> {
+  const path = join(folder.path, "connector.lock");
+  const isPlain = await Deno.lstat(path).then((stat) => stat.isFile, () => true);
+  if (!isPlain) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
+  let file: Deno.FsFile;
+  try {
+    file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
+  } catch (error) {
+    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
+  }
+  if (!await file.tryLock(true)) {
+    file.close();
+    const owner = readPrivate(path, 32)?.trim() || "unknown";
+    throw new CliError("CLI_BUSY", `A connector of ${folder.name} runs already, as process ${owner}`);
+  }
+  await file.truncate(0);
+  await file.write(utf8Bytes(`${pid}\n`));
+  return { [Symbol.dispose]: () => file.close() };
+}

@@ -1,0 +1,107 @@
+/**
+ * `runtime.json` (D-93): what is known about the agent's runtime, set by `install` and `provider setup`, read by
+ * `connector start`, `doctor` and `relay-test`. From it, the options and the environment follows where messages go.
+ */
+import { z } from "zod";
+import type { AgentFolder } from "../agent_store.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../platforms/platform.ts";
+import { PLATFORMS } from "../platforms/table.ts";
+import { variable } from "./environment.ts";
+import { parseHookPath, parseHookToken, parseRuntimeUrl } from "./runtime.ts";
+
+export const RUNTIME_FILE = "runtime.json";
+
+const RuntimeFile = z.object({
+  platform: z.enum(PLATFORM_IDS),
+  baseUrl: z.string().nullable().default(null),
+  webhookHost: z.string().nullable().default(null),
+  webhookPort: z.int().min(1).max(65_535).nullable().default(null),
+  webhookToken: z.string().nullable().default(null),
+  hookPath: z.string().nullable().default(null),
+  connectorBaseUrl: z.string().nullable().default(null),
+  stateDir: z.string().nullable().default(null),
+});
+export type RuntimeFile = z.infer<typeof RuntimeFile>;
+
+/** What the file says; `null` when there is none. @throws {CliError} `CLI_FILE_INVALID` */
+export function readRuntimeFile(folder: AgentFolder): RuntimeFile | null {
+  const text = folder.read(RUNTIME_FILE);
+  if (text === null) return null;
+  try {
+    return RuntimeFile.parse(JSON.parse(text));
+  } catch {
+    throw new CliError(
+      "CLI_FILE_INVALID",
+      `${folder.path}/${RUNTIME_FILE} is damaged; remove it, svc install writes it anew`,
+    );
+  }
+}
+
+/** Options of `connector start` that say where the runtime is. */
+export interface TargetOptions {
+  "runtime-base-url"?: string | undefined;
+  "openclaw-base-url"?: string | undefined;
+  "hook-path"?: string | undefined;
+  "hook-token"?: string | undefined;
+  "allow-insecure": boolean;
+}
+
+/** Where messages go: option, then environment, then `runtime.json`, then what the platform usually has (D-92). */
+export function runtimeTarget(
+  ctx: Pick<Context, "env">,
+  file: RuntimeFile | null,
+  framework: string,
+  options: TargetOptions,
+): RuntimeTarget {
+  const platform = file?.platform ?? PLATFORM_IDS.find((id) => id === framework) ?? "generic";
+  const { defaults } = PLATFORMS[platform];
+  const [urlFrom, url] = firstGiven([
+    ["--runtime-base-url", options["runtime-base-url"] ?? options["openclaw-base-url"]],
+    ["SVC_RUNTIME_BASE_URL", variable(ctx, "SVC_RUNTIME_BASE_URL")],
+    ["OPENCLAW_BASE_URL", isOpenClaw(file, platform) ? variable(ctx, "OPENCLAW_BASE_URL") : undefined],
+    [RUNTIME_FILE, file === null ? undefined : fileUrl(file, defaults.baseUrl)],
+  ], defaults.baseUrl);
+  const [pathFrom, path] = firstGiven([
+    ["--hook-path", options["hook-path"]],
+    ["SVC_HOOK_PATH", variable(ctx, "SVC_HOOK_PATH")],
+    [RUNTIME_FILE, file?.hookPath ?? undefined],
+  ], defaults.hookPath);
+  // The option has the environment's value already, where it was not given itself.
+  const [tokenFrom, token] = firstGiven([
+    ["--hook-token", options["hook-token"]],
+    [RUNTIME_FILE, file?.webhookToken ?? undefined],
+  ], "");
+  return {
+    platform,
+    baseUrl: parseRuntimeUrl(url, urlFrom, options["allow-insecure"]),
+    hookPath: parseHookPath(path, pathFrom),
+    hookToken: token === "" ? null : parseHookToken(token, tokenFrom),
+  };
+}
+
+function isOpenClaw(file: RuntimeFile | null, platform: PlatformId): boolean {
+  return file === null || platform === "openclaw";
+}
+
+function fileUrl({ baseUrl, webhookHost, webhookPort }: RuntimeFile, usual: string): string | undefined {
+  if (webhookHost === null && webhookPort === null) return baseUrl ?? undefined;
+  const url = new URL(baseUrl ?? usual);
+  const host = webhookHost ?? url.hostname;
+  return `${url.protocol}//${host.includes(":") && !host.startsWith("[") ? `[${host}]` : host}:${
+    webhookPort ?? url.port
+  }`;
+}
+
+function firstGiven(sources: [from: string, value: string | undefined][], otherwise: string): [string, string] {
+  for (const [from, value] of sources) {
+    if (value !== undefined && value !== "") return [from, value];
+  }
+  return ["the default", otherwise];
+}
+
+/** A file in which only the platform is known. */
+export function emptyRuntimeFile(platform: PlatformId): RuntimeFile {
+  return RuntimeFile.parse({ platform });
+}

@@ -1,0 +1,97 @@
+/**
+ * `svc connector service …`: the connector of an agent as a service of the system (D-91). The service starts with what is
+ * said, or stands in the environment, now; secrets go into `runtime.json`, which nobody else can read.
+ */
+import { join } from "node:path";
+import { sleep } from "../../shared/clock.ts";
+import { type AgentFolder, AgentStore } from "../agent_store.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../services/control.ts";
+import type { Host } from "../services/autostart.ts";
+import { ConnectorClient } from "./client.ts";
+import { variable } from "./environment.ts";
+import { readConnectorFile } from "./listening.ts";
+import { proxyPlace } from "./proxy_place.ts";
+import { emptyRuntimeFile, readRuntimeFile, RUNTIME_FILE, runtimeTarget } from "./runtime_file.ts";
+import type { StartOptions } from "./start.ts";
+import type { Status } from "./status.ts";
+
+/** Time for the service to come up. */
+const UP_MS = 20_000;
+const LOOK_EVERY_MS = 250;
+
+export interface ServiceResult extends Installed {
+  /** What the connector says of itself. */
+  status: Status;
+}
+
+export async function installConnector(
+  ctx: Context,
+  host: Host,
+  own: readonly string[],
+  agentName: string,
+  options: StartOptions & { platform?: string | undefined },
+): Promise<ServiceResult> {
+  const folder = await new AgentStore(ctx).open(agentName);
+  const system = chooseSystem(options.platform ?? "auto", ctx.os);
+  const identity = folder.identity();
+  // Refused here rather than in a service that does not come up.
+  proxyPlace(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  const target = runtimeTarget(ctx, readRuntimeFile(folder), identity.framework, options);
+  const token = options["hook-token"];
+  if (token !== undefined) {
+    const file = readRuntimeFile(folder) ?? emptyRuntimeFile(target.platform);
+    await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token });
+  }
+  const before = readConnectorFile(folder)?.token;
+  const command = [...own, "connector", "start", agentName, ...serviceArguments(ctx, options)];
+  const installed = await installService(host, system, { agentName, command, logPath: logPathOf(folder) });
+  return { ...installed, status: await comeUp(ctx, folder, before) };
+}
+
+export async function uninstallConnector(ctx: Context, host: Host, agentName: string, platform = "auto") {
+  const system = chooseSystem(platform, ctx.os);
+  return { system, removed: await uninstallService(host, system, agentName) };
+}
+
+export async function connectorLogs(ctx: Context, agentName: string, platform: string, lines: number, follow: boolean) {
+  const folder = await new AgentStore(ctx).open(agentName);
+  return logCommand(chooseSystem(platform, ctx.os), agentName, logPathOf(folder), lines, follow);
+}
+
+function logPathOf({ path }: AgentFolder): string {
+  return join(path, "connector.log");
+}
+
+/** The options of the service: none is left to an environment that it will not have. */
+function serviceArguments(ctx: Context, options: StartOptions): string[] {
+  const runtimeUrl = options["runtime-base-url"] ?? options["openclaw-base-url"] ??
+    variable(ctx, "SVC_RUNTIME_BASE_URL");
+  const given: [string, string | undefined][] = [
+    ["config-dir", ctx.configDir],
+    ["proxy-ws-url", options["proxy-ws-url"] ?? variable(ctx, "SVC_PROXY_WS_URL")],
+    ["runtime-base-url", runtimeUrl],
+    ["hook-path", options["hook-path"] ?? variable(ctx, "SVC_HOOK_PATH")],
+    ["port", options.port],
+  ];
+  const valued = given.flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
+  return options["allow-insecure"] ? [...valued, "--allow-insecure"] : valued;
+}
+
+/** Waits until the new connector answers for itself. @throws {CliError} when it does not */
+async function comeUp(ctx: Context, folder: AgentFolder, before: string | undefined): Promise<Status> {
+  const end = ctx.clock.now() + UP_MS;
+  while (ctx.clock.now() < end) {
+    const client = ConnectorClient.of(ctx, folder);
+    if (client !== null && client.file.token !== before) {
+      const status = await client.status().catch(() => null);
+      if (status !== null) return status;
+    }
+    await sleep(ctx.clock, LOOK_EVERY_MS);
+  }
+  throw new CliError(
+    "CLI_BUSY",
+    `The service is there, but the connector does not come up: svc connector service logs ${folder.name} shows why`,
+  );
+}

@@ -1,0 +1,150 @@
+/**
+ * `svc connector start`: from an agent's files and a few options to a running connector, and to its end. Everything of
+ * this machine is put together here; connector.ts gets it handed in.
+ */
+import { join } from "node:path";
+import { ulidSource } from "../../shared/protocol/ids.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type AgentFolder, AgentStore } from "../agent_store.ts";
+import { connect } from "../connection.ts";
+import { effectiveConfig } from "../config_store.ts";
+import type { Context } from "../context.ts";
+import { CliError, EXIT } from "../errors.ts";
+import { PLATFORMS } from "../platforms/table.ts";
+import { Connector } from "./connector.ts";
+import { Database } from "./database.ts";
+import { openLink, type ProxyPlace } from "./link.ts";
+import { announce, listen, makeToken, withdraw } from "./listening.ts";
+import { CONNECTOR_LIMITS } from "./limits.ts";
+import { localApi } from "./local_api.ts";
+import { lockConnector } from "./only_one.ts";
+import { PEERS_FILE, readPeers } from "./peers.ts";
+import { proxyPlace } from "./proxy_place.ts";
+import { pairingHint, ticketLines } from "./pairing_hint.ts";
+import { sayError } from "./refusals.ts";
+import { Runtime } from "./runtime.ts";
+import { readRuntimeFile, runtimeTarget, type TargetOptions } from "./runtime_file.ts";
+import { ServiceClock } from "./service_clock.ts";
+import { FileSession } from "./session.ts";
+import { statusLine } from "./status.ts";
+import { type View, viewOf } from "./view.ts";
+
+export interface StartOptions extends TargetOptions {
+  "proxy-ws-url"?: string | undefined;
+  port?: string | undefined;
+}
+
+/** Called with what stops the connector; gives what takes that back. */
+export type OnStop = (stop: () => void) => () => void;
+
+/** Runs the connector of an agent until it is stopped, or cannot go on; the exit code. */
+export async function startConnector(
+  ctx: Context,
+  name: string,
+  options: StartOptions,
+  onStop: OnStop,
+): Promise<number> {
+  const store = new AgentStore(ctx);
+  const folder = await store.open(name);
+  const identity = folder.identity();
+  const proxy = proxyPlace(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  const target = runtimeTarget(ctx, readRuntimeFile(folder), identity.framework, options);
+  const port = parsePort(options.port);
+  using _lock = await lockConnector(folder, ctx.pid);
+  using database = Database.open(join(folder.path, "connector.db"));
+  const serviceClock = new ServiceClock(ctx.clock);
+  const parts: { connector?: Connector } = {};
+  const view = viewOf({
+    clock: ctx.clock,
+    terminal: ctx.terminal,
+    json: ctx.out.json,
+    line: () => parts.connector ? statusLine(parts.connector.status()) : null,
+  });
+  const tell: View["event"] = (event, fields) => view.event(event, fields);
+  const session = await FileSession.open({
+    ctx,
+    clock: serviceClock,
+    store,
+    name,
+    tell,
+    registryOf: async (registryUrl) => {
+      const wanted = { "allow-insecure": options["allow-insecure"] };
+      return (await connect({ ...ctx, clock: serviceClock }, wanted, registryUrl)).registry;
+    },
+  });
+  const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
+  const connector = parts.connector = new Connector({
+    clock: ctx.clock,
+    serviceClock,
+    random: ctx.random,
+    fetch: ctx.fetch,
+    session,
+    database,
+    tell,
+    open: (agent, events) => openLink({ clock: serviceClock, random: ctx.random, newId }, proxy, agent, events),
+    runtime: new Runtime({ fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach }, PLATFORMS[target.platform], target),
+    peers: { read: () => readPeers(folder), write: (peers) => folder.writeJson(PEERS_FILE, peers) },
+  }, {
+    agent: { name, did: identity.did },
+    profile: { agentName: identity.name, humanName: effectiveConfig(ctx).humanName ?? "someone" },
+    proxy,
+    version: ctx.version,
+    pid: ctx.pid,
+  });
+  session.onEnd = (error) => connector.fail(error);
+  session.watch();
+  return await serve(ctx, { connector, folder, proxy, view, port, onStop });
+}
+
+interface Serving {
+  connector: Connector;
+  folder: AgentFolder;
+  proxy: ProxyPlace;
+  view: View;
+  port: number;
+  onStop: OnStop;
+}
+
+/** Opens the local API, runs the connector, and tidies up after it. */
+async function serve(ctx: Context, serving: Serving): Promise<number> {
+  const { connector, folder, proxy, view, onStop } = serving;
+  const token = makeToken(ctx.random);
+  const onTicket = (ticket: string, until: string) => void ticketLines(ticket, until).then((lines) => view.show(lines));
+  let answer: ReturnType<typeof localApi> | null = null;
+  const listener = listen(
+    serving.port,
+    async (request) => await answer?.(request) ?? new Response(null, { status: 503 }),
+  );
+  answer = localApi({ connector, token, port: listener.port, onTicket });
+  const url = `http://127.0.0.1:${listener.port}`;
+  const forget = onStop(() => void connector.stop());
+  try {
+    const { did: agentDid } = connector.options.agent;
+    const startedAt = toIso(ctx.clock.now());
+    await announce(folder, { url, port: listener.port, token, pid: ctx.pid, agentDid, startedAt });
+    view.event("started", {
+      agent: folder.name,
+      api: url,
+      proxy: proxy.dialUrl,
+      runtime: connector.seams.runtime.url,
+      platform: connector.seams.runtime.platform.id,
+    });
+    view.show(pairingHint(folder));
+    const why = await connector.run();
+    view.event("stopped", why === null ? {} : { why: sayError(why) });
+    if (why !== null) throw why;
+    return EXIT.done;
+  } finally {
+    forget();
+    view.stop();
+    listener.close();
+    await withdraw(folder, token);
+  }
+}
+
+function parsePort(text: string | undefined): number {
+  if (text === undefined) return CONNECTOR_LIMITS.port;
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
+  if (port >= 1 && port <= 65_535) return port;
+  throw new CliError("CLI_USAGE", `--port must be a number from 1 to 65535, not "${text}"`);
+}

@@ -1,0 +1,87 @@
+/**
+ * What a running connector shows: on a terminal sentences, and its state in one live line at the foot; in a pipe one JSON
+ * line an event. Says what it is told, and never the content of a message.
+ */
+import type { Cancel, Clock } from "../../shared/clock.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { printable, type Terminal } from "../output.ts";
+import { type EventFields, type EventName, EVENTS } from "./events.ts";
+
+const REDRAW_MS = 1_000;
+/** A live line that wraps could not be drawn over. */
+const MAX_LINE = 119;
+
+export interface View {
+  event(name: EventName, fields?: EventFields): void;
+  /** More lines for the person at the terminal; nothing in a pipe. */
+  show(lines: readonly string[]): void;
+  stop(): void;
+}
+
+export interface ViewSeams {
+  clock: Clock;
+  terminal: Terminal;
+  /** Whether lines are for a program. */
+  json: boolean;
+  /** The state in one line; `null` while there is none. */
+  line: () => string | null;
+}
+
+export function viewOf(seams: ViewSeams): View {
+  return seams.json || !seams.terminal.stdoutIsTerminal ? new Lines(seams) : new Live(seams);
+}
+
+/** One JSON document a line. */
+class Lines implements View {
+  constructor(readonly seams: ViewSeams) {}
+
+  event(name: EventName, fields: EventFields = {}): void {
+    this.seams.terminal.stdout(`${JSON.stringify({ time: toIso(this.seams.clock.now()), event: name, ...fields })}\n`);
+  }
+
+  show(): void {}
+
+  stop(): void {}
+}
+
+class Live implements View {
+  #cancel: Cancel = () => {};
+  #stopped = false;
+
+  constructor(readonly seams: ViewSeams) {
+    this.#redrawLater();
+  }
+
+  event(name: EventName, fields: EventFields = {}): void {
+    const time = toIso(this.seams.clock.now()).slice(11, 19);
+    const details = Object.entries(fields)
+      .filter(([, value]) => value !== null)
+      .map(([key, value]) => `${key} ${value}`)
+      .join(", ");
+    this.show([`${time}  ${EVENTS[name]}${details === "" ? "" : `  (${details})`}`]);
+  }
+
+  show(lines: readonly string[]): void {
+    this.seams.terminal.stdout(`\r\x1b[K${lines.map(printable).join("\n")}\n`);
+    this.#redraw();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel();
+    this.seams.terminal.stdout("\r\x1b[K");
+  }
+
+  #redraw(): void {
+    if (this.#stopped) return;
+    const line = this.seams.line();
+    if (line !== null) this.seams.terminal.stdout(`\r\x1b[K${[...printable(line)].slice(0, MAX_LINE).join("")}`);
+  }
+
+  #redrawLater(): void {
+    this.#cancel = this.seams.clock.after(REDRAW_MS, () => {
+      this.#redraw();
+      if (!this.#stopped) this.#redrawLater();
+    });
+  }
+}

@@ -1,0 +1,36 @@
+/** Types of the part of `npm:ws` that the link uses; the package has none of its own. */
+
+/** The answer to a refused upgrade. */
+export interface UnexpectedResponse {
+  statusCode?: number;
+  headers: Record<string, string | string[] | undefined>;
+  on(event: "data", listener: (chunk: Uint8Array) => void): void;
+  on(event: "end", listener: () => void): void;
+}
+
+interface Options {
+  headers?: Record<string, string>;
+  /** Bytes. */
+  maxPayload?: number;
+  perMessageDeflate?: boolean;
+  /** Milliseconds. */
+  handshakeTimeout?: number;
+  followRedirects?: boolean;
+}
+
+export declare class WebSocket {
+  static readonly OPEN: 1;
+  constructor(url: string, options?: Options);
+  readonly readyState: number;
+  send(text: string): void;
+  close(code?: number, reason?: string): void;
+  /** Ends the connection without a handshake. */
+  terminate(): void;
+  removeAllListeners(): void;
+  on(event: "message", listener: (data: Uint8Array, isBinary: boolean) => void): void;
+  on(event: "close", listener: (code: number, reason: Uint8Array) => void): void;
+  on(event: "error", listener: (error: Error) => void): void;
+  once(event: "open", listener: () => void): void;
+  once(event: "error", listener: (error: Error) => void): void;
+  once(event: "unexpected-response", listener: (request: unknown, response: UnexpectedResponse) => void): void;
+}
