@@ -1,0 +1,252 @@
+/**
+ * The agents of this machine (D-81): `agents/<name>/` with key, tokens and identity, and `agents/.<name>.pending/` for
+ * one that is being made. Reads and writes files, every one checked; asks no registry.
+ */
+import { join } from "node:path";
+import { z } from "zod";
+import { AgentAuth } from "../shared/protocol/api/sessions.ts";
+import { fromBase64Url } from "../shared/protocol/base64url.ts";
+import { isAgentDid, isHumanDid } from "../shared/protocol/did.ts";
+import { type KeyPair, keyPairFromSeed } from "../shared/protocol/ed25519.ts";
+import { isAgentName } from "../shared/protocol/names.ts";
+import { parseIso } from "../shared/protocol/time.ts";
+import { type Context, ensureConfigDir } from "./context.ts";
+import { CliError } from "./errors.ts";
+import {
+  ensureDirectory,
+  judgeDirectory,
+  kindOf,
+  type Owners,
+  readPrivate,
+  reason,
+  removeFile,
+  removeLeftovers,
+  syncDirectory,
+  writePrivate,
+} from "./files.ts";
+import { withLock } from "./lock.ts";
+import { parseServiceUrl } from "./service_url.ts";
+import { didYouMean } from "./suggest.ts";
+
+const Identity = z.object({
+  did: z.string().refine(isAgentDid),
+  name: z.string(),
+  framework: z.string(),
+  ownerDid: z.string().refine(isHumanDid),
+  /** When the identity token expires. */
+  expiresAt: z.string().refine((text) => parseIso(text) !== null),
+  registryUrl: z.string().refine((text) => parseServiceUrl(text) !== null),
+});
+/** Who an agent is: `identity.json`. */
+export type Identity = z.infer<typeof Identity>;
+
+const MAX_BYTES = 64 * 1024;
+
+/** The files of an agent, by what they hold. */
+export const AGENT_FILES = {
+  identity: "identity.json",
+  ait: "ait.jwt",
+  seed: "secret.key",
+  publicKey: "public.key",
+  auth: "registry-auth.json",
+} as const;
+
+/** One folder of an agent: `agents/<name>/`, or its pending one. */
+export class AgentFolder {
+  readonly #ctx: Context;
+  constructor(ctx: Context, readonly path: string, readonly name: string) {
+    this.#ctx = ctx;
+  }
+
+  identity(): Identity {
+    return this.#parse(AGENT_FILES.identity, Identity);
+  }
+
+  auth(): AgentAuth {
+    return this.#parse(AGENT_FILES.auth, AgentAuth);
+  }
+
+  ait(): string {
+    return this.#text(AGENT_FILES.ait).trim();
+  }
+
+  /** The key pair; `null` when there is no key, or none that is whole. */
+  async keysIfAny(): Promise<KeyPair | null> {
+    const seed = fromBase64Url((this.read(AGENT_FILES.seed) ?? "").trim());
+    return seed?.length === 32 ? await keyPairFromSeed(seed) : null;
+  }
+
+  async keys(): Promise<KeyPair> {
+    const keys = await this.keysIfAny();
+    if (keys === null) throw this.#damaged(AGENT_FILES.seed);
+    return keys;
+  }
+
+  /** A file's text, or `null` when there is none. */
+  read(file: string): string | null {
+    return readPrivate(join(this.path, file), MAX_BYTES);
+  }
+
+  async write(file: string, text: string): Promise<void> {
+    await writePrivate(this.#ctx.random, join(this.path, file), `${text}\n`);
+  }
+
+  async writeJson(file: string, value: object): Promise<void> {
+    await this.write(file, JSON.stringify(value, null, 2));
+  }
+
+  async remove(file: string): Promise<void> {
+    await removeFile(join(this.path, file));
+  }
+
+  #text(file: string): string {
+    const text = this.read(file);
+    if (text === null) throw new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is missing`);
+    return text;
+  }
+
+  #parse<S extends z.ZodType>(file: string, schema: S): z.output<S> {
+    try {
+      return schema.parse(JSON.parse(this.#text(file)));
+    } catch (error) {
+      throw error instanceof CliError ? error : this.#damaged(file);
+    }
+  }
+
+  #damaged(file: string): CliError {
+    return new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is damaged`);
+  }
+}
+
+export class AgentStore {
+  readonly #ctx: Context;
+  readonly #folder: string;
+
+  constructor(ctx: Context) {
+    this.#ctx = ctx;
+    this.#folder = join(ctx.configDir, "agents");
+  }
+
+  /** An agent that is there. @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_FILE_UNSAFE` */
+  async open(name: string): Promise<AgentFolder> {
+    const path = this.#pathOf(name);
+    const kind = await kindOf(path);
+    if (kind === "none") throw await this.#unknown(name);
+    const owners = await ensureConfigDir(this.#ctx);
+    await judgeDirectory(this.#folder, owners);
+    await judgeDirectory(path, owners);
+    return new AgentFolder(this.#ctx, path, name);
+  }
+
+  /** @throws {CliError} `CLI_AGENT_EXISTS` when anything at all has the agent's name */
+  async refuseExisting(name: string): Promise<void> {
+    const path = this.#pathOf(name);
+    if (await kindOf(path) !== "none") throw new CliError("CLI_AGENT_EXISTS", `${path} exists already`);
+  }
+
+  /** The folder in which an agent is being made, and whether it was there before. */
+  async pending(name: string): Promise<{ folder: AgentFolder; isNew: boolean }> {
+    const owners = await this.#ensure();
+    const path = this.#pendingPath(name);
+    const isNew = await kindOf(path) === "none";
+    await ensureDirectory(path, owners);
+    return { folder: new AgentFolder(this.#ctx, path, name), isNew };
+  }
+
+  /** Turns the pending folder into the agent's: the one moment at which the agent begins to exist here. */
+  async finish({ path, name }: AgentFolder): Promise<AgentFolder> {
+    const final = this.#pathOf(name);
+    try {
+      await Deno.rename(path, final);
+      await syncDirectory(this.#folder);
+    } catch (error) {
+      throw new CliError("CLI_SAVE_FAILED", `${final} could not be made: ${reason(error)}`, { cause: error });
+    }
+    return new AgentFolder(this.#ctx, final, name);
+  }
+
+  /** Takes an agent, or one that is being made, off this machine. */
+  async discard({ path, name }: AgentFolder): Promise<void> {
+    const doomed = join(this.#folder, `.${name}.deleted`);
+    try {
+      // Out of the way in one step; what a kill leaves of it is removed by the next one.
+      await Deno.remove(doomed, { recursive: true }).catch(() => {});
+      await Deno.rename(path, doomed);
+      await syncDirectory(this.#folder);
+      await Deno.remove(doomed, { recursive: true });
+    } catch (error) {
+      throw new CliError("CLI_SAVE_FAILED", `${path} could not be removed: ${reason(error)}`, { cause: error });
+    }
+  }
+
+  /** Runs `work` while no other process works on this agent. */
+  async lock<T>(name: string, work: () => Promise<T>): Promise<T> {
+    await this.#ensure();
+    const lock = join(this.#folder, `.${name}.lock`);
+    return await withLock(this.#ctx, lock, async () => {
+      for (const path of [this.#pathOf(name), this.#pendingPath(name)]) {
+        if (await kindOf(path) === "directory") await removeLeftovers(path, this.#ctx.clock.now());
+      }
+      return await work();
+    }, () => this.#ctx.out.doing(`Waiting for another svc process that works on ${name}`));
+  }
+
+  /** Names of the agents here, and of those that are half made. */
+  async names(): Promise<{ agents: string[]; pending: string[] }> {
+    const agents: string[] = [], pending: string[] = [];
+    try {
+      for await (const { name, isDirectory } of Deno.readDir(this.#folder)) {
+        const half = /^\.(.+)\.pending$/.exec(name)?.[1];
+        if (isDirectory && isAgentName(name)) agents.push(name);
+        if (isDirectory && isAgentName(half)) pending.push(half);
+      }
+    } catch (error) {
+      // A file in its place holds no agents either; who wants to make one there will be told.
+      if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
+    }
+    return { agents: agents.sort(), pending: pending.sort() };
+  }
+
+  /** Names of the agents here by their DID. */
+  async namesByDid(): Promise<Map<string, string>> {
+    const names = new Map<string, string>();
+    for (const name of (await this.names()).agents) {
+      try {
+        names.set((await this.open(name)).identity().did, name);
+      } catch (error) {
+        // A damaged neighbour is no reason to fail.
+        if (!(error instanceof CliError)) throw error;
+      }
+    }
+    return names;
+  }
+
+  async #ensure(): Promise<Owners> {
+    const owners = await ensureConfigDir(this.#ctx);
+    await ensureDirectory(this.#folder, owners);
+    return owners;
+  }
+
+  #pathOf(name: string): string {
+    return join(this.#folder, requireAgentName(name));
+  }
+
+  #pendingPath(name: string): string {
+    return join(this.#folder, `.${requireAgentName(name)}.pending`);
+  }
+
+  async #unknown(name: string): Promise<CliError> {
+    const { agents, pending } = await this.names();
+    const hint = pending.includes(name)
+      ? ` It was not made to the end: svc agent create ${name} goes on.`
+      : didYouMean(name, agents);
+    return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} on this machine.${hint}`);
+  }
+}
+
+/** A name becomes a path only through here. @throws {CliError} `CLI_USAGE` */
+export function requireAgentName(name: string): string {
+  if (isAgentName(name)) return name;
+  const rule = "1 to 64 of A-Z, a-z, 0-9, ., _ and -, first and last a letter or digit";
+  throw new CliError("CLI_USAGE", `"${name}" is no agent name: ${rule}`);
+}

@@ -1,0 +1,151 @@
+/** Commands on agents as a whole: make, list, look at, delete. */
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { parseFramework } from "../../shared/protocol/names.ts";
+import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command.ts";
+import { connect, connectAsPerson } from "../connection.ts";
+import { CliError, EXIT } from "../errors.ts";
+import { fields, table } from "../output.ts";
+
+const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
+const HERE = { summary: "Its name on this machine", complete: "agents" } as const;
+
+export const AGENT_COMMANDS = [
+  command({
+    path: ["agent", "create"],
+    summary: "Make an agent: a key of its own, registered, its files on this machine",
+    details: ["The private key never leaves this machine. If it is interrupted, the same command goes on from there."],
+    args: { name: { summary: "1 to 64 of A-Z, a-z, 0-9, ., _ and -; also the name of its folder" } },
+    options: {
+      ...PERSON_OPTIONS,
+      framework: { value: "framework", summary: "What it runs on, up to 32 characters; generic unless given" },
+      "ttl-days": { value: "days", summary: `Days until its identity token expires, ${TTL_RANGE}` },
+    },
+    examples: [{ run: "svc agent create alpha --framework openclaw", says: "An agent named alpha" }],
+    async run(ctx, { args: { name }, options }) {
+      const { framework } = options;
+      if (framework !== undefined && parseFramework(framework) === null) {
+        throw new CliError("CLI_USAGE", "--framework must be 1 to 32 characters of text");
+      }
+      const ttlDays = options["ttl-days"] === undefined ? undefined : parseTtlDays(options["ttl-days"]);
+      const [{ requireAgentName }, { createAgent }] = await Promise.all([
+        import("../agent_store.ts"),
+        import("../registration.ts"),
+      ]);
+      requireAgentName(name);
+      const owner = await connectAsPerson(ctx, options);
+      const { identity, path, resumed } = await createAgent(ctx, owner, { name, framework, ttlDays });
+      ctx.out.result({ ...identity, path, resumed }, [
+        ctx.out.bold(`The agent ${name} is ready${resumed ? "; an earlier run had begun it" : ""}.`),
+        ...fields([
+          ["did", identity.did],
+          ["framework", identity.framework],
+          ["owner", identity.ownerDid],
+          ["expires", identity.expiresAt],
+          ["files", path],
+        ]),
+      ]);
+      ctx.out.note(`Next: svc agent inspect ${name}`);
+    },
+  }),
+  command({
+    path: ["agent", "list"],
+    summary: "List your agents, newest first, and which of them are on this machine",
+    args: {},
+    options: {
+      ...PERSON_OPTIONS,
+      status: { value: "status", summary: "active or revoked only", complete: ["active", "revoked"] },
+      framework: { value: "framework", summary: "Of that framework only" },
+      limit: { value: "count", summary: "So many at most, 1 to 100; 20 unless given" },
+      cursor: { value: "cursor", summary: "Go on after an earlier page" },
+    },
+    examples: [{ run: "svc agent list --status active", says: "Those that work" }],
+    async run(ctx, { options }) {
+      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { status, framework, limit, cursor } = options;
+      const { agents, pagination } = await registry.agents(apiKey, { status, framework, limit, cursor });
+      const { AgentStore } = await import("../agent_store.ts");
+      const store = new AgentStore(ctx);
+      const here = await store.namesByDid();
+      const listed = agents.map((agent) => ({ ...agent, localName: here.get(agent.did) ?? null }));
+      const rows = listed.map(({ name, id, status, expires, localName }) => [name, id, status, expires, localName]);
+      ctx.out.result(
+        { agents: listed, pagination },
+        agents.length === 0 ? "No agents." : table(["NAME", "ID", "STATUS", "EXPIRES", "HERE AS"], rows),
+      );
+      if (pagination.nextCursor !== null) ctx.out.note(`More: add --cursor ${pagination.nextCursor}`);
+      for (const name of (await store.names()).pending) {
+        ctx.out.note(`${name} was not made to the end: svc agent create ${name} goes on.`);
+      }
+    },
+  }),
+  command({
+    path: ["agent", "inspect"],
+    summary: "Show an agent of this machine: identity, tokens, state; its identity token is verified",
+    args: { name: HERE },
+    options: REGISTRY_OPTIONS,
+    examples: [{ run: "svc agent inspect alpha", says: "Who alpha is, and until when" }],
+    async run(ctx, { args: { name }, options }) {
+      const [{ AgentStore }, { inspectAgent }] = await Promise.all([
+        import("../agent_store.ts"),
+        import("../inspection.ts"),
+      ]);
+      const folder = await new AgentStore(ctx).open(name);
+      const { registry } = await connect(ctx, options, folder.identity().registryUrl);
+      const { facts, error } = await inspectAgent(ctx, folder, registry);
+      ctx.out.result({ ...facts }, [
+        ctx.out.bold(`The agent ${name}`),
+        ...fields([
+          ["did", facts.did],
+          ["name", facts.name],
+          ["framework", facts.framework],
+          ["owner", facts.ownerDid],
+          ["status", facts.status],
+          ["token id", facts.aitJti],
+          ["token", facts.verified ? "verified" : `NOT VERIFIED: ${facts.problem}`],
+          ["issued", facts.issuedAt],
+          ["expires", facts.expiresAt],
+          ["key id", facts.kid],
+          ["access until", facts.accessExpiresAt],
+          ["refresh until", facts.refreshExpiresAt],
+          ["registry", facts.registryUrl],
+        ]),
+      ]);
+      if (error !== null) throw error;
+    },
+  }),
+  command({
+    path: ["agent", "delete"],
+    summary: "Revoke an agent for good, and take its files off this machine",
+    details: ["Its identity token is on the revocation list at once. An agent of another machine is named by its id."],
+    args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents" } },
+    options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask on a terminal" } },
+    examples: [{ run: "svc agent delete alpha", says: "alpha can do nothing any more" }],
+    async run(ctx, { args: { agent }, options }) {
+      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const [{ findAgent }, { deleteAgent }] = await Promise.all([
+        import("../agent_reference.ts"),
+        import("../deletion.ts"),
+      ]);
+      const found = await findAgent(ctx, agent);
+      if (!options.yes && !ctx.out.json && ctx.confirm !== null) {
+        if (!await ctx.confirm(`Revoke ${agent} for good? This cannot be undone.`)) {
+          ctx.out.note("Nothing is deleted.");
+          return EXIT.failed;
+        }
+      }
+      const { wasRevoked } = await deleteAgent(ctx, { registry, apiKey }, found);
+      const { id, localName } = found;
+      const files = localName === null ? "" : " Its files are gone from this machine.";
+      ctx.out.result(
+        { id, localName, status: "revoked" },
+        `The agent ${agent} is revoked${wasRevoked ? ", as it was before" : " for good"}.${files}`,
+      );
+    },
+  }),
+];
+
+function parseTtlDays(text: string): number {
+  const days = /^[1-9]\d*$/.test(text) ? Number(text) : NaN;
+  if (days >= LIMITS.aitTtlDaysMin && days <= LIMITS.aitTtlDaysMax) return days;
+  throw new CliError("CLI_USAGE", `--ttl-days must be a whole number ${TTL_RANGE}, not "${text}"`);
+}

@@ -1,0 +1,76 @@
+/** Commands on an agent's tokens: the identity token and the session. */
+import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command.ts";
+import { connect, connectAsPerson } from "../connection.ts";
+import { fields } from "../output.ts";
+
+const HERE = { summary: "Its name on this machine", complete: "agents" } as const;
+
+export const AGENT_TOKEN_COMMANDS = [
+  command({
+    path: ["agent", "reissue"],
+    summary: "Get a new identity token for an agent; the one before is revoked",
+    details: ["An agent without a live session gets a new session too."],
+    args: { name: HERE },
+    options: PERSON_OPTIONS,
+    examples: [{ run: "svc agent reissue alpha", says: "Before its token expires, or after its session ended" }],
+    async run(ctx, { args: { name }, options }) {
+      const [{ AgentStore }, { reissueAgent }] = await Promise.all([
+        import("../agent_store.ts"),
+        import("../reissue.ts"),
+      ]);
+      const owner = await connectAsPerson(ctx, options);
+      ctx.out.doing(`Reissuing the token of ${name}`);
+      const { identity, newSession } = await reissueAgent(owner, new AgentStore(ctx), name);
+      const { did, expiresAt } = identity;
+      ctx.out.result({ name, did, expiresAt, newSession }, [
+        `${name} has a new identity token${newSession ? " and a new session" : ""}; the token before is revoked.`,
+        ...fields([["expires", expiresAt]]),
+      ]);
+    },
+  }),
+  command({
+    path: ["agent", "auth", "refresh"],
+    summary: "Get new tokens for an agent's session",
+    details: [
+      "Safe to run at any time and from several processes: one asks, the others use its result. After a lost answer",
+      "the next run recovers the session.",
+    ],
+    args: { name: HERE },
+    options: REGISTRY_OPTIONS,
+    examples: [{ run: "svc agent auth refresh alpha", says: "The access token works for another quarter of an hour" }],
+    async run(ctx, { args: { name }, options }) {
+      const [{ AgentStore }, { refreshAgent }] = await Promise.all([
+        import("../agent_store.ts"),
+        import("../refresh.ts"),
+      ]);
+      const { auth, how } = await refreshAgent(
+        ctx,
+        new AgentStore(ctx),
+        name,
+        async (registryUrl) => (await connect(ctx, options, registryUrl)).registry,
+      );
+      const { accessExpiresAt, refreshExpiresAt } = auth;
+      const what =
+        { refreshed: "has new tokens", recovered: "has its session back", shared: "was just refreshed" }[how];
+      ctx.out.result({ name, how, accessExpiresAt, refreshExpiresAt }, [
+        `${name} ${what}.`,
+        ...fields([["access until", accessExpiresAt], ["refresh until", refreshExpiresAt]]),
+      ]);
+    },
+  }),
+  command({
+    path: ["agent", "auth", "revoke"],
+    summary: "End an agent's session; its identity stays",
+    args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents" } },
+    options: PERSON_OPTIONS,
+    examples: [{ run: "svc agent auth revoke alpha", says: "Its access and refresh tokens work no more" }],
+    async run(ctx, { args: { agent }, options }) {
+      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { findAgent } = await import("../agent_reference.ts");
+      const { id, localName } = await findAgent(ctx, agent);
+      await registry.revokeAgentAuth(apiKey, id);
+      ctx.out.result({ id, localName, session: "revoked" }, `The session of ${agent} is ended.`);
+      if (localName !== null) ctx.out.note(`svc agent reissue ${localName} starts a new one.`);
+    },
+  }),
+];

@@ -1,0 +1,32 @@
+/** The command that prints completion scripts. */
+import { command } from "../command.ts";
+import { CliError } from "../errors.ts";
+import { didYouMean } from "../suggest.ts";
+
+const SHELLS = ["bash", "zsh", "fish"] as const;
+
+export const COMPLETION_COMMANDS = [
+  command({
+    path: ["completions"],
+    summary: "Print a completion script for your shell",
+    args: { shell: { summary: `One of ${SHELLS.join(", ")}`, complete: SHELLS } },
+    options: {},
+    examples: [
+      {
+        run: "svc completions bash >~/.local/share/bash-completion/completions/svc",
+        says: "For bash, from the next shell on",
+      },
+      { run: "svc completions zsh >>~/.zshrc", says: "For zsh" },
+      { run: "svc completions fish >~/.config/fish/completions/svc.fish", says: "For fish" },
+    ],
+    async run(ctx, { args }) {
+      const shell = SHELLS.find((known) => known === args.shell);
+      if (shell === undefined) {
+        throw new CliError("CLI_USAGE", `There is no completion for ${args.shell}.${didYouMean(args.shell, SHELLS)}`);
+      }
+      const { completionScript } = await import("../completions.ts");
+      const script = completionScript(shell);
+      ctx.out.result({ shell, script }, script);
+    },
+  }),
+];

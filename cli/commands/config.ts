@@ -1,0 +1,111 @@
+/** Commands on local configuration. */
+import { command, REGISTRY_OPTIONS } from "../command.ts";
+import {
+  type Config,
+  CONFIG_ENVIRONMENT,
+  CONFIG_KEYS,
+  type ConfigKey,
+  configPath,
+  effectiveConfig,
+  parseConfigKey,
+  parseConfigValue,
+  readConfig,
+  updateConfig,
+} from "../config_store.ts";
+import { connect } from "../connection.ts";
+import type { Context } from "../context.ts";
+import { fields } from "../output.ts";
+
+const MASK = "********";
+const KEY = { summary: `One of ${CONFIG_KEYS.join(", ")}`, complete: CONFIG_KEYS } as const;
+
+export const CONFIG_COMMANDS = [
+  command({
+    path: ["config", "init"],
+    summary: "Create the configuration and learn the proxy's address from the registry",
+    details: ["Running it again changes nothing but the addresses; API key and name stay."],
+    args: {},
+    options: REGISTRY_OPTIONS,
+    examples: [
+      { run: "svc config init --registry-url https://registry.example", says: "Use that registry from now on" },
+    ],
+    async run(ctx, { options }) {
+      const before = readConfig(ctx);
+      const { registry, registryUrl } = await connect(ctx, options);
+      // The defaults are kept first: they stand whether the registry answers or not.
+      if (before === null) await updateConfig(ctx, { registryUrl });
+      ctx.out.doing(`Asking ${registryUrl} for the proxy's address`);
+      const { proxyUrl } = await registry.metadata();
+      const apiKeyIsOfAnother = before?.apiKey !== undefined && before.registryUrl !== undefined &&
+        before.registryUrl !== registryUrl;
+      if (apiKeyIsOfAnother) ctx.out.warn(`The API key that is saved was made by ${before.registryUrl}`);
+      const change = { registryUrl, proxyUrl: parseConfigValue("proxyUrl", proxyUrl, options["allow-insecure"]) };
+      const isNew = before === null;
+      const isChanged = isNew || CONFIG_KEYS.some((key) => key in change && before[key] !== (change as Config)[key]);
+      if (isChanged) await updateConfig(ctx, change);
+      const path = configPath(ctx);
+      ctx.out.result({ ...change, path, created: isNew, changed: isChanged }, [
+        isNew ? "The configuration is there." : isChanged ? "The configuration is changed." : "Nothing to change.",
+        ...fields([["registry", registryUrl], ["proxy", change.proxyUrl], ["file", path]]),
+      ]);
+      if (effectiveConfig(ctx).apiKey === undefined) {
+        ctx.out.note("Next: svc admin bootstrap (the first admin) or svc invite redeem <code> (everybody else).");
+      }
+    },
+  }),
+  command({
+    path: ["config", "set"],
+    summary: "Set a configuration value",
+    args: { key: KEY, value: { summary: "The value; - reads it from standard input", secret: {} } },
+    options: { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] },
+    examples: [
+      { run: "svc config set humanName Ada", says: "The name that people see" },
+      { run: "svc config set apiKey - <key.txt", says: "Save an API key without showing it to other processes" },
+    ],
+    async run(ctx, { args, options }) {
+      const key = parseConfigKey(args.key);
+      const value = parseConfigValue(key, args.value, options["allow-insecure"]);
+      await updateConfig(ctx, { [key]: value });
+      const shown = masked(key, value);
+      ctx.out.result({ key, value: shown, path: configPath(ctx) }, `${key} is ${shown}`);
+      noteOverride(ctx, key);
+    },
+  }),
+  command({
+    path: ["config", "get"],
+    summary: "Print a configuration value",
+    details: ["Also an API key is printed as it is. The environment comes before the file."],
+    args: { key: KEY },
+    options: {},
+    examples: [{ run: "svc config get registryUrl", says: "Which registry is used" }],
+    run(ctx, { args }) {
+      const key = parseConfigKey(args.key);
+      const value = effectiveConfig(ctx)[key] ?? null;
+      ctx.out.result({ key, value }, value ?? "(not set)");
+      noteOverride(ctx, key);
+      return Promise.resolve();
+    },
+  }),
+  command({
+    path: ["config", "show"],
+    summary: "Print the configuration as JSON, the API key masked",
+    args: {},
+    options: {},
+    examples: [{ run: "svc config show", says: "All that is configured" }],
+    run(ctx) {
+      const config = effectiveConfig(ctx);
+      const shown = Object.fromEntries(CONFIG_KEYS.map((key) => [key, masked(key, config[key] ?? null)]));
+      ctx.out.result(shown, JSON.stringify(shown, null, 2));
+      return Promise.resolve();
+    },
+  }),
+];
+
+function masked<T extends string | null>(key: ConfigKey, value: T): T | typeof MASK {
+  return key === "apiKey" && value !== null ? MASK : value;
+}
+
+function noteOverride(ctx: Context, key: ConfigKey): void {
+  const name = CONFIG_ENVIRONMENT[key];
+  if (ctx.env(name) !== undefined) ctx.out.note(`${name} is set and comes before the file.`);
+}

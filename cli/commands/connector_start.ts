@@ -1,0 +1,59 @@
+/** `svc connector start`. */
+import { command } from "../command.ts";
+import type { OnStop } from "../connector/start.ts";
+
+/** Options that say where the proxy and the runtime are; `connector service install` has them too. */
+export const CONNECTOR_OPTIONS = {
+  "proxy-ws-url": {
+    value: "url",
+    summary: "The proxy to dial, ws or wss; else that of the configuration",
+    env: "SVC_PROXY_WS_URL",
+  },
+  "runtime-base-url": {
+    value: "url",
+    summary: "The agent's runtime; else that of install, else http://127.0.0.1:18789",
+    env: "SVC_RUNTIME_BASE_URL",
+  },
+  "openclaw-base-url": { value: "url", summary: "The same", env: "OPENCLAW_BASE_URL" },
+  "hook-path": {
+    value: "path",
+    summary: "Where the runtime takes messages; /hooks/agent unless its platform has another",
+    env: "SVC_HOOK_PATH",
+  },
+  "hook-token": { value: "token", summary: "The runtime's own secret", env: "SVC_HOOK_TOKEN", secret: true },
+  port: { value: "port", summary: "Port of the local API; 19400 unless given, the next free one if taken" },
+  "allow-insecure": { summary: "Allow plain ws to another machine, and a runtime on another machine" },
+} as const;
+
+export const CONNECTOR_START_COMMANDS = [
+  command({
+    path: ["connector", "start"],
+    summary: "Run the connector of an agent: messages in, receipts out, until it is stopped",
+    details: [
+      "Messages are stored before they are acknowledged, then handed to the agent's runtime; each ends in a receipt. On a",
+      "terminal it shows what happens and how it is doing; in a pipe it prints one JSON line an event.",
+    ],
+    args: { agentName: { summary: "The agent's name on this machine", complete: "agents" } },
+    options: CONNECTOR_OPTIONS,
+    examples: [
+      { run: "svc connector start alpha", says: "With the runtime that svc install found" },
+      {
+        run: "svc connector start alpha --runtime-base-url http://127.0.0.1:9000 --hook-path /in",
+        says: "Any HTTP listener",
+      },
+    ],
+    async run(ctx, { args: { agentName }, options }) {
+      const { startConnector } = await import("../connector/start.ts");
+      return await startConnector(ctx, agentName, options, onSignal);
+    },
+  }),
+];
+
+/** SIGTERM from a service manager; where main.ts lets it, SIGINT from a person. */
+const onSignal: OnStop = (stop) => {
+  const signals = ["SIGTERM", "SIGINT"] as const;
+  for (const signal of signals) Deno.addSignalListener(signal, stop);
+  return () => {
+    for (const signal of signals) Deno.removeSignalListener(signal, stop);
+  };
+};

@@ -1,0 +1,62 @@
+/** The command that explains error codes. */
+import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
+import { command } from "../command.ts";
+import { CLI_ERRORS, CliError, type CliErrorCode, exitOf } from "../errors.ts";
+import { fields } from "../output.ts";
+import { didYouMean } from "../suggest.ts";
+
+const CODES = [...Object.keys(ERRORS), ...Object.keys(CLI_ERRORS)];
+
+export const EXPLAIN_COMMANDS = [
+  command({
+    path: ["explain"],
+    summary: "Say what an error code means and what to do about it",
+    args: { code: { summary: "As it was printed, for instance PROXY_AUTH_REPLAY", complete: CODES } },
+    options: {},
+    examples: [{ run: "svc explain PROXY_AUTH_REPLAY", says: "Why a request was refused, and what helps" }],
+    run(ctx, { args }) {
+      const code = args.code.toUpperCase().replaceAll("-", "_");
+      const facts = explain(code);
+      if (facts === null) {
+        throw new CliError("CLI_CODE_UNKNOWN", `There is no error code ${args.code}.${didYouMean(code, CODES)}`);
+      }
+      ctx.out.result({ ...facts }, [
+        ctx.out.bold(code),
+        ...fields([
+          ["when", facts.when],
+          ["what to do", facts.fix],
+          ["answered by", facts.from],
+          ["HTTP status", facts.status?.join(" or ")],
+          ["exit code", facts.exit.join(" or ")],
+        ]),
+      ]);
+      return Promise.resolve();
+    },
+  }),
+];
+
+interface Explanation {
+  code: string;
+  when: string;
+  fix: string;
+  from: string;
+  status?: number[];
+  exit: number[];
+}
+
+function explain(code: string): Explanation | null {
+  if (Object.hasOwn(CLI_ERRORS, code)) {
+    const { when, fix, exit } = CLI_ERRORS[code as CliErrorCode];
+    return { code, when, fix, from: "svc itself", exit: [exit] };
+  }
+  if (!isErrorCode(code)) return null;
+  const { when, fix, status } = ERRORS[code];
+  const statuses = ([] as number[]).concat(status);
+  return { code, when, fix, from: originOf(code), status: statuses, exit: [...new Set(statuses.map(exitOf))] };
+}
+
+function originOf(code: ErrorCode): string {
+  if (code.startsWith("PROXY_")) return "the proxy";
+  const ofBoth = ["NOT_FOUND", "METHOD_NOT_ALLOWED", "PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT", "INTERNAL_ERROR"];
+  return [...ofBoth, "SERVICE_UNAVAILABLE"].includes(code) ? "registry and proxy" : "the registry";
+}

@@ -1,0 +1,76 @@
+/** `svc install`: which runtime an agent's messages go to, found or said, and written down. */
+import { command } from "../command.ts";
+import { CliError } from "../errors.ts";
+import { fields, table } from "../output.ts";
+import { FOR, parsePlatform, parsePort, WHICH_AGENT } from "./provider_world.ts";
+
+export const INSTALL_COMMANDS = [
+  command({
+    path: ["install"],
+    summary: "Find the agent runtime on this machine, or take the one you name, and note it for the connector",
+    details: ["Changes nothing of the runtime; svc provider setup does. Safe to run again."],
+    args: {},
+    options: {
+      for: FOR,
+      "agent-name": WHICH_AGENT,
+      port: { value: "port", summary: "Port on which the runtime takes messages" },
+      token: { value: "token", summary: "The runtime's own secret", env: "SVC_HOOK_TOKEN", secret: true },
+      list: { summary: "Show what is found, and write nothing" },
+    },
+    examples: [
+      { run: "svc install", says: "The runtime that is found" },
+      { run: "svc install --for openclaw", says: "OpenClaw, whatever is found" },
+      { run: "svc install --list", says: "What is here, and why that is believed" },
+    ],
+    async run(ctx, { options }) {
+      const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
+        import("../platforms/detection.ts"),
+        import("../platforms/this_machine.ts"),
+      ]);
+      const wanted = options.for === undefined ? null : parsePlatform(options.for);
+      const port = parsePort(options.port, "--port");
+      ctx.out.doing("Looking for agent runtimes");
+      const found = await detectAll(thisMachine(ctx));
+      if (options.list) {
+        const rows = found.map((
+          { platform, confidence, reasons },
+        ) => [platform, confidence, reasons.join("; ") || null]);
+        ctx.out.result({ platforms: found }, table(["PLATFORM", "CONFIDENCE", "BECAUSE"], rows));
+        return;
+      }
+      const chosen = wanted === null ? likeliest(found) : found.find(({ platform }) => platform === wanted) ?? null;
+      if (chosen === null) {
+        const likely = found.filter(({ confidence }) => confidence !== "none").map(({ platform }) => platform);
+        const what = likely.length === 0 ? "No agent runtime is found" : `Several are as likely: ${likely.join(", ")}`;
+        throw new CliError("CLI_USAGE", `${what}: name one with --for; generic is any HTTP address`);
+      }
+      const [{ connectorOf }, files] = await Promise.all([
+        import("./connector.ts"),
+        import("../connector/runtime_file.ts"),
+      ]);
+      const { folder } = await connectorOf(ctx, options["agent-name"]);
+      const saved = files.readRuntimeFile(folder);
+      const before = saved?.platform === chosen.platform ? saved : files.emptyRuntimeFile(chosen.platform);
+      const file = {
+        ...before,
+        baseUrl: before.baseUrl ?? chosen.baseUrl ?? null,
+        hookPath: before.hookPath ?? chosen.hookPath ?? null,
+        webhookPort: port ?? before.webhookPort,
+        webhookToken: options.token ?? before.webhookToken,
+      };
+      const target = files.runtimeTarget({ env: () => undefined }, file, "", { "allow-insecure": true });
+      await folder.writeJson(files.RUNTIME_FILE, file);
+      const { platform, confidence, reasons } = chosen;
+      const url = target.baseUrl + target.hookPath;
+      const hasToken = target.hookToken !== null;
+      ctx.out.result({ agent: folder.name, platform, confidence, reasons, url, hasToken }, [
+        ctx.out.bold(`Messages for ${folder.name} go to ${chosen.name}.`),
+        ...fields([["at", url], ["because", reasons.join("; ") || "you said so"], [
+          "token",
+          hasToken ? "saved" : "none",
+        ]]),
+      ]);
+      ctx.out.note(`Next: svc provider setup --for ${platform} --agent-name ${folder.name}`);
+    },
+  }),
+];

@@ -1,0 +1,161 @@
+/** `svc provider …` without set-up: how an agent's runtime is doing, looked at and tried out. */
+import { command } from "../command.ts";
+import { CliError, EXIT } from "../errors.ts";
+import { fields } from "../output.ts";
+import type { Check } from "../platforms/checks.ts";
+import { FOR, providerOf, WHICH_AGENT } from "./provider_world.ts";
+
+const WHERE = {
+  for: FOR,
+  "agent-name": WHICH_AGENT,
+  "connector-base-url": { value: "url", summary: "The connector's local API, where it is not the usual one" },
+} as const;
+const PEER = { value: "alias", summary: "A peer: its alias or DID" } as const;
+const STATE_DIR = { value: "dir", summary: "Where the runtime keeps its state", complete: "files" } as const;
+
+export const PROVIDER_COMMANDS = [
+  command({
+    path: ["provider", "status"],
+    summary: "Show an agent's runtime: which, where, whether it answers",
+    args: {},
+    options: { for: FOR, "agent-name": WHICH_AGENT },
+    examples: [{ run: "svc provider status", says: "Where messages go, and whether somebody is there" }],
+    async run(ctx, { options }) {
+      const { folder, file, platform, runtime, machine, client } = await providerOf(ctx, options);
+      const [{ reachable, problem }, finding] = await Promise.all([runtime.probe(), platform.detect(machine)]);
+      const connector = await client?.status().catch(() => null) ?? null;
+      const { hookToken } = runtime.target;
+      const facts = {
+        agent: folder.name,
+        platform: platform.id,
+        isInstalled: file !== null,
+        url: runtime.url,
+        reachable,
+        problem,
+        hasToken: hookToken !== null,
+        configPath: finding.configPath,
+        reasons: finding.reasons,
+        connector: connector?.connection.state ?? null,
+      };
+      ctx.out.result(facts, [
+        ctx.out.bold(`${platform.name}, for ${folder.name}`),
+        ...fields([
+          ["at", runtime.url],
+          ["answers", reachable ? "yes" : `NO: ${problem}`],
+          ["token", hookToken === null ? "none" : "saved"],
+          ["settings", finding.configPath],
+          ["found by", finding.reasons.join("; ") || null],
+          ["connector", facts.connector ?? "does not run"],
+        ]),
+      ]);
+      return reachable ? EXIT.done : EXIT.failed;
+    },
+  }),
+  command({
+    path: ["provider", "doctor"],
+    summary: "Check everything between an agent's runtime and its peers, and say what to do; changes nothing",
+    details: ["Ends with 1 when a check fails."],
+    args: {},
+    options: {
+      ...WHERE,
+      peer: PEER,
+      "platform-state-dir": STATE_DIR,
+      "skip-connector-runtime": { summary: "Leave out the checks of the running connector" },
+    },
+    examples: [{ run: "svc provider doctor", says: "One line a check, with the cure for what fails" }],
+    async run(ctx, { options }) {
+      const { examine } = await import("../platforms/checks.ts");
+      const provider = await providerOf(ctx, options);
+      const checks = await examine(
+        { ...provider, now: ctx.clock.now() },
+        { peer: options.peer, skipConnector: options["skip-connector-runtime"] },
+      );
+      const healthy = checks.every(({ ok }) => ok);
+      const mark = ({ ok }: Check) => ok ? ctx.out.green("pass") : ctx.out.red("FAIL");
+      const width = Math.max(...checks.map(({ name }) => name.length));
+      ctx.out.result({ agent: provider.folder.name, platform: provider.platform.id, healthy, checks }, [
+        ...checks.flatMap((check) => [
+          `${mark(check)}  ${check.name.padEnd(width)}  ${check.seen}`,
+          ...(check.ok ? [] : [`${" ".repeat(width + 8)}${check.fix}`]),
+        ]),
+        healthy ? "All is well." : "Not all is well.",
+      ]);
+      return healthy ? EXIT.done : EXIT.failed;
+    },
+  }),
+  command({
+    path: ["provider", "relay-test"],
+    summary: "Send a real message to a peer, through proxy and its connector, and wait for the receipt",
+    details: ["Ends with 1 when the peer's runtime did not take it within half a minute."],
+    args: {},
+    options: {
+      ...WHERE,
+      peer: { ...PEER, summary: "The peer: its alias or DID; may be left out when there is one" },
+      "platform-state-dir": STATE_DIR,
+      "platform-base-url": { value: "url", summary: "Where the runtime is, for the checks before" },
+      "webhook-token": {
+        value: "token",
+        summary: "The runtime's own secret",
+        env: "SVC_HOOK_TOKEN",
+        secret: true,
+      },
+      message: { value: "text", summary: "What the message says" },
+      "session-id": { value: "id", summary: "The conversation it belongs to" },
+      "no-preflight": { summary: "Leave out the checks before" },
+    },
+    examples: [{ run: "svc provider relay-test --peer beta", says: "There and back, and how long it took" }],
+    async run(ctx, { options }) {
+      const provider = await providerOf(ctx, options);
+      const { folder, client } = provider;
+      if (client === null) {
+        throw new CliError(
+          "CLI_UNREACHABLE",
+          `No connector of ${folder.name} runs: svc connector start ${folder.name}`,
+        );
+      }
+      const [{ examine }, { sendProbe }, { readPeers }, { toBase64Url }] = await Promise.all([
+        import("../platforms/checks.ts"),
+        import("../platforms/relay_test.ts"),
+        import("../connector/peers.ts"),
+        import("../../shared/protocol/base64url.ts"),
+      ]);
+      const peer = options.peer ?? onlyPeer(Object.keys(readPeers(folder)));
+      if (!options["no-preflight"]) {
+        const checks = await examine({ ...provider, now: ctx.clock.now() }, { skipConnector: false });
+        // What this agent's own runtime does matters to the peer's messages, not to this one.
+        const failed = checks.find(({ ok, name }) =>
+          !ok && ["agent", "identity token", "session", "connector", "proxy"].includes(name)
+        );
+        if (failed) {
+          const fields = { agent: folder.name, peer, healthy: false, failed };
+          ctx.out.result(fields, [`${ctx.out.red("FAIL")}  ${failed.name}: ${failed.seen}`, `  ${failed.fix}`]);
+          return EXIT.failed;
+        }
+      }
+      ctx.out.doing(`Waiting for the receipt of ${peer}`);
+      const result = await sendProbe(ctx.clock, client, {
+        peer,
+        message: options.message ?? "svc relay-test: this is a probe; nothing needs to be done.",
+        requestId: `probe-${toBase64Url(ctx.random.bytes(12))}`,
+        sessionId: options["session-id"],
+      });
+      const healthy = result.status === "processed_by_svc";
+      ctx.out.result({ agent: folder.name, peer, healthy, ...result }, [
+        ctx.out.bold(`${healthy ? ctx.out.green("pass") : ctx.out.red("FAIL")}  ${folder.name} → ${peer}`),
+        ...fields([
+          ["request", result.requestId],
+          ["delivered", `${result.delivered ? "yes" : "NO"}, after ${result.sentInMs} ms`],
+          ["receipt", result.status === null ? "none within 30 s" : `${result.status}, after ${result.receiptInMs} ms`],
+        ]),
+      ]);
+      return healthy ? EXIT.done : EXIT.failed;
+    },
+  }),
+];
+
+function onlyPeer(aliases: readonly string[]): string {
+  const [first, second] = aliases;
+  if (first !== undefined && second === undefined) return first;
+  if (first === undefined) throw new CliError("CLI_USAGE", "There is no peer yet: svc connector shows how to pair");
+  throw new CliError("CLI_USAGE", `There are several peers: give --peer, one of ${aliases.join(", ")}`);
+}

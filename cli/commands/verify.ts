@@ -1,0 +1,73 @@
+/** The command that judges a token or a request, step by step. */
+import { parseIso, unixSeconds } from "../../shared/protocol/time.ts";
+import { command, REGISTRY_OPTIONS } from "../command.ts";
+import { connect } from "../connection.ts";
+import type { Context } from "../context.ts";
+import { CliError, EXIT } from "../errors.ts";
+import { printable } from "../output.ts";
+import type { Check } from "../verify.ts";
+
+export const VERIFY_COMMANDS = [
+  command({
+    path: ["verify"],
+    summary: "Check an identity token, or a signed request, step by step",
+    details: [
+      "A request file is the text of the HTTP message (request line, headers, empty line, body), or JSON:",
+      '{"method":"POST","url":"https://…","headers":{…},"body":"text"}. The canonical string is shown with it.',
+      "Exit code 0 when every check passed that could be made, 1 when one failed.",
+    ],
+    args: { token: { summary: "An identity token (AIT)", optional: true, secret: {} } },
+    options: {
+      ...REGISTRY_OPTIONS,
+      request: { value: "file", summary: "The request to check; - reads it from standard input", complete: "files" },
+      origin: { value: "url", summary: "The public origin that the request must be signed for" },
+      at: { value: "timestamp", summary: "Judge as of that moment, as in 2026-12-31T12:00:00Z" },
+      offline: { summary: "Ask nobody: use the keys on this machine" },
+    },
+    examples: [
+      { run: "svc verify eyJhbGciOi…", says: "Whose token it is, and whether it is to be believed" },
+      { run: "svc verify --request refused.http --at 2026-02-21T00:01:00Z", says: "Why a request was refused then" },
+    ],
+    async run(ctx, { args, options }) {
+      const { token } = args;
+      if ((token === undefined) === (options.request === undefined)) {
+        throw new CliError("CLI_USAGE", "Give either a token or --request <file>");
+      }
+      const at = options.at === undefined ? ctx.clock.now() : parseIso(options.at);
+      if (at === null) throw new CliError("CLI_USAGE", `--at is no RFC 3339 time: "${options.at}"`);
+      const connection = await connect(ctx, options);
+      const { verifyToken, verifyRequest } = await import("../verification.ts");
+      const setting = { ...connection, offline: options.offline, nowSeconds: unixSeconds(at), origin: options.origin };
+      const verdict = token === undefined
+        ? await verifyRequest(ctx, setting, options.request ?? "")
+        : await verifyToken(ctx, setting, token);
+      const { checks, claims, keysFrom, canonical } = verdict;
+      const isValid = checks.every(({ result }) => result !== "failed");
+      ctx.out.result(
+        { valid: isValid, checks, claims, keys: keysFrom, ...(canonical === undefined ? {} : { canonical }) },
+        [
+          isValid ? ctx.out.green("Every check passed that can be made here.") : ctx.out.red("It is not valid."),
+          ...checks.map((check) => line(ctx, check)),
+          ...(canonical === undefined ? [] : ["", "Canonical string:", ...canonical.split("\n").map(numbered)]),
+          "",
+          ...(claims ? [`Token of ${claims.name}, ${claims.sub}, owned by ${claims.ownerDid}.`] : []),
+          ctx.out.dim(
+            `Keys of ${keysFrom.issuer}, from ${keysFrom.fetchedAt}${keysFrom.stale ? ` (${keysFrom.stale})` : ""}.`,
+          ),
+        ],
+      );
+      return isValid ? EXIT.done : EXIT.failed;
+    },
+  }),
+];
+
+const MARKS = { passed: "✓", failed: "✗", skipped: "–" } as const;
+
+function line(ctx: Context, { name, result, detail }: Check): string {
+  const text = `${MARKS[result]} ${name}: ${printable(detail)}`;
+  return `  ${result === "passed" ? ctx.out.green(text) : result === "failed" ? ctx.out.red(text) : ctx.out.dim(text)}`;
+}
+
+function numbered(text: string, i: number): string {
+  return `  ${i + 1} ${printable(text)}`;
+}

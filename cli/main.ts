@@ -1,0 +1,74 @@
+/**
+ * `svc`: from argv to a command to an exit code. The only place that ends the process; what a command does, prints and
+ * answers is its own business.
+ */
+import { resolve } from "node:path";
+import project from "../deno.json" with { type: "json" };
+import { ClockCheck } from "./clock_check.ts";
+import { COMMANDS } from "./commands/table.ts";
+import { type Context, defaultConfigDir, systemWorld, type World } from "./context.ts";
+import { ApiError, CliError, describe, type Described, EXIT, UnreachableError } from "./errors.ts";
+import { help } from "./help.ts";
+import { Output } from "./output.ts";
+import { parse, wantsJson } from "./parse.ts";
+import { resolveSecrets } from "./secrets.ts";
+
+/** Runs one command line; the exit code. */
+export async function run(argv: readonly string[], world: World): Promise<number> {
+  const clockCheck = new ClockCheck(world.clock);
+  const colour = world.env("NO_COLOR") === undefined;
+  const out = new Output(world.terminal, world.clock, { json: wantsJson(argv), colour });
+  out.concern = () => clockCheck.complaint();
+  try {
+    const parsed = parse(argv, COMMANDS);
+    if (parsed.kind === "version") {
+      out.result({ version: world.version }, world.version);
+      return EXIT.done;
+    }
+    if (parsed.kind === "help") {
+      const text = help(parsed.path);
+      out.result({ help: text }, text);
+      return EXIT.done;
+    }
+    const { command, input } = parsed;
+    await resolveSecrets(world, command, input);
+    const ctx: Context = {
+      ...world,
+      fetch: clockCheck.watching(world.fetch),
+      out,
+      // Only a command that keeps files needs a place for them.
+      get configDir() {
+        return resolve(parsed.configDir ?? defaultConfigDir(world));
+      },
+    };
+    return await command.run(ctx, input) ?? EXIT.done;
+  } catch (error) {
+    const described = withClock(describe(error), error, clockCheck);
+    out.error(described);
+    return described.exit;
+  } finally {
+    out.finish();
+  }
+}
+
+/** A refusal by a service whose clock says otherwise is told with the offset: it is the likeliest cause. */
+function withClock(described: Described, error: unknown, clockCheck: ClockCheck): Described {
+  const complaint = error instanceof UnreachableError ? null : clockCheck.complaint();
+  if (complaint === null) return described;
+  const cause = `${described.cause.replace(/[.]$/, "")}. ${complaint}`;
+  return { ...described, cause, ...(error instanceof ApiError ? { fix: "" } : {}) };
+}
+
+if (import.meta.main) {
+  const world = systemWorld(project.version);
+  Deno.addSignalListener("SIGINT", () => {
+    const { stderr, stderrIsTerminal } = world.terminal;
+    if (wantsJson(Deno.args)) {
+      const interrupted = describe(new CliError("CLI_INTERRUPTED", "The command was interrupted"));
+      new Output(world.terminal, world.clock, { json: true, colour: false }).error(interrupted);
+    } else stderr(stderrIsTerminal ? "\r\x1b[KInterrupted.\n" : "Interrupted.\n");
+    // Every command can be stopped anywhere and goes on when it is run again.
+    Deno.exit(EXIT.interrupted);
+  });
+  Deno.exit(await run(Deno.args, world));
+}

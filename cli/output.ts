@@ -1,0 +1,166 @@
+/**
+ * What people and scripts see: the result on standard output, everything else on standard error. With `--json` each
+ * stream carries at most one JSON document. Knows terminals and colours, never what a command does.
+ */
+import type { Cancel, Clock } from "../shared/clock.ts";
+import type { Described } from "./errors.ts";
+
+/** Where texts go. */
+export interface Terminal {
+  stdout(text: string): void;
+  stderr(text: string): void;
+  stdoutIsTerminal: boolean;
+  stderrIsTerminal: boolean;
+}
+
+export interface OutputOptions {
+  json: boolean;
+  /** Whether colours are wanted at all: no `NO_COLOR`. */
+  colour: boolean;
+}
+
+/** A label and its value. */
+export type Field = readonly [label: string, value: string | number | null | undefined];
+
+const PROGRESS_AFTER_MS = 500;
+const PROGRESS_EVERY_MS = 1_000;
+
+export class Output {
+  readonly #terminal: Terminal;
+  readonly #clock: Clock;
+  readonly json: boolean;
+  readonly #colour: boolean;
+  readonly #warnings: string[] = [];
+  /** Asked before a result is shown: something the person should know with it. */
+  concern: () => string | null = () => null;
+  #label = "";
+  #cancel: Cancel = () => {};
+  #shown = false;
+
+  constructor(terminal: Terminal, clock: Clock, { json, colour }: OutputOptions) {
+    this.#terminal = terminal;
+    this.#clock = clock;
+    this.json = json;
+    this.#colour = colour;
+  }
+
+  /** The result: `data` with `--json`, else `text`. Once a command. */
+  result(data: Record<string, unknown>, text: string | readonly string[]): void {
+    this.#quiet();
+    const concern = this.concern();
+    if (concern !== null) this.warn(concern);
+    if (this.json) {
+      const warnings = this.#warnings.length > 0 ? { warnings: this.#warnings } : {};
+      this.#terminal.stdout(`${JSON.stringify({ ...data, ...warnings }, null, 2)}\n`);
+      return;
+    }
+    const lines = typeof text === "string" ? text : text.join("\n");
+    this.#terminal.stdout(lines.endsWith("\n") ? lines : `${lines}\n`);
+  }
+
+  /** What to do next; for people only. */
+  note(text: string): void {
+    if (this.json) return;
+    this.#quiet();
+    this.#terminal.stderr(`${text}\n`);
+  }
+
+  /** Something that is not as it should be, but did not stop the command. */
+  warn(text: string): void {
+    this.#warnings.push(text);
+    if (this.json) return;
+    this.#quiet();
+    this.#terminal.stderr(`${this.#paint("33", "warning:", this.#terminal.stderrIsTerminal)} ${printable(text)}\n`);
+  }
+
+  /** Why the command failed: code, cause, cure. */
+  error({ code, cause, fix, requestId }: Described): void {
+    this.#quiet();
+    const message = [cause, fix].filter((text) => text !== "").map(sentence).join(" ");
+    if (this.json) {
+      const warnings = this.#warnings.length > 0 ? { warnings: this.#warnings } : {};
+      this.#terminal.stderr(`${JSON.stringify({ error: { code, message }, ...warnings }, null, 2)}\n`);
+      return;
+    }
+    const bold = this.#paint("31;1", "error:", this.#terminal.stderrIsTerminal);
+    const lines = [`${bold} ${code}: ${printable(sentence(cause))}`];
+    if (fix !== "") lines.push(`  ${fix}`);
+    if (requestId !== null) lines.push(`  The service logged it as request ${printable(requestId)}.`);
+    if (!code.startsWith("HTTP_")) lines.push(`  More: svc explain ${code}`);
+    this.#terminal.stderr(`${lines.join("\n")}\n`);
+  }
+
+  /** Names what is under way; shown on a terminal once it takes more than half a second. */
+  doing(label: string): void {
+    if (this.json || !this.#terminal.stderrIsTerminal) return;
+    this.#quiet();
+    this.#label = label;
+    const began = this.#clock.now();
+    const show = () => {
+      const seconds = Math.floor((this.#clock.now() - began) / 1000);
+      this.#terminal.stderr(`\r\x1b[K${this.#label} …${seconds > 0 ? ` ${seconds} s` : ""}`);
+      this.#shown = true;
+      this.#cancel = this.#clock.after(PROGRESS_EVERY_MS, show);
+    };
+    this.#cancel = this.#clock.after(PROGRESS_AFTER_MS, show);
+  }
+
+  /** Ends what `doing` shows. */
+  finish(): void {
+    this.#quiet();
+  }
+
+  bold(text: string): string {
+    return this.#paint("1", text);
+  }
+
+  dim(text: string): string {
+    return this.#paint("2", text);
+  }
+
+  green(text: string): string {
+    return this.#paint("32", text);
+  }
+
+  red(text: string): string {
+    return this.#paint("31", text);
+  }
+
+  #paint(style: string, text: string, isTerminal = this.#terminal.stdoutIsTerminal): string {
+    return this.#colour && isTerminal && !this.json ? `\x1b[${style}m${text}\x1b[0m` : text;
+  }
+
+  #quiet(): void {
+    this.#cancel();
+    this.#cancel = () => {};
+    if (this.#shown) this.#terminal.stderr("\r\x1b[K");
+    this.#shown = false;
+  }
+}
+
+/** Lines of labels and values in two columns. */
+export function fields(list: readonly Field[]): string[] {
+  const shown = list.filter(([, value]) => value !== undefined);
+  const width = Math.max(...shown.map(([label]) => label.length));
+  return shown.map(([label, value]) => `  ${label.padEnd(width)}  ${value === null ? "–" : printable(String(value))}`);
+}
+
+/** Lines of a table with a head. */
+export function table(head: readonly string[], rows: readonly (readonly (string | null)[])[]): string[] {
+  const cells = [head, ...rows.map((row) => row.map((cell) => cell === null ? "–" : printable(cell)))];
+  const widths = head.map((_, i) => Math.max(...cells.map((row) => [...row[i] ?? ""].length)));
+  return cells.map((row) =>
+    row.map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - [...cell].length)).join("  ").trimEnd()
+  );
+}
+
+/** A text of unknown origin without what would steer a terminal: control and bidirectional characters. */
+export function printable(text: string): string {
+  // deno-lint-ignore no-control-regex
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+}
+
+function sentence(text: string): string {
+  const first = text.startsWith("svc ") ? text : text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(first) ? first : `${first}.`;
+}

@@ -1,0 +1,47 @@
+/**
+ * nanobot: an API in the manner of OpenAI's, `POST /v1/chat/completions`, one user message a request, answered when the
+ * run is done. It knows no ids of ours: what it took is remembered on our side only.
+ */
+import { join } from "node:path";
+import type { Finding } from "./machine.ts";
+import { textOf } from "./message_text.ts";
+import { type Platform, senderHeaders } from "./platform.ts";
+
+const BASE_URL = "http://127.0.0.1:8900";
+
+export const NANOBOT: Platform = {
+  id: "nanobot",
+  name: "nanobot",
+  defaults: { baseUrl: BASE_URL, hookPath: "/v1/chat/completions" },
+  timeoutMs: 120_000,
+  needsToken: false,
+  health: { path: "/health", isHealthy: (status) => status === 200 },
+
+  request(message, { hookToken }) {
+    const body = JSON.stringify({
+      messages: [{ role: "user", content: textOf(message) }],
+      session_id: message.conversationId ?? message.fromDid,
+    });
+    const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
+    return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body });
+  },
+
+  async detect(machine) {
+    const reasons: string[] = [];
+    const configPath = machine.home === null ? null : join(machine.home, ".nanobot", "config.json");
+    if (configPath !== null && await machine.exists(configPath)) reasons.push(`its settings are at ${configPath}`);
+    const version = await machine.run("nanobot", ["--version"]);
+    if (version !== null && /nanobot/i.test(version)) reasons.push(`${version.trim()} is installed`);
+    const [health, models] = [await machine.ask(`${BASE_URL}/health`), await machine.ask(`${BASE_URL}/v1/models`)];
+    const isLive = health?.status === 200 && models?.status === 200;
+    if (isLive) reasons.push(`its API answers at ${BASE_URL}`);
+    const count = reasons.length;
+    const confidence: Finding["confidence"] = count === 0 ? "none" : isLive || count > 1 ? "high" : "medium";
+    return { confidence, reasons, configPath, baseUrl: BASE_URL };
+  },
+
+  plan(_machine, { target: { hookToken, hookPath } }) {
+    // Its API needs no settings of ours.
+    return Promise.resolve({ changes: [], steps: ["Run its API: nanobot serve"], hookToken, hookPath });
+  },
+};

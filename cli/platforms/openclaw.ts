@@ -1,0 +1,103 @@
+/**
+ * OpenClaw: its gateway takes messages at `POST /hooks/agent`, with a token of its own and a string `message`. Settings
+ * are in `openclaw.json`; changes to its hooks are taken up by the running gateway.
+ */
+import { join } from "node:path";
+import { ownText, textOf } from "./message_text.ts";
+import type { Finding, Machine } from "./machine.ts";
+import { type Platform, senderHeaders } from "./platform.ts";
+import { memberOf, parseSettings, withMember } from "./settings.ts";
+
+const PORT = 18_789;
+
+export const OPENCLAW: Platform = {
+  id: "openclaw",
+  name: "OpenClaw",
+  defaults: { baseUrl: `http://127.0.0.1:${PORT}`, hookPath: "/hooks/agent" },
+  timeoutMs: 10_000,
+  needsToken: true,
+  health: { path: "/readyz", isHealthy: (status) => status === 200 },
+
+  request(message, { hookToken }) {
+    // A payload without text would be refused: it is shown as text.
+    const body = ownText(message) === null ? JSON.stringify({ message: textOf(message) }) : message.payload;
+    const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
+    return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body });
+  },
+
+  async detect(machine) {
+    const reasons: string[] = [];
+    const configPath = await configPathOf(machine, null);
+    const text = configPath === null ? null : await machine.read(configPath);
+    if (text !== null) reasons.push(`its settings are at ${configPath}`);
+    const version = await machine.run("openclaw", ["--version"]);
+    if (version !== null && /^OpenClaw\b/i.test(version.trim())) reasons.push(`${version.trim()} is installed`);
+    const settings = tryParse(text);
+    const port = memberOf(settings, "gateway", "port");
+    const baseUrl = `http://127.0.0.1:${typeof port === "number" ? port : PORT}`;
+    const isLive = await isReady(machine, baseUrl);
+    if (isLive) reasons.push(`its gateway answers at ${baseUrl}`);
+    const path = memberOf(settings, "hooks", "path");
+    const hookPath = `${typeof path === "string" ? path.replace(/\/$/, "") : "/hooks"}/agent`;
+    const count = reasons.length;
+    const confidence: Finding["confidence"] = count === 0 ? "none" : isLive || count > 1 ? "high" : "medium";
+    return { confidence, reasons, configPath, baseUrl, hookPath };
+  },
+
+  async inspectHook(machine, { baseUrl, hookPath, hookToken }) {
+    const answer = await machine.ask(baseUrl + hookPath);
+    if (answer === null) return "nobody answers";
+    // With hooks on a GET is refused by method; with hooks off a page answers it.
+    if (answer.status !== 405) return `hooks are off, or not at ${hookPath}: a GET is answered with ${answer.status}`;
+    const path = await configPathOf(machine, null);
+    const known = memberOf(tryParse(path === null ? null : await machine.read(path)), "hooks", "token");
+    if (typeof known === "string" && known !== hookToken) return `the token is not that of ${path}`;
+    return null;
+  },
+
+  async plan(machine, { target, stateDir, makeToken }) {
+    const path = await configPathOf(machine, stateDir);
+    if (path === null) {
+      return { changes: [], steps: ["Say where OpenClaw keeps its state: --platform-state-dir"], ...none };
+    }
+    const settings = parseSettings(await machine.read(path), path);
+    const known = memberOf(settings, "hooks", "token");
+    const hookToken = target.hookToken ?? (typeof known === "string" && known !== "" ? known : makeToken());
+    const hooks = target.hookPath.replace(/\/agent$/, "");
+    let wanted = settings;
+    if (memberOf(settings, "hooks", "enabled") !== true) wanted = withMember(wanted, ["hooks", "enabled"], true);
+    if (known !== hookToken) wanted = withMember(wanted, ["hooks", "token"], hookToken);
+    if (memberOf(settings, "hooks", "path") !== hooks && (hooks !== "/hooks" || memberOf(settings, "hooks", "path"))) {
+      wanted = withMember(wanted, ["hooks", "path"], hooks);
+    }
+    const changes = wanted === settings ? [] : [{ path, text: `${JSON.stringify(wanted, null, 2)}\n` }];
+    return { changes, steps: [], hookToken, hookPath: target.hookPath };
+  },
+};
+
+const none = { hookToken: null, hookPath: OPENCLAW.defaults.hookPath };
+
+async function configPathOf(machine: Machine, stateDir: string | null): Promise<string | null> {
+  if (stateDir !== null) return join(stateDir, "openclaw.json");
+  const named = machine.env("OPENCLAW_CONFIG_PATH");
+  if (named !== undefined) return named;
+  const state = machine.env("OPENCLAW_STATE_DIR");
+  if (state !== undefined) return join(state, "openclaw.json");
+  if (machine.home !== null && await machine.exists(join(machine.home, ".openclaw", "openclaw.json"))) {
+    return join(machine.home, ".openclaw", "openclaw.json");
+  }
+  return machine.home === null ? null : join(machine.home, ".openclaw", "openclaw.json");
+}
+
+function tryParse(text: string | null): unknown {
+  try {
+    return JSON.parse(text ?? "");
+  } catch {
+    return null;
+  }
+}
+
+async function isReady(machine: Machine, baseUrl: string): Promise<boolean> {
+  const answer = await machine.ask(`${baseUrl}/healthz`);
+  return answer?.status === 200 && memberOf(tryParse(answer.body), "status") === "live";
+}

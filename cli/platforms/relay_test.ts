@@ -1,0 +1,46 @@
+/** `provider relay-test`: a real message through proxy and peer, and the wait for its receipt. */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import { HookAnswer, ReceiptList } from "../../shared/protocol/api/relay.ts";
+import type { ConnectorClient } from "../connector/client.ts";
+
+const WAIT_MS = 30_000;
+const LOOK_EVERY_MS = 500;
+
+export interface Probe {
+  peer: string;
+  message: string;
+  requestId: string;
+  sessionId?: string | undefined;
+}
+
+export interface ProbeResult {
+  requestId: string;
+  delivered: boolean;
+  /** How the peer's connector ended it; `null` when no receipt came in time. */
+  status: "processed_by_svc" | "dead_lettered" | null;
+  sentInMs: number;
+  receiptInMs: number | null;
+}
+
+/** Sends the probe. @throws what the connector or the proxy refuses it with */
+export async function sendProbe(clock: Clock, client: ConnectorClient, probe: Probe): Promise<ProbeResult> {
+  const { peer, message, requestId, sessionId } = probe;
+  const began = clock.now();
+  const sent = HookAnswer.parse(
+    await client.call("POST", "/v1/outbound", {
+      to: peer,
+      payload: { message },
+      requestId,
+      ...(sessionId === undefined ? {} : { conversationId: sessionId }),
+    }),
+  );
+  const sentInMs = clock.now() - began;
+  const query = new URLSearchParams({ to: peer, requestId });
+  while (sent.delivered && clock.now() - began < WAIT_MS) {
+    const { receipts } = ReceiptList.parse(await client.call("GET", `/v1/receipts?${query}`));
+    const status = receipts.at(-1)?.status;
+    if (status) return { requestId, delivered: true, status, sentInMs, receiptInMs: clock.now() - began };
+    await sleep(clock, LOOK_EVERY_MS);
+  }
+  return { requestId, delivered: sent.delivered, status: null, sentInMs, receiptInMs: null };
+}

@@ -1,0 +1,58 @@
+/** Reading and changing the settings files of other programs, without losing what they hold. */
+import { CliError } from "../errors.ts";
+
+type Json = Record<string, unknown>;
+
+/** A JSON settings file; `{}` when there is none. @throws {CliError} `CLI_FILE_INVALID` when it is not plain JSON */
+export function parseSettings(text: string | null, path: string): Json {
+  if (text === null || text.trim() === "") return {};
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isRecord(value)) return value;
+  } catch {
+    // Said below.
+  }
+  throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object (comments?): change it by hand`);
+}
+
+/** A member some levels down; `undefined` when it is not there. */
+export function memberOf(value: unknown, ...path: string[]): unknown {
+  let at = value;
+  for (const key of path) at = isRecord(at) && Object.hasOwn(at, key) ? at[key] : undefined;
+  return at;
+}
+
+/** The same settings with one member, some levels down, set; everything else stays. */
+export function withMember(settings: Json, path: readonly string[], value: unknown): Json {
+  const [key, ...rest] = path;
+  if (key === undefined) return settings;
+  const inner = isRecord(settings[key]) ? settings[key] : {};
+  return { ...settings, [key]: rest.length === 0 ? value : withMember(inner, rest, value) };
+}
+
+function isRecord(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A `.env` file as its reader sees it: the last line of a name counts. */
+export function readEnvFile(text: string | null): Map<string, string> {
+  const values = new Map<string, string>();
+  for (const line of (text ?? "").split(/\r?\n/)) {
+    const match = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$/.exec(line);
+    if (match) values.set(match[1] ?? "", (match[2] ?? "").replace(/^(["'])(.*)\1$/s, "$2"));
+  }
+  return values;
+}
+
+/** The same file with these names set; every other line stays as it is. */
+export function withEnvValues(text: string | null, values: Readonly<Record<string, string>>): string {
+  const open = new Set(Object.keys(values));
+  const lines = (text ?? "").split("\n").map((line) => {
+    const name = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=/.exec(line)?.[1] ?? "";
+    if (!Object.hasOwn(values, name)) return line;
+    open.delete(name);
+    return `${name}=${values[name]}`;
+  });
+  if (lines.at(-1) === "") lines.pop();
+  return [...lines, ...[...open].map((name) => `${name}=${values[name]}`), ""].join("\n");
+}

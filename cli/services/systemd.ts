@@ -1,0 +1,57 @@
+/** The systemd user unit of a connector (D-91): its name, its place and its text. Pure. */
+import { join } from "node:path";
+import type { Host, ServiceSpec } from "./autostart.ts";
+
+export function unitName(agentName: string): string {
+  return `svc-connector-${agentName}.service`;
+}
+
+export function unitPath({ configHome }: Pick<Host, "configHome">, agentName: string): string {
+  return join(configHome, "systemd", "user", unitName(agentName));
+}
+
+/** The unit. Exit codes that a restart would not change (wrong use, not authorised, no such agent) end it. */
+export function unitText({ agentName, command }: ServiceSpec): string {
+  return [
+    "# Written by svc connector service install; svc connector service uninstall removes it.",
+    "[Unit]",
+    `Description=svc connector of ${specifiersEscaped(agentName)}`,
+    "StartLimitIntervalSec=0",
+    "",
+    "[Service]",
+    "Type=exec",
+    // The colon: no variables in the command line, so that a $ is a $.
+    `ExecStart=:${command.map(quoted).join(" ")}`,
+    "Restart=always",
+    "RestartSec=5",
+    "RestartPreventExitStatus=2 3 4",
+    "TimeoutStopSec=10",
+    "UMask=0077",
+    "NoNewPrivileges=yes",
+    "",
+    "[Install]",
+    "WantedBy=default.target",
+    "",
+  ].join("\n");
+}
+
+/** Whether systemd would run a program at such a path: no quoting helps with these characters. */
+export function isProgram(path: string): boolean {
+  // deno-lint-ignore no-control-regex
+  return path.startsWith("/") && !/["'\\*?[\u0000-\u001f\u007f]/.test(path);
+}
+
+/** One word of a command line, whatever is in it. */
+export function quoted(word: string): string {
+  const escaped = word
+    .replaceAll("\\", "\\\\")
+    .replaceAll('"', '\\"')
+    // deno-lint-ignore no-control-regex
+    .replace(/[\u0000-\u001f\u007f]/g, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  return `"${specifiersEscaped(escaped)}"`;
+}
+
+/** `%n` would be the unit's name. */
+function specifiersEscaped(text: string): string {
+  return text.replaceAll("%", "%%");
+}

@@ -1,0 +1,35 @@
+/** Did you mean: the known word nearest to a mistyped one. */
+
+/** The nearest of the known words, or `null` when none is near enough to be meant. */
+export function nearest(word: string, known: Iterable<string>): string | null {
+  let best: string | null = null;
+  let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
+  for (const candidate of known) {
+    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
+    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
+  }
+  return best;
+}
+
+/** ` Did you mean x?`, or nothing. */
+export function didYouMean(word: string, known: Iterable<string>, prefix = ""): string {
+  const best = nearest(word, known);
+  return best === null ? "" : ` Did you mean ${prefix}${best}?`;
+}
+
+/** Insertions, deletions, replacements and swaps of neighbours that lead from one word to the other. */
+function editDistance(a: string, b: string): number {
+  if (a.length > 64 || b.length > 64) return Infinity;
+  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)];
+  const at = (i: number, j: number) => rows[i]?.[j] ?? Infinity;
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    rows.push(row);
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1];
+      const swap = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1] ? at(i - 2, j - 2) + 1 : Infinity;
+      row[j] = Math.min(at(i - 1, j) + 1, (row[j - 1] ?? 0) + 1, at(i - 1, j - 1) + (same ? 0 : 1), swap);
+    }
+  }
+  return at(a.length, b.length);
+}

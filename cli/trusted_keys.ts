@@ -1,0 +1,87 @@
+/**
+ * The registry's published keys, kept in `{config_dir}/keys/`, so that tokens can be verified without it. Asks the
+ * registry when the copy is older than the five minutes that D-22 allows, and makes do with it when there is no answer.
+ */
+import { join } from "node:path";
+import { z } from "zod";
+import type { AitAuthority } from "../shared/protocol/ait.ts";
+import { KeyDocument, readKeyDocument } from "../shared/protocol/key_document.ts";
+import { parseIso, toIso } from "../shared/protocol/time.ts";
+import { type Context, ensureConfigDir } from "./context.ts";
+import { CliError, UnreachableError } from "./errors.ts";
+import { ensureDirectory, readPrivate, writePrivate } from "./files.ts";
+import type { RegistryClient } from "./registry_client.ts";
+
+const Copy = z.object({ issuer: z.string(), proxyUrl: z.string(), fetchedAt: z.string(), document: KeyDocument });
+type Copy = z.infer<typeof Copy>;
+
+const FRESH_MS = 300_000;
+const MAX_BYTES = 256 * 1024;
+
+/** Whom to believe, and since when that is known. */
+export interface TrustedKeys extends AitAuthority {
+  /** Public origin of the registry's proxy. */
+  proxyUrl: string;
+  fetchedAt: string;
+  /** Why the copy on disk had to do; `null` when the registry was asked or the copy is fresh. */
+  stale: string | null;
+}
+
+/**
+ * The keys of a registry.
+ *
+ * @param offline use the copy whatever its age
+ * @param wantedKid a key that the copy must have to be good enough
+ * @throws {UnreachableError} when the registry does not answer and there is no copy
+ */
+export async function trustedKeys(
+  ctx: Context,
+  registry: RegistryClient,
+  { offline = false, wantedKid }: { offline?: boolean; wantedKid?: string | undefined } = {},
+): Promise<TrustedKeys> {
+  const path = join(ctx.configDir, "keys", `${encodeURIComponent(registry.registryUrl)}.json`);
+  const copy = readCopy(path);
+  const age = copy === null ? Infinity : ctx.clock.now() - (parseIso(copy.fetchedAt) ?? 0);
+  const knows = wantedKid === undefined || copy?.document.keys.some(({ kid }) => kid === wantedKid);
+  if (copy !== null && (offline || (age >= 0 && age < FRESH_MS && knows))) {
+    return await usable(copy, offline ? "the registry was not asked" : null);
+  }
+  if (offline) {
+    throw new UnreachableError(`The keys of ${registry.registryUrl} are not on this machine; leave --offline out once`);
+  }
+  try {
+    ctx.out.doing("Fetching the registry's keys");
+    const [{ registryUrl, proxyUrl }, document] = await Promise.all([registry.metadata(), registry.keyDocument()]);
+    const fresh: Copy = { issuer: registryUrl, proxyUrl, fetchedAt: toIso(ctx.clock.now()), document };
+    await keep(ctx, path, fresh);
+    return await usable(fresh, null);
+  } catch (error) {
+    if (copy === null || !(error instanceof UnreachableError)) throw error;
+    return await usable(copy, error.message);
+  }
+}
+
+function readCopy(path: string): Copy | null {
+  try {
+    return Copy.parse(JSON.parse(readPrivate(path, MAX_BYTES) ?? ""));
+  } catch {
+    // A copy that is not whole is no copy: it will be made again.
+    return null;
+  }
+}
+
+async function keep(ctx: Context, path: string, copy: Copy): Promise<void> {
+  try {
+    await ensureDirectory(join(ctx.configDir, "keys"), await ensureConfigDir(ctx));
+    await writePrivate(ctx.random, path, `${JSON.stringify(copy, null, 2)}\n`);
+  } catch (error) {
+    // Without a copy everything works, just not offline.
+    if (!(error instanceof CliError)) throw error;
+  }
+}
+
+async function usable({ issuer, proxyUrl, fetchedAt, document }: Copy, stale: string | null): Promise<TrustedKeys> {
+  const keys = await readKeyDocument(document);
+  if (keys === null) throw new UnreachableError("The registry's keys cannot be read");
+  return { issuer, proxyUrl, keys, fetchedAt, stale };
+}
