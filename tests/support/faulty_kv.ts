@@ -1,0 +1,148 @@
+/**
+ * A real store in memory that fails as a test wants it: chosen calls, a share of the commits, a cap on the checks of one
+ * commit, or another client's work just before a call. Everything else is Deno KV itself.
+ */
+import { fraction, type Random } from "../../shared/random.ts";
+import { nameFailures } from "../../shared/server/kv.ts";
+import { seededRandom } from "./seeded_random.ts";
+
+/** A call on its way to the store. */
+export interface KvCall {
+  method: "get" | "getMany" | "set" | "delete" | "list" | "commit";
+  /** Keys that it reads or writes; of a commit, checks included; of a list, its prefix or bounds. */
+  keys: readonly Deno.KvKey[];
+  /** Of a commit: how many of the keys are checks. Without any it cannot meet another. */
+  checks?: number;
+}
+
+/** What goes wrong; may be changed at any time. */
+export interface Faults {
+  /** True for a call that the store does not answer, or the very error that it throws. */
+  fails?: (call: KvCall) => boolean | Error;
+  /** True for a write that takes effect and whose answer gets lost. */
+  loses?: (call: KvCall) => boolean;
+  /** Runs before a call reaches the store: what another client does in between. */
+  before?: (call: KvCall) => Promise<void> | void;
+  /** Share of the commits, 0 to 1, that answer `ok: false` without being tried. */
+  conflictRate?: number;
+  /** True for a commit that answers `ok: false` without being tried. */
+  conflicts?: (call: KvCall) => boolean;
+  /** Checks that a commit may hold; more are refused as KV Connect refuses them. */
+  maxChecks?: number;
+}
+
+export class FaultyKv implements Disposable {
+  /** The store to hand out. */
+  readonly kv: Deno.Kv;
+  /** Most checks that one commit held. */
+  mostChecks = 0;
+  readonly #real: Deno.Kv;
+  readonly #random: Random;
+
+  private constructor(real: Deno.Kv, public faults: Faults, seed: number) {
+    this.#real = real;
+    this.#random = seededRandom(seed);
+    this.kv = this.#wrap(real);
+    nameFailures(this.kv);
+  }
+
+  static async open(faults: Faults = {}, seed = 1): Promise<FaultyKv> {
+    return new FaultyKv(await Deno.openKv(":memory:"), faults, seed);
+  }
+
+  [Symbol.dispose](): void {
+    this.#real.close();
+  }
+
+  async #pass(call: KvCall): Promise<void> {
+    await this.faults.before?.(call);
+    const failure = this.faults.fails?.(call);
+    if (failure) throw failure === true ? new Error("The store is gone") : failure;
+  }
+
+  /** The answer to a write, unless it gets lost. */
+  #lost<T>(call: KvCall, answer: T): T {
+    if (this.faults.loses?.(call)) throw new Error("The answer of the store got lost");
+    return answer;
+  }
+
+  #wrap(real: Deno.Kv): Deno.Kv {
+    const own: Partial<Deno.Kv> = {
+      get: async (key, options) => {
+        await this.#pass({ method: "get", keys: [key] });
+        return await real.get(key, options);
+      },
+      getMany: async (keys: readonly Deno.KvKey[], options?: { consistency?: Deno.KvConsistencyLevel }) => {
+        await this.#pass({ method: "getMany", keys });
+        return await real.getMany([...keys], options) as never;
+      },
+      set: async (key, value, options) => {
+        await this.#pass({ method: "set", keys: [key] });
+        return this.#lost({ method: "set", keys: [key] }, await real.set(key, value, options));
+      },
+      delete: async (key) => {
+        await this.#pass({ method: "delete", keys: [key] });
+        await real.delete(key);
+        this.#lost({ method: "delete", keys: [key] }, undefined);
+      },
+      list: <T>(selector: Deno.KvListSelector, options?: Deno.KvListOptions) => {
+        const entries = real.list<T>(selector, options);
+        const next = entries.next.bind(entries);
+        const keys = Object.values(selector) as Deno.KvKey[];
+        entries.next = async () => {
+          await this.#pass({ method: "list", keys });
+          return await next();
+        };
+        return entries;
+      },
+      atomic: () => this.#operation(real.atomic()),
+    };
+    return overlaid(real, own);
+  }
+
+  #operation(real: Deno.AtomicOperation): Deno.AtomicOperation {
+    const keys: Deno.KvKey[] = [];
+    let checks = 0;
+    const operation: Deno.AtomicOperation = overlaid(real, {
+      check: (...more) => {
+        checks += more.length;
+        keys.push(...more.map((check) => check.key));
+        real.check(...more);
+        return operation;
+      },
+      set: (key, value, options) => {
+        keys.push(key);
+        real.set(key, value, options);
+        return operation;
+      },
+      delete: (key) => {
+        keys.push(key);
+        real.delete(key);
+        return operation;
+      },
+      commit: async () => {
+        const call: KvCall = { method: "commit", keys, checks };
+        await this.#pass(call);
+        this.mostChecks = Math.max(this.mostChecks, checks);
+        const { maxChecks, conflictRate = 0 } = this.faults;
+        if (maxChecks !== undefined && checks > maxChecks) throw new TypeError(`Too many checks (max ${maxChecks})`);
+        if (this.faults.conflicts?.(call)) return { ok: false };
+        if (conflictRate > 0 && fraction(this.#random) < conflictRate) return { ok: false };
+        return this.#lost(call, await real.commit());
+      },
+    });
+    return operation;
+  }
+}
+
+/** The object with some members replaced; those assigned later are kept apart too, as `nameFailures` assigns them. */
+function overlaid<T extends object>(real: T, own: Partial<T>): T {
+  return new Proxy(real, {
+    get(_, name) {
+      if (Object.hasOwn(own, name)) return Reflect.get(own, name);
+      const value: unknown = Reflect.get(real, name);
+      return typeof value === "function" ? value.bind(real) : value;
+    },
+    set: (_, name, value) => Reflect.set(own, name, value),
+  });
+}

@@ -1,0 +1,389 @@
+/**
+ * The service as its users run it: `deploy.ts` as a child process on loopback, with the environment given and a store
+ * in a temporary folder; and people and agents who talk to it. Ends only what it started, by its pid, and always.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { AgentClient, type AgentIdentity, ApiError, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
+import { type Ack, type Link, openLink } from "../../cli/connector/link.ts";
+import { systemClock } from "../../shared/clock.ts";
+import type { Agent } from "../../shared/protocol/api/agents.ts";
+import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
+import type { DeliverFrame, PairedFrame, RevokedFrame } from "../../shared/protocol/frames.ts";
+import { ulidSource } from "../../shared/protocol/ids.ts";
+import { systemRandom } from "../../shared/random.ts";
+
+/** Root folder of the project. */
+export const ROOT = decodeURIComponent(new URL("../..", import.meta.url).pathname).replace(/\/$/, "");
+export const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-e2e-tests";
+export const seams: ClientSeams = { fetch, clock: systemClock, random: systemRandom };
+export const newId = ulidSource(systemClock.now, systemRandom.bytes);
+
+/** What a child needs of this process's environment to find its own cache. Nothing else is passed on. */
+const PASSED_ON = ["HOME", "PATH", "DENO_DIR", "XDG_CACHE_HOME", "TMPDIR"];
+const START_MS = 20_000;
+const STOP_MS = 10_000;
+
+/** Fails when a promise takes longer than it may. */
+export async function within<T>(ms: number, what: string, promise: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`Not within ${ms} ms: ${what}`)), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Asks again and again until there is an answer; for what no event tells. */
+export async function eventually<T>(
+  ms: number,
+  what: string,
+  probe: () => Promise<T | undefined> | T | undefined,
+): Promise<T> {
+  const end = Date.now() + ms;
+  while (true) {
+    const found = await probe();
+    if (found !== undefined) return found;
+    if (Date.now() > end) throw new Error(`Not within ${ms} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}
+
+/** A folder that is gone at the end. */
+export async function tempFolder(): Promise<AsyncDisposable & { path: string }> {
+  const path = await Deno.makeTempDir({ prefix: "svc_e2e_" });
+  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
+}
+
+/** A port that nobody listens on, outside the range that the system hands out by itself. */
+export function freePort(): number {
+  while (true) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    try {
+      Deno.listen({ hostname: "127.0.0.1", port }).close();
+      return port;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+    }
+  }
+}
+
+/** What a process prints on one of its streams. */
+class Output {
+  text = "";
+  readonly ended: Promise<void>;
+  #waiting: (() => void)[] = [];
+
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.ended = this.#read(stream);
+  }
+
+  get lines(): string[] {
+    return this.text.split("\n").filter((line) => line !== "");
+  }
+
+  /** Waits until the text matches. */
+  async match(pattern: RegExp): Promise<RegExpMatchArray> {
+    let ended = false;
+    const end = this.ended.then(() => ended = true);
+    while (true) {
+      const found = this.text.match(pattern);
+      if (found) return found;
+      if (ended) throw new Error(`The process ended without printing ${pattern}`);
+      await Promise.race([new Promise<void>((resolve) => this.#waiting.push(resolve)), end]);
+    }
+  }
+
+  async #read(stream: ReadableStream<Uint8Array>): Promise<void> {
+    const decoder = new TextDecoder();
+    for await (const chunk of stream) {
+      this.text += decoder.decode(chunk, { stream: true });
+      for (const wake of this.#waiting.splice(0)) wake();
+    }
+  }
+}
+
+/** What still runs; ended too when a test file ends by an error that nobody caught. */
+const running = new Set<Deno.ChildProcess>();
+globalThis.addEventListener("unload", () => running.forEach((child) => child.kill("SIGKILL")));
+
+/** A process that a test started. */
+export class ChildProcess implements AsyncDisposable {
+  readonly #child: Deno.ChildProcess;
+  readonly stdout: Output;
+  readonly stderr: Output;
+  /** How it ended. */
+  readonly status: Promise<Deno.CommandStatus>;
+  #ended = false;
+
+  /** Runs Deno with these arguments in the project's folder; the child sees `env` and nothing of ours. */
+  constructor(args: readonly string[], env: Record<string, string> = {}) {
+    const passedOn = PASSED_ON.flatMap((name) => {
+      const value = Deno.env.get(name);
+      return value === undefined ? [] : [[name, value]];
+    });
+    this.#child = new Deno.Command(Deno.execPath(), {
+      args: [...args],
+      cwd: ROOT,
+      clearEnv: true,
+      env: { ...Object.fromEntries(passedOn), NO_COLOR: "1", ...env },
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    running.add(this.#child);
+    this.stdout = new Output(this.#child.stdout);
+    this.stderr = new Output(this.#child.stderr);
+    this.status = this.#child.status.then(async (status) => {
+      this.#ended = true;
+      running.delete(this.#child);
+      await Promise.all([this.stdout.ended, this.stderr.ended]);
+      return status;
+    });
+  }
+
+  get pid(): number {
+    return this.#child.pid;
+  }
+
+  /** Everything printed so far, for a failure's message. */
+  get printed(): string {
+    return `--- stdout\n${this.stdout.text}\n--- stderr\n${this.stderr.text}`;
+  }
+
+  signal(name: Deno.Signal): void {
+    if (!this.#ended) this.#child.kill(name);
+  }
+
+  /** Sends a signal and waits for the end. */
+  async end(name: Deno.Signal = "SIGTERM", withinMs = STOP_MS): Promise<Deno.CommandStatus> {
+    this.signal(name);
+    return await within(withinMs, `the end of process ${this.pid} after ${name}`, this.status);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.signal("SIGKILL");
+    await this.status;
+  }
+}
+
+/** What a server is started with. */
+export interface ServerOptions {
+  /** Where the store is. */
+  folder: string;
+  env?: Record<string, string>;
+  args?: readonly string[];
+}
+
+/** A server that listens. */
+export class ServerProcess extends ChildProcess {
+  /** For instance `http://127.0.0.1:12345`. */
+  address = "";
+}
+
+function spawnServer({ folder, env = {}, args = [] }: ServerOptions): ServerProcess {
+  const permissions = ["--allow-net=127.0.0.1,localhost,[::1]", "--allow-env"]
+    .concat(["read", "write"].map((kind) => `--allow-${kind}=${folder}`));
+  return new ServerProcess(["run", "--no-prompt", ...permissions, "deploy.ts", ...args], {
+    PORT: "0",
+    KV_URL: `${folder}/svc.kv`,
+    BOOTSTRAP_SECRET,
+    ...env,
+  });
+}
+
+/** Starts a server and waits until it listens. */
+export async function startServer(options: ServerOptions): Promise<ServerProcess> {
+  const server = spawnServer(options);
+  try {
+    const listening = server.stdout.match(/^listening on (http:\S+)$/m);
+    const [, address = ""] = await within(START_MS, "the server listens", listening);
+    server.address = address;
+    return server;
+  } catch (cause) {
+    await server[Symbol.asyncDispose]();
+    throw new Error(`The server did not start\n${server.printed}`, { cause });
+  }
+}
+
+/** Starts a server that must refuse to: gives its exit code and what it said. */
+export async function refusedStart(options: ServerOptions): Promise<{ code: number; stdout: string; stderr: string }> {
+  await using server = spawnServer(options);
+  const { code } = await within(START_MS, "the server refuses to start", server.status);
+  return { code, stdout: server.stdout.text, stderr: server.stderr.text };
+}
+
+/** Where the two services are, and who may do what there. */
+export interface Place {
+  registryUrl: string;
+  proxyUrl: string;
+}
+
+/** Both services at one address. */
+export function placeOf({ address }: ServerProcess): Place {
+  return { registryUrl: address, proxyUrl: address };
+}
+
+/** An agent with everything that it can do. */
+export interface LiveAgent {
+  agent: Agent;
+  keys: KeyPair;
+  agentAuth: AgentAuth;
+  identity: AgentIdentity;
+  client: AgentClient;
+}
+
+/** The first admin's API key. */
+export async function bootstrap({ registryUrl }: Place): Promise<string> {
+  return (await new RegistryClient(seams, registryUrl).bootstrap(BOOTSTRAP_SECRET)).apiKey.token;
+}
+
+/** Registers a new agent. */
+export async function newAgent(place: Place, apiKey: string, name = "agent", client = seams): Promise<LiveAgent> {
+  const keys = await keyPairFromSeed(systemRandom.bytes(32));
+  const { agent, ait, agentAuth } = await new RegistryClient(client, place.registryUrl)
+    .registerAgent(apiKey, keys, { name });
+  const identity = { did: agent.did, ait, privateKey: keys.privateKey, accessToken: agentAuth.accessToken };
+  return { agent, keys, agentAuth, identity, client: new AgentClient(client, place.proxyUrl, identity) };
+}
+
+/** Makes two agents trust each other. */
+export async function pair(a: LiveAgent, b: LiveAgent): Promise<void> {
+  const { ticket } = await a.client.pairStart({ agentName: a.agent.name, humanName: "A" });
+  await b.client.pairConfirm(ticket, { agentName: b.agent.name, humanName: "B" });
+}
+
+/** A connector: what came, and how the link ended. */
+export class Connector {
+  readonly frames: DeliverFrame[] = [];
+  readonly news: (PairedFrame | RevokedFrame)[] = [];
+  readonly #closed = Promise.withResolvers<{ code: number; reason: string }>();
+  readonly closed = this.#closed.promise;
+  #link: Link | null = null;
+  #waiting: (() => void)[] = [];
+
+  /** Opens a link; each message is answered with what `deliver` says. */
+  static async open(
+    { proxyUrl }: Place,
+    { identity }: LiveAgent,
+    deliver: (frame: DeliverFrame) => Promise<Ack> | Ack = () => ({ accepted: true }),
+  ): Promise<Connector> {
+    const connector = new Connector();
+    connector.#link = await openLink({ ...seams, newId }, proxyUrl, identity, {
+      async deliver(frame) {
+        connector.frames.push(frame);
+        for (const wake of connector.#waiting.splice(0)) wake();
+        return await deliver(frame);
+      },
+      paired: (frame) => connector.news.push(frame),
+      revoked: (frame) => connector.news.push(frame),
+      closed: (code, reason) => connector.#closed.resolve({ code, reason }),
+    });
+    return connector;
+  }
+
+  /** Waits for the n-th message. */
+  async frame(n: number): Promise<DeliverFrame> {
+    while (true) {
+      const frame = this.frames[n - 1];
+      if (frame) return frame;
+      const next = new Promise<void>((resolve) => this.#waiting.push(resolve));
+      await within(5_000, `message ${n} of the connector`, next);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#link?.close();
+    await within(5_000, "the link closes", this.closed);
+  }
+}
+
+/** Running services with their first admin: in one process, or registry and proxy apart with a store each. */
+export class Service implements AsyncDisposable {
+  /** The server, or registry and proxy. */
+  readonly servers: ServerProcess[] = [];
+  readonly folders: (AsyncDisposable & { path: string })[] = [];
+  readonly #envs: Record<string, string>[];
+  readonly place: Place;
+  apiKey = "";
+
+  private constructor(env: Record<string, string>, readonly isApart: boolean) {
+    const [first, second] = [freePort(), freePort()];
+    const url = (port: number) => `http://127.0.0.1:${port}`;
+    this.place = { registryUrl: url(first), proxyUrl: url(isApart ? second : first) };
+    // Agents may send as much as they like.
+    const all = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000", ...env, REGISTRY_URL: this.place.registryUrl };
+    const common = { ...all, PROXY_URL: this.place.proxyUrl };
+    this.#envs = [{ ...common, PORT: String(first), SVC_SERVICE: isApart ? "registry" : "all" }];
+    if (isApart) this.#envs.push({ ...common, PORT: String(second), SVC_SERVICE: "proxy" });
+  }
+
+  static async open(env: Record<string, string> = {}, isApart = false): Promise<Service> {
+    const service = new Service(env, isApart);
+    for (const _ of service.#envs) service.folders.push(await tempFolder());
+    await service.restart(0);
+    const { apiKey, internalService: { id, secret } } = await new RegistryClient(seams, service.place.registryUrl)
+      .bootstrap(BOOTSTRAP_SECRET);
+    service.apiKey = apiKey.token;
+    const credential = { REGISTRY_INTERNAL_SERVICE_ID: id, REGISTRY_INTERNAL_SERVICE_SECRET: secret };
+    Object.assign(service.#envs[1] ?? {}, credential);
+    if (isApart) await service.restart(1);
+    return service;
+  }
+
+  /** The server, or the registry. */
+  get server(): ServerProcess {
+    return this.servers[0] as ServerProcess;
+  }
+
+  /** Where agents talk to. */
+  get url(): string {
+    return this.place.proxyUrl;
+  }
+
+  /** What a server is started with. */
+  optionsOf(i: number): ServerOptions {
+    return { folder: this.folders[i]?.path ?? "", env: this.#envs[i] ?? {} };
+  }
+
+  /** Starts a server, again when it has ended, on its store and port. */
+  async restart(i: number): Promise<void> {
+    this.servers[i] = await startServer(this.optionsOf(i));
+  }
+
+  agent(name?: string): Promise<LiveAgent> {
+    return newAgent(this.place, this.apiKey, name);
+  }
+
+  /** Two agents that trust each other. */
+  async agents(): Promise<{ a: LiveAgent; b: LiveAgent }> {
+    const [a, b] = await Promise.all([this.agent("a"), this.agent("b")]);
+    await pair(a, b);
+    return { a, b };
+  }
+
+  connect(agent: LiveAgent): Promise<Connector> {
+    return Connector.open(this.place, agent);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const server of this.servers) await server[Symbol.asyncDispose]();
+    for (const folder of this.folders) await folder[Symbol.asyncDispose]();
+  }
+}
+
+/** A message to an agent, for `sendMessage`. */
+export function messageTo(to: LiveAgent, text = "hi"): { recipientDid: string; payload: string } {
+  return { recipientDid: to.identity.did, payload: JSON.stringify({ message: text }) };
+}
+
+/** Asserts that a call of a client is refused with a code. */
+export async function refusedWith(code: string, call: Promise<unknown>): Promise<ApiError> {
+  const error = await assertRejects(() => call, ApiError);
+  assertEquals(error.code, code, error.message);
+  assert(error.requestId, "a refusal carries a request id");
+  return error;
+}

@@ -1,0 +1,210 @@
+/**
+ * A world whose registry is held to its own tables: an answer that its row of the route table does not allow fails the
+ * test that got it. Also the calls and readings that registry tests make again and again.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { AUTHENTICATORS } from "../../registry/auth.ts";
+import type { RegistryDeps } from "../../registry/deps.ts";
+import { REGISTRY_ROUTES } from "../../registry/routes.ts";
+import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { type CrlClaims, verifyCrl } from "../../shared/protocol/crl.ts";
+import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
+import type { VerificationKeys } from "../../shared/protocol/jws.ts";
+import { readKeyDocument } from "../../shared/protocol/key_document.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import { errorsOf } from "../../shared/server/app.ts";
+import type { Route } from "../../shared/server/route.ts";
+import { REGISTRY_URL, type RequestParts, type TestAgent, World, type WorldOptions } from "./world.ts";
+
+type Row = Route<RegistryDeps>;
+
+/** Opens a world whose registry is held to its tables. */
+export async function openRegistry(options: WorldOptions = {}): Promise<World> {
+  const w = await World.open(options);
+  // Timers take whole milliseconds, as the machine's do; a pause of 3.7 ms would leave a clock that no ULID takes.
+  const after = w.clock.after.bind(w.clock);
+  w.clock.after = (ms, fn) => after(Math.ceil(ms), fn);
+  hold(w);
+  return w;
+}
+
+/** Starts both services anew over the same store. */
+export async function restart(w: World): Promise<void> {
+  await w.start();
+  hold(w);
+}
+
+function hold(w: World): void {
+  const { fetch } = w.registry;
+  w.registry = {
+    ...w.registry,
+    async fetch(request, peer) {
+      const { method, url } = request;
+      const answer = await fetch(request, peer);
+      await judge(w, method, new URL(url).pathname, answer.clone());
+      return answer;
+    },
+  };
+}
+
+/** The row that a request is for. */
+export function rowOf(method: string, path: string): Row | undefined {
+  return REGISTRY_ROUTES.find((row) =>
+    row.method === (method === "HEAD" ? "GET" : method) &&
+    new RegExp(`^${row.path.replaceAll(".", "\\.").replaceAll(":id", "[^/]+")}$`).test(path)
+  );
+}
+
+/** Every code that a row can answer. */
+export function codesOf(row: Row): ErrorCode[] {
+  return errorsOf(
+    row,
+    (AUTHENTICATORS as Record<string, { errors: readonly ErrorCode[] }>)[row.auth] ?? { errors: [] },
+  );
+}
+
+async function judge(w: World, method: string, path: string, answer: Response): Promise<void> {
+  const row = rowOf(method, path);
+  const text = await answer.text();
+  const what = `${method} ${path.slice(0, 100)} answered ${answer.status} ${text.slice(0, 300)}`;
+  assert(answer.headers.get("x-request-id"), `${what} without x-request-id`);
+  if (row?.limit?.per === "api-key" && answer.status < 400) {
+    for (const name of ["ratelimit", "ratelimit-policy"]) assert(answer.headers.get(name), `${what} without ${name}`);
+  }
+  if (answer.status === 204) assertEquals(row?.answer.status, 204, what);
+  if (method === "HEAD" || answer.status === 204 || answer.status === 304) return assertEquals(text, "", what);
+  const type = answer.status < 400 ? row?.answer.contentType ?? "application/json" : "application/json";
+  assertEquals(answer.headers.get("content-type"), `${type}; charset=utf-8`, what);
+  if (answer.status < 400 && row?.answer.body === undefined) {
+    return assertEquals(answer.status, row?.answer.status, what);
+  }
+  const body = JSON.parse(text);
+  const isUnhealthy = row?.path === "/health" && answer.status === 503;
+  if (answer.status < 400 || isUnhealthy) {
+    if (!isUnhealthy) assertEquals(answer.status, row?.answer.status, what);
+    return assertEquals(row?.answer.body?.parse(body), body, `${what}, which is not the shape of its row`);
+  }
+  const { code } = judgeEnvelope(body, w.registry.deps.showDetails, what);
+  const statuses: readonly number[] = [ERRORS[code].status].flat();
+  assert(statuses.includes(answer.status), `${what}: not the status of ${code}`);
+  if (answer.status === 401) assert(answer.headers.get("www-authenticate"), `${what} without WWW-Authenticate`);
+  if (answer.status === 429 || code === "SERVICE_UNAVAILABLE") {
+    assert(answer.headers.get("retry-after"), `${what} without Retry-After`);
+  }
+  const allowed: ErrorCode[] = row ? codesOf(row) : ["NOT_FOUND", "METHOD_NOT_ALLOWED"];
+  assert(allowed.includes(code), `${what}: its row allows ${allowed.join(", ")}`);
+}
+
+/** Holds an error body to D-10: exactly these members, `details` only where they may be shown. */
+export function judgeEnvelope(body: unknown, showDetails: boolean, what: string): { code: ErrorCode; message: string } {
+  const { error, ...rest } = body as { error: Record<string, unknown> };
+  assertEquals(rest, {}, what);
+  const { code, message, details, ...more } = error;
+  assertEquals(more, {}, what);
+  assert(typeof code === "string" && isErrorCode(code), `${what}: ${code} is no code of the table`);
+  assert(typeof message === "string" && message !== "", what);
+  if (details !== undefined) {
+    assert(showDetails, `${what}: details must not be shown`);
+    assertEquals(Object.keys(details as object).sort(), ["fieldErrors", "formErrors"], what);
+  }
+  return { code, message };
+}
+
+/** Asserts that an answer is an error with this code, and the status that belongs to it. */
+export async function refused(answer: Response, code: ErrorCode, status?: number): Promise<string> {
+  const text = await answer.text();
+  assertEquals([answer.status, JSON.parse(text || "{}").error?.code], [
+    status ?? [ERRORS[code].status].flat()[0],
+    code,
+  ]);
+  return text;
+}
+
+/** Asserts an answer's status and gives its body. */
+export async function answered<T = Record<string, unknown>>(answer: Response, status = 200): Promise<T> {
+  const text = await answer.text();
+  assertEquals(answer.status, status, text.slice(0, 500));
+  return (text === "" ? null : JSON.parse(text)) as T;
+}
+
+/** The status of an answer, with the code when it is an error: `201`, `409 INVITE_REDEEM_ALREADY_USED`. */
+export async function outcome(answer: Response): Promise<string> {
+  if (answer.status < 400) {
+    await answer.body?.cancel();
+    return String(answer.status);
+  }
+  const { error } = await answer.json() as { error: { code: string } };
+  return `${answer.status} ${error.code}`;
+}
+
+/** How often each outcome came. */
+export async function tally(answers: Promise<Response>[]): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const name of await Promise.all(answers.map(async (answer) => outcome(await answer)))) {
+    counts[name] = (counts[name] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** Lets time pass until the work is done: what pauses between its tries needs a clock that moves. */
+export async function withTime<T>(w: World, work: Promise<T>, stepMs = 2): Promise<T> {
+  let done = false;
+  const finish = () => done = true;
+  work.then(finish, finish);
+  while (!done) await w.clock.advance(stepMs);
+  return await work;
+}
+
+/** A signed refresh, with any part of it as the test wants it. */
+export async function refresh(
+  w: World,
+  agent: Pick<TestAgent, "identity">,
+  refreshToken: unknown,
+  { recovery, ...parts }: RequestParts & { recovery?: boolean } = {},
+): Promise<Response> {
+  const body = JSON.stringify({ refreshToken, recovery });
+  return await w.fetch(
+    await w.signed(agent, { base: REGISTRY_URL, target: "/v1/agents/auth/refresh", body, ...parts }),
+  );
+}
+
+/** A refresh that must succeed. */
+export async function refreshed(...[w, agent, token, parts]: Parameters<typeof refresh>): Promise<AgentAuth> {
+  return (await answered<{ agentAuth: AgentAuth }>(await refresh(w, agent, token, parts))).agentAuth;
+}
+
+/** Asks whether an access token is good; anything may be given otherwise. */
+export async function validate(
+  w: World,
+  { agent }: Pick<TestAgent, "agent">,
+  accessToken: string,
+  { agentDid = agent.did, aitJti = agent.currentJti, ...headers }: Record<string, string> = {},
+): Promise<Response> {
+  return await w.ask("POST", "/v1/agents/auth/validate", {
+    headers: { "X-Svc-Agent-Access": accessToken, ...headers },
+    body: { agentDid, aitJti },
+  });
+}
+
+/** A call of the process itself, which no limit concerns. */
+export async function inside(w: World, path: string): Promise<Response> {
+  return await w.registry.fetch(new Request(REGISTRY_URL + path), { from: "process" });
+}
+
+/** The published keys. */
+export async function publishedKeys(w: World): Promise<VerificationKeys> {
+  const keys = await readKeyDocument(await answered(await inside(w, "/.well-known/svc-keys.json")));
+  assert(keys);
+  return keys;
+}
+
+/** The revocation list, verified as a proxy verifies it. */
+export async function readCrl(w: World): Promise<CrlClaims> {
+  const { crl } = await answered<{ crl: string }>(await inside(w, "/v1/crl"));
+  return await verifyCrl(crl, { issuer: REGISTRY_URL, keys: await publishedKeys(w) }, unixSeconds(w.clock.now()));
+}
+
+/** Makes further requests come from another address. */
+export function moveTo(w: World, n: number): void {
+  w.peer = { from: "socket", address: `198.51.${n >> 8 & 255}.${n & 255}` };
+}

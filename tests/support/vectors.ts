@@ -1,0 +1,136 @@
+/**
+ * Loads the vector files: frozen examples of everything that is signed or parsed, each with its stated verdict.
+ * Our own lie in `tests/vectors`; third-party ones are read from the folder beside the project, where there is one.
+ */
+
+/** One published key, as in a key document. */
+interface PublishedKeyVector {
+  kid: string;
+  kty: "OKP";
+  crv: "Ed25519";
+  alg: "EdDSA";
+  use: "sig";
+  x: string;
+  status: "active" | "retired";
+}
+
+/** A key pair: base64url of the seed and of the public key. */
+interface KeyPairVector {
+  seed: string;
+  x: string;
+}
+
+/** Claims of an AIT. */
+interface AitClaimsVector {
+  iss: string;
+  sub: string;
+  ownerDid: string;
+  name: string;
+  framework: string;
+  cnf: { jwk: { kty: "OKP"; crv: "Ed25519"; x: string } };
+  iat: number;
+  nbf: number;
+  exp: number;
+  jti: string;
+}
+
+/** A token and why it is in the file. */
+interface TokenVector {
+  name: string;
+  token: string;
+}
+
+/** Tokens judged at `now` with `keys` for `issuer`. */
+interface TokenVectors<Valid extends TokenVector> {
+  issuer: string;
+  /** Unix seconds. */
+  now: number;
+  keys: { keys: PublishedKeyVector[] };
+  valid: Valid[];
+  invalid: TokenVector[];
+}
+
+/** A request as it is signed. */
+interface SignedRequestVector {
+  method: string;
+  origin: string;
+  path: string;
+  timestamp: string;
+  nonce: string;
+  body: string;
+  bodySha256: string;
+  recipient: string | null;
+  ait: string;
+}
+
+/** What a registration request says. */
+interface RegistrationVector {
+  challengeId: string;
+  nonce: string;
+  ownerDid: string;
+  publicKey: string;
+  name: string;
+  framework?: string;
+  ttlDays?: number;
+}
+
+/** The vector files by name. */
+interface VectorFiles {
+  ait: TokenVectors<TokenVector & { claims: AitClaimsVector }>;
+  crl: TokenVectors<TokenVector>;
+  "identity-block": {
+    cases: {
+      name: string;
+      message: string;
+      expected: string;
+      identity: { agentDid: string; ownerDid: string; issuer: string; aitJti: string };
+    }[];
+  };
+  proof: {
+    agentKey: KeyPairVector;
+    keys: { keys: PublishedKeyVector[] };
+    ait: string;
+    claims: AitClaimsVector;
+    valid: { name: string; request: SignedRequestVector; canonical: string; proof: string }[];
+    invalid: { name: string; request: SignedRequestVector; proof: string }[];
+  };
+  registration: {
+    agentKey: KeyPairVector;
+    valid: { name: string; input: RegistrationVector; message: string; signature: string }[];
+    invalid: { name: string; input: RegistrationVector; signature: string }[];
+  };
+  ticket: {
+    valid: { ticket: string; iss: string; id: string; exp: number }[];
+    pasted: string[];
+    invalid: { name: string; ticket: string }[];
+  };
+}
+
+/** Third-party files by name. All bytes are hexadecimal. */
+interface SharedVectorFiles {
+  "wycheproof-ed25519": {
+    numberOfTests: number;
+    testGroups: {
+      publicKey: { pk: string };
+      tests: { tcId: number; comment: string; msg: string; sig: string; result: "valid" | "invalid" }[];
+    }[];
+  };
+  rfc8032: { priv: string; pub: string; msg: string; sig: string }[];
+}
+
+/** Loads one of our vector files. */
+export function vectors<Name extends keyof VectorFiles>(name: Name): VectorFiles[Name] {
+  return JSON.parse(Deno.readTextFileSync(new URL(`../vectors/${name}.json`, import.meta.url)));
+}
+
+/** Loads a third-party vector file, or says in one line that it is not there and gives `null`. */
+export function sharedVectors<Name extends keyof SharedVectorFiles>(name: Name): SharedVectorFiles[Name] | null {
+  const file = new URL(`../../../shared/vectors/${name}.json`, import.meta.url);
+  try {
+    return JSON.parse(Deno.readTextFileSync(file));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    console.log(`${name}.json was not found at ../shared/vectors: these vectors are not checked`);
+    return null;
+  }
+}

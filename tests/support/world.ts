@@ -1,0 +1,342 @@
+/**
+ * Both services in one process over a store in memory, with a clock that tests move and randomness that a seed fixes.
+ * Requests go through the apps' own `fetch`; no socket, no permission.
+ */
+import { AgentClient, type AgentIdentity, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
+import { createProxy, type Proxy } from "../../proxy/app.ts";
+import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
+import type { Connection, Link } from "../../proxy/relay/session.ts";
+import { createRegistry, type Registry } from "../../registry/app.ts";
+import { readRegistryConfig, type RegistryConfig } from "../../registry/config.ts";
+import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import type { Agent } from "../../shared/protocol/api/agents.ts";
+import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
+import { sha256, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { decodeFrame, type DeliverFrame, type ProxyFrame } from "../../shared/protocol/frames.ts";
+import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
+import { canonicalProof, HEADERS, type ProofFields } from "../../shared/protocol/proof.ts";
+import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import type { Random } from "../../shared/random.ts";
+import { type Peer, TrustedProxies } from "../../shared/server/client_ip.ts";
+import { documentsOf } from "../../shared/server/documents.ts";
+import { PROXY_DOCUMENT } from "../../proxy/routes.ts";
+import { REGISTRY_DOCUMENT } from "../../registry/routes.ts";
+import { ConfigReader } from "../../shared/server/config.ts";
+import { nameFailures } from "../../shared/server/kv.ts";
+import { ManualClock, settle } from "./manual_clock.ts";
+import { seededRandom } from "./seeded_random.ts";
+
+export const REGISTRY_URL = "https://registry.example.test";
+export const PROXY_URL = "https://proxy.example.test";
+export const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-tests";
+
+/** What a test may choose. */
+export interface WorldOptions {
+  registry?: Partial<RegistryConfig>;
+  proxy?: Partial<ProxyConfig>;
+  trustedProxies?: string[];
+  seed?: number;
+  /** A store to use; without it a new one in memory. */
+  kv?: Deno.Kv;
+  maxChecks?: number;
+  /** A clock to share with another world over the same store. */
+  clock?: ManualClock;
+}
+
+/** A person with an API key. */
+export interface Person {
+  id: string;
+  did: string;
+  apiKey: string;
+}
+
+/** An agent with everything that it can do. */
+export interface TestAgent {
+  owner: Person;
+  agent: Agent;
+  keys: KeyPair;
+  identity: AgentIdentity;
+  agentAuth: AgentAuth;
+  client: AgentClient;
+}
+
+/** A line that was logged. */
+export interface LogLine {
+  level: string;
+  event: string;
+  fields: Record<string, unknown>;
+}
+
+/** Parts of a signed request that a test wants otherwise. `null` leaves a header out. */
+export interface RequestParts {
+  method?: string;
+  /** Where it is sent; the proxy unless said. */
+  base?: string;
+  target?: string;
+  body?: string | Uint8Array<ArrayBuffer>;
+  recipient?: string;
+  timestamp?: string;
+  nonce?: string;
+  /** Fields that are signed otherwise than sent. */
+  signed?: Partial<ProofFields>;
+  headers?: Record<string, string | null>;
+}
+
+export class World implements AsyncDisposable {
+  readonly clock: ManualClock;
+  readonly random: Random;
+  readonly newId: NewId;
+  readonly log: LogLine[] = [];
+  /** Where requests seem to come from. */
+  peer: Peer = { from: "socket", address: "192.0.2.1" };
+  /** Answers in place of the registry for the proxy's calls, when a test sets it. */
+  registryAnswer: ((request: Request) => Promise<Response> | Response | null) | null = null;
+  registry!: Registry;
+  proxy!: Proxy;
+  #names = 0;
+  /** Sessions that are being taken to this instance, as the upgrade does before it answers. */
+  #claims: Promise<void>[] = [];
+
+  private constructor(readonly kv: Deno.Kv, readonly options: WorldOptions) {
+    this.clock = options.clock ?? new ManualClock();
+    this.random = seededRandom(options.seed);
+    this.newId = ulidSource(() => this.clock.now(), this.random.bytes);
+  }
+
+  static async open(options: WorldOptions = {}): Promise<World> {
+    const kv = options.kv ?? await Deno.openKv(":memory:");
+    if (!options.kv) nameFailures(kv);
+    const world = new World(kv, options);
+    await world.start();
+    return world;
+  }
+
+  /** Puts both services together anew over the same store: a restart. */
+  async start(): Promise<void> {
+    await this.proxy?.stop();
+    const reader = new ConfigReader(() => undefined);
+    const place = {
+      environment: "dev",
+      registryUrl: REGISTRY_URL,
+      proxyUrl: PROXY_URL,
+      version: "0.0.0-test",
+    } as const;
+    const seams = {
+      kv: this.kv,
+      maxChecks: this.options.maxChecks ?? 100,
+      clock: this.clock,
+      random: this.random,
+      newId: this.newId,
+      log: (level: string, event: string, fields: Record<string, unknown> = {}) =>
+        this.log.push({ level, event, fields }),
+      trustedProxies: new TrustedProxies(this.options.trustedProxies ?? []),
+      documents: documentsOf([REGISTRY_DOCUMENT, PROXY_DOCUMENT], place.version),
+    };
+    this.registry = await createRegistry({ ...seams, origins: [REGISTRY_URL] }, {
+      ...readRegistryConfig(reader, place),
+      bootstrapSecret: BOOTSTRAP_SECRET,
+      ...this.options.registry,
+    });
+    this.proxy = createProxy({
+      ...seams,
+      origins: [PROXY_URL],
+      send: async (request) =>
+        await this.registryAnswer?.(request) ?? await this.registry.fetch(request, { from: "process" }),
+      upgrade: () => {
+        throw new TypeError("No sockets here: see tests/e2e");
+      },
+    }, { ...readProxyConfig(reader, place), ...this.options.proxy });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.proxy.stop();
+    this.proxy.deps.hub.closeAll();
+    await settle();
+    if (!this.options.kv) this.kv.close();
+  }
+
+  /** `fetch` that reaches the two services by their public origins. */
+  readonly fetch = (async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
+    const request = new Request(input, init);
+    const { origin } = new URL(request.url);
+    if (origin === REGISTRY_URL) return await this.registry.fetch(request, this.peer);
+    if (origin === PROXY_URL) return await this.proxy.fetch(request, this.peer);
+    throw new TypeError(`Nobody listens at ${origin}`);
+  }) as typeof fetch;
+
+  get seams(): ClientSeams {
+    return { fetch: this.fetch, clock: this.clock, random: this.random };
+  }
+
+  get client(): RegistryClient {
+    return new RegistryClient(this.seams, REGISTRY_URL);
+  }
+
+  /** A request to the registry with a JSON body, answered. */
+  async ask(
+    method: string,
+    path: string,
+    { apiKey, body, headers = {} }: { apiKey?: string | undefined; body?: unknown; headers?: Record<string, string> } =
+      {},
+  ): Promise<Response> {
+    return await this.fetch(REGISTRY_URL + path, {
+      method,
+      headers: { ...(apiKey === undefined ? {} : { Authorization: `Bearer ${apiKey}` }), ...headers },
+      body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
+    });
+  }
+
+  #admin: Promise<Person> | undefined;
+
+  /** The first admin. */
+  admin(): Promise<Person> {
+    this.#admin ??= this.client.bootstrap(BOOTSTRAP_SECRET).then(({ human, apiKey }) => ({
+      id: human.id,
+      did: human.did,
+      apiKey: apiKey.token,
+    }));
+    return this.#admin;
+  }
+
+  /** A person who came by an invite. */
+  async person(displayName = "Someone"): Promise<Person> {
+    const { apiKey } = await this.admin();
+    const { invite } = await this.client.createInvite(apiKey);
+    const { human, apiKey: own } = await this.client.redeemInvite(invite.code, displayName);
+    return { id: human.id, did: human.did, apiKey: own.token };
+  }
+
+  /** A registered agent; its owner is a new person unless one is given. */
+  async agent(owner?: Person, name = `agent-${++this.#names}`, keys?: KeyPair): Promise<TestAgent> {
+    const person = owner ?? await this.person();
+    const pair = keys ?? await keyPairFromSeed(this.random.bytes(32));
+    const { agent, ait, agentAuth } = await this.client.registerAgent(person.apiKey, pair, { name });
+    const identity = { did: agent.did, ait, privateKey: pair.privateKey, accessToken: agentAuth.accessToken };
+    return { owner: person, agent, keys: pair, identity, agentAuth, client: this.clientOf(identity) };
+  }
+
+  clientOf(identity: AgentIdentity): AgentClient {
+    return new AgentClient(this.seams, PROXY_URL, identity);
+  }
+
+  /** Makes two agents trust each other. */
+  async pair(a: TestAgent, b: TestAgent): Promise<void> {
+    const { ticket } = await a.client.pairStart({ agentName: a.agent.name, humanName: "A" });
+    await b.client.pairConfirm(ticket, { agentName: b.agent.name, humanName: "B" });
+  }
+
+  /** Two paired agents, the second connected and acknowledging everything. */
+  async story(): Promise<{ a: TestAgent; b: TestAgent; socket: TestSocket }> {
+    const a = await this.agent();
+    const b = await this.agent();
+    await this.pair(a, b);
+    return { a, b, socket: this.connect(b) };
+  }
+
+  /** Attaches a connector to the hub, as an admitted upgrade does. */
+  connect(agent: TestAgent, behaviour: SocketBehaviour = "ack"): TestSocket {
+    const socket = new TestSocket(this, behaviour);
+    socket.link = this.proxy.deps.hub.attach({
+      agentDid: agent.agent.did,
+      ownerDid: agent.agent.ownerDid,
+      aitJti: agent.agent.currentJti,
+      aitExpiresAt: unixSeconds(Date.parse(agent.agent.expiresAt)),
+    }, socket);
+    this.#claims.push(this.proxy.deps.dispatch.claim(agent.agent.did));
+    return socket;
+  }
+
+  /** Builds a signed request, with any part of it as the test wants it. */
+  async signed(agent: Pick<TestAgent, "identity">, parts: RequestParts = {}): Promise<Request> {
+    const { method = "POST", base = PROXY_URL, target = "/hooks/agent", recipient = "" } = parts;
+    const body = typeof parts.body === "string" ? utf8Bytes(parts.body) : parts.body ?? new Uint8Array();
+    const { ait, privateKey, accessToken } = agent.identity;
+    const timestamp = parts.timestamp ?? String(unixSeconds(this.clock.now()));
+    const nonce = parts.nonce ?? toBase64Url(this.random.bytes(18));
+    const fields: ProofFields = {
+      method,
+      origin: base,
+      target,
+      timestamp,
+      nonce,
+      bodySha256: await sha256(body),
+      recipient,
+      aitSha256: await sha256(ait),
+      ...parts.signed,
+    };
+    const headers = new Headers({
+      [HEADERS.authorization]: `Svc ${ait}`,
+      [HEADERS.timestamp]: timestamp,
+      [HEADERS.nonce]: nonce,
+      [HEADERS.bodySha256]: await sha256(body),
+      [HEADERS.proof]: await sign(privateKey, utf8Bytes(canonicalProof(fields))),
+      [HEADERS.access]: accessToken,
+      "Content-Type": "application/json",
+    });
+    if (recipient) headers.set(HEADERS.recipient, recipient);
+    for (const [name, value] of Object.entries(parts.headers ?? {})) {
+      if (value === null) headers.delete(name);
+      else headers.set(name, value);
+    }
+    const sent = method === "GET" || method === "HEAD" ? null : body;
+    return new Request(base + target, { method, headers, body: sent });
+  }
+
+  /** Sends a message from one agent to another, any part of it as the test wants it. */
+  async message(from: TestAgent, to: Pick<TestAgent, "agent">, parts: RequestParts = {}): Promise<Response> {
+    await Promise.all(this.#claims.splice(0));
+    return await this.fetch(
+      await this.signed(from, { recipient: to.agent.did, body: JSON.stringify({ message: "hi" }), ...parts }),
+    );
+  }
+}
+
+/** What a connector does with a message: acknowledge it, refuse it, or say nothing. */
+export type SocketBehaviour = "ack" | "nack" | "silent";
+
+/** The far end of a connection: remembers every frame. */
+export class TestSocket implements Connection {
+  readonly frames: ProxyFrame[] = [];
+  closed: { code: number; reason: string } | null = null;
+  unsentBytes = 0;
+  /** Whether it answers the proxy's heartbeats. */
+  alive = false;
+  link!: Link;
+
+  constructor(readonly world: World, public behaviour: SocketBehaviour) {}
+
+  /** The messages among the frames. */
+  get delivered(): DeliverFrame[] {
+    return this.frames.filter((frame) => frame.type === "deliver");
+  }
+
+  send(text: string): void {
+    const frame = decodeFrame(text, "proxy");
+    this.frames.push(frame);
+    if (frame.type === "heartbeat" && this.alive) {
+      const head = { v: 1, id: this.world.newId(), ts: toIso(this.world.clock.now()) };
+      this.link.receive(JSON.stringify({ ...head, type: "heartbeat_ack", ackId: frame.id }));
+    }
+    if (frame.type === "deliver" && this.behaviour !== "silent") {
+      const accepted = this.behaviour === "ack";
+      queueMicrotask(() => this.ack(frame.id, accepted));
+    }
+  }
+
+  /** Acknowledges a frame. */
+  ack(ackId: string, accepted = true): void {
+    const head = { v: 1, id: this.world.newId(), ts: toIso(this.world.clock.now()) };
+    const reason = accepted ? {} : { reason: "inbox_full" };
+    this.link.receive(JSON.stringify({ ...head, type: "deliver_ack", ackId, accepted, ...reason }));
+  }
+
+  close(code: number, reason: string): void {
+    this.closed = { code, reason };
+  }
+}
+
+/** Code of an error answer. */
+export async function codeOf(response: Response): Promise<string> {
+  const { error } = await response.json() as { error: { code: string } };
+  return error.code;
+}
