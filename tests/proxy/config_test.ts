@@ -1,0 +1,107 @@
+/**
+ * Shows the proxy's configuration (PROTOCOL section 7, H09): its defaults, what each variable takes, and that whatever is
+ * wrong is named, all of it together.
+ */
+import { assertEquals, assertThrows } from "@std/assert";
+import { PROXY_VARIABLES, type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
+import { ConfigError, ConfigReader } from "../../shared/server/config.ts";
+
+const PLACE = {
+  environment: "local",
+  registryUrl: "http://127.0.0.1:8787",
+  proxyUrl: "http://127.0.0.1:8787",
+  version: "1.0.0",
+} as const;
+
+function read(variables: Record<string, string>): { config: ProxyConfig; bad: string[] } {
+  const reader = new ConfigReader((name) => variables[name]);
+  const config = readProxyConfig(reader, PLACE);
+  return { config, bad: reader.problems.map((problem) => problem.split(":")[0] ?? "") };
+}
+
+Deno.test("without variables the proxy has the defaults of the specification", () => {
+  const asked = new Set<string>();
+  const config = readProxyConfig(new ConfigReader((name) => void asked.add(name)), PLACE);
+  assertEquals(config, {
+    ...PLACE,
+    serviceCredential: null,
+    injectIdentity: true,
+    agentRequests: 60,
+    agentWindowMs: 60_000,
+    crlRefreshIntervalMs: 300_000,
+    crlMaxAgeMs: 900_000,
+    registryKeysTtlMs: 300_000,
+    ackTimeoutMs: 10_000,
+    heartbeatIntervalMs: 30_000,
+    accessCacheMs: 0,
+    mailboxTtlSeconds: 86_400,
+    sessionRevalidateMs: 300_000,
+  });
+  assertEquals([...asked].toSorted(), [...PROXY_VARIABLES].toSorted());
+});
+
+Deno.test("H09: each variable takes what makes sense, and anything else is refused by its name", async (t) => {
+  const milliseconds = {
+    good: { "1": 1, "2000": 2000, "86400000": 86_400_000 },
+    bad: ["0", "-1", "abc", "1.5", "86400001", "1e3"],
+  };
+  const cases: [name: string, member: keyof ProxyConfig, good: Record<string, unknown>, bad: string[]][] = [
+    ["AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE", "agentRequests", { "1": 1, "60": 60, "1000000": 1_000_000 }, [
+      "0",
+      "-1",
+      "abc",
+      "1e9",
+      "1000000000",
+      "1000001",
+      "60.5",
+      " 60",
+      "Infinity",
+    ]],
+    ["AGENT_RATE_LIMIT_WINDOW_MS", "agentWindowMs", milliseconds.good, milliseconds.bad],
+    ["CRL_REFRESH_INTERVAL_MS", "crlRefreshIntervalMs", milliseconds.good, milliseconds.bad],
+    ["CRL_MAX_AGE_MS", "crlMaxAgeMs", milliseconds.good, milliseconds.bad],
+    ["REGISTRY_KEYS_TTL_MS", "registryKeysTtlMs", milliseconds.good, milliseconds.bad],
+    ["RELAY_ACK_TIMEOUT_MS", "ackTimeoutMs", milliseconds.good, milliseconds.bad],
+    ["RELAY_HEARTBEAT_INTERVAL_MS", "heartbeatIntervalMs", milliseconds.good, milliseconds.bad],
+    ["SESSION_REVALIDATE_INTERVAL_MS", "sessionRevalidateMs", milliseconds.good, milliseconds.bad],
+    ["AGENT_ACCESS_CACHE_MS", "accessCacheMs", { "0": 0, "5000": 5000 }, ["5001", "-1", "x"]],
+    ["RELAY_MAILBOX_TTL_SECONDS", "mailboxTtlSeconds", { "1": 1, "86400": 86_400 }, ["0", "-1", "x"]],
+    ["INJECT_IDENTITY_INTO_MESSAGE", "injectIdentity", { "true": true, "false": false }, ["yes", "0", "TRUE", "1"]],
+  ];
+  for (const [name, member, good, bad] of cases) {
+    await t.step(name, () => {
+      for (const [text, value] of Object.entries(good)) {
+        const { config, bad: problems } = read({ [name]: text });
+        assertEquals([config[member], problems], [value, []], text);
+      }
+      for (const text of bad) assertEquals(read({ [name]: text }).bad, [name], text);
+    });
+  }
+  assertEquals(
+    [...cases.map(([name]) => name), "REGISTRY_INTERNAL_SERVICE_ID", "REGISTRY_INTERNAL_SERVICE_SECRET"].toSorted(),
+    [...PROXY_VARIABLES].toSorted(),
+  );
+});
+
+Deno.test("the service credential is whole or not there", () => {
+  const id = { REGISTRY_INTERNAL_SERVICE_ID: "01KHYQ5H00AAAAAAAAAAAAAAAA" };
+  const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: "svc_srv_x" };
+  assertEquals(read({ ...id, ...secret }).config.serviceCredential, {
+    id: id.REGISTRY_INTERNAL_SERVICE_ID,
+    secret: secret.REGISTRY_INTERNAL_SERVICE_SECRET,
+  });
+  assertEquals(read(id).bad, ["REGISTRY_INTERNAL_SERVICE_SECRET"]);
+  assertEquals(read(secret).bad, ["REGISTRY_INTERNAL_SERVICE_ID"]);
+});
+
+Deno.test("everything that is wrong is reported together", () => {
+  const variables: Record<string, string> = {
+    AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "0",
+    CRL_MAX_AGE_MS: "soon",
+    INJECT_IDENTITY_INTO_MESSAGE: "maybe",
+  };
+  const reader = new ConfigReader((name) => variables[name]);
+  const config = readProxyConfig(reader, PLACE);
+  const { problems } = assertThrows(() => reader.finish(config), ConfigError);
+  assertEquals(problems.map((problem) => problem.split(":")[0]).toSorted(), Object.keys(variables).toSorted());
+});

@@ -1,0 +1,307 @@
+/**
+ * Shows that the proxy's routes are those of the specification, and that each row of the table keeps its promises: who
+ * may call, what bad input is called, how large. Every answer here is held to its row (proxy_world.ts).
+ */
+import { inspectRoutes } from "@hono/hono/dev";
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
+import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
+import { settle } from "../support/manual_clock.ts";
+import { parseTicket } from "../../shared/protocol/ticket.ts";
+import { refused } from "../support/registry_world.ts";
+import { PROXY_URL, type TestAgent, type World } from "../support/world.ts";
+import { aitWith, codesOf, get, openProxy, post, PROFILE, withAit } from "./proxy_world.ts";
+
+interface Row {
+  route: string;
+  /** Asks for AIT and proof. */
+  signed: boolean;
+  /** Code for a body or query that does not fit; `null` when there is none to judge. */
+  invalid: ErrorCode | null;
+  /** Bytes that a body may have. */
+  maxBytes?: number;
+  /** Where it is decided, for a route that the specification does not name. */
+  decision?: string;
+}
+
+const KIB = 1024;
+const ROWS: readonly Row[] = [
+  { route: "GET /health", signed: false, invalid: null },
+  { route: "POST /hooks/agent", signed: true, invalid: "PROXY_HOOK_INVALID_JSON", maxBytes: 256 * KIB },
+  { route: "GET /v1/relay/connect", signed: true, invalid: null },
+  { route: "POST /pair/start", signed: true, invalid: "PROXY_PAIR_INVALID_BODY" },
+  { route: "POST /pair/confirm", signed: true, invalid: "PROXY_PAIR_INVALID_BODY" },
+  { route: "POST /pair/status", signed: true, invalid: "PROXY_PAIR_INVALID_BODY" },
+  {
+    route: "POST /v1/relay/delivery-receipts",
+    signed: true,
+    invalid: "PROXY_RELAY_RECEIPT_INVALID",
+    decision: "D-72",
+  },
+  {
+    route: "GET /v1/relay/delivery-receipts",
+    signed: true,
+    invalid: "PROXY_RELAY_RECEIPT_INVALID_QUERY",
+    decision: "D-72",
+  },
+  { route: "GET /pair/peers", signed: true, invalid: null, decision: "D-76" },
+  { route: "POST /pair/remove", signed: true, invalid: "PROXY_PAIR_INVALID_BODY", decision: "D-76" },
+];
+
+/** Rows that describe the service itself. */
+const DOCUMENTS = ["GET /openapi.json", "GET /docs"];
+
+const nameOf = ({ method, path }: { method: string; path: string }) => `${method} ${path}`;
+const isDocument = (name: string) => DOCUMENTS.some((document) => name.startsWith(document));
+const SIGNED = ROWS.filter((row) => row.signed).map((row) => {
+  const [method = "", target = ""] = row.route.split(" ");
+  return { ...row, method, target };
+});
+
+async function cast(): Promise<{ w: World; a: TestAgent; b: TestAgent }> {
+  const w = await openProxy();
+  const { a, b } = await w.story();
+  return { w, a, b };
+}
+
+Deno.test("the app mounts exactly the rows of the table", async () => {
+  await using w = await openProxy();
+  const mounted = inspectRoutes(w.proxy.hono).filter((row) => !row.isMiddleware).map(nameOf);
+  const rows = PROXY_ROUTES.map(nameOf);
+  assertEquals(mounted.toSorted(), rows.toSorted());
+  assertEquals(new Set(rows).size, rows.length);
+});
+
+Deno.test("the table has every route of the specification, and besides these only what a decision adds", () => {
+  const rows = PROXY_ROUTES.map(nameOf).filter((name) => !isDocument(name));
+  assertEquals(rows.toSorted(), ROWS.map((row) => row.route).toSorted());
+  for (const { route, decision } of ROWS) assertMatch(decision ?? "D-00", /^D-\d\d$/, route);
+  assertEquals(ROWS.filter((row) => row.decision === undefined).length, 6);
+});
+
+Deno.test("every row is complete: known authenticator, a code for bad input, codes of the error table", () => {
+  for (const row of PROXY_ROUTES) {
+    const what = nameOf(row);
+    assert(Object.hasOwn(AUTHENTICATORS, row.auth), what);
+    assertEquals(row.auth !== "none", ROWS.find(({ route }) => route === what)?.signed ?? false, what);
+    assertEquals(Boolean(row.body || row.query), Boolean(row.invalid), what);
+    assertEquals(row.limit, null, `${what}: the proxy's limit is per agent (check 9)`);
+    for (const code of codesOf(row)) assert(Object.hasOwn(ERRORS, code), `${what} ${code}`);
+  }
+});
+
+Deno.test("D-60: each row answers the codes of the checks that it asks for, and not those of the others", () => {
+  const asks: [route: string, trust: boolean, access: boolean][] = [
+    ["POST /hooks/agent", true, true],
+    ["GET /v1/relay/connect", false, true],
+    ["POST /v1/relay/delivery-receipts", false, true],
+    ["GET /v1/relay/delivery-receipts", false, true],
+    ["POST /pair/start", false, false],
+    ["POST /pair/confirm", false, false],
+    ["POST /pair/status", false, false],
+    ["GET /pair/peers", false, false],
+    ["POST /pair/remove", false, false],
+  ];
+  assertEquals(asks.map(([route]) => route).toSorted(), SIGNED.map(({ route }) => route).toSorted());
+  for (const [route, trust, access] of asks) {
+    const row = PROXY_ROUTES.find((candidate) => nameOf(candidate) === route);
+    assert(row);
+    const codes = new Set(codesOf(row));
+    assertEquals(codes.has("PROXY_AUTH_FORBIDDEN"), trust, route);
+    assertEquals(codes.has("PROXY_AGENT_ACCESS_REQUIRED"), access, route);
+    assertEquals(codes.has("PROXY_AGENT_ACCESS_INVALID"), access, route);
+    for (const code of ["PROXY_AUTH_MISSING_TOKEN", "PROXY_AUTH_REPLAY", "PROXY_AUTH_REVOKED"] as const) {
+      assert(codes.has(code), `${route} ${code}`);
+    }
+    assert(codes.has("PROXY_RATE_LIMIT_EXCEEDED"), route);
+  }
+});
+
+Deno.test("each signed route without a credential, or with a wrong one, answers the code of that", async (t) => {
+  const { w, a } = await cast();
+  await using _ = w;
+  const wrong: [name: string, authorization: string | null, code: ErrorCode][] = [
+    ["none", null, "PROXY_AUTH_MISSING_TOKEN"],
+    ["an API key", `Bearer ${a.owner.apiKey}`, "PROXY_AUTH_INVALID_SCHEME"],
+    ["Basic", "Basic dXNlcjpwYXNz", "PROXY_AUTH_INVALID_SCHEME"],
+    ["an access token", `Svc ${a.identity.accessToken}`, "PROXY_AUTH_INVALID_AIT"],
+    ["junk", "Svc junk", "PROXY_AUTH_INVALID_AIT"],
+  ];
+  for (const { route, method, target } of SIGNED) {
+    for (const [name, authorization, code] of wrong) {
+      await t.step(`${route}: ${name}`, async () => {
+        const headers = { Authorization: authorization };
+        const answer = await w.fetch(await w.signed(a, { method, target, headers, body: "{" }));
+        await refused(answer, code);
+      });
+    }
+  }
+});
+
+const JUNK: (string | Uint8Array<ArrayBuffer>)[] = [
+  "",
+  " ",
+  "{",
+  "{'a':1}",
+  "\ufeff{}",
+  "[1,]",
+  "undefined",
+  Uint8Array.of(0x7b, 0xff, 0x7d),
+  "[".repeat(20_000),
+];
+const WRONG = [
+  "null",
+  "[]",
+  "[{}]",
+  '"text"',
+  "1",
+  "true",
+  "{}",
+  '{"__proto__":{}}',
+  "[".repeat(9000) + "]".repeat(9000),
+];
+
+Deno.test("each route with a body calls junk by its own code, and with it what is JSON and does not fit", async (t) => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  for (const { route, method, target, invalid } of SIGNED) {
+    if (method !== "POST" || !invalid) continue;
+    await t.step(route, async () => {
+      const bodies = target === "/hooks/agent" ? JUNK : [...JUNK, ...WRONG];
+      for (const body of bodies) {
+        await refused(await w.fetch(await w.signed(a, { target, body, recipient: b.agent.did })), invalid, 400);
+      }
+    });
+  }
+});
+
+Deno.test("the receipt query is refused unless it names one request and one agent", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const path = "/v1/relay/delivery-receipts";
+  const did = b.agent.did;
+  for (
+    const query of [
+      "",
+      "?",
+      "?requestId=abcdefgh",
+      `?recipientAgentDid=${did}`,
+      `?requestId=x&recipientAgentDid=${did}`,
+      `?requestId=abcdefgh&requestId=abcdefgi&recipientAgentDid=${did}`,
+      "?requestId=abcdefgh&recipientAgentDid=me",
+      `?requestId=abcdefgh&recipientAgentDid=${a.owner.did}`,
+      `?requestId=%00%00%00%00%00%00%00%00&recipientAgentDid=${did}`,
+    ]
+  ) {
+    await refused(await get(w, a, path + query), "PROXY_RELAY_RECEIPT_INVALID_QUERY");
+  }
+  assertEquals((await get(w, a, `${path}?requestId=abcdefgh&recipientAgentDid=${did}`)).status, 200);
+});
+
+Deno.test("I01: an unknown path is 404, a wrong method 405, with the envelope and a request id", async (t) => {
+  await using w = await openProxy();
+  for (
+    const path of ["/", "/hooks", "/hooks/agent/", "/pair", "/v1/relay", "/v1/agents", "/HOOKS/AGENT", "/pair/start/x"]
+  ) {
+    await t.step(path, async () => void await refused(await w.fetch(PROXY_URL + path), "NOT_FOUND"));
+  }
+  for (const { route, method, target } of SIGNED) {
+    await t.step(`not ${route}`, async () => {
+      const other = ROWS.some((row) => row.route === `${method === "GET" ? "POST" : "GET"} ${target}`);
+      for (
+        const wrong of ["PUT", "OPTIONS", "PATCH", "DELETE", ...(other ? [] : [method === "GET" ? "POST" : "GET"])]
+      ) {
+        await refused(await w.fetch(PROXY_URL + target, { method: wrong }), "METHOD_NOT_ALLOWED");
+      }
+    });
+  }
+});
+
+Deno.test("D-12: a body is 256 KiB for a message and 64 KiB elsewhere, by its header and by its bytes", async (t) => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  for (const { route, method, target, maxBytes = 64 * KIB } of SIGNED) {
+    if (method !== "POST") continue;
+    await t.step(route, async () => {
+      const padded = (bytes: number) => JSON.stringify({ message: "x".repeat(bytes - 14) });
+      const send = async (body: string, headers: Record<string, string> = {}) =>
+        await w.fetch(await w.signed(a, { target, body, recipient: b.agent.did, headers }));
+      assertEquals(padded(maxBytes).length, maxBytes);
+      await refused(await send(padded(maxBytes + 1)), "PAYLOAD_TOO_LARGE");
+      await refused(await send("{}", { "content-length": String(maxBytes + 1) }), "PAYLOAD_TOO_LARGE");
+      await refused(await send(padded(maxBytes + 1), { Authorization: "Svc junk" }), "PAYLOAD_TOO_LARGE");
+      const fits = await send(padded(maxBytes));
+      assert(fits.status === 202 || fits.status === 400, `${fits.status}`);
+    });
+  }
+});
+
+Deno.test("D-12, D-60: a body that does not come in 10 s is 408, before anything else is judged", async () => {
+  await using w = await openProxy();
+  const body = new ReadableStream({ start: (controller) => controller.enqueue(new Uint8Array(8)) });
+  let status = 0;
+  const asking = w.fetch(`${PROXY_URL}/hooks/agent`, { method: "POST", body }).then(async (answer) => {
+    await refused(answer, "REQUEST_TIMEOUT");
+    status = answer.status;
+  });
+  await settle();
+  await w.clock.advance(9_999);
+  assertEquals(status, 0);
+  await w.clock.advance(1);
+  await asking;
+});
+
+Deno.test("I15: the name by which a request came is in no answer and in no ticket", async () => {
+  const { w, a } = await cast();
+  await using _ = w;
+  const signed = await w.signed(a, { target: "/pair/start", body: JSON.stringify({ initiatorProfile: PROFILE }) });
+  const foreign = new Request("https://evil.example/pair/start", signed);
+  const answer = await w.proxy.fetch(foreign, w.peer);
+  const { ticket } = await answer.clone().json();
+  assertEquals([answer.status, parseTicket(ticket)?.iss], [200, PROXY_URL]);
+  assert(!JSON.stringify([await answer.text(), ...answer.headers]).includes("evil.example"));
+});
+
+Deno.test("each route does what it promises for an agent in good standing", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const c = await w.agent();
+  const start = await post(w, a, "/pair/start", { initiatorProfile: PROFILE });
+  const { ticket } = await start.json();
+  const sent = await w.message(a, b, { headers: { "x-request-id": "request-1" } });
+  const receipt = {
+    requestId: "request-1",
+    recipientAgentDid: b.agent.did,
+    status: "processed_by_svc",
+    timestamp: "2026-02-21T00:01:00Z",
+  };
+  const query = `requestId=request-1&recipientAgentDid=${b.agent.did}`;
+  const answers: [string, Response, number][] = [
+    ["start", start, 200],
+    ["message", sent, 202],
+    ["status", await post(w, a, "/pair/status", { ticket }), 200],
+    ["confirm", await post(w, c, "/pair/confirm", { ticket, responderProfile: PROFILE }), 201],
+    ["peers", await get(w, a, "/pair/peers"), 200],
+    ["remove", await post(w, a, "/pair/remove", { peerAgentDid: c.agent.did }), 204],
+    ["receipt", await post(w, b, "/v1/relay/delivery-receipts", receipt), 201],
+    ["receipts", await get(w, a, `/v1/relay/delivery-receipts?${query}`), 200],
+    ["connect", await get(w, b, "/v1/relay/connect"), 426],
+    ["health", await w.fetch(`${PROXY_URL}/health`), 200],
+  ];
+  for (const [name, answer, status] of answers) assertEquals(answer.status, status, name);
+});
+
+Deno.test("I10: details of an error are shown in dev, and in production they are not", async () => {
+  for (const environment of ["dev", "production"] as const) {
+    await using w = await openProxy({ proxy: { environment } });
+    const a = await w.agent();
+    const text = await refused(
+      await post(w, a, "/pair/start", { initiatorProfile: { agentName: 7 } }),
+      "PROXY_PAIR_INVALID_BODY",
+    );
+    assertEquals(JSON.parse(text).error.details !== undefined, environment === "dev");
+    // A token that is refused is not repeated, whatever is in it.
+    const marked = withAit(a, await aitWith(w, a, { name: "marked-by-the-test" }) + "x");
+    assert(!(await (await w.message(marked, a)).text()).includes("marked"));
+  }
+});

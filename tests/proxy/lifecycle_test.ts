@@ -1,0 +1,74 @@
+/**
+ * Shows the proxy's background work: it makes the proxy ready by itself, goes on while it runs, and ends with it (D-62,
+ * D-70). Nothing is left behind that would fire later.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { settle } from "../support/manual_clock.ts";
+import { outcome } from "../support/registry_world.ts";
+import { PROXY_URL, type World } from "../support/world.ts";
+import { get, openProxy, restart } from "./proxy_world.ts";
+
+/** Waits until something is so; the work of the store and of the registry takes turns of its own. */
+async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  for (let i = 0; i < 200; i++) {
+    if (await isSo()) return;
+    await settle();
+  }
+  throw new Error("It never came to that");
+}
+
+async function isHealthy(w: World): Promise<boolean> {
+  return (await w.fetch(`${PROXY_URL}/health`)).status === 200;
+}
+
+Deno.test("a proxy that has started becomes ready without a request, and answers the first one without asking again", async () => {
+  await using w = await openProxy();
+  const a = await w.agent();
+  let asked = 0;
+  w.registryAnswer = () => (asked++, null);
+  await w.proxy.start();
+  await until(() => isHealthy(w));
+  const before = asked;
+  assertEquals([await outcome(await get(w, a, "/pair/peers")), asked], ["200", before]);
+});
+
+Deno.test("a proxy that starts while the registry is down becomes ready when it is back", async () => {
+  await using w = await openProxy();
+  let isDown = true;
+  w.registryAnswer = () => isDown ? Promise.reject(new TypeError("connection refused")) : null;
+  await w.proxy.start();
+  await w.clock.advance(30_000);
+  assertEquals(await isHealthy(w), false);
+  isDown = false;
+  await w.clock.advance(60_000);
+  await until(() => isHealthy(w));
+});
+
+Deno.test("a proxy that has stopped asks nothing more, and leaves no timer", async () => {
+  await using w = await openProxy();
+  const { b, socket } = await w.story();
+  w.connect(b);
+  await w.proxy.start();
+  await until(() => isHealthy(w));
+  assert(w.clock.waiting > 0);
+  await w.proxy.stop();
+  w.proxy.deps.hub.closeAll();
+  for (let i = 0; i < 20; i++) await settle();
+  assertEquals([w.clock.waiting, socket.closed?.code], [0, 1001]);
+  let asked = 0;
+  w.registryAnswer = () => (asked++, null);
+  await w.clock.advance(3_600_000);
+  assertEquals(asked, 0);
+  await w.proxy.stop();
+});
+
+Deno.test("after a restart pairs, tickets, receipts and limits are as they were, and connectors come anew", async () => {
+  await using w = await openProxy();
+  const { a, b, socket } = await w.story();
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  await restart(w);
+  assertEquals(await outcome(await w.message(a, b)), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
+  const anew = w.connect(b);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  assertEquals([socket.delivered.length, anew.delivered.length], [1, 1]);
+});

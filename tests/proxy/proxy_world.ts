@@ -1,0 +1,138 @@
+/**
+ * A world whose proxy is held to its own tables: an answer that its row of the route table does not allow fails the test
+ * that got it. Also tokens of any content, and what proxy tests do again and again.
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { ProxyDeps } from "../../proxy/deps.ts";
+import { AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
+import type { AitClaims } from "../../shared/protocol/ait.ts";
+import { fromBase64Url, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { sign } from "../../shared/protocol/ed25519.ts";
+import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
+import type { SigningKey } from "../../shared/protocol/jws.ts";
+import { errorsOf } from "../../shared/server/app.ts";
+import type { Route } from "../../shared/server/route.ts";
+import { judgeEnvelope } from "../support/registry_world.ts";
+import { type TestAgent, World, type WorldOptions } from "../support/world.ts";
+
+/** Opens a world whose proxy is held to its tables, with a limit that no test meets by accident. */
+export async function openProxy(options: WorldOptions = {}): Promise<World> {
+  const w = await World.open({ ...options, proxy: { agentRequests: 1000, ...options.proxy } });
+  hold(w);
+  return w;
+}
+
+/** Starts both services anew over the same store. */
+export async function restart(w: World): Promise<void> {
+  await w.start();
+  hold(w);
+}
+
+function hold(w: World): void {
+  const { fetch } = w.proxy;
+  w.proxy = {
+    ...w.proxy,
+    async fetch(request, peer) {
+      const { method, url } = request;
+      const answer = await fetch(request, peer);
+      await judge(w, method, new URL(url).pathname, answer.clone());
+      return answer;
+    },
+  };
+}
+
+/** The row that a request is for; the router knows a path in any way to write its characters. */
+function rowOf(method: string, path: string): Route<ProxyDeps> | undefined {
+  const plain = path.replace(/%[2-7][0-9a-f]/gi, decodeURIComponent);
+  return PROXY_ROUTES.find((row) => row.method === (method === "HEAD" ? "GET" : method) && row.path === plain);
+}
+
+/** Every code that a row can answer. */
+export function codesOf(row: Route<ProxyDeps>): ErrorCode[] {
+  return errorsOf(row, AUTHENTICATORS[row.auth as keyof typeof AUTHENTICATORS]);
+}
+
+async function judge(w: World, method: string, path: string, answer: Response): Promise<void> {
+  const row = rowOf(method, path);
+  const text = await answer.text();
+  const what = `${method} ${path.slice(0, 100)} answered ${answer.status} ${text.slice(0, 300)}`;
+  assert(answer.headers.get("x-request-id"), `${what} without x-request-id`);
+  if (method === "HEAD" || answer.status === 204) return assertEquals(text, "", what);
+  const isHealth = row?.path === "/health";
+  if (answer.status < 400 || isHealth && answer.status === 503) {
+    if (!isHealth) assertEquals(answer.status, row?.answer.status, what);
+    const contentType = row?.answer.contentType ?? "application/json";
+    assertEquals(answer.headers.get("content-type"), `${contentType}; charset=utf-8`, what);
+    const body = row?.answer.body && JSON.parse(text);
+    return assertEquals(row?.answer.body?.parse(body), body, `${what}, which is not the shape of its row`);
+  }
+  assertEquals(answer.headers.get("content-type"), "application/json; charset=utf-8", what);
+  const { code } = judgeEnvelope(JSON.parse(text), w.proxy.deps.showDetails, what);
+  assertEquals([ERRORS[code].status].flat()[0], answer.status, `${what}: not the status of ${code}`);
+  const has = (name: string) => assert(answer.headers.get(name), `${what} without ${name}`);
+  if (answer.status === 401) assertEquals(answer.headers.get("www-authenticate"), "Svc", what);
+  if (answer.status === 426) assertEquals(answer.headers.get("upgrade"), "websocket", what);
+  if (answer.status === 429 || code === "SERVICE_UNAVAILABLE") has("retry-after");
+  if (answer.status === 405) has("allow");
+  const allowed: ErrorCode[] = row ? codesOf(row) : ["NOT_FOUND", "METHOD_NOT_ALLOWED"];
+  assert(allowed.includes(code), `${what}: its row allows ${allowed.join(", ")}`);
+}
+
+/** A token of any content: a text is taken as it is, anything else as JSON. */
+export async function token(header: unknown, payload: unknown, key: CryptoKey): Promise<string> {
+  const part = (value: unknown) => toBase64Url(utf8Bytes(typeof value === "string" ? value : JSON.stringify(value)));
+  const signed = `${part(header)}.${part(payload)}`;
+  return `${signed}.${await sign(key, utf8Bytes(signed))}`;
+}
+
+/** The key that the registry signs with. */
+export function registryKey(w: World): Promise<SigningKey> {
+  return w.registry.deps.signing.current();
+}
+
+/** The claims of an AIT, unverified. */
+export function claimsOf(ait: string): AitClaims {
+  return JSON.parse(new TextDecoder().decode(fromBase64Url(ait.split(".")[1] ?? "") ?? new Uint8Array()));
+}
+
+/** An AIT of the agent that the registry signed, with other claims; `undefined` leaves one out. */
+export async function aitWith(w: World, agent: TestAgent, claims: Record<string, unknown> = {}): Promise<string> {
+  const { kid, privateKey } = await registryKey(w);
+  return await token({ alg: "EdDSA", typ: "AIT", kid }, { ...claimsOf(agent.identity.ait), ...claims }, privateKey);
+}
+
+/** The agent with another AIT. */
+export function withAit(agent: TestAgent, ait: string): TestAgent {
+  return { ...agent, identity: { ...agent.identity, ait } };
+}
+
+/** The agent with another access token. */
+export function withAccess(agent: TestAgent, accessToken: string): TestAgent {
+  return { ...agent, identity: { ...agent.identity, accessToken } };
+}
+
+/** L of Ed25519, as 32 bytes, little end first. */
+const L = 2n ** 252n + 27742317777372353535851937790883648493n;
+
+/** The same signature with S + L, which a lenient verifier takes for it. */
+export function malleated(signature: string): string {
+  const bytes = fromBase64Url(signature) ?? new Uint8Array();
+  let s = L;
+  for (let i = 0; i < 32; i++) s += BigInt(bytes[32 + i] ?? 0) << BigInt(8 * i);
+  const changed = bytes.slice();
+  for (let i = 0; i < 32; i++) changed[32 + i] = Number((s >> BigInt(8 * i)) & 255n);
+  return toBase64Url(changed);
+}
+
+/** Sends a signed request with a JSON body. */
+export async function post(w: World, agent: TestAgent, target: string, body: unknown): Promise<Response> {
+  return await w.fetch(await w.signed(agent, { target, body: typeof body === "string" ? body : JSON.stringify(body) }));
+}
+
+/** Sends a signed request without a body. */
+export async function get(w: World, agent: TestAgent, target: string): Promise<Response> {
+  return await w.fetch(await w.signed(agent, { method: "GET", target }));
+}
+
+/** What a person says of an agent when it pairs. */
+export const PROFILE = { agentName: "alpha", humanName: "Ada" };

@@ -1,0 +1,191 @@
+/**
+ * Shows how the registry's variables are read (PROTOCOL section 7): what they stand at, what is accepted, and that every
+ * problem is named at once, without the secret that has it.
+ */
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { MAX_KEYS } from "../../shared/protocol/key_document.ts";
+import { readRegistryConfig, REGISTRY_VARIABLES, type RegistryConfig } from "../../registry/config.ts";
+import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
+import { ConfigError, ConfigReader } from "../../shared/server/config.ts";
+import { answered, inside, openRegistry } from "../support/registry_world.ts";
+import { PROXY_URL, REGISTRY_URL } from "../support/world.ts";
+
+const PLACE = { environment: "dev", registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, version: "1" } as const;
+
+/** Reads these variables, and gives the problems too. */
+function read(variables: Record<string, string>): { config: RegistryConfig; problems: string[] } {
+  const reader = new ConfigReader((name) => variables[name]);
+  const config = readRegistryConfig(reader, PLACE);
+  return { config, problems: reader.problems };
+}
+
+const pairOf = (n: number): Promise<KeyPair> => keyPairFromSeed(new Uint8Array(32).fill(n));
+const jwk = ({ publicKey: x, seed: d }: KeyPair, more: Record<string, unknown> = {}) => ({
+  kty: "OKP",
+  crv: "Ed25519",
+  x,
+  d,
+  ...more,
+});
+const keySet = (...keys: unknown[]) => ({ REGISTRY_SIGNING_KEYS: JSON.stringify({ keys }) });
+
+Deno.test("without any variable the registry has no bootstrap secret, makes its own keys and keeps the spec's lifetimes", () => {
+  const asked: string[] = [];
+  const config = readRegistryConfig(new ConfigReader((name) => void asked.push(name)), PLACE);
+  assertEquals(config, {
+    ...PLACE,
+    bootstrapSecret: null,
+    signingKeys: null,
+    accessTokenTtlSeconds: 900,
+    refreshTokenTtlSeconds: 2_592_000,
+    challengeTtlSeconds: 300,
+  });
+  assertEquals(asked.sort(), [...REGISTRY_VARIABLES].sort());
+});
+
+Deno.test("every variable is read", () => {
+  const { config, problems } = read({
+    BOOTSTRAP_SECRET: " a secret ",
+    ACCESS_TOKEN_TTL_SECONDS: "1",
+    REFRESH_TOKEN_TTL_SECONDS: "31536000",
+    CHALLENGE_TTL_SECONDS: "60",
+  });
+  assertEquals(problems, []);
+  assertEquals(
+    [config.bootstrapSecret, config.accessTokenTtlSeconds, config.refreshTokenTtlSeconds, config.challengeTtlSeconds],
+    [" a secret ", 1, 31_536_000, 60],
+  );
+});
+
+Deno.test("lifetimes are whole seconds of at least one; each bad one is named, all together", () => {
+  const names = ["ACCESS_TOKEN_TTL_SECONDS", "REFRESH_TOKEN_TTL_SECONDS", "CHALLENGE_TTL_SECONDS"];
+  for (const bad of ["0", "-1", "1.5", "1e3", "abc", " 5", "9".repeat(20), "0x10", "31536001"]) {
+    const { problems } = read(Object.fromEntries(names.map((name) => [name, bad])));
+    assertEquals(problems.map((line) => line.split(":")[0]), names, bad);
+  }
+});
+
+Deno.test("REGISTRY_SIGNING_KEYS: a private JWK Set is taken, with kid and status or without", async (t) => {
+  const [one, two] = [await pairOf(1), await pairOf(2)];
+  const active = { kid: null, publicKey: one.publicKey, seed: one.seed, status: "active" as const };
+  const retired = { kid: "old", publicKey: two.publicKey, seed: null, status: "retired" as const };
+  const rows: [what: string, keys: unknown[], wanted: unknown][] = [
+    ["bare", [jwk(one)], [active]],
+    ["with status and kid", [jwk(one, { kid: "k1", status: "active" })], [{ ...active, kid: "k1" }]],
+    ["with other members", [jwk(one, { alg: "EdDSA", use: "sig", key_ops: ["sign"] })], [active]],
+    [
+      "with a retired one that only verifies",
+      [jwk(one), { kty: "OKP", crv: "Ed25519", x: two.publicKey, kid: "old", status: "retired" }],
+      [active, retired],
+    ],
+    ["with a retired one's private half", [jwk(one), jwk(two, { kid: "old", status: "retired" })], [active, {
+      ...retired,
+      seed: two.seed,
+    }]],
+  ];
+  for (const [what, keys, wanted] of rows) {
+    await t.step(what, () => {
+      const { config, problems } = read(keySet(...keys));
+      assertEquals(problems, []);
+      assertEquals(config.signingKeys, wanted as typeof config.signingKeys);
+    });
+  }
+});
+
+Deno.test("REGISTRY_SIGNING_KEYS: each bad set is refused, and says what is wrong with it", async (t) => {
+  const [one, two] = [await pairOf(1), await pairOf(2)];
+  const publicOnly = { kty: "OKP", crv: "Ed25519", x: one.publicKey };
+  const rows: [what: string, text: string, says: string][] = [
+    ["no JSON", "{", "JSON Web Key Set"],
+    ["no object", "null", "keys"],
+    ["a list", "[]", "keys"],
+    ["no keys", "{}", "keys"],
+    ["no key", '{"keys":[]}', "at least one"],
+    ["keys is no list", '{"keys":{}}', "keys"],
+    ["a key that is null", '{"keys":[null]}', "kty"],
+    ["a key that is text", '{"keys":["x"]}', "kty"],
+    ["RSA", JSON.stringify({ keys: [jwk(one, { kty: "RSA" })] }), "kty"],
+    ["X25519", JSON.stringify({ keys: [jwk(one, { crv: "X25519" })] }), "crv"],
+    ["x of 31 bytes", JSON.stringify({ keys: [jwk(one, { x: toBase64Url(new Uint8Array(31)) })] }), "x must"],
+    ["x no point", JSON.stringify({ keys: [jwk(one, { x: `Ag${"A".repeat(41)}` })] }), "x must"],
+    ["x missing", JSON.stringify({ keys: [jwk(one, { x: undefined })] }), "x must"],
+    ["d of 31 bytes", JSON.stringify({ keys: [jwk(one, { d: toBase64Url(new Uint8Array(31)) })] }), "d must"],
+    ["d padded", JSON.stringify({ keys: [jwk(one, { d: `${one.seed}=` })] }), "d must"],
+    ["d null", JSON.stringify({ keys: [jwk(one, { d: null })] }), "d must"],
+    ["status unknown", JSON.stringify({ keys: [jwk(one, { status: "next" })] }), "status"],
+    ["active without d", JSON.stringify({ keys: [publicOnly] }), "private member d"],
+    ["only a retired one", JSON.stringify({ keys: [jwk(one, { status: "retired" })] }), "no active key"],
+    ["kid empty", JSON.stringify({ keys: [jwk(one, { kid: "" })] }), "kid"],
+    ["kid too long", JSON.stringify({ keys: [jwk(one, { kid: "x".repeat(129) })] }), "kid"],
+    ["kid a number", JSON.stringify({ keys: [jwk(one, { kid: 1 })] }), "kid"],
+    ["kid twice", JSON.stringify({ keys: [jwk(one, { kid: "k" }), jwk(two, { kid: "k" })] }), "twice"],
+  ];
+  for (const [what, text, says] of rows) {
+    await t.step(what, () => {
+      const { config, problems } = read({ REGISTRY_SIGNING_KEYS: text });
+      assertEquals([config.signingKeys, problems.length], [null, 1]);
+      assertStringIncludes(problems[0] ?? "", "REGISTRY_SIGNING_KEYS: ");
+      assertStringIncludes(problems[0] ?? "", says);
+      assert(!problems.join().includes(one.seed), "a problem shows the private key");
+    });
+  }
+});
+
+Deno.test("REGISTRY_SIGNING_KEYS: all problems of all keys are named together, beside those of other variables", async () => {
+  const one = await pairOf(1);
+  const { problems } = read({
+    ...keySet(jwk(one, { kty: "EC", status: "x", kid: "" }), jwk(one, { d: "x" }), jwk(one, { x: "x" })),
+    ACCESS_TOKEN_TTL_SECONDS: "0",
+  });
+  assertEquals(problems.length, 2);
+  const text = problems.join("\n");
+  for (
+    const part of ["key 1: kty", "key 1: status", "key 1: kid", "key 2: d must", "key 3: x must", "ACCESS_TOKEN_TTL"]
+  ) {
+    assertStringIncludes(text, part);
+  }
+  assert(!text.includes(one.seed));
+});
+
+Deno.test("REGISTRY_SIGNING_KEYS: a set that cannot serve is refused at the start, not by everybody who verifies", async (t) => {
+  const [one, two] = [await pairOf(1), await pairOf(2)];
+  const rows: [what: string, keys: unknown[]][] = [
+    ["d is not the private half of x", [jwk(one, { d: two.seed })]],
+    ["the same key twice, without kid", [jwk(one), jwk(one, { status: "retired" })]],
+    ["1025 keys: more than a key document holds", [
+      jwk(one),
+      ...await Promise.all(
+        Array.from({ length: MAX_KEYS }, async (_, i) => jwk(await pairOf(i + 2), { status: "retired" })),
+      ),
+    ]],
+  ];
+  for (const [what, keys] of rows) {
+    await t.step(what, async () => {
+      const { config, problems } = read(keySet(...keys));
+      if (problems.length > 0) return;
+      await assertRejects(async () => {
+        await using w = await openRegistry({ registry: { signingKeys: config.signingKeys } });
+        await answered(await inside(w, "/.well-known/svc-keys.json"));
+      }, ConfigError);
+    });
+  }
+});
+
+Deno.test("the issuer is fixed at the first start: another REGISTRY_URL on the same store is refused and both are named", async () => {
+  await using w = await openRegistry();
+  const registryUrl = "https://elsewhere.example";
+  const error = await assertRejects(() => openRegistry({ kv: w.kv, registry: { registryUrl } }), ConfigError);
+  assertStringIncludes(error.message, REGISTRY_URL);
+  assertStringIncludes(error.message, "REGISTRY_URL");
+  await using again = await openRegistry({ kv: w.kv });
+  await answered(await inside(again, "/health"));
+});
+
+Deno.test("a REGISTRY_URL whose host cannot be part of a DID is refused", async () => {
+  for (
+    const registryUrl of ["https://[::1]", "https://[2001:db8::1]:8443", `https://${"a".repeat(60)}.${"b".repeat(60)}`]
+  ) {
+    await assertRejects(() => openRegistry({ registry: { registryUrl } }), ConfigError);
+  }
+});

@@ -1,0 +1,266 @@
+/**
+ * Shows the registry's signing keys (D-22, D-53): made once and kept, published without their private half, rotated
+ * without anybody being locked out, or given by configuration.
+ */
+import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { readRegistryConfig } from "../../registry/config.ts";
+import { KEYS } from "../../registry/keys.ts";
+import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
+import { parseAit } from "../../shared/protocol/ait.ts";
+import { parseJws } from "../../shared/protocol/jws.ts";
+import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
+import { readKeyDocument } from "../../shared/protocol/key_document.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { ConfigReader } from "../../shared/server/config.ts";
+import {
+  answered,
+  inside,
+  moveTo,
+  openRegistry,
+  outcome,
+  readCrl,
+  refresh,
+  refreshed,
+  refused,
+  restart,
+  withTime,
+} from "../support/registry_world.ts";
+import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../support/world.ts";
+
+interface Published {
+  keys: { kid: string; x: string; status: string }[];
+}
+
+const DAY_MS = 86_400_000;
+const read = async (w: World) => (await answered<Published>(await inside(w, "/.well-known/svc-keys.json"))).keys;
+const kidsOf = async (w: World) => (await read(w)).map(({ kid, status }) => [kid, status]);
+
+async function rotate(w: World): Promise<{ kid: string; retiredKid: string }> {
+  const { apiKey } = await w.admin();
+  return await answered(await w.ask("POST", "/v1/admin/keys/rotate", { apiKey }));
+}
+
+const remove = async (w: World, { owner, agent }: TestAgent) => await w.client.deleteAgent(owner.apiKey, agent.id);
+
+async function crlKid(w: World): Promise<string> {
+  const { crl } = await answered<{ crl: string }>(await inside(w, "/v1/crl"));
+  return parseJws(crl, "CRL", LIMITS.crlBytes).kid;
+}
+
+/** A world with these keys in its configuration. */
+function configured(keys: unknown[], kv?: Deno.Kv): Promise<World> {
+  const reader = new ConfigReader((name) => name === "REGISTRY_SIGNING_KEYS" ? JSON.stringify({ keys }) : undefined);
+  const place = { environment: "dev", registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, version: "1" } as const;
+  const { signingKeys } = readRegistryConfig(reader, place);
+  assertEquals(reader.problems, []);
+  return openRegistry({ registry: { signingKeys }, ...(kv ? { kv, seed: 2 } : {}) });
+}
+
+const pairOf = (n: number) => keyPairFromSeed(new Uint8Array(32).fill(n));
+
+Deno.test("the key is made at the first start and kept: after restarts the same one signs and verifies", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const before = await read(w);
+  assertEquals(before.map(({ status }) => status), ["active"]);
+  for (let i = 0; i < 3; i++) {
+    await restart(w);
+    assertEquals(await read(w), before);
+  }
+  await answered(await refresh(w, a, a.agentAuth.refreshToken));
+});
+
+Deno.test("of several instances at their first start on one store one makes the key", async () => {
+  const kv = await Deno.openKv(":memory:");
+  const worlds = await Promise.all([1, 2, 3, 4].map((seed) => openRegistry({ kv, seed })));
+  const documents = await Promise.all(worlds.map(read));
+  for (const document of documents) assertEquals(document, documents[0]);
+  assertEquals(documents[0]?.length, 1);
+  for (const w of worlds) await w[Symbol.asyncDispose]();
+  kv.close();
+});
+
+Deno.test("C19, D-22: the key document has public members only, is cacheable for 300 s and answers 304", async () => {
+  await using w = await openRegistry();
+  await rotate(w);
+  const answer = await w.ask("GET", "/.well-known/svc-keys.json");
+  assertEquals(answer.headers.get("cache-control"), "public, max-age=300");
+  const etag = answer.headers.get("etag") ?? "";
+  const document = await answered<Published>(answer);
+  assertEquals(Object.keys(document), ["keys"]);
+  for (const key of document.keys) {
+    assertEquals(Object.keys(key).sort(), ["alg", "crv", "kid", "kty", "status", "use", "x"]);
+  }
+  assert(await readKeyDocument(document));
+  const same = await w.ask("GET", "/.well-known/svc-keys.json", { headers: { "If-None-Match": etag } });
+  assertEquals([same.status, same.headers.get("etag")], [304, etag]);
+  await rotate(w);
+  const changed = await w.ask("GET", "/.well-known/svc-keys.json", { headers: { "If-None-Match": etag } });
+  assertNotEquals(changed.headers.get("etag"), etag);
+  await answered(changed);
+});
+
+Deno.test("D-53: a rotation puts a new active key first, retires the old one, and locks nobody out", async () => {
+  await using w = await openRegistry();
+  const [a, gone] = [await w.agent(), await w.agent()];
+  await remove(w, gone);
+  const before = await readCrl(w);
+  const [old] = await read(w);
+  const { kid, retiredKid } = await rotate(w);
+  assertEquals(retiredKid, old?.kid);
+  assertNotEquals(kid, retiredKid);
+  assertEquals(await kidsOf(w), [[kid, "active"], [retiredKid, "retired"]]);
+  // The list is signed anew at once, though nothing else about it has changed.
+  assertEquals(await crlKid(w), kid);
+  const after = await readCrl(w);
+  assertEquals([after.seq, after.revocations], [before.seq, before.revocations]);
+  assertNotEquals(after.jti, before.jti);
+  // The old AIT goes on; a new one is the new key's.
+  assertEquals(parseAit(a.identity.ait).kid, retiredKid);
+  const next = await refreshed(w, a, a.agentAuth.refreshToken);
+  const path = `/v1/agents/${a.agent.id}/reissue`;
+  const { ait } = await answered<ReissueAnswer>(await w.ask("POST", path, { apiKey: a.owner.apiKey }));
+  assertEquals(parseAit(ait).kid, kid);
+  await restart(w);
+  await answered(await refresh(w, { identity: { ...a.identity, ait } }, next.refreshToken));
+  assertEquals(await kidsOf(w), [[kid, "active"], [retiredKid, "retired"]]);
+});
+
+Deno.test("D-53: another instance signs with the new key at its next use", async () => {
+  await using w = await openRegistry();
+  await using other = await openRegistry({ kv: w.kv, seed: 2 });
+  await remove(w, await w.agent());
+  await readCrl(other);
+  const { kid } = await rotate(w);
+  assertEquals(await crlKid(other), kid);
+  assertEquals(await read(other), await read(w));
+});
+
+Deno.test("D-53: before the first revocation a rotation makes no list", async () => {
+  await using w = await openRegistry();
+  await rotate(w);
+  await refused(await w.ask("GET", "/v1/crl"), "CRL_NOT_FOUND");
+});
+
+Deno.test("C14, D-22: a retired key verifies until the last AIT that it can have signed has expired, then it is gone", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const { agent, ait, agentAuth } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha", ttlDays: 90 });
+  const who = { identity: { did: agent.did, ait, privateKey: keys.privateKey, accessToken: agentAuth.accessToken } };
+  const { kid, retiredKid } = await rotate(w);
+  let token = agentAuth.refreshToken;
+  for (const days of [29, 29, 29]) {
+    await w.clock.advance(days * DAY_MS);
+    token = (await refreshed(w, who, token)).refreshToken;
+  }
+  await w.clock.advance(3 * DAY_MS - 1000);
+  token = (await refreshed(w, who, token)).refreshToken;
+  assertEquals(await kidsOf(w), [[kid, "active"], [retiredKid, "retired"]]);
+  await w.clock.advance(1000);
+  assertEquals(await kidsOf(w), [[kid, "active"]]);
+  await refused(await refresh(w, who, token), "AGENT_AUTH_REFRESH_UNAUTHORIZED");
+});
+
+Deno.test("D-53: of rotations at once each is done or told to come back; one key is active at the end", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const work = Array.from({ length: 5 }, () => w.ask("POST", "/v1/admin/keys/rotate", { apiKey }));
+  const answers = await withTime(w, Promise.all(work));
+  const good = answers.filter((answer) => answer.status === 200);
+  assert(good.length >= 1);
+  const statuses = (await kidsOf(w)).map(([, status]) => status);
+  assertEquals(statuses, ["active", ...good.map(() => "retired")]);
+  for (const answer of answers) {
+    if (answer.status !== 200) await refused(answer, "SERVICE_UNAVAILABLE");
+    else await answer.body?.cancel();
+  }
+});
+
+Deno.test("a rotation against a revocation: the list that follows is complete and the new key's, 20 rounds", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  for (let round = 1; round <= 20; round++) {
+    const a = await w.agent();
+    const work = [w.ask("POST", "/v1/admin/keys/rotate", { apiKey }), remove(w, a), inside(w, "/v1/crl")] as const;
+    const [rotated] = await withTime(w, Promise.all(work));
+    const { kid } = await answered<{ kid: string }>(rotated);
+    assertEquals(await crlKid(w), kid);
+    const { seq, revocations } = await readCrl(w);
+    assertEquals([seq, revocations.length], [round, round]);
+  }
+});
+
+Deno.test("REGISTRY_SIGNING_KEYS: the first active key signs, the others verify; nothing of them is stored", async () => {
+  const [one, two, three] = [await pairOf(1), await pairOf(2), await pairOf(3)];
+  const jwk = { kty: "OKP", crv: "Ed25519" };
+  await using w = await configured([
+    { ...jwk, x: three.publicKey, kid: "old", status: "retired" },
+    { ...jwk, x: one.publicKey, d: one.seed, kid: "one" },
+    { ...jwk, x: two.publicKey, d: two.seed },
+  ]);
+  const kids = await kidsOf(w);
+  assertEquals(kids.slice(0, 2), [["old", "retired"], ["one", "active"]]);
+  assertEquals(kids.length, 3);
+  const a = await w.agent();
+  assertEquals(parseAit(a.identity.ait).kid, "one");
+  await answered(await refresh(w, a, a.agentAuth.refreshToken));
+  await remove(w, a);
+  assertEquals(await crlKid(w), "one");
+  assertEquals((await w.kv.get(KEYS.signingKeys())).value, null);
+  const stored = JSON.stringify((await Array.fromAsync(w.kv.list({ prefix: [] }))).map(({ value }) => value));
+  for (const { seed } of [one, two, three]) assert(!stored.includes(seed));
+});
+
+Deno.test("REGISTRY_SIGNING_KEYS: a key moved to retired still verifies AITs, and signs no more", async () => {
+  const [one, two] = [await pairOf(1), await pairOf(2)];
+  const jwk = { kty: "OKP", crv: "Ed25519" };
+  await using before = await configured([{ ...jwk, x: one.publicKey, d: one.seed, kid: "one" }]);
+  const a = await before.agent();
+  await remove(before, await before.agent());
+  assertEquals(await crlKid(before), "one");
+  await using after = await configured([
+    { ...jwk, x: two.publicKey, d: two.seed, kid: "two" },
+    { ...jwk, x: one.publicKey, kid: "one", status: "retired" },
+  ], before.kv);
+  await answered(await refresh(after, a, a.agentAuth.refreshToken));
+  assertEquals(await crlKid(after), "two");
+  assertEquals((await readCrl(after)).seq, 1);
+});
+
+Deno.test("D-53: configured keys are not rotated by a request: 409 SIGNING_KEYS_CONFIGURED, after 401 and 403", async () => {
+  const one = await pairOf(1);
+  await using w = await configured([{ kty: "OKP", crv: "Ed25519", x: one.publicKey, d: one.seed }]);
+  const ask = (apiKey?: string) => w.ask("POST", "/v1/admin/keys/rotate", { apiKey });
+  const before = await read(w);
+  await refused(await ask(), "API_KEY_MISSING");
+  await refused(await ask((await w.person()).apiKey), "ADMIN_REQUIRED");
+  await refused(await ask((await w.admin()).apiKey), "SIGNING_KEYS_CONFIGURED");
+  assertEquals(await read(w), before);
+});
+
+Deno.test("many rotations: every AIT of the last 90 days still refreshes", async () => {
+  await using w = await openRegistry();
+  const agents: TestAgent[] = [];
+  for (let i = 0; i < 10; i++) {
+    agents.push(await w.agent());
+    await rotate(w);
+    await w.clock.advance(DAY_MS);
+  }
+  for (const [i, a] of agents.entries()) {
+    moveTo(w, i);
+    assertEquals(await outcome(await refresh(w, a, a.agentAuth.refreshToken)), "200");
+  }
+  assertEquals((await read(w)).filter(({ status }) => status === "active").length, 1);
+});
+
+Deno.test("70 rotations in a row leave a key document that is valid, and a registry that works", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const { apiKey } = await w.admin();
+  for (let i = 0; i < 70; i++) await (await w.ask("POST", "/v1/admin/keys/rotate", { apiKey })).body?.cancel();
+  assert(await readKeyDocument(await answered(await inside(w, "/.well-known/svc-keys.json"))));
+  const b = await w.agent();
+  await answered(await refresh(w, b, b.agentAuth.refreshToken));
+  await answered(await refresh(w, a, a.agentAuth.refreshToken));
+});

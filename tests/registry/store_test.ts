@@ -1,0 +1,312 @@
+/**
+ * Shows the registry on a store that misbehaves (D-10, O08, O09): gone, it answers 503 and nothing is half done; with ten
+ * checks a commit, as KV Connect has it, everything works; commits that meet others are tried again.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { REGISTRY_ROUTES } from "../../registry/routes.ts";
+import type { Challenge, ReissueAnswer } from "../../shared/protocol/api/agents.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
+import { registrationMessage } from "../../shared/protocol/registration.ts";
+import { nameFailures } from "../../shared/server/kv.ts";
+import { type Faults, FaultyKv, type KvCall } from "../support/faulty_kv.ts";
+import {
+  answered,
+  moveTo,
+  openRegistry,
+  outcome,
+  readCrl,
+  refresh,
+  refused,
+  tally,
+  withTime,
+} from "../support/registry_world.ts";
+import { BOOTSTRAP_SECRET, type Person, REGISTRY_URL, type TestAgent, type World } from "../support/world.ts";
+
+/** Routes that answer from memory and configuration. */
+const NEEDS_NO_STORE = ["/v1/metadata", "/openapi.json", "/docs", "/docs/style.css"];
+
+/** A request on each route, as somebody who may sends it. */
+async function everyRoute(w: World, admin: Person, agent: TestAgent): Promise<[string, Response][]> {
+  const answers: [string, Response][] = [];
+  for (const [i, { method, path }] of REGISTRY_ROUTES.entries()) {
+    moveTo(w, i + w.log.length);
+    const target = path.replace(":id", agent.agent.id);
+    const body = method === "POST"
+      ? JSON.stringify({
+        refreshToken: "x",
+        code: "x",
+        name: "relay",
+        agentDid: agent.agent.did,
+        aitJti: agent.agent.currentJti,
+        ownerDid: agent.owner.did,
+        publicKey: agent.keys.publicKey,
+      })
+      : "";
+    const request = path.endsWith("/refresh")
+      ? await w.signed(agent, { base: REGISTRY_URL, target, body })
+      : new Request(REGISTRY_URL + target, {
+        method,
+        headers: {
+          Authorization: `Bearer ${admin.apiKey}`,
+          "x-bootstrap-secret": BOOTSTRAP_SECRET,
+          "X-Svc-Agent-Access": agent.agentAuth.accessToken,
+          ...(path.startsWith("/internal") ? { "X-Svc-Service-Id": admin.id, "X-Svc-Service-Secret": "x" } : {}),
+        },
+        body: body || null,
+      });
+    answers.push([`${method} ${path}`, await w.fetch(request)]);
+  }
+  return answers;
+}
+
+Deno.test("with the store gone every route that needs it is 503 SERVICE_UNAVAILABLE with Retry-After, and comes back", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  const admin = await w.admin();
+  const agent = await w.agent();
+  faulty.faults = { fails: () => true };
+  for (const [route, answer] of await everyRoute(w, admin, agent)) {
+    const path = route.split(" ")[1] ?? "";
+    if (NEEDS_NO_STORE.includes(path)) assertEquals(answer.status, 200, route);
+    else if (path === "/health") assertEquals(answer.status, 503, route);
+    else {
+      const seconds = Number(answer.headers.get("retry-after"));
+      assert(seconds >= 1, route);
+      await refused(answer, "SERVICE_UNAVAILABLE");
+      continue;
+    }
+    await answer.body?.cancel();
+  }
+  faulty.faults = {};
+  await answered(await w.ask("GET", "/v1/me", { apiKey: admin.apiKey }));
+  await answered(await refresh(w, agent, agent.agentAuth.refreshToken));
+});
+
+Deno.test("a store that reads and does not write: nothing is 500, and nothing changes", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  const admin = await w.admin();
+  const agent = await w.agent();
+  await w.clock.advance(60_000);
+  const snapshot = async () => (await Array.fromAsync(w.kv.list({ prefix: [] }))).map((e) => [e.key, e.versionstamp]);
+  const before = await snapshot();
+  faulty.faults = { fails: ({ method }) => ["commit", "set", "delete"].includes(method) };
+  for (const [route, answer] of await everyRoute(w, admin, agent)) {
+    assert(answer.status === 503 || answer.status < 500, `${route} ${answer.status}`);
+    await answer.body?.cancel();
+  }
+  assertEquals(await snapshot(), before);
+});
+
+Deno.test("the store is closed under the registry: 503, health too", async () => {
+  const kv = await Deno.openKv(":memory:");
+  nameFailures(kv);
+  await using w = await openRegistry({ kv });
+  kv.close();
+  await refused(await w.ask("GET", "/v1/me", { apiKey: "svc_pat_x" }), "SERVICE_UNAVAILABLE");
+  assertEquals((await w.ask("GET", "/health")).status, 503);
+});
+
+/** One call of each kind that writes, with what must be there for it; each in a world of its own. */
+type Step = [name: string, record: string, wanted: string, prepare: (w: World) => Promise<() => Promise<Response>>];
+
+const post = (w: World, path: string, apiKey?: string, body?: unknown) => w.ask("POST", path, { apiKey, body });
+const onAgent = (method: string, what: string) => async (w: World) => {
+  const { agent, owner } = await w.agent();
+  return () => w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
+};
+const onService = (method: string, what: string) => async (w: World) => {
+  const { apiKey } = await w.admin();
+  const { internalServices: [service] } = await answered<{ internalServices: { id: string }[] }>(
+    await w.ask("GET", "/v1/admin/internal-services", { apiKey }),
+  );
+  return () => w.ask(method, `/v1/admin/internal-services/${service?.id}${what}`, { apiKey });
+};
+const invited = async (w: World) => (await w.client.createInvite((await w.admin()).apiKey)).invite;
+
+const STEPS: Step[] = [
+  [
+    "bootstrap",
+    "bootstrap",
+    "201",
+    (w) =>
+      Promise.resolve(() =>
+        w.ask("POST", "/v1/admin/bootstrap", { headers: { "x-bootstrap-secret": BOOTSTRAP_SECRET } })
+      ),
+  ],
+  ["invite", "invite", "201", async (w) => {
+    const { apiKey } = await w.admin();
+    return () => post(w, "/v1/invites", apiKey);
+  }],
+  ["redemption", "invite", "201", async (w) => {
+    const { code } = await invited(w);
+    return () => post(w, "/v1/invites/redeem", undefined, { code });
+  }],
+  ["deletion of an invite", "invite", "204", async (w) => {
+    const [{ apiKey }, { id }] = [await w.admin(), await invited(w)];
+    return () => w.ask("DELETE", `/v1/invites/${id}`, { apiKey });
+  }],
+  ["API key", "api_key_of", "201", async (w) => {
+    const { apiKey } = await w.person();
+    return () => post(w, "/v1/me/api-keys", apiKey);
+  }],
+  ["revocation of a key", "audit", "204", async (w) => {
+    const { apiKey } = await w.person();
+    const { apiKey: { id } } = await answered<{ apiKey: { id: string } }>(
+      await post(w, "/v1/me/api-keys", apiKey),
+      201,
+    );
+    return () => w.ask("DELETE", `/v1/me/api-keys/${id}`, { apiKey });
+  }],
+  ["registration", "agent", "201", async (w) => {
+    const { apiKey } = await w.person();
+    const { publicKey, privateKey } = await keyPairFromSeed(w.random.bytes(32));
+    const challenge = await answered<Challenge>(await post(w, "/v1/agents/challenge", apiKey, { publicKey }), 201);
+    const { challengeId } = challenge;
+    const message = utf8Bytes(registrationMessage({ ...challenge, publicKey, name: "alpha" }));
+    const body = { name: "alpha", publicKey, challengeId, challengeSignature: await sign(privateKey, message) };
+    return () => post(w, "/v1/agents", apiKey, body);
+  }],
+  ["refresh", "session", "200", async (w) => {
+    const a = await w.agent();
+    return () => refresh(w, a, a.agentAuth.refreshToken);
+  }],
+  ["reissue", "revocation", "200", onAgent("POST", "/reissue")],
+  ["revocation of a session", "session", "204", onAgent("DELETE", "/auth/revoke")],
+  ["deletion of an agent", "revocation", "204", onAgent("DELETE", "")],
+  ["internal service", "service", "201", async (w) => {
+    const { apiKey } = await w.admin();
+    return () => post(w, "/v1/admin/internal-services", apiKey, { name: "relay", scopes: ["crl.read"] });
+  }],
+  ["rotation of a service", "service", "200", onService("POST", "/rotate")],
+  ["deletion of a service", "service", "204", onService("DELETE", "")],
+  ["rotation of the keys", "signing_keys", "200", async (w) => {
+    const { apiKey } = await w.admin();
+    return () => post(w, "/v1/admin/keys/rotate", apiKey);
+  }],
+  ["use of a key", "api_key", "200", async (w) => {
+    const { apiKey } = await w.person();
+    return () => w.ask("GET", "/v1/me", { apiKey });
+  }],
+  [
+    "count of a limit",
+    "window",
+    "404 AGENT_NOT_FOUND",
+    (w) => Promise.resolve(() => w.ask("GET", `/v1/resolve/${w.newId()}`)),
+  ],
+];
+
+const touches = (record: string) => ({ keys }: KvCall) => keys.some((key) => key[1] === record);
+
+Deno.test("O08: a commit that meets another is tried again; the client sees success, 503, or the conflict of a refresh", async (t) => {
+  for (const [name, record, wanted, prepare] of STEPS) {
+    await t.step(name, async () => {
+      using faulty = await FaultyKv.open();
+      await using w = await openRegistry({ kv: faulty.kv });
+      const call = await prepare(w);
+      let met = false;
+      faulty.faults = { conflicts: (commit) => !met && (met = touches(record)(commit)) };
+      const result = await withTime(w, call().then(outcome));
+      assert(met, "no such commit came");
+      const allowed = [
+        wanted,
+        "503 SERVICE_UNAVAILABLE",
+        ...(name === "refresh" ? ["409 AGENT_AUTH_REFRESH_CONFLICT"] : []),
+      ];
+      assert(allowed.includes(result), result);
+      if (result === wanted) return;
+      const again = await withTime(w, call().then(outcome));
+      assert([wanted, "401 AGENT_AUTH_REFRESH_UNAUTHORIZED"].includes(again), `then ${again}`);
+    });
+  }
+});
+
+Deno.test("O08: records that stay contended are 503 in the end, after at most ten tries", async (t) => {
+  for (const [name, record, , prepare] of STEPS) {
+    if (["use of a key", "refresh"].includes(name)) continue;
+    await t.step(name, async () => {
+      using faulty = await FaultyKv.open();
+      await using w = await openRegistry({ kv: faulty.kv });
+      const call = await prepare(w);
+      let tries = 0;
+      faulty.faults = { conflicts: (commit) => touches(record)(commit) && ++tries > 0 };
+      assertEquals(await withTime(w, call().then(outcome), 100), "503 SERVICE_UNAVAILABLE");
+      // A count is first tried with whatever else waits, then alone.
+      assert(tries >= 1 && tries <= 11, `${tries} tries`);
+    });
+  }
+});
+
+Deno.test("each change is one commit: when the store fails in it, nothing is seen of it, and it can be done again", async (t) => {
+  for (const [name, record, wanted, prepare] of STEPS) {
+    if (["count of a limit"].includes(name)) continue;
+    await t.step(name, async () => {
+      using faulty = await FaultyKv.open();
+      await using w = await openRegistry({ kv: faulty.kv });
+      const call = await prepare(w);
+      const beside = ["window", "nonce", "api_key"];
+      const snapshot = async () =>
+        (await Array.fromAsync(w.kv.list({ prefix: [] }))).filter((e) => !beside.includes(String(e.key[1])));
+      const before = await snapshot();
+      const faults: Faults = { fails: (call) => call.method === "commit" && touches(record)(call) };
+      faulty.faults = faults;
+      await refused(await call(), "SERVICE_UNAVAILABLE");
+      assertEquals(await snapshot(), before);
+      faulty.faults = {};
+      // The signed request of a refresh has spent its nonce: it is made anew by the call.
+      assertEquals(await outcome(await call()), wanted);
+    });
+  }
+});
+
+Deno.test("with ten checks a commit, as KV Connect has it, everything works, also when many claims gather", async (t) => {
+  for (const [name, , wanted, prepare] of STEPS) {
+    await t.step(name, async () => {
+      using faulty = await FaultyKv.open({ maxChecks: 10 });
+      await using w = await openRegistry({ kv: faulty.kv, maxChecks: 10 });
+      const call = await prepare(w);
+      assertEquals(await outcome(await call()), wanted);
+      assert(faulty.mostChecks <= 10, `${faulty.mostChecks} checks`);
+    });
+  }
+  await t.step("300 addresses at once", async () => {
+    using faulty = await FaultyKv.open({ maxChecks: 10 });
+    await using w = await openRegistry({ kv: faulty.kv, maxChecks: 10 });
+    const answers = Array.from({ length: 300 }, (_, i) => {
+      moveTo(w, i);
+      return w.ask("GET", `/v1/resolve/${w.newId()}`);
+    });
+    assertEquals(await tally(answers), { "404 AGENT_NOT_FOUND": 300 });
+    assertEquals(faulty.mostChecks, 10);
+  });
+});
+
+Deno.test("O08: with three commits in ten meeting others, twenty agents live their lives and the books are right", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  const owner = await w.person();
+  const agents: TestAgent[] = [];
+  for (let i = 0; i < 20; i++) agents.push(await w.agent(owner));
+  faulty.faults = { conflictRate: 0.3 };
+  const ends = await withTime(
+    w,
+    Promise.all(agents.map(async (a, i) => {
+      moveTo(w, i);
+      const rotated = await outcome(await refresh(w, a, a.agentAuth.refreshToken));
+      assert(["200", "409 AGENT_AUTH_REFRESH_CONFLICT"].includes(rotated), rotated);
+      const reissued = await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: owner.apiKey });
+      const { agent } = await answered<ReissueAnswer>(reissued);
+      await answered(await w.ask("DELETE", `/v1/agents/${a.agent.id}`, { apiKey: owner.apiKey }), 204);
+      return [a.agent.currentJti, agent.currentJti];
+    })),
+    20,
+  );
+  faulty.faults = {};
+  const { seq, revocations } = await readCrl(w);
+  assertEquals(seq, 40);
+  assertEquals(revocations.map(({ jti }) => jti).sort(), ends.flat().sort());
+  const [a] = agents as [TestAgent];
+  moveTo(w, 1000);
+  await refused(await refresh(w, a, a.agentAuth.refreshToken), "AGENT_AUTH_REFRESH_REVOKED");
+});

@@ -1,0 +1,214 @@
+/**
+ * Shows which revocation lists are believed (D-21, D-62, C06): the vectors, a round trip, broken and foreign lists.
+ * Also which of two lists is a rollback.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import fc from "fast-check";
+import { CompactSign } from "jose";
+import { fromBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { isCrlRollback, REVOCATION_REASONS, signCrl, verifyCrl } from "../../../shared/protocol/crl.ts";
+import { importPublicKey, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { TokenError, type TokenRefusal } from "../../../shared/protocol/jws.ts";
+import { readKeyDocument } from "../../../shared/protocol/key_document.ts";
+import { vectors } from "../../support/vectors.ts";
+import { agentDid, ulid } from "./arbitraries.ts";
+
+const { issuer, now, keys, valid, invalid } = vectors("crl");
+const pair = await keyPairFromSeed(new Uint8Array(32).fill(1));
+const publicKey = await importPublicKey(pair.publicKey);
+const signer = { kid: "test-1", privateKey: pair.privateKey };
+const authority = {
+  issuer,
+  keys: new Map([
+    ["test-1", { status: "active" as const, publicKey }],
+    ["test-0", { status: "retired" as const, publicKey }],
+  ]),
+};
+
+const ENTRY = {
+  jti: "01KHYQ5H00DDDDDDDDDDDDDDDD",
+  agentDid: "did:svc:registry.example.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA",
+  reason: "reissued" as const,
+  revokedAt: now - 65,
+};
+const CLAIMS = {
+  iss: issuer,
+  jti: "01KHYQ5H00GGGGGGGGGGGGGGGG",
+  iat: now - 60,
+  exp: now + 840,
+  seq: 1,
+  revocations: [ENTRY],
+};
+
+/** Signs any claims with the published key. */
+function signed(claims: object, header: object = {}): Promise<string> {
+  return new CompactSign(utf8Bytes(JSON.stringify(claims)))
+    .setProtectedHeader({ alg: "EdDSA", typ: "CRL", kid: "test-1", ...header }).sign(pair.privateKey);
+}
+
+async function refusal(token: string, at = now): Promise<TokenRefusal> {
+  return (await assertRejects(() => verifyCrl(token, authority, at), TokenError)).reason;
+}
+
+Deno.test("verifyCrl() gives the claims of the valid vectors", async (t) => {
+  const vectorKeys = await readKeyDocument(keys);
+  assert(vectorKeys);
+  for (const { name, token } of valid) {
+    await t.step(name, async () => {
+      assertEquals(await verifyCrl(token, { issuer, keys: vectorKeys }, now), payloadOf(token));
+    });
+  }
+});
+
+Deno.test("verifyCrl() refuses the invalid vectors", async (t) => {
+  const vectorKeys = await readKeyDocument(keys);
+  assert(vectorKeys);
+  const reasons: Record<string, TokenRefusal> = {
+    "typ AIT": "header",
+    "expired": "expired",
+    "from the future": "not_yet_valid",
+    "other issuer": "issuer",
+    "other key": "signature",
+    "revocations missing": "claims",
+  };
+  for (const { name, token } of invalid) {
+    await t.step(name, async () => {
+      const verdict = verifyCrl(token, { issuer, keys: vectorKeys }, now);
+      assertEquals((await assertRejects(() => verdict, TokenError)).reason, reasons[name]);
+    });
+  }
+});
+
+Deno.test("signCrl() writes header and claims as the valid vectors have them", async () => {
+  for (const { token } of valid) {
+    const { iss, jti, iat, seq, revocations } = payloadOf(token);
+    const ours = await signCrl({ issuer: iss, jti, issuedAtSeconds: iat, seq, revocations }, signer);
+    assertEquals(ours.split(".").slice(0, 2), token.split(".").slice(0, 2));
+  }
+});
+
+Deno.test("verifyCrl() gives back what signCrl() was given", async () => {
+  const grant = fc.record({
+    jti: ulid,
+    issuedAtSeconds: fc.integer({ min: 946_684_800, max: 4_102_444_800 }),
+    seq: fc.maxSafeNat(),
+    revocations: fc.array(
+      fc.record({ jti: ulid, agentDid, reason: fc.constantFrom(...REVOCATION_REASONS), revokedAt: fc.nat() }),
+      { maxLength: 10 },
+    ),
+  });
+  await fc.assert(
+    fc.asyncProperty(grant, async (given) => {
+      const { jti, issuedAtSeconds: iat, seq, revocations } = given;
+      const token = await signCrl({ issuer, ...given }, signer);
+      const expected = { iss: issuer, jti, iat, exp: iat + 900, seq, revocations };
+      assertEquals(await verifyCrl(token, authority, iat), expected);
+      assertEquals(await refusal(token, iat + 900), "expired");
+    }),
+    { seed: 1, numRuns: 100 },
+  );
+});
+
+Deno.test("verifyCrl() reads a list of 10 000 entries", async () => {
+  const revocations = Array.from({ length: 10_000 }, (_, i) => ({
+    ...ENTRY,
+    jti: `01KHYQ5H00${String(i).padStart(16, "0")}`,
+    agentDid: `did:svc:${"a".repeat(63)}.${"b".repeat(55)}:agent:01KHYQ5H00${String(i).padStart(16, "0")}`,
+    reason: "agent_deleted" as const,
+  }));
+  const token = await signCrl({ issuer, jti: CLAIMS.jti, issuedAtSeconds: now, seq: 10_000, revocations }, signer);
+  const { revocations: read } = await verifyCrl(token, authority, now);
+  assertEquals([read.length, read[0], read.at(-1)], [10_000, revocations[0], revocations.at(-1)]);
+});
+
+Deno.test("verifyCrl() counts a missing seq as 0", async () => {
+  const { seq: _, ...claims } = CLAIMS;
+  assertEquals(await verifyCrl(await signed(claims), authority, now), { ...claims, seq: 0 });
+});
+
+Deno.test("verifyCrl() refuses a key that is not active or not published", async () => {
+  assertEquals(await refusal(await signed(CLAIMS, { kid: "test-0" })), "unknown_kid");
+  assertEquals(await refusal(await signed(CLAIMS, { kid: "test-2" })), "unknown_kid");
+  assertEquals(await refusal(await signed(CLAIMS, { kid: "constructor" })), "unknown_kid");
+});
+
+Deno.test("verifyCrl() refuses another key's signature", async () => {
+  const other = await keyPairFromSeed(new Uint8Array(32).fill(2));
+  const { iss, jti, seq, revocations } = CLAIMS;
+  const token = await signCrl({ issuer: iss, jti, issuedAtSeconds: now, seq, revocations }, {
+    kid: "test-1",
+    privateKey: other.privateKey,
+  });
+  assertEquals(await refusal(token), "signature");
+});
+
+Deno.test("verifyCrl() refuses an identity token and a further header member", async () => {
+  assertEquals(await refusal(await signed(CLAIMS, { typ: "AIT" })), "header");
+  assertEquals(await refusal(await signed(CLAIMS, { typ: "crl" })), "header");
+  assertEquals(await refusal(await signed(CLAIMS, { cty: "x" })), "header");
+});
+
+Deno.test("verifyCrl() refuses claims that are not those of a CRL, correctly signed", async (t) => {
+  const entry = (change: object) => ({ revocations: [{ ...ENTRY, ...change }] });
+  const rows: [name: string, change: object, reason?: TokenRefusal][] = [
+    ["iss of another registry", { iss: "https://evil.example.test" }, "issuer"],
+    ["no iss", { iss: undefined }],
+    ["no jti", { jti: undefined }],
+    ["jti in lower case", { jti: CLAIMS.jti.toLowerCase() }],
+    ["no iat", { iat: undefined }],
+    ["iat as text", { iat: `${now}` }],
+    ["no exp", { exp: undefined }],
+    ["exp 1e308", { exp: 1e308 }],
+    ["seq as text", { seq: "1" }],
+    ["seq null", { seq: null }],
+    ["a negative seq", { seq: -1 }],
+    ["seq with a fraction", { seq: 1.5 }],
+    ["no revocations", { revocations: undefined }],
+    ["revocations null", { revocations: null }],
+    ["revocations as an object", { revocations: { 0: ENTRY } }],
+    ["revocations of texts", { revocations: [ENTRY.jti] }],
+    ["an entry without jti", entry({ jti: undefined })],
+    ["an entry whose jti is no ULID", entry({ jti: "abc" })],
+    ["an entry of a human", entry({ agentDid: ENTRY.agentDid.replace("agent", "human") })],
+    ["an entry without agentDid", entry({ agentDid: undefined })],
+    ["an entry with another reason", entry({ reason: "other" })],
+    ["an entry without reason", entry({ reason: undefined })],
+    ["an entry whose revokedAt is a date", entry({ revokedAt: "2026-02-21T00:00:00Z" })],
+    ["an entry without revokedAt", entry({ revokedAt: undefined })],
+    ["one bad entry behind a good one", { revocations: [ENTRY, {}] }],
+  ];
+  for (const [name, change, reason] of rows) {
+    await t.step(name, async () => {
+      assertEquals(await refusal(await signed({ ...CLAIMS, ...change })), reason ?? "claims");
+    });
+  }
+});
+
+Deno.test("verifyCrl() judges exp without leeway and iat with 60 s", async () => {
+  const token = await signed(CLAIMS);
+  await verifyCrl(token, authority, CLAIMS.exp - 1);
+  assertEquals(await refusal(token, CLAIMS.exp), "expired");
+  await verifyCrl(token, authority, CLAIMS.iat - 60);
+  assertEquals(await refusal(token, CLAIMS.iat - 61), "not_yet_valid");
+});
+
+Deno.test("isCrlRollback() compares seq, then iat", async (t) => {
+  const rows: [name: string, candidate: [number, number], current: [number, number], expected: boolean][] = [
+    ["the same list", [5, 100], [5, 100], false],
+    ["signed anew", [5, 101], [5, 100], false],
+    ["signed earlier", [5, 99], [5, 100], true],
+    ["a later seq", [6, 100], [5, 100], false],
+    ["a later seq, signed earlier", [6, 1], [5, 100], false],
+    ["an earlier seq", [4, 100], [5, 100], true],
+    ["an earlier seq, signed later", [4, 999], [5, 100], true],
+    ["no seq after no seq", [0, 100], [0, 100], false],
+  ];
+  for (const [name, [seq, iat], [currentSeq, currentIat], expected] of rows) {
+    await t.step(name, () => assertEquals(isCrlRollback({ seq, iat }, { seq: currentSeq, iat: currentIat }), expected));
+  }
+});
+
+function payloadOf(token: string): typeof CLAIMS {
+  const bytes = fromBase64Url(token.split(".")[1] ?? "") ?? new Uint8Array();
+  return JSON.parse(new TextDecoder().decode(bytes));
+}

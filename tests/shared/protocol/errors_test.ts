@@ -1,0 +1,100 @@
+/**
+ * Shows the one error class and the one envelope (D-10, I10, I11): status from the table, details only when shown.
+ * That the table is the specification's is shown in spec_tables_test.ts.
+ */
+import { assert, assertEquals, assertInstanceOf, assertMatch, assertThrows } from "@std/assert";
+import { type ErrorCode, errorEnvelope, ERRORS, isErrorCode, ServiceError } from "../../../shared/protocol/errors.ts";
+
+type OneStatus = Exclude<ErrorCode, "AGENT_AUTH_REFRESH_INVALID">;
+const rows = Object.entries(ERRORS);
+const CODES = Object.keys(ERRORS) as ErrorCode[];
+
+Deno.test("new ServiceError() takes its status from the table", () => {
+  for (const code of CODES) {
+    if (code === "AGENT_AUTH_REFRESH_INVALID") continue;
+    const error = new ServiceError(code);
+    assertEquals([error.code, error.status], [code, ERRORS[code].status]);
+    assertInstanceOf(error, Error);
+    assertEquals([error.name, error.details, error.headers, error.cause], ["ServiceError", undefined, {}, undefined]);
+  }
+});
+
+Deno.test("AGENT_AUTH_REFRESH_INVALID is the only code with two statuses, and whoever throws chooses", () => {
+  const two = rows.filter(([, { status }]) => typeof status !== "number").map(([code]) => code);
+  assertEquals(two, ["AGENT_AUTH_REFRESH_INVALID"]);
+  for (const status of [400, 401] as const) {
+    assertEquals(new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status }).status, status);
+  }
+});
+
+Deno.test("new ServiceError() does not compile for an unknown code, nor without the choice of two statuses", () => {
+  // @ts-expect-error: the code is not in the table
+  assertThrows(() => new ServiceError("NO_SUCH_CODE"));
+  // @ts-expect-error: the status must be chosen
+  new ServiceError("AGENT_AUTH_REFRESH_INVALID");
+  // @ts-expect-error: neither of the two
+  new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 409 });
+});
+
+Deno.test("new ServiceError() carries message, details, headers and cause", () => {
+  const cause = new Error("inside");
+  const details = { fieldErrors: { name: ["must be text"] }, formErrors: [] };
+  const error = new ServiceError("RATE_LIMIT_EXCEEDED", {
+    message: "Slow down",
+    details,
+    headers: { "Retry-After": "7" },
+    cause,
+  });
+  assertEquals(error.message, "Slow down");
+  assertEquals(error.details, details);
+  assertEquals(error.headers, { "Retry-After": "7" });
+  assert(error.cause === cause);
+});
+
+Deno.test("errorEnvelope() is exactly code and message", () => {
+  for (const code of CODES as OneStatus[]) {
+    const envelope = errorEnvelope(new ServiceError(code), true);
+    assertEquals(Object.keys(envelope), ["error"]);
+    assertEquals(Object.keys(envelope.error), ["code", "message"]);
+    assertEquals(envelope.error.code, code);
+    assertMatch(envelope.error.message, /^\S.*[^.\s]$/);
+  }
+});
+
+Deno.test("errorEnvelope() shows details only when asked, and the cause never", () => {
+  const details = { fieldErrors: { name: ["must be text"] }, formErrors: ["one is missing"] };
+  const error = new ServiceError("INVITE_CREATE_INVALID", { message: "Bad", details, cause: new Error("secret") });
+  const hidden = { error: { code: "INVITE_CREATE_INVALID", message: "Bad" } };
+  assertEquals(JSON.stringify(errorEnvelope(error, false)), JSON.stringify(hidden));
+  assertEquals(
+    JSON.stringify(errorEnvelope(error, true)),
+    JSON.stringify({ error: { ...hidden.error, details } }),
+  );
+});
+
+Deno.test("errorEnvelope() says the condition of the table when no better message is given", () => {
+  for (const code of CODES as OneStatus[]) {
+    const { message } = errorEnvelope(new ServiceError(code), false).error;
+    assertEquals(message.slice(1), ERRORS[code].when.slice(1));
+    assertEquals(message.charAt(0), ERRORS[code].when.charAt(0).toUpperCase());
+  }
+});
+
+Deno.test("isErrorCode() is true for the codes of the table only", () => {
+  for (const code of CODES) assert(isErrorCode(code));
+  for (const text of ["", "constructor", "toString", "__proto__", "hasOwnProperty", "not_found", "NOT_FOUND "]) {
+    assertEquals(isErrorCode(text), false);
+  }
+});
+
+Deno.test("ERRORS has a condition and a remedy for every code, and statuses of errors only", () => {
+  for (const [code, { status, when, fix }] of rows) {
+    assertMatch(code, /^[A-Z]+(_[A-Z]+)+$/);
+    assert(when.trim() !== "" && fix.trim() !== "", code);
+    for (const one of typeof status === "number" ? [status] : status) assert(one >= 400 && one < 600, code);
+  }
+});
+
+Deno.test("ERRORS cannot be changed", () => {
+  assertThrows(() => Object.assign(ERRORS, { NOT_FOUND: null }), TypeError);
+});

@@ -1,0 +1,336 @@
+/**
+ * Shows the relay frames (PROTOCOL 5, K16, K23): what is encoded is decoded, the payload's text byte for byte.
+ * Nothing but a FrameError comes of any other text, and no side may send the other's frames.
+ */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import {
+  CLOSE,
+  type ConnectorFrame,
+  decodeFrame,
+  type DeliverFrame,
+  encodeFrame,
+  type Frame,
+  FrameError,
+  FRAMES,
+  type ProxyFrame,
+} from "../../../shared/protocol/frames.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { agentDid, anyText, codePoints as words, humanDid, jsonText, ulid } from "./arbitraries.ts";
+
+const RUNS = { seed: 1, numRuns: 300 };
+/** decodeFrame() where the side is not known before the test runs. */
+const decode = decodeFrame as (text: string, from: "proxy" | "connector") => Frame;
+const ID = "01KHYQ5H00AAAAAAAAAAAAAAAA";
+const AGENT = `did:svc:registry.example.test:agent:${ID}`;
+const HUMAN = `did:svc:registry.example.test:human:${ID}`;
+
+const HEAD = { v: 1, id: ID, ts: "2026-02-21T00:00:00.000Z" } as const;
+const DELIVER: DeliverFrame = {
+  ...HEAD,
+  type: "deliver",
+  requestId: "req:0001",
+  fromAgentDid: AGENT,
+  toAgentDid: AGENT,
+  identity: { agentDid: AGENT, ownerDid: HUMAN, issuer: "https://registry.example.test", aitJti: ID, name: "alpha" },
+  contentType: "application/json",
+  attempt: 1,
+  payload: '{"message":"hi"}',
+};
+const ACK: ConnectorFrame = { ...HEAD, type: "deliver_ack", ackId: ID, accepted: true };
+const HEARTBEAT: ConnectorFrame = { ...HEAD, type: "heartbeat" };
+const HEARTBEAT_ACK: ConnectorFrame = { ...HEAD, type: "heartbeat_ack", ackId: ID };
+const PAIRED: ProxyFrame = {
+  ...HEAD,
+  type: "paired",
+  peerAgentDid: AGENT,
+  profile: { agentName: "beta", humanName: "Ada" },
+};
+const REVOKED: ProxyFrame = { ...HEAD, type: "revoked", reason: "agent_deleted" };
+
+const head = {
+  v: fc.constant(1 as const),
+  id: ulid,
+  ts: fc.integer({ min: 946_684_800_000, max: 253_402_300_799_999 }).map((ms) => new Date(ms).toISOString()),
+};
+const deliver: fc.Arbitrary<DeliverFrame> = fc.record({
+  ...head,
+  type: fc.constant("deliver" as const),
+  requestId: fc.stringMatching(/^[A-Za-z0-9._:-]{8,128}$/),
+  fromAgentDid: agentDid,
+  toAgentDid: agentDid,
+  identity: fc.record({ agentDid, ownerDid: humanDid, issuer: words, aitJti: ulid, name: words }),
+  contentType: words,
+  attempt: fc.integer({ min: 1, max: 1000 }),
+  conversationId: fc.stringMatching(/^[!-+\--~]{1,128}$/),
+  payload: jsonText.map((text) => text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "")),
+}, {
+  requiredKeys: [
+    "v",
+    "id",
+    "ts",
+    "type",
+    "requestId",
+    "fromAgentDid",
+    "toAgentDid",
+    "identity",
+    "contentType",
+    "attempt",
+    "payload",
+  ],
+});
+const heartbeat = fc.record({ ...head, type: fc.constant("heartbeat" as const) });
+const heartbeatAck = fc.record({ ...head, type: fc.constant("heartbeat_ack" as const), ackId: ulid });
+const fromProxy: fc.Arbitrary<ProxyFrame> = fc.oneof(
+  deliver,
+  heartbeat,
+  heartbeatAck,
+  fc.record({
+    ...head,
+    type: fc.constant("paired" as const),
+    peerAgentDid: agentDid,
+    profile: fc.record({ agentName: words, humanName: words }),
+  }),
+  fc.record({ ...head, type: fc.constant("revoked" as const), reason: words }),
+);
+const fromConnector: fc.Arbitrary<ConnectorFrame> = fc.oneof(
+  fc.record(
+    { ...head, type: fc.constant("deliver_ack" as const), ackId: ulid, accepted: fc.boolean(), reason: words },
+    {
+      requiredKeys: ["v", "id", "ts", "type", "ackId", "accepted"],
+    },
+  ),
+  heartbeat,
+  heartbeatAck,
+);
+
+Deno.test("decodeFrame() gives back what encodeFrame() was given by the proxy", () => {
+  fc.assert(fc.property(fromProxy, (frame) => assertEquals(decodeFrame(encodeFrame(frame), "proxy"), frame)), RUNS);
+});
+
+Deno.test("decodeFrame() gives back what encodeFrame() was given by the connector", () => {
+  fc.assert(
+    fc.property(fromConnector, (frame) => assertEquals(decodeFrame(encodeFrame(frame), "connector"), frame)),
+    RUNS,
+  );
+});
+
+Deno.test("encodeFrame() writes one JSON object whose last member is the payload, byte for byte", () => {
+  fc.assert(
+    fc.property(deliver, (frame) => {
+      const text = encodeFrame(frame);
+      assert(text.endsWith(`,"payload":${frame.payload}}`));
+      const { payload, ...rest } = JSON.parse(text) as DeliverFrame;
+      assertEquals(JSON.stringify(payload), JSON.stringify(JSON.parse(frame.payload)));
+      assertEquals({ ...rest, payload: frame.payload }, frame);
+      assertEquals(Object.keys(JSON.parse(text)).at(-1), "payload");
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("decodeFrame() keeps the payload's text", async (t) => {
+  const payloads = [
+    "null",
+    "12345678901234567890",
+    "1.0",
+    "1e400",
+    '"\\ud800"',
+    '{"__proto__":{"x":1},"constructor":2}',
+    '{"b":1,"a":2,"b":3}',
+    '{ "a" :\n[ 1 ,2 ] }',
+    '{"payload":{"payload":"}"}}',
+    '"},\\"payload\\":{"',
+    '{"type":"revoked","v":2}',
+    '"\u2028👋"',
+  ];
+  for (const payload of payloads) {
+    await t.step(payload, () => {
+      const frame = decodeFrame(encodeFrame({ ...DELIVER, payload }), "proxy");
+      assertEquals(frame.type === "deliver" && frame.payload, payload);
+    });
+  }
+  assertEquals(Object.hasOwn(Object.prototype, "x"), false);
+});
+
+Deno.test("decodeFrame() reads a deliver frame in any order, its payload last", () => {
+  const { payload, ...rest } = DELIVER;
+  const reversed = Object.fromEntries(Object.entries(rest).reverse());
+  const text = `{${JSON.stringify(reversed).slice(1, -1)} , "paylo\\u0061d" :  ${payload} \n}`;
+  assertEquals(decodeFrame(text, "proxy"), { ...DELIVER, payload: `  ${payload} \n` });
+});
+
+Deno.test("decodeFrame() ignores unknown members", () => {
+  for (const [frame, from] of [[ACK, "connector"], [REVOKED, "proxy"]] as const) {
+    const read = decode(JSON.stringify({ ...frame, more: { x: 1 } }), from);
+    assertEquals({ ...read, more: undefined }, { ...frame, more: undefined });
+  }
+});
+
+Deno.test("decodeFrame() lets each side send its own frames only", async (t) => {
+  const rows: [frame: Frame, proxy: boolean, connector: boolean][] = [
+    [DELIVER, true, false],
+    [ACK, false, true],
+    [HEARTBEAT, true, true],
+    [HEARTBEAT_ACK, true, true],
+    [PAIRED, true, false],
+    [REVOKED, true, false],
+  ];
+  assertEquals(rows.map(([{ type }]) => type).sort(), Object.keys(FRAMES).sort());
+  for (const [frame, proxy, connector] of rows) {
+    await t.step(frame.type, () => {
+      const text = encodeFrame(frame);
+      if (proxy) assertEquals(decodeFrame(text, "proxy").type, frame.type);
+      else assertThrows(() => decodeFrame(text, "proxy"), FrameError);
+      if (connector) assertEquals(decodeFrame(text, "connector").type, frame.type);
+      else assertThrows(() => decodeFrame(text, "connector"), FrameError);
+    });
+  }
+});
+
+Deno.test("decodeFrame() refuses a frame", async (t) => {
+  const rows: [name: string, frame: Frame, change: Record<string, unknown>][] = [
+    ["of version 2", HEARTBEAT, { v: 2 }],
+    ["whose version is text", HEARTBEAT, { v: "1" }],
+    ["without version", HEARTBEAT, { v: undefined }],
+    ["without id", HEARTBEAT, { id: undefined }],
+    ["with a lower-case id", HEARTBEAT, { id: ID.toLowerCase() }],
+    ["without ts", HEARTBEAT, { ts: undefined }],
+    ["whose ts is a number", HEARTBEAT, { ts: 1 }],
+    ["whose ts is no time", HEARTBEAT, { ts: "now" }],
+    ["without type", HEARTBEAT, { type: undefined }],
+    ["of an unknown type", HEARTBEAT, { type: "hello" }],
+    ["of an inherited type", HEARTBEAT, { type: "constructor" }],
+    ["of type __proto__", HEARTBEAT, { type: "__proto__" }],
+    ["whose type is a list", HEARTBEAT, { type: ["heartbeat"] }],
+    ["without ackId", ACK, { ackId: undefined }],
+    ["whose ackId is no ULID", ACK, { ackId: "x" }],
+    ["without accepted", ACK, { accepted: undefined }],
+    ["whose accepted is text", ACK, { accepted: "true" }],
+    ["whose reason is a number", ACK, { reason: 1 }],
+    ["whose reason is null", ACK, { reason: null }],
+    ["whose reason has no end", ACK, { reason: "x".repeat(10_000) }],
+    ["of a heartbeat's ack without ackId", HEARTBEAT_ACK, { ackId: undefined }],
+    ["without requestId", DELIVER, { requestId: undefined }],
+    ["with a requestId of 7 characters", DELIVER, { requestId: "1234567" }],
+    ["without fromAgentDid", DELIVER, { fromAgentDid: undefined }],
+    ["from a human", DELIVER, { fromAgentDid: HUMAN }],
+    ["to a human", DELIVER, { toAgentDid: HUMAN }],
+    ["without identity", DELIVER, { identity: undefined }],
+    ["whose identity is null", DELIVER, { identity: null }],
+    ["whose identity lacks a member", DELIVER, { identity: { ...DELIVER.identity, aitJti: undefined } }],
+    ["whose identity's owner is an agent", DELIVER, { identity: { ...DELIVER.identity, ownerDid: AGENT } }],
+    ["whose identity's name is a number", DELIVER, { identity: { ...DELIVER.identity, name: 1 } }],
+    ["without contentType", DELIVER, { contentType: undefined }],
+    ["of attempt 0", DELIVER, { attempt: 0 }],
+    ["of attempt 1.5", DELIVER, { attempt: 1.5 }],
+    ["whose attempt is text", DELIVER, { attempt: "1" }],
+    ["whose conversationId is null", DELIVER, { conversationId: null }],
+    ["whose conversationId has 129 characters", DELIVER, { conversationId: "x".repeat(129) }],
+    ["of a pair with a human", PAIRED, { peerAgentDid: HUMAN }],
+    ["of a pair without profile", PAIRED, { profile: undefined }],
+    ["of a pair whose profile lacks a name", PAIRED, { profile: { agentName: "beta" } }],
+    ["of a revocation without reason", REVOKED, { reason: undefined }],
+  ];
+  for (const [name, frame, change] of rows) {
+    await t.step(name, () => {
+      const text = `${JSON.stringify({ ...frame, payload: undefined, ...change }).slice(0, -1)},"payload":1}`;
+      assertThrows(() => decodeFrame(text, "proxy"), FrameError);
+      assertThrows(() => decodeFrame(text, "connector"), FrameError);
+    });
+  }
+});
+
+Deno.test("decodeFrame() refuses a deliver frame whose payload is missing or not last", () => {
+  const { payload, ...rest } = DELIVER;
+  const first = `{"payload":${payload},${JSON.stringify(rest).slice(1)}`;
+  for (const text of [JSON.stringify(rest), first, encodeFrame(DELIVER).slice(0, -1) + ',"x":1}']) {
+    assertThrows(() => decodeFrame(text, "proxy"), FrameError);
+  }
+});
+
+Deno.test("decodeFrame() throws nothing but FrameError", () => {
+  const mutated = fc.tuple(
+    fc.oneof<fc.Arbitrary<Frame>[]>(fromProxy, fromConnector),
+    jsonText,
+    fc.nat(),
+    fc.nat(),
+    anyText,
+  )
+    .map(([frame, value, which, at, inserted]) => {
+      const names = Object.keys(frame);
+      const text = JSON.stringify({ ...frame, [names[which % names.length] ?? "v"]: JSON.parse(value) });
+      return at % 2 ? text : text.slice(0, at % text.length) + inserted + text.slice(at % text.length);
+    });
+  const typed = jsonText.map((value) => `{"v":1,"type":"deliver","id":"${ID}","payload":${value}}`);
+  const types = Object.keys(FRAMES);
+  const shaped = fc.tuple(fc.constantFrom(...types), fc.dictionary(fc.string(), fc.jsonValue()))
+    .map(([type, members]) => JSON.stringify({ ...members, v: 1, type, id: ID, ts: HEAD.ts }));
+  const text = fc.oneof(anyText, jsonText, fc.json(), mutated, typed, shaped);
+  fc.assert(
+    fc.property(text, fc.constantFrom("proxy" as const, "connector" as const), (json, from) => {
+      try {
+        const { type } = decode(json, from);
+        assert(FRAMES[type].from === from || FRAMES[type].from === "both");
+      } catch (error) {
+        assert(error instanceof FrameError, `${error}`);
+      }
+    }),
+    { seed: 1, numRuns: 3000 },
+  );
+});
+
+Deno.test("decodeFrame() refuses what is no JSON object", async (t) => {
+  const rows = [
+    "",
+    " ",
+    "{",
+    "null",
+    "1",
+    '"heartbeat"',
+    "[]",
+    "[{}]",
+    "{}",
+    `\ufeff${JSON.stringify(HEARTBEAT)}`,
+    "undefined",
+  ];
+  for (const text of rows) {
+    await t.step(JSON.stringify(text.slice(0, 20)), () => {
+      assertThrows(() => decodeFrame(text, "connector"), FrameError);
+      assertThrows(() => decodeFrame(text, "proxy"), FrameError);
+    });
+  }
+});
+
+Deno.test("decodeFrame() bears a frame nested 100 000 deep", () => {
+  const payload = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+  const frame = decodeFrame(encodeFrame({ ...DELIVER, payload }), "proxy");
+  assert(frame.type === "deliver" && frame.payload === payload);
+  assertThrows(() => decodeFrame(payload, "connector"), FrameError);
+});
+
+Deno.test("decodeFrame() accepts 1 MiB, and refuses one byte more", () => {
+  const room = LIMITS.frameBytes - encodeFrame({ ...DELIVER, payload: '""' }).length;
+  assertEquals(LIMITS.frameBytes, 1_048_576);
+  assertEquals(decodeFrame(encodeFrame({ ...DELIVER, payload: `"${"x".repeat(room)}"` }), "proxy").type, "deliver");
+  const over = encodeFrame({ ...DELIVER, payload: `"${"x".repeat(room + 1)}"` });
+  assertThrows(() => decodeFrame(over, "proxy"), FrameError, "1 MiB");
+});
+
+Deno.test("decodeFrame() counts bytes of UTF-8, not characters", () => {
+  const text = encodeFrame({ ...DELIVER, payload: `"${"€".repeat(400_000)}"` });
+  assert(text.length < LIMITS.frameBytes && new TextEncoder().encode(text).length > LIMITS.frameBytes);
+  assertThrows(() => decodeFrame(text, "proxy"), FrameError, "1 MiB");
+});
+
+Deno.test("CLOSE holds the close codes of the protocol", () => {
+  assertEquals(CLOSE, {
+    shuttingDown: 1001,
+    misuse: 1008,
+    tooLarge: 1009,
+    tooSlow: 1013,
+    notAuthorised: 4401,
+    silent: 4408,
+    replaced: 4409,
+  });
+});

@@ -1,0 +1,135 @@
+/**
+ * Shows that topLevelMembers() and hasDuplicateKeys() see in a JSON text what JSON.parse() sees in it.
+ * The texts have odd white space, escaped keys, keys named twice, and strings full of structure.
+ */
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { hasDuplicateKeys, topLevelMembers } from "../../../shared/protocol/json_text.ts";
+import { jsonKey, jsonText, memberText, space } from "./arbitraries.ts";
+
+const RUNS = { seed: 1, numRuns: 1000 };
+
+Deno.test("topLevelMembers() gives key and exact value text of each member, in order", () => {
+  const members = fc.array(fc.tuple(space, jsonKey, space, space, jsonText.map(trim), space), { maxLength: 6 });
+  fc.assert(
+    fc.property(space, members, space, (before, parts, after) => {
+      const json = `${before}{${parts.map(memberText).join(",")}}${after}`;
+      const found = topLevelMembers(json).map(({ key, start, end }) => [key, json.slice(start, end)]);
+      assertEquals(found, parts.map(([, key, , , value]) => [JSON.parse(key) as string, value]));
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("topLevelMembers() rebuilds what JSON.parse() gives, the last of two doubles winning", () => {
+  fc.assert(
+    fc.property(jsonText, (json) => {
+      const value: unknown = JSON.parse(json);
+      const members = topLevelMembers(json);
+      if (!isObject(value)) return assertEquals(members, []);
+      const entries = members.map((
+        { key, start, end },
+      ): [string, unknown] => [key, JSON.parse(json.slice(start, end))]);
+      assertEquals(JSON.stringify(Object.fromEntries(entries)), JSON.stringify(value));
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("topLevelMembers() and hasDuplicateKeys() agree with JSON.stringify() of any value", () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ maxDepth: 4 }), fc.constantFrom(0, 1, "\t"), (value, indent) => {
+      const json = JSON.stringify(value, null, indent);
+      assertEquals(hasDuplicateKeys(json), false);
+      const keys = isObject(value) ? Object.keys(value) : [];
+      assertEquals(topLevelMembers(json).map(({ key }) => key), keys);
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("topLevelMembers() reads", async (t) => {
+  const rows: [name: string, json: string, members: [key: string, text: string][]][] = [
+    ["no member", "{}", []],
+    ["no member but white space", " { \n} ", []],
+    ["a list of objects", '[{"a":1}]', []],
+    ["a text that looks like an object", '"{\\"a\\":1}"', []],
+    ["a number", "1", []],
+    ["null", "null", []],
+    ["a value that is not touched by numbers' size", '{"n":12345678901234567890}', [["n", "12345678901234567890"]]],
+    ["nested members as part of the value", '{"a":{"b":[1,{"c":2}]},"d":3}', [["a", '{"b":[1,{"c":2}]}'], ["d", "3"]]],
+    ["an escaped key", '{"mess\\u0061ge":"x"}', [["message", '"x"']]],
+    ["a key of structure", '{"a\\":{,":1}', [['a":{,', "1"]]],
+    ["a value of structure", '{"a":"}{][:,\\"","b":2}', [["a", '"}{][:,\\""'], ["b", "2"]]],
+    ["a value that ends in a backslash", '{"a":"\\\\","b":2}', [["a", '"\\\\"'], ["b", "2"]]],
+    ["doubles", '{"a":1,"a":2}', [["a", "1"], ["a", "2"]]],
+    ["an empty key", '{"":1}', [["", "1"]]],
+    ["__proto__", '{"__proto__":{"a":1}}', [["__proto__", '{"a":1}']]],
+    ["a lone surrogate", '{"\\ud800":"\\udc00"}', [["\ud800", '"\\udc00"']]],
+    ["white space of all four kinds", '{ \t\r\n"a" \t\r\n: \t\r\n[ 1 , 2 ] \t\r\n}', [["a", "[ 1 , 2 ]"]]],
+    ["letters beyond ASCII", '{"ä":"👋","b":"\u2028"}', [["ä", '"👋"'], ["b", '"\u2028"']]],
+  ];
+  for (const [name, json, members] of rows) {
+    await t.step(name, () => {
+      JSON.parse(json);
+      assertEquals(topLevelMembers(json).map(({ key, start, end }) => [key, json.slice(start, end)]), members);
+    });
+  }
+});
+
+Deno.test("hasDuplicateKeys() is true when JSON.parse() drops a member", () => {
+  fc.assert(
+    fc.property(jsonText, (json) => {
+      const written = json.replace(/"(?:[^"\\]|\\.)*"/g, "").split(":").length - 1;
+      assertEquals(hasDuplicateKeys(json), countKeys(JSON.parse(json)) < written, json);
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("hasDuplicateKeys()", async (t) => {
+  const rows: [name: string, json: string, expected: boolean][] = [
+    ["finds doubles", '{"a":1,"a":1}', true],
+    ["finds doubles of which one is escaped", '{"a":1,"\\u0061":2}', true],
+    ["finds doubles apart", '{"a":1,"b":{"c":[{}]},"a":2}', true],
+    ["finds doubles in depth", '{"x":[1,{"y":{"a":1,"a":2}}]}', true],
+    ["finds doubles in a list", '[{"a":1,"a":2}]', true],
+    ["finds doubles after an object that closed", '{"a":{"b":1},"b":2,"b":3}', true],
+    ["finds a double __proto__", '{"__proto__":1,"__proto__":2}', true],
+    ["finds a double empty key", '{"":1,"":2}', true],
+    ["takes one key in two objects for two", '{"a":{"a":{"a":1}},"b":[{"a":1},{"a":2}]}', false],
+    ["takes a key and a value for two", '{"a":"a","b":"a"}', false],
+    ["takes inherited names for any other", '{"constructor":1,"toString":2,"__proto__":3}', false],
+    ["tells upper from lower case", '{"a":1,"A":2}', false],
+    ["does not look into strings", '{"a":"{\\"b\\":1,\\"b\\":2}"}', false],
+    ["is false for what is no object", '["a","a",1,null]', false],
+  ];
+  for (const [name, json, expected] of rows) {
+    await t.step(name, () => {
+      JSON.parse(json);
+      assertEquals(hasDuplicateKeys(json), expected);
+    });
+  }
+});
+
+Deno.test("topLevelMembers() and hasDuplicateKeys() bear a text nested 100 000 deep", () => {
+  const json = `{"a":${'{"b":['.repeat(50_000)}${"]}".repeat(50_000)}}`;
+  const [member, ...more] = topLevelMembers(json);
+  assert(member && more.length === 0);
+  assertEquals([member.key, member.start, member.end], ["a", 5, json.length - 1]);
+  assertEquals(hasDuplicateKeys(json), false);
+});
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function countKeys(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  const own = Array.isArray(value) ? 0 : Object.keys(value).length;
+  return Object.values(value).reduce((sum: number, item) => sum + countKeys(item), own);
+}
+
+function trim(json: string): string {
+  return json.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "");
+}

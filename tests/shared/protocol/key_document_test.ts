@@ -1,0 +1,76 @@
+/**
+ * Shows that a key document is read all or nothing (D-22, A23): one bad member, and none of its keys is used.
+ * The good one is a JWK Set that jose reads as it is.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { createLocalJWKSet } from "jose";
+import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { keyPairFromSeed, sign, verify } from "../../../shared/protocol/ed25519.ts";
+import { readKeyDocument } from "../../../shared/protocol/key_document.ts";
+import { vectors } from "../../support/vectors.ts";
+
+const pair = await keyPairFromSeed(new Uint8Array(32).fill(1));
+const other = await keyPairFromSeed(new Uint8Array(32).fill(2));
+const KEY = { kid: "k1", kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig", x: pair.publicKey, status: "active" };
+const RETIRED = { ...KEY, kid: "k0", x: other.publicKey, status: "retired" };
+
+Deno.test("readKeyDocument() imports active and retired keys by kid", async () => {
+  const keys = await readKeyDocument({ keys: [KEY, RETIRED] });
+  assert(keys);
+  assertEquals([...keys].map(([kid, { status }]) => [kid, status]), [["k1", "active"], ["k0", "retired"]]);
+  for (const [kid, { privateKey }] of [["k1", pair], ["k0", other]] as const) {
+    const key = keys.get(kid);
+    assert(key && await verify(key.publicKey, await sign(privateKey, utf8Bytes("svc")), utf8Bytes("svc")));
+  }
+});
+
+Deno.test("readKeyDocument() reads the documents of the vectors", async () => {
+  for (const name of ["ait", "crl", "proof"] as const) {
+    assertEquals((await readKeyDocument(vectors(name).keys))?.get("test-1")?.status, "active");
+  }
+});
+
+Deno.test("readKeyDocument() reads what jose reads", async () => {
+  const document = { keys: [KEY, RETIRED] };
+  assertEquals((await readKeyDocument(document))?.size, 2);
+  const key = await createLocalJWKSet(document)({ alg: "EdDSA", kid: "k0" });
+  assert(await verify(key, await sign(other.privateKey, utf8Bytes("svc")), utf8Bytes("svc")));
+});
+
+Deno.test("readKeyDocument() gives no key of a document", async (t) => {
+  const withKey = (change: object) => ({ keys: [RETIRED, { ...KEY, ...change }] });
+  const rows: [name: string, value: unknown][] = [
+    ["with a kid listed twice", { keys: [KEY, { ...RETIRED, kid: "k1" }] }],
+    ["with the same key listed twice", { keys: [KEY, KEY] }],
+    ["with a private member", withKey({ d: pair.seed })],
+    ["with an empty private member", withKey({ d: "" })],
+    ["with no keys", { keys: [] }],
+    ["without keys", {}],
+    ["with keys of another type", { keys: KEY }],
+    ["with 1025 keys", { keys: Array.from({ length: 1025 }, (_, i) => ({ ...KEY, kid: `k${i}` })) }],
+    ["with a null key", { keys: [KEY, null] }],
+    ["with x of 31 bytes", withKey({ x: toBase64Url(new Uint8Array(31).fill(1)) })],
+    ["with x of 33 bytes", withKey({ x: toBase64Url(new Uint8Array(33).fill(1)) })],
+    ["with a small-order x", withKey({ x: toBase64Url(new Uint8Array(32)) })],
+    ["with x on no point", withKey({ x: toBase64Url(new Uint8Array(32).fill(2, 0, 1)) })],
+    ["with padded x", withKey({ x: `${KEY.x}=` })],
+    ["without x", withKey({ x: undefined })],
+    ["with kty EC", withKey({ kty: "EC" })],
+    ["with crv X25519", withKey({ crv: "X25519" })],
+    ["with alg ES256", withKey({ alg: "ES256" })],
+    ["with alg Ed25519", withKey({ alg: "Ed25519" })],
+    ["without alg", withKey({ alg: undefined })],
+    ["with use enc", withKey({ use: "enc" })],
+    ["without use", withKey({ use: undefined })],
+    ["with an empty kid", withKey({ kid: "" })],
+    ["with a kid of another type", withKey({ kid: 1 })],
+    ["without kid", withKey({ kid: undefined })],
+    ["with another status", withKey({ status: "revoked" })],
+    ["without status", withKey({ status: undefined })],
+    ["that is null", null],
+    ["that is a list", [KEY]],
+    ["that is HTML", "<!doctype html>"],
+    ["that is undefined", undefined],
+  ];
+  for (const [name, value] of rows) await t.step(name, async () => assertEquals(await readKeyDocument(value), null));
+});

@@ -1,0 +1,26 @@
+/**
+ * Shows that mod.ts is the whole of the protocol: every value that a file beside it exports is exported there.
+ * Also that each of those files has a test of its name.
+ */
+import { assert, assertEquals } from "@std/assert";
+import * as mod from "../../../shared/protocol/mod.ts";
+
+const FOLDER = new URL("../../../shared/protocol/", import.meta.url);
+const files = [...Deno.readDirSync(FOLDER)].map(({ name }) => name)
+  .filter((name) => name.endsWith(".ts") && name !== "mod.ts").sort();
+
+Deno.test("mod.ts exports what every file beside it exports", async (t) => {
+  assert(files.length >= 19);
+  const exported = new Map<string, unknown>(Object.entries(mod));
+  for (const file of files) {
+    await t.step(file, async () => {
+      const own: Record<string, unknown> = await import(new URL(file, FOLDER).href);
+      for (const [name, value] of Object.entries(own)) assert(exported.get(name) === value, name);
+    });
+  }
+});
+
+Deno.test("every file of the protocol has its test", () => {
+  const tests = new Set([...Deno.readDirSync(new URL(".", import.meta.url))].map(({ name }) => name));
+  assertEquals(files.filter((file) => !tests.has(file.replace(".ts", "_test.ts"))), []);
+});

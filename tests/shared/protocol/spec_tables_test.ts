@@ -1,0 +1,191 @@
+/**
+ * Holds the specification's tables of errors and limits, and compares them both ways with the tables of the code.
+ * Neither may have a row that the other lacks; what the project added beside them is held here too.
+ */
+import { assertEquals } from "@std/assert";
+import { type ErrorCode, ERRORS } from "../../../shared/protocol/errors.ts";
+import { LIMIT_TABLE, LIMITS } from "../../../shared/protocol/limits.ts";
+
+type Status = number | readonly [number, number];
+
+/** SPEC.md, Errors. */
+const SPEC_ERRORS: [code: string, status: Status][] = [
+  ["INVITE_CREATE_INVALID", 400],
+  ["INVITE_CREATE_FORBIDDEN", 403],
+  ["INVITE_REDEEM_INVALID", 400],
+  ["INVITE_REDEEM_CODE_INVALID", 400],
+  ["INVITE_REDEEM_EXPIRED", 400],
+  ["INVITE_REDEEM_ALREADY_USED", 409],
+  ["ADMIN_BOOTSTRAP_DISABLED", 503],
+  ["ADMIN_BOOTSTRAP_UNAUTHORIZED", 401],
+  ["ADMIN_BOOTSTRAP_INVALID", 400],
+  ["ADMIN_BOOTSTRAP_ALREADY_COMPLETED", 409],
+  ["AGENT_REGISTRATION_CHALLENGE_INVALID", 400],
+  ["AGENT_REGISTRATION_CHALLENGE_NOT_FOUND", 400],
+  ["AGENT_REGISTRATION_CHALLENGE_EXPIRED", 400],
+  ["AGENT_REGISTRATION_CHALLENGE_REPLAYED", 400],
+  ["AGENT_REGISTRATION_INVALID", 400],
+  ["AGENT_REGISTRATION_PROOF_MISMATCH", 400],
+  ["AGENT_REGISTRATION_PROOF_INVALID", 400],
+  ["AGENT_NOT_FOUND", 404],
+  ["AGENT_REVOKE_INVALID_PATH", 400],
+  ["AGENT_REVOKE_INVALID_STATE", 409],
+  ["AGENT_REISSUE_INVALID_STATE", 409],
+  ["AGENT_RESOLVE_INVALID_PATH", 400],
+  ["AGENT_LIST_INVALID_QUERY", 400],
+  ["AGENT_AUTH_VALIDATE_INVALID", 400],
+  ["AGENT_AUTH_VALIDATE_UNAUTHORIZED", 401],
+  ["AGENT_AUTH_VALIDATE_EXPIRED", 401],
+  ["AGENT_AUTH_REFRESH_INVALID", [400, 401]],
+  ["AGENT_AUTH_REFRESH_UNAUTHORIZED", 401],
+  ["AGENT_AUTH_REFRESH_REVOKED", 401],
+  ["AGENT_AUTH_REFRESH_EXPIRED", 401],
+  ["AGENT_AUTH_REFRESH_CONFLICT", 409],
+  ["API_KEY_CREATE_INVALID", 400],
+  ["API_KEY_REVOKE_INVALID_PATH", 400],
+  ["API_KEY_NOT_FOUND", 404],
+  ["RATE_LIMIT_EXCEEDED", 429],
+  ["CRL_NOT_FOUND", 404],
+  ["CRL_BUILD_FAILED", 500],
+  ["PROXY_AUTH_MISSING_TOKEN", 401],
+  ["PROXY_AUTH_INVALID_SCHEME", 401],
+  ["PROXY_AUTH_INVALID_AIT", 401],
+  ["PROXY_AUTH_INVALID_TIMESTAMP", 401],
+  ["PROXY_AUTH_TIMESTAMP_SKEW", 401],
+  ["PROXY_AUTH_INVALID_PROOF", 401],
+  ["PROXY_AUTH_INVALID_NONCE", 401],
+  ["PROXY_AUTH_REPLAY", 401],
+  ["PROXY_AUTH_REVOKED", 401],
+  ["PROXY_AUTH_FORBIDDEN", 403],
+  ["PROXY_AGENT_ACCESS_REQUIRED", 401],
+  ["PROXY_AGENT_ACCESS_INVALID", 401],
+  ["PROXY_AUTH_DEPENDENCY_UNAVAILABLE", 503],
+  ["PROXY_RATE_LIMIT_EXCEEDED", 429],
+  ["PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE", 415],
+  ["PROXY_HOOK_INVALID_JSON", 400],
+  ["PROXY_HOOK_RECIPIENT_REQUIRED", 400],
+  ["PROXY_HOOK_RECIPIENT_INVALID", 400],
+  ["PROXY_RELAY_UNAVAILABLE", 503],
+  ["PROXY_RELAY_DELIVERY_FAILED", 502],
+  ["PROXY_RELAY_CONNECTOR_OFFLINE", 502],
+  ["PROXY_RELAY_UPGRADE_REQUIRED", 426],
+  ["PROXY_RELAY_AUTH_CONTEXT_MISSING", 500],
+  ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", 403],
+  ["PROXY_PAIR_OWNERSHIP_UNAVAILABLE", 503],
+  ["PROXY_PAIR_TICKET_NOT_FOUND", 404],
+  ["PROXY_PAIR_TICKET_EXPIRED", 410],
+];
+
+/** PROTOCOL.md: the codes that fill the specification's gaps. */
+const PROJECT_ERRORS: [code: string, status: Status, decision: string][] = [
+  ["NOT_FOUND", 404, "D-10"],
+  ["METHOD_NOT_ALLOWED", 405, "D-10"],
+  ["PAYLOAD_TOO_LARGE", 413, "D-10"],
+  ["REQUEST_TIMEOUT", 408, "D-10"],
+  ["INTERNAL_ERROR", 500, "D-10"],
+  ["SERVICE_UNAVAILABLE", 503, "D-10"],
+  ["PROXY_HOOK_CONVERSATION_INVALID", 400, "D-13"],
+  ["API_KEY_MISSING", 401, "D-32"],
+  ["API_KEY_INVALID", 401, "D-32"],
+  ["API_KEY_REVOKED", 401, "D-32"],
+  ["INVITE_NOT_FOUND", 404, "D-36"],
+  ["INTERNAL_SERVICE_INVALID", 400, "D-46"],
+  ["INTERNAL_SERVICE_NOT_FOUND", 404, "D-46"],
+  ["INTERNAL_SERVICE_ALREADY_EXISTS", 409, "D-46"],
+  ["INTERNAL_SERVICE_UNAUTHORIZED", 401, "D-47"],
+  ["INTERNAL_SERVICE_FORBIDDEN", 403, "D-47"],
+  ["AGENT_OWNERSHIP_INVALID", 400, "D-48"],
+  ["AUDIT_INVALID_QUERY", 400, "D-50"],
+  ["ADMIN_REQUIRED", 403, "D-50"],
+  ["SIGNING_KEYS_CONFIGURED", 409, "D-53"],
+  ["PROXY_RELAY_MAILBOX_FULL", 507, "D-68"],
+  ["PROXY_HOOK_REQUEST_ID_REUSED", 409, "D-69"],
+  ["PROXY_RELAY_RECEIPT_FORBIDDEN", 403, "D-72"],
+  ["PROXY_RELAY_RECEIPT_INVALID", 400, "D-72"],
+  ["PROXY_RELAY_RECEIPT_INVALID_QUERY", 400, "D-72"],
+  ["PROXY_PAIR_INVALID_BODY", 400, "D-73"],
+  ["PROXY_PAIR_TICKET_ALREADY_CONFIRMED", 409, "D-74"],
+  ["PROXY_PAIR_RESPONDER_FORBIDDEN", 403, "D-74"],
+];
+
+/** SPEC.md, Limits: every number, in the unit of its constant. */
+const SPEC_LIMITS: [scope: string, name: string, value: number, unit: string][] = [
+  ["GET /v1/crl", "crlRequests", 30, "requests"],
+  ["GET /v1/resolve/:id", "resolveRequests", 10, "requests"],
+  ["POST /v1/agents/auth/refresh", "refreshRequests", 20, "requests"],
+  ["POST /v1/agents/auth/validate", "validateRequests", 120, "requests"],
+  ["requests/minute per IP", "limitWindowMs", 60_000, "ms"],
+  ["Proxy, per agent", "agentRequests", 60, "requests"],
+  ["Proxy, per agent: window", "agentWindowMs", 60_000, "ms"],
+  ["Invite code", "inviteCodeLength", 128, "count"],
+  ["displayName, apiKeyName, API key name", "displayName", 64, "code points"],
+  ["framework", "framework", 32, "code points"],
+  ["Agent list page size: least", "agentListMin", 1, "count"],
+  ["Agent list page size: most", "agentListMax", 100, "count"],
+  ["Agent list page size: default", "agentListDefault", 20, "count"],
+  ["Public key", "publicKeyBytes", 32, "bytes"],
+  ["Public key: signature", "signatureBytes", 64, "bytes"],
+  ["Challenge", "challengeTtlSeconds", 300, "s"],
+  ["Challenge: nonce", "challengeNonceBytes", 24, "bytes"],
+  ["AIT ttlDays: least", "aitTtlDaysMin", 1, "days"],
+  ["AIT ttlDays: most", "aitTtlDaysMax", 90, "days"],
+  ["AIT ttlDays: default", "aitTtlDaysDefault", 30, "days"],
+  ["Access token", "accessTokenTtlSeconds", 15 * 60, "s"],
+  ["Refresh token", "refreshTokenTtlSeconds", 30 * 86_400, "s"],
+  ["CRL client refresh interval", "crlRefreshIntervalMs", 300_000, "ms"],
+  ["Proxy timestamp skew", "timestampSkewSeconds", 300, "s"],
+  ["Proxy nonce cache", "nonceKeptSeconds", 300, "s"],
+  ["Relay heartbeat", "heartbeatIntervalMs", 30_000, "ms"],
+  ["Pairing ticket TTL: default", "ticketTtlSeconds", 300, "s"],
+  ["Pairing ticket TTL: most", "ticketTtlMaxSeconds", 900, "s"],
+  ["Injected identity fields: agentDid", "identityAgentDid", 160, "code points"],
+  ["Injected identity fields: ownerDid", "identityOwnerDid", 160, "code points"],
+  ["Injected identity fields: issuer", "identityIssuer", 200, "code points"],
+  ["Injected identity fields: aitJti", "identityAitJti", 64, "code points"],
+];
+
+const errorRows = Object.entries(ERRORS);
+const limitRows = new Map(Object.entries(LIMIT_TABLE));
+
+function codesOf(origin: "spec" | "project"): string[] {
+  return errorRows.filter(([, row]) => row.origin === origin).map(([code]) => code).sort();
+}
+
+Deno.test("ERRORS gives every code of the specification its status", async (t) => {
+  assertEquals(SPEC_ERRORS.length, 64);
+  for (const [code, status] of SPEC_ERRORS) {
+    await t.step(code, () => assertEquals<Status | undefined>(ERRORS[code as ErrorCode]?.status, status));
+  }
+});
+
+Deno.test("ERRORS names no code as the specification's that the specification lacks", () => {
+  assertEquals(codesOf("spec"), SPEC_ERRORS.map(([code]) => code).sort());
+});
+
+Deno.test("ERRORS gives every code of the project its status, and has no further one", async (t) => {
+  assertEquals(codesOf("project"), PROJECT_ERRORS.map(([code]) => code).sort());
+  for (const [code, status, decision] of PROJECT_ERRORS) {
+    await t.step(`${decision} ${code}`, () => {
+      assertEquals<Status | undefined>(ERRORS[code as ErrorCode]?.status, status);
+    });
+  }
+});
+
+Deno.test("LIMIT_TABLE holds every number of the specification's limits", async (t) => {
+  for (const [scope, name, value, unit] of SPEC_LIMITS) {
+    await t.step(`${scope}: ${value}`, () => {
+      const row = limitRows.get(name);
+      assertEquals([row?.value, row?.unit, row?.source], [value, unit, "SPEC Limits"]);
+    });
+  }
+});
+
+Deno.test("LIMIT_TABLE names no number as the specification's that the specification lacks", () => {
+  const known = new Set(SPEC_LIMITS.map(([, name]) => name));
+  const named = [...limitRows].filter(([, { source }]) => source === "SPEC Limits").map(([name]) => name);
+  assertEquals(named.filter((name) => !known.has(name)), []);
+});
+
+Deno.test("LIMITS is the values of LIMIT_TABLE", () => {
+  assertEquals(new Map(Object.entries(LIMITS)), new Map([...limitRows].map(([name, { value }]) => [name, value])));
+});

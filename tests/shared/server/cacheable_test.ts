@@ -1,0 +1,36 @@
+/**
+ * Shows when a client that has the answer already gets 304 (RFC 9110 section 13, C19), and with which headers.
+ */
+import { assertEquals } from "@std/assert";
+import { cacheable } from "../../../shared/server/cacheable.ts";
+
+function ask(ifNoneMatch?: string): Response {
+  const headers = new Headers(ifNoneMatch === undefined ? {} : { "If-None-Match": ifNoneMatch });
+  return cacheable(new Request("https://r.example/v1/crl", { headers }), '{"a":1}', '"tag-1"', "no-cache");
+}
+
+Deno.test("cacheable() answers the body once, and 304 to who has it", async (t) => {
+  const cases: [name: string, ifNoneMatch: string | undefined, status: number][] = [
+    ["no tag", undefined, 200],
+    ["another tag", '"tag-2"', 200],
+    ["the tag", '"tag-1"', 304],
+    ["the tag, weak", 'W/"tag-1"', 304],
+    ["the tag among others", '"tag-0", W/"x" ,"tag-1"', 304],
+    ["any", "*", 304],
+    ["the tag without quotes", "tag-1", 200],
+    ["a part of the tag", '"tag"', 200],
+    ["empty", "", 200],
+  ];
+  for (const [name, ifNoneMatch, status] of cases) {
+    await t.step(name, async () => {
+      const answer = ask(ifNoneMatch);
+      assertEquals([answer.status, answer.headers.get("etag"), answer.headers.get("cache-control")], [
+        status,
+        '"tag-1"',
+        "no-cache",
+      ]);
+      assertEquals(await answer.text(), status === 200 ? '{"a":1}' : "");
+      assertEquals(answer.headers.get("content-type"), status === 200 ? "application/json; charset=utf-8" : null);
+    });
+  }
+});

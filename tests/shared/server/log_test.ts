@@ -1,0 +1,98 @@
+/**
+ * Shows what a log line is (P03, P04): one JSON object on one line, whatever was put in, and without the values of
+ * members whose names say that they are secret.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { jsonLog, type Level, silentLog } from "../../../shared/server/log.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+
+function logged(event: string, fields?: Record<string, unknown>, level: Level = "info"): string {
+  const lines: string[] = [];
+  jsonLog(new ManualClock(Date.UTC(2026, 1, 21)), "svc", (line) => lines.push(line))(level, event, fields);
+  assertEquals(lines.length, 1);
+  return lines[0] ?? "";
+}
+
+Deno.test("jsonLog() writes when, how much it matters, who, what, and the facts", () => {
+  assertEquals(
+    logged("it_happened", { count: 1, code: "NOT_FOUND" }, "warn"),
+    '{"ts":"2026-02-21T00:00:00.000Z","level":"warn","service":"svc","event":"it_happened","count":1,"code":"NOT_FOUND"}',
+  );
+  assertEquals(Object.keys(JSON.parse(logged("no_facts"))), ["ts", "level", "service", "event"]);
+});
+
+Deno.test("jsonLog() redacts by name, at any depth, and leaves the rest", async (t) => {
+  const secret = [
+    "secret",
+    "bootstrapSecret",
+    "accessToken",
+    "refresh_token",
+    "token",
+    "ticket",
+    "password",
+    "ait",
+    "authorization",
+    "X-Svc-Proof",
+    "privateKey",
+    "seed",
+    "challengeSignature",
+    "inviteCode",
+    "X-Svc-Agent-Access",
+  ];
+  for (const name of secret) {
+    await t.step(`hides ${name}`, () => {
+      const line = logged("x", { [name]: "svc_pat_hidden", deep: { list: [{ [name]: "svc_pat_hidden" }] } });
+      assert(!line.includes("svc_pat_hidden"), line);
+      assertEquals(JSON.parse(line)[name], "[redacted]");
+    });
+  }
+  const plain: [name: string, value: unknown][] = [
+    ["code", "NOT_FOUND"],
+    ["statusCode", "404"],
+    ["requestId", "abcdefgh"],
+    ["agentDid", "did:svc:a:agent:b"],
+    ["aitJti", "01K"],
+    ["token", ""],
+    ["token", null],
+    ["n", 12n],
+  ];
+  for (const [name, value] of plain) {
+    await t.step(`shows ${name}`, () => {
+      assertEquals(JSON.parse(logged("x", { [name]: value }))[name], typeof value === "bigint" ? "12" : value);
+    });
+  }
+});
+
+Deno.test("jsonLog() writes one line of JSON whatever is put in", async (t) => {
+  const hostile = [
+    '\r\n{"level":"error"}',
+    "\u001b[31mred",
+    "\u2028\u2029",
+    '"}',
+    "\u0000",
+    "\ud800",
+    "x".repeat(100_000),
+  ];
+  for (const text of hostile) {
+    await t.step(JSON.stringify(text.slice(0, 20)), () => {
+      const line = logged("refused", { path: text, [text.slice(0, 10)]: 1 });
+      assert(!/[\r\n]/.test(line));
+      assertEquals(JSON.parse(line).path, text);
+      assertEquals(JSON.parse(line).level, "info");
+    });
+  }
+});
+
+Deno.test("jsonLog() writes an error with its cause, without its stack", () => {
+  const cause = new TypeError("inner", { cause: new Error("innermost", { cause: { accessToken: "svc_agt_hidden" } }) });
+  const line = logged("failed", { cause });
+  assertEquals(JSON.parse(line).cause, {
+    name: "TypeError",
+    message: "inner",
+    cause: { name: "Error", message: "innermost", cause: { accessToken: "[redacted]" } },
+  });
+  assert(!line.includes("log_test.ts"));
+  assertStringIncludes(logged("failed", { cause: "a text" }), '"cause":"a text"');
+});
+
+Deno.test("silentLog() says nothing", () => assertEquals(silentLog("error", "x", { a: 1 }), undefined));

@@ -1,0 +1,186 @@
+/**
+ * Shows how long a nonce is remembered and against whom (D-25, B08, B10, B24), also when the clock steps back, over a
+ * restart and over instances. Nothing is on record before its claim.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { GroupCommit } from "../../../shared/server/group_commit.ts";
+import { nameFailures, StoreUnavailable } from "../../../shared/server/kv.ts";
+import { type NonceRecord, Nonces, refusesNonce } from "../../../shared/server/nonces.ts";
+import { Reads } from "../../../shared/server/reads.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+
+const keyOf = (agentDid: string, nonce: string) => ["nonce", agentDid, nonce];
+const NONCE = "nonce-of-the-request";
+
+/** One instance of a service, as far as nonces go. */
+class Instance {
+  readonly nonces: Nonces;
+  readonly commits: GroupCommit;
+
+  constructor(readonly kv: Deno.Kv, readonly clock: ManualClock) {
+    this.nonces = new Nonces(new Reads(kv), clock, keyOf);
+    this.commits = new GroupCommit(kv, 100);
+  }
+
+  /** Uses a nonce as an admitted request does; true when it was taken. */
+  async use(timestamp: number, agentDid = "agent-a", nonce = NONCE): Promise<boolean> {
+    const reservation = await this.nonces.reserve(agentDid, nonce, timestamp);
+    if (!reservation) return false;
+    const fate = await this.commits.claim([reservation.update]);
+    reservation.release();
+    return fate.taken;
+  }
+
+  get nowSeconds(): number {
+    return unixSeconds(this.clock.now());
+  }
+}
+
+Deno.test("a nonce is good once for an agent; other agents and other nonces do not matter", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = new Instance(kv, new ManualClock());
+  const now = one.nowSeconds;
+  assertEquals(await one.use(now), true);
+  assertEquals(await one.use(now), false);
+  assertEquals(await one.use(now + 1), false);
+  assertEquals(await one.use(now, "agent-b"), true);
+  assertEquals(await one.use(now, "agent-a", `${NONCE}-2`), true);
+});
+
+Deno.test("D-25: a nonce is remembered until timestamp + 301 s, and for 300 s at least", async (t) => {
+  const cases: [name: string, datedSeconds: number, keptSeconds: number][] = [
+    ["dated now", 0, 301],
+    ["dated 300 s ahead", 300, 601],
+    ["dated 300 s back", -300, 300],
+    ["dated 1 s back", -1, 300],
+    ["dated 2 s back", -2, 300],
+  ];
+  for (const [name, datedSeconds, keptSeconds] of cases) {
+    await t.step(name, async () => {
+      using kv = await Deno.openKv(":memory:");
+      const one = new Instance(kv, new ManualClock());
+      const timestamp = one.nowSeconds + datedSeconds;
+      assertEquals(await one.use(timestamp), true);
+      await one.clock.advance(keptSeconds * 1000 - 1);
+      assertEquals(await one.use(one.nowSeconds), false, "forgotten too early");
+      await one.clock.advance(1);
+      assertEquals(await one.use(one.nowSeconds), true, "kept too long");
+    });
+  }
+});
+
+Deno.test("a request dated ahead is refused for as long as its own timestamp is within the skew", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = new Instance(kv, new ManualClock());
+  const timestamp = one.nowSeconds + 300;
+  assertEquals(await one.use(timestamp), true);
+  for (let second = 0; second <= 600; second += 60) {
+    assertEquals(await one.use(timestamp), false);
+    await one.clock.advance(60_000);
+  }
+});
+
+Deno.test("refusesNonce() for a record on both sides of its expiry", async (t) => {
+  const record: NonceRecord = { expiresAt: 1_000_000, timestamp: 699 };
+  const cases: [name: string, timestamp: number, now: number, refuses: boolean][] = [
+    ["before, another timestamp", 700, 999_999, true],
+    ["before, the same timestamp", 699, 999_999, true],
+    ["at expiry, another timestamp", 700, 1_000_000, false],
+    ["at expiry, the same timestamp", 699, 1_000_000, true],
+    ["long after, the same timestamp", 699, 9_000_000, true],
+    ["long after, another timestamp", 8_999, 9_000_000, false],
+    ["the clock stepped back", 400, 400_000, true],
+  ];
+  for (const [name, timestamp, now, refuses] of cases) {
+    await t.step(name, () => assertEquals(refusesNonce(record, timestamp, now), refuses));
+  }
+});
+
+Deno.test("B24: a record that is present but has expired refuses nobody but the very request that made it", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = new Instance(kv, new ManualClock());
+  const timestamp = one.nowSeconds - 400;
+  await kv.set(keyOf("agent-a", NONCE), { expiresAt: one.clock.now() - 1, timestamp } satisfies NonceRecord);
+  assertEquals(await one.use(timestamp), false);
+  assertEquals(await one.use(one.nowSeconds), true);
+  assertEquals(await one.use(one.nowSeconds), false);
+});
+
+Deno.test("a clock that steps back does not revive a request, also past the expiry of its nonce", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = new Instance(kv, new ManualClock());
+  const timestamp = one.nowSeconds;
+  assertEquals(await one.use(timestamp), true);
+  for (const stepMs of [400_000, -400_000, -200_000, -100_000, 300_000, 10_000_000, -10_000_000]) {
+    one.clock.step(stepMs);
+    assertEquals(await one.use(timestamp), false, `after ${stepMs} ms`);
+  }
+});
+
+Deno.test("the store keeps a nonce 300 s past its expiry", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = new Instance(kv, new ManualClock());
+  for (const [datedSeconds, keptSeconds] of [[0, 301], [300, 601], [-300, 300]] as const) {
+    const timestamp = one.nowSeconds + datedSeconds;
+    const reservation = await one.nonces.reserve("agent-a", `${NONCE}${datedSeconds}`, timestamp);
+    assert(reservation);
+    const verdict = reservation.update.next(null);
+    assert(verdict !== "keep" && "value" in verdict);
+    assertEquals(verdict.value, { expiresAt: one.clock.now() + keptSeconds * 1000, timestamp });
+    assertEquals(verdict.expireInMs, (keptSeconds + 300) * 1000);
+  }
+});
+
+Deno.test("a nonce survives a restart", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  const timestamp = unixSeconds(clock.now());
+  assertEquals(await new Instance(kv, clock).use(timestamp), true);
+  assertEquals(await new Instance(kv, clock).use(timestamp), false);
+});
+
+Deno.test("of 200 uses at once one is taken", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = new Instance(kv, new ManualClock());
+  const uses = await Promise.all(Array.from({ length: 200 }, () => one.use(one.nowSeconds)));
+  assertEquals(uses.filter((taken) => taken).length, 1);
+});
+
+Deno.test("of two instances that reserve the same nonce one gets it", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  const instances = [new Instance(kv, clock), new Instance(kv, clock)];
+  for (let round = 0; round < 20; round++) {
+    const timestamp = unixSeconds(clock.now());
+    const taken = await Promise.all(
+      instances.map((instance) => instance.use(timestamp, "agent-a", `${NONCE}${round}`)),
+    );
+    assertEquals(taken.filter((mine) => mine).length, 1);
+  }
+});
+
+Deno.test("a reservation that makes no claim uses nothing up, and holds the nonce until it is released", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = new Instance(kv, new ManualClock());
+  const reservation = await one.nonces.reserve("agent-a", NONCE, one.nowSeconds);
+  assert(reservation);
+  assertEquals(await one.use(one.nowSeconds), false);
+  reservation.release();
+  assertEquals(await one.use(one.nowSeconds), true);
+});
+
+Deno.test("a store that fails holds no nonce", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const { get, getMany } = kv;
+  let broken = true;
+  const unless = <A extends unknown[], R>(call: (...args: A) => Promise<R>) => (...args: A) =>
+    broken ? Promise.reject(new Error("disk I/O error")) : call.apply(kv, args);
+  kv.get = unless(get) as typeof kv.get;
+  kv.getMany = unless(getMany) as typeof kv.getMany;
+  nameFailures(kv);
+  const one = new Instance(kv, new ManualClock());
+  await assertRejects(() => one.use(one.nowSeconds), StoreUnavailable);
+  broken = false;
+  assertEquals(await one.use(one.nowSeconds), true);
+});

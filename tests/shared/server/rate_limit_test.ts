@@ -1,0 +1,283 @@
+/**
+ * Shows the sliding window (D-65, H04, H05, H11, H12): its edges, what it tells the client, and by many random arrivals
+ * that it never lets more through than the limit and never refuses wrongly. Then its record in the store.
+ */
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { GroupCommit } from "../../../shared/server/group_commit.ts";
+import {
+  decide,
+  type Decision,
+  RateLimiter,
+  rateLimitHeaders,
+  type WindowRecord,
+  type WindowRule,
+  windowUpdate,
+} from "../../../shared/server/rate_limit.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+
+const TWO: WindowRule = { name: "two", requests: 2, windowMs: 1000 };
+const NOW = 1_000_000;
+
+/** A window that a test asks one moment after another. */
+class Model {
+  record: WindowRecord = [];
+  readonly accepted: number[] = [];
+
+  constructor(readonly rule: WindowRule) {}
+
+  ask(now: number): Decision {
+    const decision = decide(this.rule, this.record, now);
+    if (decision.allowed || decision.mended) this.record = decision.record;
+    if (decision.allowed) this.accepted.push(now);
+    return decision;
+  }
+
+  /** How many were accepted after `from` up to `to`, both included. */
+  acceptedBetween(from: number, to: number): number {
+    return this.accepted.filter((at) => at >= from && at <= to).length;
+  }
+}
+
+/** Arrivals whose gaps are drawn by a seed: mostly short ones, a few ten times the mean. */
+function* arrivals(count: number, meanGapMs: number, seed: number): Generator<number> {
+  const random = seededRandom(seed);
+  let now = NOW;
+  for (let i = 0; i < count; i++) {
+    const [a = 0, b = 0] = random.bytes(2);
+    yield now += Math.floor(10 * meanGapMs * (a / 256) ** 4 * (b / 256));
+  }
+}
+
+/** The most that were accepted in any window. */
+function mostInAnyWindow(accepted: readonly number[], windowMs: number): number {
+  let most = 0, start = 0;
+  accepted.forEach((at, i) => {
+    while (at - (accepted[start] ?? 0) >= windowMs) start++;
+    most = Math.max(most, i - start + 1);
+  });
+  return most;
+}
+
+Deno.test("decide() at the edges of the window", async (t) => {
+  const cases: [
+    name: string,
+    record: WindowRecord,
+    now: number,
+    allowed: boolean,
+    remaining: number,
+    resetMs: number,
+  ][] = [
+    ["an empty window", [], NOW, true, 1, 1000],
+    ["the last request that fits", [[NOW - 1, 1]], NOW, true, 0, 999],
+    ["one more than fits", [[NOW - 1, 2]], NOW, false, 0, 999],
+    ["one more, two moments", [[NOW - 600, 1], [NOW - 1, 1]], NOW, false, 0, 400],
+    ["the last millisecond of a full window", [[NOW - 999, 2]], NOW, false, 0, 1],
+    ["the moment the window ends", [[NOW - 1000, 2]], NOW, true, 1, 1000],
+    ["the moment the oldest leaves", [[NOW - 1000, 1], [NOW - 5, 1]], NOW, true, 0, 995],
+    ["the same moment", [[NOW, 1]], NOW, true, 0, 1000],
+    ["the same moment, full", [[NOW, 2]], NOW, false, 0, 1000],
+  ];
+  for (const [name, record, now, allowed, remaining, resetMs] of cases) {
+    await t.step(name, () => {
+      const decision = decide(TWO, record, now);
+      assertEquals([decision.allowed, decision.remaining, decision.resetMs], [allowed, remaining, resetMs]);
+      assertEquals(decision.mended, false);
+    });
+  }
+});
+
+Deno.test("decide() allows who waits exactly resetMs, and nobody a millisecond earlier", () => {
+  for (const rule of [TWO, { name: "grained", requests: 1500, windowMs: 60_000 }]) {
+    const model = new Model(rule);
+    let refusals = 0;
+    for (const now of arrivals(8000, rule.windowMs / rule.requests / 2, 3)) {
+      const { allowed, resetMs } = model.ask(now);
+      if (allowed) continue;
+      refusals++;
+      assert(resetMs > 0);
+      assertEquals(decide(rule, model.record, now + resetMs).allowed, true);
+      assertEquals(decide(rule, model.record, now + resetMs - 1).allowed, false);
+    }
+    assert(refusals > 100, `${rule.name}: ${refusals} refusals`);
+  }
+});
+
+Deno.test("H04: of 5 000 random arrivals never more than 20 in any 2 s, and none is refused wrongly", () => {
+  for (const seed of [1, 2, 3]) {
+    const model = new Model({ name: "h04", requests: 20, windowMs: 2000 });
+    let refused = 0;
+    for (const now of arrivals(5000, 60, seed)) {
+      const inWindow = model.acceptedBetween(now - 1999, now);
+      const { allowed, remaining } = model.ask(now);
+      assertEquals(allowed, inWindow < 20);
+      assertEquals(remaining, allowed ? 19 - inWindow : 0);
+      if (!allowed) refused++;
+    }
+    assert(refused > 500 && model.accepted.length > 1000, `${refused} refused, ${model.accepted.length} accepted`);
+    assertEquals(mostInAnyWindow(model.accepted, 2000), 20);
+  }
+});
+
+Deno.test("over a limit of 1 000: never more in any window, none refused more than a sixtieth of it early", () => {
+  for (const requests of [1001, 1500, 3000]) {
+    const rule = { name: "grained", requests, windowMs: 60_000 };
+    const grain = rule.windowMs / 60;
+    const model = new Model(rule);
+    let refused = 0, longest = 0;
+    for (const now of arrivals(12_000, rule.windowMs / requests / 2, requests)) {
+      const { allowed } = model.ask(now);
+      longest = Math.max(longest, model.record.length);
+      if (allowed) continue;
+      refused++;
+      assert(model.acceptedBetween(now - rule.windowMs - grain + 1, now) >= requests, "refused too early");
+    }
+    assert(refused > 100, `${refused} refused`);
+    assertEquals(mostInAnyWindow(model.accepted, rule.windowMs), requests);
+    assert(longest <= 62, `${longest} entries`);
+  }
+});
+
+Deno.test("up to a limit of 1 000 every request is counted at its own moment", () => {
+  const rule = { name: "exact", requests: 1000, windowMs: 60_000 };
+  const model = new Model(rule);
+  for (let i = 0; i < 1000; i++) assertEquals(model.ask(NOW + i).allowed, true);
+  assertEquals(model.ask(NOW + 59_999).allowed, false);
+  assertEquals(model.ask(NOW + 60_000).allowed, true);
+  assertEquals(model.ask(NOW + 60_000).allowed, false);
+});
+
+Deno.test("H05: refused requests do not lengthen the block", () => {
+  const model = new Model({ name: "h05", requests: 20, windowMs: 2000 });
+  // 100 a second, for three windows and one to see the last full one.
+  for (let now = NOW; now < NOW + 8000; now += 10) model.ask(now);
+  for (let window = 0; window < 4; window++) {
+    assertEquals(model.acceptedBetween(NOW + window * 2000, NOW + window * 2000 + 1999), 20);
+  }
+  assertEquals(model.ask(NOW + 20_000).remaining, 19);
+});
+
+Deno.test("H12: a clock that steps back neither blocks for more than a window nor grants twice the limit", async (t) => {
+  for (const stepMs of [-600_000, -60_001, -30_000, -1, 1, 30_000, 600_000]) {
+    await t.step(`by ${stepMs} ms`, () => {
+      for (const requests of [20, 1500]) {
+        const rule = { name: "h12", requests, windowMs: 60_000 };
+        const life = requests > 1000 ? 61_000 : 60_000;
+        const model = new Model(rule);
+        for (let i = 0; i < requests * 2; i++) model.ask(NOW + i);
+        assertEquals(model.accepted.length, requests);
+        const after = NOW + requests * 2 + stepMs;
+        const granted = new Model(rule);
+        granted.record = model.record;
+        for (let i = 0; i < requests * 3; i++) granted.ask(after + i);
+        assert(granted.accepted.length <= requests, `${granted.accepted.length} granted after the step`);
+        // Whatever the step: asked again and again it opens within a window, asked once too.
+        assertEquals(granted.ask(after + requests * 3 + life).allowed, true);
+      }
+    });
+  }
+});
+
+Deno.test("decide() gives a record that stays short, ordered and true, whatever the clock does", () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 5 }),
+      fc.array(fc.integer({ min: -2000, max: 1500 }), { maxLength: 60 }),
+      (requests, steps) => {
+        const model = new Model({ name: "any", requests, windowMs: 1000 });
+        let now = NOW;
+        for (const step of steps) {
+          const { allowed, record, remaining, resetMs } = model.ask(now += step);
+          const used = record.reduce((sum, [, count]) => sum + count, 0);
+          assert(used <= requests && (allowed ? remaining === requests - used : used === requests));
+          assert(resetMs > 0 && resetMs <= 1000);
+          assert(record.every(([at], i) => at <= now && now < at + 1000 && at > (record[i - 1]?.[0] ?? -Infinity)));
+        }
+      },
+    ),
+    { numRuns: 300, seed: 1 },
+  );
+});
+
+Deno.test("windowUpdate() counts, keeps the record of a full window, or refuses the whole claim", () => {
+  const seen: boolean[] = [];
+  const note = ({ allowed }: Decision) => void seen.push(allowed);
+  const update = windowUpdate(["w"], TWO, () => NOW, note);
+  assertEquals(update.next(null), { value: [[NOW, 1]], expireInMs: 2000 });
+  assertEquals(update.next([[NOW - 1, 1]]), { value: [[NOW - 1, 1], [NOW, 1]], expireInMs: 2000 });
+  assertEquals(update.next([[NOW - 1, 2]]), "keep");
+  assertEquals(update.next([[NOW + 5000, 2]]), { value: [[NOW, 2]], expireInMs: 2000 });
+  assertEquals(windowUpdate(["w"], TWO, () => NOW, note, { refuse: "full" }).next([[NOW - 1, 2]]), { refuse: "full" });
+  assertEquals(seen, [true, true, false, false, false]);
+});
+
+Deno.test("rateLimitHeaders() says the policy, what is left, and how long to wait", async (t) => {
+  const rule = { name: "agent", requests: 60, windowMs: 60_000 };
+  const cases: [name: string, resetMs: number, allowed: boolean, remaining: number, t: string][] = [
+    ["allowed", 60_000, true, 59, "60"],
+    ["a part of a second counts as one", 1, true, 0, "1"],
+    ["refused", 12_001, false, 0, "13"],
+    ["refused for the last millisecond", 1, false, 0, "1"],
+  ];
+  for (const [name, resetMs, allowed, remaining, seconds] of cases) {
+    await t.step(name, () => {
+      const headers = rateLimitHeaders(rule, { allowed, remaining, resetMs, record: [], mended: false });
+      assertEquals(headers["RateLimit-Policy"], '"agent";q=60;w=60');
+      assertEquals(headers["RateLimit"], `"agent";r=${remaining};t=${seconds}`);
+      assertEquals(headers["Retry-After"], allowed ? undefined : seconds);
+    });
+  }
+});
+
+function openLimiter(kv: Deno.Kv, clock: ManualClock): RateLimiter {
+  return new RateLimiter(kv, new GroupCommit(kv, 100), clock, (rule, who) => ["window", rule, who]);
+}
+
+const TWENTY: WindowRule = { name: "twenty", requests: 20, windowMs: 60_000 };
+
+Deno.test("hit() of 100 at once lets exactly the limit through", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const limiter = openLimiter(kv, new ManualClock());
+  const decisions = await Promise.all(Array.from({ length: 100 }, () => limiter.hit(TWENTY, "a")));
+  assertEquals(decisions.filter((decision) => decision.allowed).length, 20);
+});
+
+Deno.test("H11: hit() of two instances on one store lets no more through than the limit", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  const limiters = [openLimiter(kv, clock), openLimiter(kv, clock)];
+  let allowed = 0;
+  for (let round = 0; round < 20; round++) {
+    const decisions = await Promise.all(limiters.map((limiter) => limiter.hit(TWENTY, "a")));
+    allowed += decisions.filter((decision) => decision.allowed).length;
+  }
+  assertEquals(allowed, 20);
+});
+
+Deno.test("hit() counts each rule and each caller on its own; peek() counts nothing", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  const limiter = openLimiter(kv, clock);
+  for (let i = 0; i < 20; i++) assertEquals((await limiter.hit(TWENTY, "a")).allowed, true);
+  assertEquals((await limiter.hit(TWENTY, "a")).allowed, false);
+  assertEquals((await limiter.hit(TWENTY, "b")).remaining, 19);
+  assertEquals((await limiter.hit({ ...TWENTY, name: "other" }, "a")).remaining, 19);
+  for (let i = 0; i < 30; i++) assertEquals((await limiter.peek(TWENTY, "b")).remaining, 18);
+  const { resetMs } = await limiter.peek(TWENTY, "a");
+  await clock.advance(resetMs - 1);
+  assertEquals((await limiter.peek(TWENTY, "a")).allowed, false);
+  await clock.advance(1);
+  assertEquals((await limiter.hit(TWENTY, "a")).allowed, true);
+});
+
+Deno.test("hit() keeps its count over a restart, and mends a full window after the clock stepped back", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  for (let i = 0; i < 20; i++) await openLimiter(kv, clock).hit(TWENTY, "a");
+  assertEquals((await openLimiter(kv, clock).hit(TWENTY, "a")).allowed, false);
+  clock.step(-600_000);
+  assertEquals((await openLimiter(kv, clock).hit(TWENTY, "a")).allowed, false);
+  await clock.advance(60_000);
+  assertEquals((await openLimiter(kv, clock).hit(TWENTY, "a")).allowed, true);
+});
