@@ -1,0 +1,53 @@
+/** A machine with the agent alpha, and what tests do to its session. */
+import { settle } from "../support/manual_clock.ts";
+import type { World } from "../support/world.ts";
+import { Machine } from "./cli_world.ts";
+
+export const AUTH = "agents/alpha/registry-auth.json";
+export const MARKER = "agents/alpha/refresh.pending";
+
+interface Auth {
+  accessToken: string;
+  refreshToken: string;
+}
+
+export const authOf = (machine: Machine) => JSON.parse(machine.read(AUTH)) as Auth;
+
+export async function withAlpha(world: World): Promise<Machine> {
+  const machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  world.clock.step(2_000);
+  return machine;
+}
+
+/** Whether the registry takes the access token of the file. */
+export async function works(world: World, machine: Machine): Promise<boolean> {
+  const { did } = JSON.parse(machine.read("agents/alpha/identity.json")) as { did: string };
+  const [, payload = ""] = machine.read("agents/alpha/ait.jwt").split(".");
+  const { jti } = JSON.parse(atob(payload.replaceAll("-", "+").replaceAll("_", "/"))) as { jti: string };
+  const { status } = await world.ask("POST", "/v1/agents/auth/validate", {
+    headers: { "X-Svc-Agent-Access": authOf(machine).accessToken },
+    body: { agentDid: did, aitJti: jti },
+  });
+  return status === 204;
+}
+
+/** Loses answers of the refresh: `before` the registry sees it, or `after` it has carried it out. */
+export function lose(machine: Machine, when: "before" | "after", what = "/refresh"): void {
+  machine.fetch = async (input, init) => {
+    if (!String(input).endsWith(what)) return await machine.world.fetch(input, init);
+    if (when === "after") await (await machine.world.fetch(input, init)).body?.cancel();
+    throw new TypeError("connection reset");
+  };
+}
+
+/** Lets time pass until the command is done. */
+export async function whileTimePasses<T>(world: World, work: Promise<T>): Promise<T> {
+  let done = false;
+  work.finally(() => done = true).catch(() => {});
+  while (!done) {
+    await settle();
+    if (!done) await world.clock.advance(100);
+  }
+  return await work;
+}

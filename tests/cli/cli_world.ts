@@ -1,0 +1,143 @@
+/**
+ * `svc` in the process of the test: a person at a machine of their own, with files in a temporary folder, whose requests
+ * reach the two services of a World without a socket.
+ */
+import { assertEquals } from "@std/assert";
+import type { EnvironmentName, World as CliWorld } from "../../cli/context.ts";
+import { run } from "../../cli/main.ts";
+import { BOOTSTRAP_SECRET, REGISTRY_URL, type World } from "../support/world.ts";
+
+/** What a command did. */
+export interface Outcome {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** What a test may choose about a machine. */
+export interface MachineOptions {
+  env?: Partial<Record<EnvironmentName, string>>;
+  fetch?: typeof fetch;
+  isTerminal?: boolean;
+}
+
+/** A machine on which `svc` runs. */
+export class Machine implements AsyncDisposable {
+  readonly env: Partial<Record<EnvironmentName, string>>;
+  /** What is piped in. */
+  stdin = "";
+  /** How a question on the terminal is answered; `null`: there is nobody. */
+  answers: boolean | null = null;
+  isTerminal: boolean;
+  reach: ((url: string) => Promise<boolean>) | undefined;
+  fetch: typeof fetch;
+  /** Requests that were sent, in order: method and path. */
+  readonly requests: string[] = [];
+
+  private constructor(readonly world: World, readonly dir: string, options: MachineOptions) {
+    this.env = { SVC_CONFIG_DIR: dir, SVC_REGISTRY_URL: REGISTRY_URL, ...options.env };
+    this.fetch = options.fetch ?? world.fetch;
+    this.isTerminal = options.isTerminal ?? false;
+  }
+
+  static async open(world: World, options: MachineOptions = {}): Promise<Machine> {
+    return new Machine(world, await Deno.makeTempDir({ prefix: "svc_cli_" }), options);
+  }
+
+  /** A machine whose person has an account. */
+  static async ofPerson(world: World, options: MachineOptions = {}): Promise<Machine> {
+    const machine = await Machine.open(world, options);
+    machine.env.SVC_API_KEY = (await world.person()).apiKey;
+    return machine;
+  }
+
+  /** A machine of the first admin. */
+  static async ofAdmin(world: World, options: MachineOptions = {}): Promise<Machine> {
+    const machine = await Machine.open(world, options);
+    machine.env.SVC_API_KEY = (await world.admin()).apiKey;
+    return machine;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.dir, { recursive: true });
+  }
+
+  /** Runs a command line. */
+  async svc(...argv: string[]): Promise<Outcome> {
+    const outcome: Outcome = { code: -1, stdout: "", stderr: "" };
+    const { answers } = this;
+    const world: CliWorld = {
+      fetch: async (input, init) => {
+        const url = new URL(input instanceof Request ? input.url : input);
+        this.requests.push(`${init?.method ?? "GET"} ${url.pathname}${url.search}`);
+        return await this.fetch(input, init);
+      },
+      ...(this.reach ? { reach: this.reach } : {}),
+      clock: this.world.clock,
+      random: this.world.random,
+      terminal: {
+        stdout: (text) => void (outcome.stdout += text),
+        stderr: (text) => void (outcome.stderr += text),
+        stdoutIsTerminal: this.isTerminal,
+        stderrIsTerminal: this.isTerminal,
+      },
+      stdin: () => Promise.resolve(new TextEncoder().encode(this.stdin)),
+      confirm: answers === null ? null : () => Promise.resolve(answers),
+      env: (name) => this.env[name] || undefined,
+      os: Deno.build.os,
+      uid: Deno.uid(),
+      pid: Deno.pid,
+      version: "0.0.0-test",
+    };
+    outcome.code = await run(argv, world);
+    return outcome;
+  }
+
+  /** Runs a command that must succeed, and gives its result. */
+  // deno-lint-ignore no-explicit-any
+  async json(...argv: string[]): Promise<any> {
+    const { code, stdout, stderr } = await this.svc("--json", ...argv);
+    assertEquals([code, stderr], [0, ""], stderr);
+    return JSON.parse(stdout);
+  }
+
+  /** Runs a command that must fail, and gives its exit code, error code and message. */
+  async failure(...argv: string[]): Promise<{ exit: number; code: string; message: string; stdout: string }> {
+    const { code: exit, stdout, stderr } = await this.svc("--json", ...argv);
+    const { error } = JSON.parse(stderr) as { error: { code: string; message: string } };
+    return { exit, ...error, stdout };
+  }
+
+  path(file: string): string {
+    return `${this.dir}/${file}`;
+  }
+
+  /** A file's text. */
+  read(file: string): string {
+    return Deno.readTextFileSync(this.path(file));
+  }
+
+  write(file: string, text: string): void {
+    Deno.writeTextFileSync(this.path(file), text);
+  }
+
+  /** Every file below the folder with its content, and every directory. */
+  tree(folder = ""): Record<string, string> {
+    const found: Record<string, string> = {};
+    for (const { name, isDirectory, isSymlink } of Deno.readDirSync(this.path(folder))) {
+      const path = folder + name;
+      if (isSymlink) found[path] = `-> ${Deno.readLinkSync(this.path(path))}`;
+      else if (isDirectory) Object.assign(found, { [`${path}/`]: "" }, this.tree(`${path}/`));
+      else found[path] = this.read(path);
+    }
+    return found;
+  }
+}
+
+/** The first admin, made by the command itself. */
+export async function bootstrapped(world: World): Promise<Machine> {
+  const machine = await Machine.open(world);
+  machine.env.SVC_BOOTSTRAP_SECRET = BOOTSTRAP_SECRET;
+  await machine.json("admin", "bootstrap");
+  return machine;
+}

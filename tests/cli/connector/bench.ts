@@ -1,0 +1,247 @@
+/**
+ * A connector in the process of the test, beside the two services of a World: its link is one of the proxy's hub, its
+ * runtime a function, its files in a temporary folder, its time the World's.
+ */
+import { PLATFORMS } from "../../../cli/platforms/table.ts";
+import type { PlatformId, RuntimeTarget } from "../../../cli/platforms/platform.ts";
+import type { OpenLink } from "../../../cli/connector/connection.ts";
+import { Connector } from "../../../cli/connector/connector.ts";
+import { Database } from "../../../cli/connector/database.ts";
+import type { EventFields, EventName } from "../../../cli/connector/events.ts";
+import type { Peers } from "../../../cli/connector/peers.ts";
+import { Runtime } from "../../../cli/connector/runtime.ts";
+import { ServiceClock } from "../../../cli/connector/service_clock.ts";
+import type { Session } from "../../../cli/connector/session.ts";
+import type { AgentIdentity } from "../../../cli/signed_headers.ts";
+import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
+import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
+
+export const RUNTIME_URL = "http://127.0.0.1:18789";
+
+/** Waits, without moving the clock, until something is so. */
+export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+  for (const end = Date.now() + 10_000; Date.now() < end;) {
+    if (await isSo()) return;
+    await settle();
+  }
+  throw new Error(`It never came to: ${what}`);
+}
+
+/** Lets time pass, second by second, until something is so. */
+export async function passing(world: World, what: string, seconds: number, isSo: () => boolean): Promise<void> {
+  for (let s = 0; s < seconds; s++) {
+    if (isSo()) return;
+    await world.clock.advance(1_000);
+    await settle();
+  }
+  await until(what, isSo);
+}
+
+/** A request that the runtime got. */
+export interface RuntimeCall {
+  url: string;
+  headers: Headers;
+  body: string;
+  redirect: string | undefined;
+}
+
+/** What a runtime does with a request. */
+export type Behaviour = (call: RuntimeCall, n: number) => Response | Promise<Response>;
+
+export const accepts: Behaviour = () => Response.json({ ok: true });
+export const isDown: Behaviour = () => {
+  throw new TypeError("connection refused");
+};
+/** Never answers. */
+export const hangs: Behaviour = () => new Promise(() => {});
+
+/** Credentials that are always good. */
+export class FixedSession implements Session {
+  accessExpiresAt = Date.UTC(2030, 0);
+  identityExpiresAt = Date.UTC(2030, 0);
+  renewed: string[] = [];
+  onRenew: (what: "access" | "identity") => boolean | Promise<boolean> = () => false;
+  constructor(public identity: AgentIdentity) {}
+  current(): Promise<AgentIdentity> {
+    return Promise.resolve(this.identity);
+  }
+  async renew(what: "access" | "identity"): Promise<boolean> {
+    this.renewed.push(what);
+    return await this.onRenew(what);
+  }
+  stop(): void {}
+}
+
+export interface BenchOptions {
+  folder?: string;
+  behaviour?: Behaviour;
+  platform?: PlatformId;
+  target?: Partial<RuntimeTarget>;
+  fetch?: typeof fetch;
+}
+
+export class Bench implements AsyncDisposable {
+  readonly events: { name: EventName; fields: EventFields }[] = [];
+  readonly calls: RuntimeCall[] = [];
+  readonly session: FixedSession;
+  readonly database: Database;
+  readonly connector: Connector;
+  behaviour: Behaviour;
+  peers: Peers = {};
+  /** Ends the link from the proxy's side. */
+  endLink: (code: number, reason?: string) => void = () => {};
+  /** Refuses links while it is set. */
+  refuse: (() => unknown) | null = null;
+  links = 0;
+  ended: Promise<unknown> = Promise.resolve();
+  #isStopped = false;
+
+  private constructor(
+    readonly world: World,
+    readonly agent: TestAgent,
+    readonly folder: string,
+    options: BenchOptions,
+  ) {
+    this.behaviour = options.behaviour ?? accepts;
+    this.session = new FixedSession(agent.identity);
+    this.database = Database.open(`${folder}/connector.db`);
+    const platform = PLATFORMS[options.platform ?? "generic"];
+    const target = {
+      platform: platform.id,
+      baseUrl: RUNTIME_URL,
+      hookPath: platform.defaults.hookPath,
+      hookToken: null,
+      ...options.target,
+    };
+    const { clock, random } = world;
+    this.connector = new Connector({
+      clock,
+      serviceClock: new ServiceClock(clock),
+      random,
+      fetch: options.fetch ?? world.fetch,
+      session: this.session,
+      database: this.database,
+      tell: (name, fields = {}) => void this.events.push({ name, fields }),
+      open: this.#open,
+      runtime: new Runtime({ fetch: this.#runtime, clock }, platform, target),
+      peers: { read: () => this.peers, write: (peers) => Promise.resolve(void (this.peers = peers)) },
+    }, {
+      agent: { name: agent.agent.name, did: agent.agent.did },
+      profile: { agentName: agent.agent.name, humanName: "Somebody" },
+      proxy: { dialUrl: PROXY_URL, origin: PROXY_URL },
+      version: "0.0.0-test",
+      pid: 1,
+    });
+  }
+
+  /** A running connector of the agent. */
+  static async open(world: World, agent: TestAgent, options: BenchOptions = {}): Promise<Bench> {
+    const folder = options.folder ?? await Deno.makeTempDir({ prefix: "svc_connector_" });
+    const bench = new Bench(world, agent, folder, options);
+    bench.ended = bench.connector.run();
+    await until("the connector is connected", () => bench.connector.status().connection.state === "connected");
+    return bench;
+  }
+
+  /** What was told, by name. */
+  told(name: EventName): EventFields[] {
+    return this.events.filter((event) => event.name === name).map(({ fields }) => fields);
+  }
+
+  /** Bodies of the hand-overs, probes left out. */
+  get handed(): string[] {
+    return this.calls.map(({ body }) => body).filter((body) => body !== "");
+  }
+
+  /** Stops as a kill does: nothing is written any more. */
+  kill(): void {
+    this.#isStopped = true;
+    this.behaviour = hangs;
+    this.connector.seams.session.current = () => new Promise(() => {});
+    this.endLink(1006);
+    this.database.close();
+  }
+
+  async stop(): Promise<void> {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    const stopped = this.connector.stop();
+    for (let i = 0; i < 6; i++) {
+      await settle();
+      await this.world.clock.advance(1_000);
+    }
+    await stopped;
+    this.database.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+    await Deno.remove(this.folder, { recursive: true });
+  }
+
+  readonly #runtime = (async (input: string, init?: RequestInit) => {
+    const signal = init?.signal;
+    const call = {
+      url: input,
+      headers: new Headers(init?.headers),
+      body: String(init?.body ?? ""),
+      redirect: init?.redirect,
+    };
+    const aborted = new Promise<never>((_, reject) =>
+      signal?.addEventListener("abort", () => reject(new DOMException("aborted", "AbortError")))
+    );
+    aborted.catch(() => {});
+    if (init?.method === "POST") this.calls.push(call);
+    return await Promise.race([this.behaviour(call, this.calls.length), aborted]);
+  }) as typeof fetch;
+
+  readonly #open: OpenLink = async (_identity, events) => {
+    this.links++;
+    const refusal = this.refuse?.();
+    if (refusal) throw refusal;
+    const { proxy, clock, newId } = this.world;
+    const { did, ownerDid, currentJti, expiresAt } = this.agent.agent;
+    await proxy.deps.dispatch.claim(did);
+    let isOpen = true;
+    const close = (code: number, reason: string) => {
+      if (!isOpen) return;
+      isOpen = false;
+      events.closed(code, reason);
+    };
+    const aitExpiresAt = unixSeconds(Date.parse(expiresAt));
+    const head = () => ({ v: 1, id: newId(), ts: toIso(clock.now()) }) as const;
+    const link = proxy.deps.hub.attach({ agentDid: did, ownerDid, aitJti: currentJti, aitExpiresAt }, {
+      send(text) {
+        const frame = decodeFrame(text, "proxy");
+        if (frame.type === "heartbeat") {
+          link.receive(encodeFrame({ ...head(), type: "heartbeat_ack", ackId: frame.id }));
+        }
+        if (frame.type === "paired") events.paired?.(frame);
+        if (frame.type !== "deliver") return;
+        void events.deliver(frame).then((ack) => {
+          if (isOpen) link.receive(encodeFrame({ ...head(), type: "deliver_ack", ackId: frame.id, ...ack }));
+        });
+      },
+      close,
+      unsentBytes: 0,
+    });
+    this.endLink = (code, reason = "") => {
+      link.lost();
+      close(code, reason);
+    };
+    return { close: () => this.endLink(1000) };
+  };
+}
+
+/** Two agents that trust each other, and a connector for the second. */
+export async function story(
+  world: World,
+  options: BenchOptions = {},
+): Promise<{ a: TestAgent; b: TestAgent; bench: Bench }> {
+  const a = await world.agent();
+  const b = await world.agent();
+  await world.pair(a, b);
+  return { a, b, bench: await Bench.open(world, b, options) };
+}

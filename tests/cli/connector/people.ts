@@ -1,0 +1,124 @@
+/**
+ * People at one machine who use `svc` as a program: a folder of configuration each, a runtime that is a plain HTTP
+ * listener, and the connector between them as a process that can be killed.
+ */
+import { AgentClient } from "../../../cli/api_client.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
+import { ChildProcess, eventually, seams, within } from "../../support/process.ts";
+
+/** `cli/main.ts`, once it lists the commands of the connector. */
+export const SVC = "cli/main.ts";
+
+/** Runs `svc` to its end; what it printed, as JSON. */
+// deno-lint-ignore no-explicit-any
+export async function svc(dir: string, args: readonly string[], env: Record<string, string> = {}): Promise<any> {
+  await using child = new ChildProcess(["run", "-A", "--no-prompt", SVC, ...args, "--config-dir", dir, "--json"], env);
+  const { code } = await within(60_000, `svc ${args.join(" ")}`, child.status);
+  if (code !== 0) throw new Error(`svc ${args.join(" ")} ended with ${code}\n${child.printed}`);
+  return JSON.parse(child.stdout.text);
+}
+
+/** A request that the runtime got. */
+export interface Handed {
+  key: string;
+  body: string;
+  headers: Headers;
+  at: number;
+  answeredAt: number | null;
+}
+
+/** A runtime: a plain HTTP listener. */
+export class Listener implements AsyncDisposable {
+  readonly handed: Handed[] = [];
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+  /** How it answers, and when. */
+  answer: (handed: Handed) => Promise<number> | number = () => 200;
+
+  constructor() {
+    this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
+      if (request.method !== "POST") return new Response("ok");
+      const { headers } = request;
+      const body = await request.text();
+      const handed: Handed = {
+        key: headers.get("idempotency-key") ?? "",
+        body,
+        headers,
+        at: Date.now(),
+        answeredAt: null,
+      };
+      this.handed.push(handed);
+      const status = await this.answer(handed);
+      handed.answeredAt = Date.now();
+      return new Response(null, { status });
+    });
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#server.addr.port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.shutdown();
+  }
+}
+
+interface ConnectorFile {
+  url: string;
+  token: string;
+  pid: number;
+}
+
+/** A running `svc connector start`. */
+export class RunningConnector implements AsyncDisposable {
+  private constructor(readonly child: ChildProcess, readonly file: ConnectorFile) {}
+
+  static async start(dir: string, agent: string, args: readonly string[] = []): Promise<RunningConnector> {
+    const command = ["run", "-A", "--no-prompt", SVC, "connector", "start", agent, "--config-dir", dir, ...args];
+    const child = new ChildProcess(command);
+    try {
+      await within(20_000, "the connector connects", child.stdout.match(/"event":"connected"/));
+      const file = JSON.parse(Deno.readTextFileSync(`${dir}/agents/${agent}/connector.json`)) as ConnectorFile;
+      return new RunningConnector(child, file);
+    } catch (cause) {
+      await child[Symbol.asyncDispose]();
+      throw new Error(`The connector did not start\n${child.printed}`, { cause });
+    }
+  }
+
+  /** Events that it printed. */
+  get events(): Record<string, unknown>[] {
+    return this.child.stdout.lines.map((line) => JSON.parse(line));
+  }
+
+  async call(method: "GET" | "POST", path: string, body?: unknown): Promise<Response> {
+    return await fetch(this.file.url + path, {
+      method,
+      headers: { Authorization: `Bearer ${this.file.token}` },
+      body: body === undefined ? null : JSON.stringify(body),
+    });
+  }
+
+  // deno-lint-ignore no-explicit-any
+  async json(method: "GET" | "POST", path: string, body?: unknown): Promise<any> {
+    const response = await this.call(method, path, body);
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path} answered ${response.status} ${text}`);
+    return JSON.parse(text);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.child[Symbol.asyncDispose]();
+  }
+}
+
+/** An agent's own client, from its files. */
+export async function clientFromFiles(dir: string, agent: string, proxyUrl: string): Promise<AgentClient> {
+  const read = (file: string) => Deno.readTextFileSync(`${dir}/agents/${agent}/${file}`).trim();
+  const { did } = JSON.parse(read("identity.json")) as { did: string };
+  const { accessToken } = JSON.parse(read("registry-auth.json")) as { accessToken: string };
+  const { privateKey } = await keyPairFromSeed(fromBase64Url(read("secret.key")) ?? new Uint8Array(32));
+  return new AgentClient(seams, proxyUrl, { did, ait: read("ait.jwt"), privateKey, accessToken });
+}
+
+export { eventually };

@@ -1,0 +1,45 @@
+/** What the CLI is made of: no server library, nothing heavy before it is needed. */
+import { assert, assertEquals } from "@std/assert";
+
+interface Module {
+  specifier: string;
+  dependencies?: { specifier: string; isDynamic?: boolean; code?: { specifier?: string } }[];
+}
+
+const ROOT = new URL("../../", import.meta.url).href;
+
+async function graph(): Promise<Map<string, Module>> {
+  const command = new Deno.Command(Deno.execPath(), { args: ["info", "--json", "cli/main.ts"], cwd: new URL(ROOT) });
+  const { stdout } = await command.output();
+  const { modules } = JSON.parse(new TextDecoder().decode(stdout)) as { modules: Module[] };
+  return new Map(modules.map((module) => [module.specifier, module]));
+}
+
+/** Everything that is loaded with a module: its static imports, theirs, and so on; with `dynamic`, those as well. */
+function loaded(modules: Map<string, Module>, start: string, dynamic: boolean): Set<string> {
+  const seen = new Set<string>();
+  const visit = (specifier: string) => {
+    if (seen.has(specifier)) return;
+    seen.add(specifier);
+    for (const { code, isDynamic } of modules.get(specifier)?.dependencies ?? []) {
+      if (code?.specifier && (dynamic || !isDynamic)) visit(code.specifier);
+    }
+  };
+  visit(start);
+  return seen;
+}
+
+const short = (specifier: string) => specifier.replace(ROOT, "");
+
+Deno.test("no server library is part of the CLI", async () => {
+  const all = [...loaded(await graph(), `${ROOT}cli/main.ts`, true)].map(short);
+  assert(all.length > 40, "the graph was read");
+  const server = /^(?:registry|proxy|shared\/server|shared\/jsr\/hono|deploy)|hono|fast-check/;
+  assertEquals(all.filter((specifier) => server.test(specifier)), []);
+});
+
+Deno.test("starting loads neither zod nor jose nor a client: --version and --help need none of them", async () => {
+  const atOnce = [...loaded(await graph(), `${ROOT}cli/main.ts`, false)].map(short);
+  const heavy = /npm:\/?(?:zod|jose|ulid|@noble)|shared\/protocol\/api|registry_client|agent_store/;
+  assertEquals(atOnce.filter((specifier) => heavy.test(specifier)), []);
+});

@@ -1,0 +1,212 @@
+/** What people and scripts see: streams, colours, progress, JSON (D-84, M22). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { CLI_ERRORS } from "../../cli/errors.ts";
+import { COMMANDS } from "../../cli/commands/table.ts";
+import { ERRORS } from "../../shared/protocol/errors.ts";
+import { fields, Output, printable, table } from "../../cli/output.ts";
+import { ManualClock, settle } from "../support/manual_clock.ts";
+import { World } from "../support/world.ts";
+import { bootstrapped, Machine } from "./cli_world.ts";
+
+const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
+
+function screen(isTerminal: boolean, options = { json: false, colour: true }) {
+  const seen = { stdout: "", stderr: "" };
+  const clock = new ManualClock();
+  const out = new Output(
+    {
+      stdout: (text) => void (seen.stdout += text),
+      stderr: (text) => void (seen.stderr += text),
+      stdoutIsTerminal: isTerminal,
+      stderrIsTerminal: isTerminal,
+    },
+    clock,
+    options,
+  );
+  return { out, seen, clock };
+}
+
+Deno.test("colours only on a terminal, and not with NO_COLOR or --json", () => {
+  assertEquals(screen(true).out.bold("x"), "\x1b[1mx\x1b[0m");
+  assertEquals(screen(false).out.bold("x"), "x");
+  assertEquals(screen(true, { json: false, colour: false }).out.red("x"), "x");
+  assertEquals(screen(true, { json: true, colour: true }).out.green("x"), "x");
+});
+
+Deno.test("NO_COLOR is honoured, and a pipe gets no escape sequence", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world, { isTerminal: true });
+  const colourful = await machine.svc("explain", "PROXY_AUTH_REPLAY");
+  assertStringIncludes(colourful.stdout, "\x1b[1m");
+  machine.env.NO_COLOR = "1";
+  assert(!(await machine.svc("explain", "PROXY_AUTH_REPLAY")).stdout.includes("\x1b"));
+  delete machine.env.NO_COLOR;
+  machine.isTerminal = false;
+  assert(!(await machine.svc("explain", "PROXY_AUTH_REPLAY")).stdout.includes("\x1b"));
+  assert(!(await machine.svc("explain", "NONSENSE")).stderr.includes("\x1b"));
+});
+
+Deno.test("progress is shown after half a second, on a terminal only, and leaves no trace", async () => {
+  const { out, seen, clock } = screen(true);
+  out.doing("Asking");
+  await clock.advance(499);
+  assertEquals(seen.stderr, "");
+  await clock.advance(1);
+  assertEquals(seen.stderr, "\r\x1b[KAsking …");
+  await clock.advance(2_000);
+  assertStringIncludes(seen.stderr, "Asking … 2 s");
+  out.result({}, "done");
+  assert(seen.stderr.endsWith("\r\x1b[K"));
+  assertEquals([seen.stdout, clock.waiting], ["done\n", 0]);
+  for (const other of [screen(false), screen(true, { json: true, colour: true })]) {
+    other.out.doing("Asking");
+    await other.clock.advance(5_000);
+    assertEquals([other.seen.stderr, other.clock.waiting], ["", 0]);
+  }
+});
+
+Deno.test("a slow command shows progress and clears it, also when it fails", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world, { isTerminal: true });
+  let answer = (_: Response) => {};
+  machine.fetch = () => new Promise((resolve) => answer = resolve);
+  const running = machine.svc("agent", "create", "alpha");
+  for (let i = 0; i < 5; i++) await settle();
+  await world.clock.advance(1_600);
+  answer(new Response("no", { status: 500 }));
+  const { stderr } = await running;
+  assertStringIncludes(stderr, "Registering alpha … 1 s\r\x1b[K");
+  assertEquals(world.clock.waiting, 0);
+});
+
+Deno.test("texts of others cannot steer the terminal", () => {
+  assertEquals(printable("a\x1b[2Jb\u202ec\x07d\u009be\r\n"), "a\ufffd[2Jb\ufffdc\ufffdd\ufffde\ufffd\ufffd");
+  assertEquals(fields([["name", "x\x1b]0;evil\x07"]]), ["  name  x\ufffd]0;evil\ufffd"]);
+  assertEquals(table(["A", "B"], [["1\x1b[0m", null]]), ["A      B", "1\ufffd[0m  –"]);
+});
+
+Deno.test("with --json standard output is one document or nothing, standard error one error or nothing (D-84)", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  const { invite } = await machine.json("invite", "create");
+  const key = await machine.json("api-key", "create", "--name", "x");
+  const service = await machine.json("admin", "service", "create", "extra");
+  await machine.json("agent", "create", "alpha");
+  await using second = await Machine.open(world);
+  const token = machine.read("agents/alpha/ait.jwt").trim();
+  world.clock.step(2_000);
+  const lines: [Machine, string[], number][] = [
+    [machine, ["--version"], 0],
+    [machine, ["--help"], 0],
+    [machine, ["agent", "--help"], 0],
+    [machine, ["config", "init"], 0],
+    [machine, ["config", "set", "humanName", "Ada"], 0],
+    [machine, ["config", "get", "humanName"], 0],
+    [machine, ["config", "show"], 0],
+    [second, ["invite", "redeem", invite.code], 0],
+    [machine, ["api-key", "list"], 0],
+    [machine, ["api-key", "revoke", key.apiKey.id], 0],
+    [machine, ["admin", "service", "list"], 0],
+    [machine, ["admin", "service", "rotate", service.internalService.id], 0],
+    [machine, ["admin", "service", "revoke", service.internalService.id], 0],
+    [machine, ["admin", "keys", "rotate"], 0],
+    [machine, ["agent", "list"], 0],
+    [machine, ["agent", "inspect", "alpha"], 0],
+    [machine, ["agent", "auth", "refresh", "alpha"], 0],
+    [machine, ["agent", "auth", "revoke", "alpha"], 0],
+    [machine, ["agent", "auth", "refresh", "alpha"], 3],
+    [machine, ["agent", "reissue", "alpha"], 0],
+    [machine, ["verify", token], 1],
+    [machine, ["explain", "CRL_NOT_FOUND"], 0],
+    [machine, ["completions", "bash"], 0],
+    [machine, ["agent", "delete", "alpha"], 0],
+    [machine, ["nonsense"], 2],
+    [machine, [], 0],
+    [machine, ["agent"], 2],
+    [machine, ["agent", "create"], 2],
+    [machine, ["explain", "NONSENSE"], 4],
+    [machine, ["config", "get", "nonsense"], 2],
+    [machine, ["admin", "bootstrap"], 1],
+  ];
+  const seen = new Set<string>();
+  for (const [at, argv, exit] of lines) {
+    const { code, stdout, stderr } = await at.svc(...argv, "--json");
+    assertEquals(code, exit, `${argv.join(" ")}: ${stderr}`);
+    if (exit === 0 || stdout !== "") assertEquals(typeof JSON.parse(stdout), "object");
+    if (exit === 0 || argv[0] === "verify") assertEquals(stderr, "");
+    else assertEquals(Object.keys(JSON.parse(stderr).error), ["code", "message"]);
+    const command = COMMANDS.find(({ path }) => path.every((word, i) => argv[i] === word));
+    if (exit === 0 && command) seen.add(command.path.join(" "));
+    const once = /^(?:invite redeem|admin service rotate)/.test(argv.join(" "));
+    assertEquals((stdout + stderr).match(SECRET)?.length ?? 0, once ? 1 : 0, argv.join(" "));
+  }
+  const covered = [
+    "admin bootstrap",
+    "admin service create",
+    "agent create",
+    "api-key create",
+    "invite create",
+    "verify",
+  ];
+  // Those of the connector have tests of their own, beside a running one.
+  const here = COMMANDS.filter(({ path }) => !/^(?:connector|install|provider)$/.test(path[0] ?? ""));
+  assertEquals([...seen, ...covered].sort(), here.map(({ path }) => path.join(" ")).sort());
+});
+
+Deno.test("in text, too, no command but those that issue a secret ever shows one", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  await machine.json("agent", "create", "alpha");
+  world.clock.step(2_000);
+  for (
+    const argv of [
+      ["config", "show"],
+      ["agent", "inspect", "alpha"],
+      ["agent", "auth", "refresh", "alpha"],
+      ["agent", "reissue", "alpha"],
+      ["agent", "list"],
+      ["api-key", "list"],
+    ]
+  ) {
+    const { stdout, stderr } = await machine.svc(...argv);
+    assertEquals((stdout + stderr).match(SECRET), null, argv.join(" "));
+  }
+});
+
+Deno.test("an error in text says code, cause, cure, request and where to read more", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world, { env: { SVC_API_KEY: "svc_pat_wrong" } });
+  const { code, stdout, stderr } = await machine.svc("api-key", "list");
+  assertEquals([code, stdout], [3, ""]);
+  for (
+    const part of [
+      "API_KEY_INVALID: The API key is not known.",
+      "svc config set apiKey -",
+      "as request ",
+      "More: svc explain API_KEY_INVALID",
+    ]
+  ) {
+    assertStringIncludes(stderr, part);
+  }
+  assert(!stderr.includes("svc_pat_wrong"));
+});
+
+Deno.test("svc explain says of every code when it comes and what helps", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  for (const [code, { when, fix }] of [...Object.entries(ERRORS), ...Object.entries(CLI_ERRORS)]) {
+    const { stdout } = await machine.svc("explain", code);
+    for (const part of [code, when, fix]) assertStringIncludes(stdout, printable(part));
+  }
+  assertEquals((await machine.json("explain", "agent_auth_refresh_invalid")).status, [400, 401]);
+  const unknown = await machine.failure("explain", "PROXY_AUTH_REPLAI");
+  assertEquals(unknown.exit, 4);
+  assertStringIncludes(unknown.message, "Did you mean PROXY_AUTH_REPLAY?");
+  for (const code of ["constructor", "__proto__", ""]) assertEquals((await machine.failure("explain", code)).exit, 4);
+});
+
+Deno.test("--version prints the version and nothing else", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  assertEquals(await machine.svc("--version"), { code: 0, stdout: "0.0.0-test\n", stderr: "" });
+});

@@ -1,0 +1,98 @@
+/**
+ * Both services in a process of their own, behind a front that can lose, change or delay answers, and gives every
+ * request another address, so that limits per address do not end a trial.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { BOOTSTRAP_SECRET, freePort, type ServerProcess, startServer, tempFolder } from "../support/process.ts";
+import type { Machine } from "./program.ts";
+
+/** What a front does with a request; `null` breaks the connection off. */
+type Tamper = (request: Request, forward: () => Promise<Response>) => Promise<Response | null>;
+
+/** Both services behind a front that a test can tamper with. */
+export class Place implements AsyncDisposable {
+  /** Answers in place of the services, or after them, when a test sets it. */
+  tamper: Tamper | null = null;
+  apiKey = "";
+
+  private constructor(
+    readonly url: string,
+    readonly folder: AsyncDisposable & { path: string },
+    readonly server: ServerProcess,
+    readonly front: Server,
+  ) {}
+
+  static async open(): Promise<Place> {
+    const folder = await tempFolder();
+    const port = freePort();
+    const url = `http://127.0.0.1:${port}`;
+    const env = { REGISTRY_URL: url, PROXY_URL: url, TRUSTED_PROXIES: "127.0.0.1" };
+    const server = await startServer({ folder: folder.path, env });
+    const front = createServer((incoming, outgoing) => void place.#answer(incoming, outgoing));
+    const place: Place = new Place(url, folder, server, front);
+    await new Promise<void>((resolve) => front.listen(port, "127.0.0.1", resolve));
+    const headers = { "x-bootstrap-secret": BOOTSTRAP_SECRET };
+    const answer = await fetch(`${url}/v1/admin/bootstrap`, { method: "POST", headers });
+    place.apiKey = ((await answer.json()) as { apiKey: { token: string } }).apiKey.token;
+    return place;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.front.closeAllConnections();
+    await new Promise((resolve) => this.front.close(resolve));
+    await this.server[Symbol.asyncDispose]();
+    await this.folder[Symbol.asyncDispose]();
+  }
+
+  async #answer(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of incoming) chunks.push(chunk);
+    const body = await new Blob(chunks as BlobPart[]).arrayBuffer();
+    const { method = "GET", headers } = incoming;
+    const request = new Request(this.url + incoming.url, {
+      method,
+      headers: Object.entries(headers).map(([name, value]) => [name, String(value)]),
+      body: body.byteLength > 0 ? body : null,
+    });
+    const forward = () => forwarded(this.server.address, request);
+    // A server that is gone breaks the connection off, too.
+    const response = await Promise.resolve(this.tamper?.(request, forward) ?? forward()).catch(() => null);
+    if (response === null) return void outgoing.socket?.destroy();
+    outgoing.writeHead(response.status, Object.fromEntries(response.headers));
+    outgoing.end(new Uint8Array(await response.arrayBuffer()));
+  }
+
+  /** Loses the answers to the next `times` requests for a path, once the services have carried them out. */
+  lose(path: RegExp, times = 1): void {
+    this.tamper = async (request, forward) => {
+      const response = await forward();
+      if (times === 0 || !path.test(new URL(request.url).pathname)) return response;
+      times--;
+      await response.body?.cancel();
+      return null;
+    };
+  }
+
+  /** Whether the registry takes an agent's access token. */
+  async works(machine: Machine, name: string): Promise<boolean> {
+    const { did } = JSON.parse(machine.read(`agents/${name}/identity.json`)) as { did: string };
+    const { accessToken } = JSON.parse(machine.read(`agents/${name}/registry-auth.json`)) as { accessToken: string };
+    const payload = machine.read(`agents/${name}/ait.jwt`).split(".")[1] ?? "";
+    const { jti } = JSON.parse(atob(payload.replaceAll("-", "+").replaceAll("_", "/"))) as { jti: string };
+    const answer = await fetch(`${this.url}/v1/agents/auth/validate`, {
+      method: "POST",
+      headers: { "X-Svc-Agent-Access": accessToken, "Content-Type": "application/json" },
+      body: JSON.stringify({ agentDid: did, aitJti: jti }),
+    });
+    await answer.body?.cancel();
+    return answer.status === 204;
+  }
+}
+
+async function forwarded(address: string, request: Request): Promise<Response> {
+  const { pathname, search } = new URL(request.url);
+  const headers = new Headers(request.headers);
+  headers.set("X-Forwarded-For", `10.${[0, 0, 0].map(() => Math.floor(Math.random() * 256)).join(".")}`);
+  const body = request.body === null ? null : await request.arrayBuffer();
+  return await fetch(address + pathname + search, { method: request.method, headers, body, redirect: "manual" });
+}

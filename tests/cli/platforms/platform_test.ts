@@ -1,0 +1,239 @@
+/** The rows of the platform table (D-90): the requests that the runtimes really accept, detection, set-up and its undoing. */
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { detectAll, likeliest } from "../../../cli/platforms/detection.ts";
+import type { Machine } from "../../../cli/platforms/machine.ts";
+import { PLATFORM_IDS, type PlatformId, type RuntimeMessage } from "../../../cli/platforms/platform.ts";
+import { PLATFORMS } from "../../../cli/platforms/table.ts";
+import { parseSettings, withEnvValues, withMember } from "../../../cli/platforms/settings.ts";
+import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/runtime.ts";
+import { emptyRuntimeFile, runtimeTarget } from "../../../cli/connector/runtime_file.ts";
+import { CliError } from "../../../cli/errors.ts";
+
+const SENDER = "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
+const MESSAGE: RuntimeMessage = {
+  fromDid: SENDER,
+  toDid: "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAD",
+  requestId: "request-1",
+  identity: {
+    agentDid: SENDER,
+    ownerDid: "did:svc:localhost:human:01KHYQ5H00AAAAAAAAAAAAAAAB",
+    issuer: "https://registry.example.test",
+    aitJti: "01KHYQ5H00AAAAAAAAAAAAAAAC",
+    name: "sender",
+  },
+  conversationId: null,
+  payload: '{"message":"hi","n":12345678901234567890}',
+  idempotencyKey: "key-of-this-message",
+};
+
+const target = (platform: PlatformId, hookToken: string | null = "s3cret") => ({
+  platform,
+  hookToken,
+  ...PLATFORMS[platform].defaults,
+});
+
+const request = (platform: PlatformId, message: Partial<RuntimeMessage> = {}, token: string | null = "s3cret") =>
+  PLATFORMS[platform].request({ ...MESSAGE, ...message }, target(platform, token), 1_700_000_000);
+
+/** A machine of files, answers and programs. */
+function machine(
+  files: Record<string, string> = {},
+  answers: Record<string, { status: number; body: string }> = {},
+  programs: Record<string, string> = {},
+  env: Record<string, string> = {},
+): Machine {
+  return {
+    home: "/home/me",
+    os: "linux",
+    env: (name) => env[name],
+    ask: (url) => Promise.resolve(answers[url] ?? null),
+    run: (program) => Promise.resolve(programs[program] ?? null),
+    read: (path) => Promise.resolve(files[path] ?? null),
+    exists: (path) => Promise.resolve(Object.keys(files).some((file) => file === path || file.startsWith(`${path}/`))),
+  };
+}
+
+Deno.test("openclaw and generic get the payload as it came, with their token", async (t) => {
+  for (const platform of ["openclaw", "generic"] as const) {
+    await t.step(platform, async () => {
+      const { headers, body } = await request(platform);
+      assertEquals([body, headers.Authorization, headers["Idempotency-Key"], headers["x-request-id"]], [
+        MESSAGE.payload,
+        "Bearer s3cret",
+        "key-of-this-message",
+        "request-1",
+      ]);
+      assertEquals((await request(platform, {}, null)).headers.Authorization, undefined);
+    });
+  }
+});
+
+Deno.test("openclaw gets text, also of a payload that has none; then with the sender on top", async () => {
+  for (const payload of ['{"x":1}', "[1]", '"text"', '{"message":"  "}', '{"message":7}', "null"]) {
+    const { message } = JSON.parse((await request("openclaw", { payload })).body) as { message: string };
+    assert(message.startsWith("[Svc Identity]\nagentDid: did:svc:") && message.endsWith(payload), message);
+  }
+});
+
+Deno.test("hermes gets a signature over time and body, and an id of its own to dedupe by", async () => {
+  const { headers, body } = await request("hermes");
+  const key = await crypto.subtle.importKey(
+    "raw",
+    new TextEncoder().encode("s3cret"),
+    { name: "HMAC", hash: "SHA-256" },
+    false,
+    ["verify"],
+  );
+  const hex = headers["X-Webhook-Signature-V2"] ?? "";
+  const signature = Uint8Array.from(hex.match(/../g) ?? [], (byte) => parseInt(byte, 16));
+  const signed = new TextEncoder().encode(`1700000000.${body}`);
+  assertEquals(await crypto.subtle.verify("HMAC", key, signature, signed), true);
+  assertEquals([headers["X-Webhook-Timestamp"], headers["x-request-id"], headers.Authorization], [
+    "1700000000",
+    "key-of-this-message",
+    undefined,
+  ]);
+  assertEquals(body, MESSAGE.payload);
+});
+
+Deno.test("nanobot gets one user message and a session; 120 s are its own", async () => {
+  const { body } = await request("nanobot");
+  assertEquals(JSON.parse(body), { messages: [{ role: "user", content: "hi" }], session_id: SENDER });
+  assertEquals(JSON.parse((await request("nanobot", { conversationId: "talk" })).body).session_id, "talk");
+  assertEquals(PLATFORMS.nanobot.timeoutMs, 120_000);
+});
+
+Deno.test("detection gives reasons and confidence, and never guesses between equals", async (t) => {
+  const live = { status: 200, body: '{"ok":true,"status":"live"}' };
+  const settings = '{"gateway":{"port":19001},"hooks":{"enabled":true,"path":"/h","token":"t"}}';
+  await t.step("nothing is there", async () => {
+    const found = await detectAll(machine());
+    assertEquals(found.map(({ confidence }) => confidence), ["none", "none", "none", "none"]);
+    assertEquals(likeliest(found), null);
+  });
+  await t.step("openclaw by its settings, its port and its path", async () => {
+    const files = { "/home/me/.openclaw/openclaw.json": settings };
+    const found = await detectAll(machine(files, { "http://127.0.0.1:19001/healthz": live }));
+    const best = likeliest(found);
+    assertEquals([best?.platform, best?.confidence, best?.baseUrl, best?.hookPath, best?.reasons.length], [
+      "openclaw",
+      "high",
+      "http://127.0.0.1:19001",
+      "/h/agent",
+      2,
+    ]);
+  });
+  await t.step("openclaw where its variables say", async () => {
+    const found = await detectAll(machine({ "/x/oc.json": "{}" }, {}, {}, { OPENCLAW_CONFIG_PATH: "/x/oc.json" }));
+    assertEquals([likeliest(found)?.platform, likeliest(found)?.configPath], ["openclaw", "/x/oc.json"]);
+  });
+  await t.step("hermes by its health", async () => {
+    const answers = { "http://127.0.0.1:8644/health": { status: 200, body: '{"status":"ok","platform":"webhook"}' } };
+    assertEquals(likeliest(await detectAll(machine({}, answers)))?.platform, "hermes");
+  });
+  await t.step("nanobot by its API", async () => {
+    const ok = { status: 200, body: "{}" };
+    const answers = { "http://127.0.0.1:8900/health": ok, "http://127.0.0.1:8900/v1/models": ok };
+    assertEquals(likeliest(await detectAll(machine({}, answers)))?.platform, "nanobot");
+  });
+  await t.step("two as likely are none", async () => {
+    const files = { "/home/me/.openclaw/openclaw.json": "{}", "/home/me/.nanobot/config.json": "{}" };
+    assertEquals(likeliest(await detectAll(machine(files))), null);
+  });
+});
+
+Deno.test("set-up of openclaw turns its hooks on, keeps everything else, and has nothing to do the second time", async () => {
+  const path = "/home/me/.openclaw/openclaw.json";
+  const files: Record<string, string> = { [path]: '{"gateway":{"port":18789},"agents":[1,2],"hooks":{"x":1}}' };
+  const wish = { agentName: "alpha", target: target("openclaw", null), stateDir: null, makeToken: () => "made" };
+  const plan = await PLATFORMS.openclaw.plan(machine(files), wish);
+  assertEquals([plan.hookToken, plan.changes.map((change) => change.path)], ["made", [path]]);
+  const written = plan.changes[0]?.text ?? "";
+  assertEquals(JSON.parse(written), {
+    gateway: { port: 18789 },
+    agents: [1, 2],
+    hooks: { x: 1, enabled: true, token: "made" },
+  });
+  files[path] = written;
+  assertEquals((await PLATFORMS.openclaw.plan(machine(files), wish)).changes, []);
+  files[path] = "{ // comments\n}";
+  await assertRejects(() => PLATFORMS.openclaw.plan(machine(files), wish), CliError, "by hand");
+});
+
+Deno.test("set-up of hermes writes its .env, keeps every other line, and names the route to make", async () => {
+  const files: Record<string, string> = { "/home/me/.hermes/.env": "# mine\nA=1\nWEBHOOK_PORT=9\n" };
+  const wish = { agentName: "alpha", target: target("hermes", null), stateDir: null, makeToken: () => "made" };
+  const plan = await PLATFORMS.hermes.plan(machine(files), wish);
+  assertEquals(plan.changes[0]?.text, "# mine\nA=1\nWEBHOOK_PORT=8644\nWEBHOOK_ENABLED=true\nWEBHOOK_SECRET=made\n");
+  assertEquals(plan.steps.length, 2);
+  files["/home/me/.hermes/.env"] = plan.changes[0]?.text ?? "";
+  files["/home/me/.hermes/webhook_subscriptions.json"] = '{"svc":{}}';
+  const again = await PLATFORMS.hermes.plan(machine(files), wish);
+  assertEquals([again.changes, again.steps, again.hookToken], [[], [], "made"]);
+});
+
+Deno.test("settings are changed without losing what they hold", () => {
+  assertEquals(withMember({ a: 1, b: { c: 2 } }, ["b", "d"], 3), { a: 1, b: { c: 2, d: 3 } });
+  assertThrows(() => parseSettings("[]", "/x"), CliError);
+  assertEquals(withEnvValues(null, { A: "1" }), "A=1\n");
+  assertEquals(withEnvValues("export A=0\nB=2", { A: "1" }), "A=1\nB=2\n");
+});
+
+Deno.test("an address or path that leads elsewhere is refused at the start (N10)", async (t) => {
+  const bad = [
+    ...[
+      "http://127.0.0.1:1@evil",
+      "//evil",
+      "http://127.0.0.1/?",
+      "http://127.0.0.1?",
+      "http://127.0.0.1/x",
+      "ftp://127.0.0.1",
+    ],
+    ...[
+      "http://127.0.0.1#x",
+      "http://user:p@127.0.0.1",
+      "javascript:alert(1)",
+      "",
+      "127.0.0.1",
+      "http://127.0.0.1\\@evil",
+    ],
+  ];
+  for (const url of bad) await t.step(url, () => void assertThrows(() => parseRuntimeUrl(url, "x", true), CliError));
+  for (const url of ["http://192.0.2.1", "https://runtime.example", "http://localhost.evil.example"]) {
+    await t.step(url, () => {
+      assertThrows(() => parseRuntimeUrl(url, "x", false), CliError);
+      assertEquals(parseRuntimeUrl(url, "x", true), url);
+    });
+  }
+  for (const path of ["http://evil/", "//evil", "/a/../b", "/a?token=x", "/a#b", "x", "", "/a b", "/\\evil", "/a\n"]) {
+    await t.step(`path ${path}`, () => void assertThrows(() => parseHookPath(path, "x"), CliError));
+  }
+  assertEquals(["/", "/hooks/agent", "/webhooks/svc"].map((path) => parseHookPath(path, "x")).length, 3);
+  for (const token of ["a b", "x\r\ny", "", "é"]) {
+    const error = assertThrows(() => parseHookToken(token, "x"), CliError);
+    assert(token === "" || !error.message.includes(token));
+  }
+});
+
+Deno.test("where messages go: option, environment, runtime.json, the platform's default (D-92, D-93)", () => {
+  const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
+  const none = { "allow-insecure": false };
+  const file = { ...emptyRuntimeFile("hermes"), webhookPort: 9_000, webhookToken: "t" };
+  const url = (...args: Parameters<typeof runtimeTarget>) => {
+    const { baseUrl, hookPath, hookToken, platform } = runtimeTarget(...args);
+    return [platform, baseUrl + hookPath, hookToken];
+  };
+  assertEquals(url(env({}), null, "generic", none), ["generic", "http://127.0.0.1:18789/hooks/agent", null]);
+  assertEquals(url(env({}), null, "openclaw", none)[0], "openclaw");
+  assertEquals(url(env({}), file, "", none), ["hermes", "http://127.0.0.1:9000/webhooks/svc", "t"]);
+  const both = env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:2", OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
+  assertEquals(url(both, file, "", none)[1], "http://127.0.0.1:2/webhooks/svc");
+  assertEquals(
+    url(both, file, "", { ...none, "runtime-base-url": "http://127.0.0.1:1" })[1],
+    "http://127.0.0.1:1/webhooks/svc",
+  );
+  const openclaw = env({ OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
+  assertEquals(url(openclaw, file, "", none)[1], "http://127.0.0.1:9000/webhooks/svc");
+  assertEquals(url(openclaw, null, "", none)[1], "http://127.0.0.1:3/hooks/agent");
+  assertEquals(PLATFORM_IDS.length, 4);
+});

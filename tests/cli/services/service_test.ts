@@ -1,0 +1,130 @@
+/** Units and property lists by the letter (D-91, M21), and that putting in and taking out is safe to repeat (M19). */
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { chooseSystem, installService, logCommand, uninstallService } from "../../../cli/services/control.ts";
+import { escaped, plistText } from "../../../cli/services/launchd.ts";
+import type { Host } from "../../../cli/services/autostart.ts";
+import { quoted, unitPath, unitText } from "../../../cli/services/systemd.ts";
+import { CliError } from "../../../cli/errors.ts";
+
+const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
+const SPEC = { agentName: "alpha", command: NASTY, logPath: "/home/a b/&/connector.log" };
+
+Deno.test("quoted() keeps every character one word of a unit", () => {
+  assertEquals(quoted("plain"), '"plain"');
+  assertEquals(quoted('a "b" c'), '"a \\"b\\" c"');
+  assertEquals(quoted("100%"), '"100%%"');
+  assertEquals(quoted("$HOME"), '"$HOME"');
+  assertEquals(quoted("a\\b"), '"a\\\\b"');
+  assertEquals(quoted("a\nb"), '"a\\x0ab"');
+});
+
+Deno.test("the unit restarts, stops in time, expands nothing and keeps its words on one line", () => {
+  const text = unitText(SPEC);
+  const exec = text.split("\n").filter((line) => line.startsWith("ExecStart="));
+  assertEquals(exec.length, 1);
+  assertStringIncludes(exec[0] ?? "", 'ExecStart=:"/opt/with space/svc"');
+  for (const line of ["Restart=always", "RestartPreventExitStatus=2 3 4", "WantedBy=default.target", "UMask=0077"]) {
+    assertStringIncludes(text, `\n${line}\n`);
+  }
+});
+
+Deno.test({
+  name: "systemd itself takes the unit",
+  ignore: await new Deno.Command("systemd-analyze", { args: ["--version"] }).output().then(
+    (r) => !r.success,
+    () => true,
+  ),
+  async fn() {
+    const folder = await Deno.makeTempDir({ prefix: "svc unit " });
+    try {
+      const program = `${folder}/a b $x %h;`;
+      await Deno.writeTextFile(program, "#!/bin/sh\n", { mode: 0o755 });
+      const path = `${folder}/svc-connector-alpha.service`;
+      await Deno.writeTextFile(path, unitText({ ...SPEC, command: [program, ...NASTY.slice(1)] }));
+      const { code, stderr } = await new Deno.Command("systemd-analyze", { args: ["verify", "--man=no", path] })
+        .output();
+      const said = new TextDecoder().decode(stderr);
+      assert(!said.includes("svc-connector-alpha.service:"), said);
+      assertEquals(code, 0, said);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+});
+
+Deno.test("the property list holds each argument as it is", () => {
+  assertEquals(escaped(`<a & "b" 'c'>\u0001`), "&lt;a &amp; &quot;b&quot; &apos;c&apos;&gt;");
+  const text = plistText(SPEC);
+  assertStringIncludes(text, "<string>com.svc.connector.alpha</string>");
+  assertStringIncludes(text, "<string>/home/a b/&amp;/connector.log</string>");
+  assertEquals(text.match(/<string>\$\(touch \/tmp\/x\)<\/string>/g)?.length, 1);
+});
+
+class FakeHost implements Host {
+  readonly uid = 1000;
+  readonly ran: string[] = [];
+  fails = "";
+  constructor(readonly home: string) {}
+  get configHome(): string {
+    return `${this.home}/.config`;
+  }
+  run(program: string, args: readonly string[]) {
+    const line = [program, ...args].join(" ");
+    this.ran.push(line);
+    const code = this.fails !== "" && line.includes(this.fails) ? 1 : 0;
+    return Promise.resolve({ code, stdout: line.startsWith("loginctl") ? "Linger=no\n" : "", stderr: "it says why" });
+  }
+}
+
+async function withHost(run: (host: FakeHost) => Promise<void>): Promise<void> {
+  const home = await Deno.makeTempDir({ prefix: "svc_home_" });
+  try {
+    await run(new FakeHost(home));
+  } finally {
+    await Deno.remove(home, { recursive: true });
+  }
+}
+
+Deno.test("install twice and uninstall twice end the same; lingering is suggested", async (t) => {
+  for (const system of ["systemd", "launchd"] as const) {
+    await t.step(system, () =>
+      withHost(async (host) => {
+        const first = await installService(host, system, SPEC);
+        const text = await Deno.readTextFile(first.path);
+        assertEquals(await installService(host, system, SPEC), first);
+        assertEquals(await Deno.readTextFile(first.path), text);
+        assertEquals(first.notes.length, system === "systemd" ? 1 : 0);
+        assertEquals(await uninstallService(host, system, "alpha"), true);
+        assertEquals(await uninstallService(host, system, "alpha"), false);
+        assertEquals(await Deno.stat(first.path).then(() => "there", () => "gone"), "gone");
+      }));
+  }
+});
+
+Deno.test("a program whose path systemd would refuse is refused before anything is written", () =>
+  withHost(async (host) => {
+    const spec = { ...SPEC, command: ['/opt/"q"/svc'] };
+    await assertRejects(() => installService(host, "systemd", spec), CliError, "move it");
+    assertEquals(host.ran, []);
+  }));
+
+Deno.test("a system that does not take the service is told with its own words", () =>
+  withHost(async (host) => {
+    host.fails = "daemon-reload";
+    await assertRejects(() => installService(host, "systemd", SPEC), CliError, "it says why");
+    assertEquals(await Deno.stat(unitPath(host, "alpha")).then(() => "there", () => "gone"), "gone");
+  }));
+
+Deno.test("the system is chosen by name, or by what the machine is; logs come from there", () => {
+  assertEquals([chooseSystem("auto", "linux"), chooseSystem("auto", "darwin"), chooseSystem("launchd", "linux")], [
+    "systemd",
+    "launchd",
+    "launchd",
+  ]);
+  assertEquals(logCommand("systemd", "alpha", "/log", 5, true).args.slice(0, 3), [
+    "--user",
+    "--unit",
+    "svc-connector-alpha.service",
+  ]);
+  assertEquals(logCommand("launchd", "alpha", "/log", 5, false), { program: "tail", args: ["-n", "5", "/log"] });
+});
