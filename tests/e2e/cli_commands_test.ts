@@ -1,0 +1,234 @@
+/**
+ * CHECKS M13 to M24 and E09 with real processes and sockets: `svc` from source with the permissions that it ships with,
+ * and the compiled binary; and how commands end when somebody else ends them.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { Place } from "../cli/place.ts";
+import { ended, Machine, output, programs } from "../cli/program.ts";
+import { BOOTSTRAP_SECRET, startServer, tempFolder } from "../support/process.ts";
+
+const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
+const times = (text: string, part: string) => text.split(part).length - 1;
+
+for (const program of await programs()) {
+  const test = (name: string, run: (place: Place, machine: Machine) => Promise<void>) =>
+    Deno.test(`${program.name}: ${name}`, async () => {
+      await using place = await Place.open();
+      await using machine = await Machine.open(program, place);
+      await run(place, machine);
+    });
+
+  test("config get, set, show (M13)", async (_, machine) => {
+    delete machine.env.SVC_API_KEY;
+    assertEquals((await machine.svc("config", "get", "apiKey")).stdout, "(not set)\n");
+    assertEquals((await machine.svc("config", "set", "apiKey", "svc_pat_x")).code, 0);
+    assertEquals((await machine.svc("config", "get", "apiKey")).stdout, "svc_pat_x\n");
+    const { stdout } = await machine.svc("config", "show");
+    assertEquals([JSON.parse(stdout).apiKey, stdout.includes("svc_pat_x")], ["********", false]);
+    for (const key of ["__proto__", "nonsense"]) assertEquals((await machine.svc("config", "get", key)).code, 2);
+  });
+
+  test("a key that cannot be saved is shown once, exit code 1 (M14)", async (_, machine) => {
+    await using folder = await tempFolder();
+    await using server = await startServer({ folder: folder.path });
+    const invite = (await machine.json("invite", "create")).invite.code;
+    const taken = `${machine.folder.path}/taken`;
+    await Deno.mkdir(`${taken}/config.json/folder`, { recursive: true });
+    const bootstrap = ["admin", "bootstrap", "--registry-url", server.address, "--bootstrap-secret", BOOTSTRAP_SECRET];
+    delete machine.env.SVC_API_KEY;
+    for (const [argv, dir] of [[bootstrap, "/dev/null/config"], [["invite", "redeem", invite], taken]] as const) {
+      const { code, stdout, stderr } = await machine.svc(...argv, "--config-dir", dir);
+      const [token = ""] = /svc_pat_\S+/.exec(stdout) ?? [];
+      assertEquals([code, times(stdout, token), times(stderr, token)], [1, 1, 0], stderr);
+      assertStringIncludes(stderr, "CLI_SAVE_FAILED");
+    }
+  });
+
+  test("api-key create saves the token nowhere (M15)", async (_, machine) => {
+    await machine.json("config", "init");
+    const { apiKey } = await machine.json("api-key", "create", "--name", "ci");
+    const { code } = await output("grep", ["-r", apiKey.token, machine.folder.path]);
+    assertEquals(code, 1, "grep finds nothing");
+  });
+
+  test("plain http to another machine and other schemes are refused (M16)", async (_, machine) => {
+    for (const url of ["http://example.com", "ftp://example.com", "file:///etc/passwd", "javascript:alert(1)"]) {
+      assertEquals((await machine.failure("config", "init", "--registry-url", url)).exit, 2);
+    }
+  });
+
+  test("a redirect is not followed: the canary hears nothing (M17)", async (place, machine) => {
+    await machine.json("agent", "create", "alpha");
+    const invite = (await machine.json("invite", "create")).invite.code;
+    const heard: string[] = [];
+    const canary = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
+      heard.push([...request.headers.values(), request.url, await request.text()].join(" "));
+      return new Response("hello");
+    });
+    for (const status of [301, 302, 307, 308]) {
+      place.tamper = () => Promise.resolve(Response.redirect(`http://127.0.0.1:${canary.addr.port}/`, status));
+      for (const argv of [["api-key", "list"], ["agent", "auth", "refresh", "alpha"], ["invite", "redeem", invite]]) {
+        assertEquals((await machine.failure(...argv)).exit, 5);
+      }
+    }
+    await canary.shutdown();
+    assertEquals(heard, []);
+  });
+
+  test("a config.json that is not right is left as it is (M18)", async (_, machine) => {
+    await Deno.mkdir(machine.dir, { mode: 0o700 });
+    for (const content of ["", "{", "[]", '{"apiKey":1}', " ".repeat(10 * 1024 * 1024)]) {
+      await Deno.writeTextFile(machine.path("config.json"), content);
+      for (const argv of [["config", "show"], ["config", "set", "humanName", "x"], ["config", "init"]]) {
+        assertEquals((await machine.failure(...argv)).code, "CLI_CONFIG_INVALID");
+      }
+      assertEquals(machine.read("config.json"), content);
+    }
+  });
+
+  test("what may be run twice is run twice (M19)", async (_, machine) => {
+    await machine.json("agent", "create", "alpha");
+    for (const argv of [["config", "init"], ["agent", "auth", "revoke", "alpha"]]) {
+      const [first, second] = [await machine.svc(...argv), await machine.svc(...argv)];
+      assertEquals([first.code, second.code], [0, 0]);
+    }
+    const { invite } = await machine.json("invite", "create");
+    await using other = await Machine.open(program, { url: machine.env.SVC_REGISTRY_URL ?? "", apiKey: "" });
+    assertEquals((await other.svc("invite", "redeem", invite.code)).code, 0);
+    assertEquals((await other.failure("invite", "redeem", invite.code)).code, "INVITE_REDEEM_ALREADY_USED");
+    assertEquals((await machine.failure("agent", "create", "alpha")).code, "CLI_AGENT_EXISTS");
+  });
+
+  test("--json parses and shows no secret but those that are issued (M22)", async (_, machine) => {
+    await machine.json("agent", "create", "alpha");
+    const lines: [string[], number][] = [
+      [["config", "init"], 0],
+      [["config", "show"], 0],
+      [["api-key", "list"], 0],
+      [["api-key", "create", "--name", "x"], 1],
+      [["invite", "create"], 1],
+      [["admin", "service", "list"], 0],
+      [["admin", "service", "create", "extra"], 1],
+      [["agent", "list"], 0],
+      [["agent", "inspect", "alpha"], 0],
+      [["agent", "auth", "refresh", "alpha"], 0],
+      [["agent", "reissue", "alpha"], 0],
+      [["agent", "auth", "revoke", "alpha"], 0],
+      [["agent", "delete", "alpha"], 0],
+    ];
+    for (const [argv, secrets] of lines) {
+      const { code, stdout, stderr } = await machine.svc(...argv, "--json");
+      assertEquals([code, stderr, typeof JSON.parse(stdout)], [0, "", "object"], argv.join(" "));
+      assertEquals(stdout.match(SECRET)?.length ?? 0, secrets, argv.join(" "));
+    }
+    const { stderr } = await machine.svc("agent", "inspect", "alpha", "--json");
+    assertEquals(JSON.parse(stderr).error.code, "CLI_AGENT_UNKNOWN");
+  });
+
+  test("a clock that is off is named (M23)", async (place, machine) => {
+    await machine.json("agent", "create", "alpha");
+    place.tamper = async () => {
+      const error = { code: "AGENT_AUTH_REFRESH_UNAUTHORIZED", message: "X-Svc-Timestamp is over 300 s off" };
+      const headers = { Date: new Date(Date.now() + 600_000).toUTCString() };
+      return await Promise.resolve(Response.json({ error }, { status: 401, headers }));
+    };
+    const { exit, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+    assertEquals(exit, 3);
+    assert(/clock is (?:9 min 59|10 min [01]) s behind/.test(message), message);
+  });
+
+  test("a secret from the environment or standard input is in no command line (M24)", async (place, machine) => {
+    const secret = "svc_pat_never-in-a-command-line";
+    const lines: string[] = [];
+    place.tamper = async (_, forward) => {
+      lines.push((await output("ps", ["-eo", "args"])).stdout);
+      return await forward();
+    };
+    machine.env.SVC_API_KEY = secret;
+    assertEquals((await machine.svc("api-key", "list")).code, 3);
+    const child = machine.spawn(["api-key", "list", "--api-key", "-"], { stdin: "piped" });
+    const writer = child.stdin.getWriter();
+    await writer.write(new TextEncoder().encode(`${secret}\n`));
+    await writer.close();
+    assertEquals((await ended(child)).code, 3);
+    assertEquals(lines.length, 2);
+    for (const line of lines) assert(line.includes("api-key list") && !line.includes(secret));
+  });
+
+  test(
+    "a refresh whose answer is dropped is recovered without the owner, with one live pair (E09)",
+    async (place, machine) => {
+      await machine.json("agent", "create", "alpha");
+      delete machine.env.SVC_API_KEY;
+      const began = Date.now();
+      for (const losses of [1, 2]) {
+        place.lose(/\/refresh$/, losses);
+        for (let i = 0; i < losses; i++) {
+          assertEquals(
+            (await machine.failure("agent", "auth", "refresh", "alpha")).exit,
+            5,
+          );
+        }
+        assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+        assert(await place.works(machine, "alpha"));
+      }
+      assert(Date.now() - began < 60_000);
+      place.tamper = null;
+      const before = machine.read("agents/alpha/registry-auth.json");
+      await machine.json("agent", "auth", "refresh", "alpha");
+      await Deno.writeTextFile(machine.path("agents/alpha/registry-auth.json"), before);
+      assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).code, "AGENT_AUTH_REFRESH_INVALID");
+    },
+  );
+
+  test("a request whose connection breaks is not sent again behind the command's back", async (place, machine) => {
+    const { invite } = await machine.json("invite", "create");
+    const asked: string[] = [];
+    place.tamper = async (request, forward) => {
+      asked.push(new URL(request.url).pathname);
+      const response = await forward();
+      if (!/\/v1\/agents$|redeem/.test(request.url)) return response;
+      await response.body?.cancel();
+      return null;
+    };
+    assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5);
+    assertEquals((await machine.failure("invite", "redeem", invite.code)).exit, 5);
+    assertEquals(asked, ["/v1/agents/challenge", "/v1/agents", "/v1/invites/redeem"]);
+  });
+
+  test("SIGINT ends a command at once, and what it was at goes on with the next", async (place, machine) => {
+    const interrupted = async (...options: string[]) => {
+      const asked = Promise.withResolvers<void>();
+      place.tamper = (_, forward) => {
+        asked.resolve();
+        return new Promise((resolve) => setTimeout(() => resolve(forward()), 1_000));
+      };
+      const child = machine.spawn(["agent", "create", "alpha", ...options]);
+      await asked.promise;
+      child.kill("SIGINT");
+      const { code, stderr } = await ended(child);
+      assertEquals(code, 130);
+      return stderr;
+    };
+    assertEquals(await interrupted(), "Interrupted.\n");
+    assertEquals(JSON.parse(await interrupted("--json")).error.code, "CLI_INTERRUPTED");
+    place.tamper = null;
+    assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
+  });
+
+  test("a reader that goes away does not make a command fail", async (_, machine) => {
+    const child = machine.spawn(["--help"]);
+    await child.stdout.cancel();
+    const { code } = await child.status;
+    await child.stderr.cancel();
+    assertEquals(code, 0);
+  });
+
+  test("nothing is asked and nothing waited for without a terminal", async (_, machine) => {
+    await machine.json("agent", "create", "alpha");
+    const child = machine.spawn(["agent", "delete", "alpha"], { stdin: "piped" });
+    const { code } = await ended(child);
+    await child.stdin.close().catch(() => {});
+    assertEquals(code, 0);
+  });
+}

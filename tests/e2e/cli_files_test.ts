@@ -1,0 +1,211 @@
+/**
+ * CHECKS group M on files, M01 to M12, with real processes and sockets: `svc` from source with the permissions that it
+ * ships with, and the compiled binary. M08 and M10 are in cli_kill_test.ts.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { Place } from "../cli/place.ts";
+import { ended, Machine, output, programs } from "../cli/program.ts";
+
+for (const program of await programs()) {
+  const test = (name: string, run: (place: Place, machine: Machine) => Promise<void>) =>
+    Deno.test(`${program.name}: ${name}`, async () => {
+      await using place = await Place.open();
+      await using machine = await Machine.open(program, place);
+      await run(place, machine);
+    });
+
+  test("files are private whatever the umask says, and made so on rewrite (M01)", async (place, machine) => {
+    const open = ["sh", "-c", 'umask 000; exec "$@"', "sh"];
+    await Deno.mkdir(machine.dir);
+    await Deno.chmod(machine.dir, 0o777);
+    for (const argv of [["config", "init"], ["agent", "create", "alpha"], ["agent", "auth", "refresh", "alpha"]]) {
+      assertEquals((await ended(machine.spawn(argv, { before: open }))).code, 0);
+    }
+    assertEquals((Deno.lstatSync(machine.dir).mode ?? 0) & 0o777, 0o700);
+    for (const [path, mode] of Object.entries(machine.modes())) {
+      assertEquals(mode, path.endsWith("/") ? "700" : "600", path);
+    }
+    for (const file of ["config.json", "agents/alpha/registry-auth.json"]) await Deno.chmod(machine.path(file), 0o644);
+    await machine.json("config", "set", "humanName", "Ada");
+    await machine.json("agent", "auth", "refresh", "alpha");
+    assertEquals([machine.modes()["config.json"], machine.modes()["agents/alpha/registry-auth.json"]], ["600", "600"]);
+    assert(await place.works(machine, "alpha"));
+  });
+
+  test(
+    "secrets are written O_EXCL with 0600, fsynced before the rename, the directory after it (M02)",
+    async (_, machine) => {
+      const trace = `${machine.folder.path}/trace`;
+      const strace = [
+        "strace",
+        "-f",
+        "-y",
+        "-o",
+        trace,
+        "-e",
+        "trace=open,openat,creat,fsync,fdatasync,rename,renameat,renameat2,chmod,fchmod,fchmodat",
+      ];
+      if ((await output("strace", ["-V"]).catch(() => null))?.code !== 0) {
+        return console.log("strace is not on this machine: M02 is NOT checked");
+      }
+      for (const argv of [["agent", "create", "alpha"], ["agent", "auth", "refresh", "alpha"]]) {
+        assertEquals((await ended(machine.spawn(argv, { before: strace }))).code, 0);
+        const lines = joined(await Deno.readTextFile(trace)).filter((line) => line.includes(machine.dir));
+        const renames = lines.filter((line) => /rename.*\.tmp", /.test(line));
+        assert(renames.length >= 2, `${renames.length} renames`);
+        for (const rename of renames) {
+          const temporary = /"([^"]*\.tmp)"/.exec(rename)?.[1] ?? "";
+          const at = lines.indexOf(rename);
+          const made = lines.findIndex((line) =>
+            line.includes(`"${temporary}"`) && line.includes("O_EXCL") && line.includes("0600")
+          );
+          const synced = lines.findIndex((line) => /f(?:data)?sync\(/.test(line) && line.includes(temporary));
+          const folder = temporary.slice(0, temporary.lastIndexOf("/"));
+          const after = lines.findIndex((line, i) => i > at && /fsync\(/.test(line) && line.includes(`<${folder}>`));
+          assert(
+            made !== -1 && synced > made && at > synced && after > at,
+            `${made} ${synced} ${at} ${after} ${rename}`,
+          );
+        }
+        assertEquals(lines.filter((line) => /chmod/.test(line)), [], "no moment with another mode");
+      }
+    },
+  );
+
+  test("the registry's name for an agent chooses no path (M04)", async (place, machine) => {
+    place.tamper = async (request, forward) => {
+      const response = await forward();
+      if (request.method !== "POST" || new URL(request.url).pathname !== "/v1/agents") return response;
+      const body = await response.json();
+      return Response.json({ ...body, agent: { ...body.agent, name: "../../evil" } }, { status: 201 });
+    };
+    assertStringIncludes((await machine.json("agent", "create", "alpha")).warnings[0], "../../evil");
+    assert(machine.exists("agents/alpha/ait.jwt"));
+    assertEquals([...Deno.readDirSync(machine.folder.path)].map(({ name }) => name), ["svc"]);
+  });
+
+  test("an occupied name fails before any request (M05)", async (place, machine) => {
+    await Deno.mkdir(machine.path("agents"), { recursive: true, mode: 0o700 });
+    await Deno.mkdir(machine.path("agents/folder"));
+    await Deno.writeTextFile(machine.path("agents/file"), "");
+    await Deno.symlink("/tmp", machine.path("agents/link"));
+    await Deno.symlink("/nowhere/at/all", machine.path("agents/dangling"));
+    let asked = 0;
+    place.tamper = (_, forward) => (asked++, forward());
+    for (const name of ["folder", "file", "link", "dangling"]) {
+      const { exit, code } = await machine.failure("agent", "create", name);
+      assertEquals([exit, code, asked], [1, "CLI_AGENT_EXISTS", 0], name);
+    }
+  });
+
+  test("a link in the place of config.json is not followed (M06)", async (_, machine) => {
+    await Deno.mkdir(machine.dir, { mode: 0o700 });
+    const target = `${machine.folder.path}/target.json`;
+    await Deno.writeTextFile(target, '{"humanName":"Target"}');
+    await Deno.symlink(target, machine.path("config.json"));
+    for (const argv of [["config", "show"], ["config", "set", "humanName", "x"], ["config", "init"]]) {
+      assertEquals((await machine.failure(...argv)).code, "CLI_FILE_UNSAFE");
+    }
+    assertEquals(await Deno.readTextFile(target), '{"humanName":"Target"}');
+  });
+
+  test(
+    "a registration that fails leaves the name free or resumable, and the key of a 201 is kept (M07)",
+    async (place, machine) => {
+      place.tamper = () =>
+        Promise.resolve(Response.json({ error: { code: "API_KEY_REVOKED", message: "no" } }, { status: 401 }));
+      assertEquals((await machine.failure("agent", "create", "refused")).exit, 3);
+      assert(!machine.exists("agents/refused") && !machine.exists("agents/.refused.pending"));
+      place.tamper = () => Promise.resolve(new Response("busy", { status: 409 }));
+      assertEquals((await machine.failure("agent", "create", "busy")).exit, 1);
+      place.lose(/^\/v1\/agents$/);
+      assertEquals((await machine.failure("agent", "create", "lost")).exit, 5);
+      const seed = machine.read("agents/.lost.pending/secret.key");
+      place.tamper = null;
+      for (const name of ["refused", "busy", "lost"]) {
+        await machine.json("agent", "create", name);
+        await machine.json("agent", "auth", "refresh", name);
+      }
+      assertEquals(machine.read("agents/lost/secret.key"), seed);
+      assertEquals((await machine.json("agent", "list")).agents.length, 3);
+    },
+  );
+
+  test("a full disk during a refresh loses nothing (M11)", async (place, machine) => {
+    await machine.json("agent", "create", "alpha");
+    const disk = `${machine.folder.path}/disk`;
+    await Deno.mkdir(disk);
+    if (
+      (await output("mount", ["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", disk]).catch(() => null))?.code !== 0
+    ) {
+      return console.log("A small file system cannot be mounted here: M11 with a full disk is NOT checked");
+    }
+    try {
+      await output("cp", ["-a", machine.path("."), `${disk}/svc`]);
+      machine.env.SVC_CONFIG_DIR = `${disk}/svc`;
+      const before = machine.read("agents/alpha/registry-auth.json");
+      await fill(disk);
+      const early = await machine.failure("agent", "auth", "refresh", "alpha");
+      assertEquals([early.exit, early.code], [1, "CLI_SAVE_FAILED"]);
+      await Deno.remove(`${disk}/filling`);
+      place.tamper = async (_, forward) => {
+        const response = await forward();
+        await fill(disk);
+        return response;
+      };
+      const late = await machine.failure("agent", "auth", "refresh", "alpha");
+      assertEquals([late.exit, late.code], [1, "CLI_SAVE_FAILED"]);
+      assertStringIncludes(late.message, "svc agent auth refresh alpha again");
+      assertEquals(machine.read("agents/alpha/registry-auth.json"), before, "the old file is intact");
+      place.tamper = null;
+      await Deno.remove(`${disk}/filling`);
+      assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+      assert(await place.works(machine, "alpha"));
+    } finally {
+      await output("umount", [disk]);
+    }
+  });
+
+  test(
+    "a folder that others can write into is closed, a planted link not written through (M12)",
+    async (_, machine) => {
+      await Deno.mkdir(machine.path("agents"), { recursive: true });
+      await Deno.chmod(machine.path("agents"), 0o777);
+      await machine.json("agent", "create", "alpha");
+      assertEquals(machine.modes()["agents/"], "700");
+      const target = `${machine.folder.path}/target`;
+      await Deno.writeTextFile(target, "target");
+      for (const name of ["registry-auth.json.tmp", ".registry-auth.json.tmp", "refresh.pending.tmp"]) {
+        await Deno.symlink(target, machine.path(`agents/alpha/${name}`));
+      }
+      await machine.json("agent", "auth", "refresh", "alpha");
+      assertEquals(await Deno.readTextFile(target), "target");
+      await Deno.remove(machine.path("agents/alpha/registry-auth.json"));
+      await Deno.symlink(target, machine.path("agents/alpha/registry-auth.json"));
+      assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).code, "CLI_FILE_UNSAFE");
+      assertEquals(await Deno.readTextFile(target), "target");
+    },
+  );
+}
+
+/** Calls of an strace log, those that were interrupted by another thread put together again. */
+function joined(log: string): string[] {
+  const open = new Map<string, string>();
+  const calls: string[] = [];
+  for (const line of log.split("\n")) {
+    const [, pid = "", rest = ""] = /^(\d+)\s+(.*)$/.exec(line) ?? [];
+    const resumed = /^<\.\.\. \w+ resumed>(.*)$/.exec(rest)?.[1];
+    if (rest.endsWith("<unfinished ...>")) open.set(pid, rest.slice(0, -"<unfinished ...>".length));
+    else calls.push(resumed === undefined ? rest : (open.get(pid) ?? "") + resumed);
+  }
+  return calls;
+}
+
+/** Leaves no room on a small file system. */
+async function fill(folder: string): Promise<void> {
+  for (const size of [65_536, 4_096, 1]) {
+    try {
+      while (true) await Deno.writeFile(`${folder}/filling`, new Uint8Array(size), { append: true });
+    } catch { /* full for pieces of this size */ }
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * A configuration that cannot be used (PROTOCOL section 7, CHECKS H09): the server does not start, names every wrong
+ * variable at once, ends with 2, and has touched nothing. Values are never repeated: some of them are secrets.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { refusedStart, tempFolder } from "../support/process.ts";
+
+/** Wrong values by variable. Each start takes the next value of every variable: all must be named together. */
+const WRONG: Record<string, string[]> = {
+  AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: ["0", "-1", "abc", "1e9", "1000001", "1.5", " 60", "0x10", "Infinity"],
+  AGENT_RATE_LIMIT_WINDOW_MS: ["0", "-1", "1e3", "x"],
+  REGISTRY_URL: [
+    "http://127.0.0.1:8787/path",
+    "http://user@127.0.0.1:8787",
+    "http://user:password@127.0.0.1:8787",
+    "http://127.0.0.1:8787?query",
+    "http://127.0.0.1:8787#fragment",
+    "ftp://127.0.0.1",
+    "127.0.0.1:8787",
+    "http://[::1]:8787",
+    "http://",
+  ],
+  PROXY_URL: ["https://proxy.example/path", "https://user@proxy.example", "https://proxy.example?x", "file:///x", "x"],
+  SVC_SERVICE: ["both", "ALL", "registry,proxy"],
+  ENVIRONMENT: ["prod", "Production"],
+  HOST: ["no host", "http://127.0.0.1", "a/b"],
+  PORT: ["65536", "-1", "abc", "80.5", "1e3"],
+  TRUSTED_PROXIES: ["not-an-address", "10.0.0.0/33", "10.0.0.0/8/8", "::/129", "10.0.0.0/"],
+  REGISTRY_SIGNING_KEYS: ["{", "[]", '{"keys":[]}', '{"keys":[{"kty":"RSA"}]}', '{"keys":[null]}'],
+  ACCESS_TOKEN_TTL_SECONDS: ["0", "-5", "15m"],
+  REFRESH_TOKEN_TTL_SECONDS: ["0", "30d"],
+  CHALLENGE_TTL_SECONDS: ["0", "5m"],
+  INJECT_IDENTITY_INTO_MESSAGE: ["yes", "1", "TRUE"],
+  CRL_REFRESH_INTERVAL_MS: ["0", "5s"],
+  CRL_MAX_AGE_MS: ["0", "x"],
+  REGISTRY_KEYS_TTL_MS: ["0", "x"],
+  RELAY_ACK_TIMEOUT_MS: ["0", "10s"],
+  RELAY_HEARTBEAT_INTERVAL_MS: ["0", "x"],
+  SESSION_REVALIDATE_INTERVAL_MS: ["0", "x"],
+  RELAY_MAILBOX_TTL_SECONDS: ["0", "x"],
+  AGENT_ACCESS_CACHE_MS: ["-1", "5001"],
+};
+
+/** Combinations that are wrong as a whole, and the variables that must be named. */
+const COMBINATIONS: [name: string, env: Record<string, string>, named: string[]][] = [
+  [
+    "production with http addresses",
+    { ENVIRONMENT: "production", REGISTRY_URL: "http://registry.example", PROXY_URL: "http://proxy.example" },
+    ["REGISTRY_URL", "PROXY_URL"],
+  ],
+  ["production without addresses", { ENVIRONMENT: "production" }, ["REGISTRY_URL", "PROXY_URL"]],
+  [
+    "a proxy alone in production without its credential, and a wrong limit besides",
+    {
+      ENVIRONMENT: "production",
+      SVC_SERVICE: "proxy",
+      REGISTRY_URL: "https://registry.example",
+      PROXY_URL: "http://proxy.example",
+      AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "0",
+    },
+    ["REGISTRY_INTERNAL_SERVICE_ID", "PROXY_URL", "AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE"],
+  ],
+  [
+    "production with a store over the network and no signing keys (D-08)",
+    {
+      ENVIRONMENT: "production",
+      REGISTRY_URL: "https://registry.example",
+      PROXY_URL: "https://proxy.example",
+      KV_URL: "https://kv.example",
+    },
+    ["REGISTRY_SIGNING_KEYS"],
+  ],
+  ["a service id without its secret", { REGISTRY_INTERNAL_SERVICE_ID: "x" }, ["REGISTRY_INTERNAL_SERVICE_SECRET"]],
+  ["a service secret without its id", { REGISTRY_INTERNAL_SERVICE_SECRET: "x" }, ["REGISTRY_INTERNAL_SERVICE_ID"]],
+  ["an IPv6 issuer (D-04)", { REGISTRY_URL: "http://[::1]:8787" }, ["REGISTRY_URL"]],
+];
+
+/** Starts with an environment that must be refused; asserts how, and gives what was said. */
+async function refusal(env: Record<string, string>, named: readonly string[]): Promise<string> {
+  await using folder = await tempFolder();
+  const { code, stdout, stderr } = await refusedStart({ folder: folder.path, env });
+  assertEquals(code, 2, stderr);
+  assertEquals(stdout, "");
+  const missing = named.filter((name) => !new RegExp(`^\\s*${name}: .`, "m").test(stderr));
+  assertEquals(missing, [], `not named in:\n${stderr}`);
+  assert(!/^\s+at |Error:/m.test(stderr), "no stack: it is for the person who starts the service");
+  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).length, 0, "nothing was touched");
+  return stderr;
+}
+
+Deno.test("config: every wrong variable is named at once, exit 2, nothing touched (H09)", async (t) => {
+  const starts = Math.max(...Object.values(WRONG).map((values) => values.length));
+  for (let i = 0; i < starts; i++) {
+    const env = Object.fromEntries(
+      Object.entries(WRONG).map(([name, values]) => [name, values[i % values.length] ?? ""]),
+    );
+    await t.step(`wrong values, set ${i + 1}`, async () => {
+      await refusal(env, Object.keys(WRONG));
+    });
+  }
+});
+
+Deno.test("config: the limit per agent alone refuses the start and is named (H09)", async (t) => {
+  for (const value of WRONG.AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE ?? []) {
+    await t.step(value, async () => {
+      const env = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: value };
+      const said = await refusal(env, Object.keys(env));
+      assertEquals(said.match(/^\s+[A-Z_]+: /gm)?.length, 1, said);
+    });
+  }
+});
+
+Deno.test("config: what only a whole configuration gets wrong is named too", async (t) => {
+  for (const [name, env, named] of COMBINATIONS) {
+    await t.step(name, async () => void await refusal(env, named));
+  }
+});
+
+Deno.test("config: secrets are not repeated in what is said about them (I10)", async () => {
+  const d = "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A";
+  const env = {
+    REGISTRY_SIGNING_KEYS: JSON.stringify({ keys: [{ kty: "OKP", crv: "Ed25519", x: "AAAA", d }] }),
+    BOOTSTRAP_SECRET: "a-secret-that-nobody-may-see",
+    REGISTRY_URL: "http://user:hunter2@registry.example",
+    REGISTRY_INTERNAL_SERVICE_SECRET: "svc_srv_half_a_credential",
+  };
+  const said = await refusal(env, ["REGISTRY_SIGNING_KEYS", "REGISTRY_URL", "REGISTRY_INTERNAL_SERVICE_ID"]);
+  for (const secret of [d, "a-secret-that-nobody-may-see", "hunter2", "half_a_credential"]) {
+    assert(!said.includes(secret), said);
+  }
+});

@@ -1,0 +1,83 @@
+/**
+ * 200 connectors lose their proxy together and come back (K20): all of them, within a minute, spread over the seconds that
+ * D-89 gives them. The rate is that over the whole return; the waits of D-89 let the busiest second have more.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { Connection } from "../../cli/connector/connection.ts";
+import { openLink } from "../../cli/connector/link.ts";
+import { ServiceClock } from "../../cli/connector/service_clock.ts";
+import type { Session } from "../../cli/connector/session.ts";
+import { systemClock } from "../../shared/clock.ts";
+import { systemRandom } from "../../shared/random.ts";
+import {
+  bootstrap,
+  eventually,
+  freePort,
+  type LiveAgent,
+  newAgent,
+  newId,
+  placeOf,
+  startServer,
+  tempFolder,
+} from "../support/process.ts";
+
+const COUNT = 200;
+
+Deno.test(`${COUNT} connectors are back within 60 s of a restart, at 50 a second or fewer (K20)`, async () => {
+  await using folder = await tempFolder();
+  const env = { PORT: String(freePort()), AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "60" };
+  let server = await startServer({ folder: folder.path, env });
+  const fleet: { connection: Connection; over: Promise<unknown> }[] = [];
+  try {
+    const place = placeOf(server);
+    const apiKey = await bootstrap(place);
+    const agents: LiveAgent[] = [];
+    for (let n = 0; n < COUNT; n++) agents.push(await newAgent(place, apiKey, `agent-${n}`));
+    const came: number[] = [];
+    const codes: unknown[] = [];
+    for (const { identity } of agents) {
+      const session: Session = {
+        current: () => Promise.resolve(identity),
+        renew: () => Promise.resolve(false),
+        accessExpiresAt: Infinity,
+        identityExpiresAt: Infinity,
+        stop: () => {},
+      };
+      const connection = new Connection({
+        clock: systemClock,
+        random: systemRandom,
+        serviceClock: new ServiceClock(systemClock),
+        session,
+        open: (agent, events) =>
+          openLink({ clock: systemClock, random: systemRandom, newId }, place.proxyUrl, agent, events),
+        tell: (event, fields) => {
+          if (event === "refused") codes.push(fields?.code);
+        },
+      }, {
+        deliver: () => Promise.resolve({ accepted: true }),
+        paired: () => {},
+        connected: () => void came.push(Date.now()),
+      });
+      fleet.push({ connection, over: connection.run() });
+    }
+    const allAre = (state: string) => () =>
+      fleet.every(({ connection }) => connection.status.state === state) || undefined;
+    await eventually(60_000, "all are connected", allAre("connected"));
+    came.length = 0;
+    await server.end("SIGTERM");
+    server = await startServer({ folder: folder.path, env });
+    const up = Date.now();
+    await eventually(60_000, "all are back", allAre("connected"));
+    const seconds = ((Date.now() - up) / 1000).toFixed(1);
+    came.sort((x, y) => x - y);
+    const most = Math.max(...came.map((at) => came.filter((other) => other >= at && other < at + 1_000).length));
+    const rate = came.length / (((came.at(-1) ?? 0) - (came[0] ?? 0)) / 1000);
+    console.log(`${COUNT} connectors back after ${seconds} s, ${rate.toFixed(0)}/s, ${most} in the busiest second`);
+    assertEquals(codes.filter((code) => code === "PROXY_RATE_LIMIT_EXCEEDED"), []);
+    assert(rate <= 50, `${rate} a second`);
+  } finally {
+    for (const { connection } of fleet) connection.stop();
+    await Promise.all(fleet.map(({ over }) => over));
+    await server[Symbol.asyncDispose]();
+  }
+});

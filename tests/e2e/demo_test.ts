@@ -1,0 +1,77 @@
+/**
+ * `deno task demo` as a newcomer runs it: every step succeeds, nothing secret is shown, nothing stays behind. Two at
+ * once do not disturb each other.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { ChildProcess, ROOT, within } from "../support/process.ts";
+
+const STEPS = [
+  "Registry and proxy start in one process",
+  "Ada becomes the admin",
+  "Ada invites a second person",
+  "Bob redeems the invite",
+  "Ada creates the agent alpha",
+  "Bob creates the agent beta",
+  "alpha starts a pairing",
+  "beta confirms the ticket: the two trust each other now",
+  "beta's connector opens its WebSocket",
+  "alpha sends a message",
+  "beta received it, with the sender's identity on top",
+  "beta reports that it has processed it",
+  "alpha sees the receipt",
+  "Ada revokes alpha",
+  "alpha's next message is refused",
+];
+
+/** What no output may hold: a secret beyond its first characters, a ticket, a signed token, 24 random bytes. */
+const SECRETS = [
+  /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{20,}/,
+  /svcpair1_[A-Za-z0-9_-]{20,}/,
+  /[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}/,
+  /(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{32,}/,
+];
+
+interface Run {
+  code: number;
+  stdout: string;
+  stderr: string;
+  /** Where its store was. */
+  folder: string;
+}
+
+async function demo(): Promise<Run> {
+  await using child = new ChildProcess(["task", "demo"]);
+  await within(30_000, "the story is told", child.stdout.match(/^Done in .*$/m)).catch(() => {
+    throw new Error(child.printed);
+  });
+  const { code } = await within(15_000, "the demo ends by itself when all is told", child.status);
+  const { stdout: { text: stdout }, stderr: { text: stderr } } = child;
+  const [, folder = ""] = stdout.match(/^\s+store\s+(\S+)\/svc\.kv/m) ?? [];
+  return { code, stdout, stderr, folder };
+}
+
+Deno.test("deno task demo succeeds, shows every step, shows no secret and leaves nothing, also twice at once", async (t) => {
+  const runs = await Promise.all([demo(), demo()]);
+
+  for (const [i, { code, stdout, stderr, folder }] of runs.entries()) {
+    await t.step(`run ${i + 1} ends with 0 and every step in order`, () => {
+      assertEquals(code, 0, stdout + stderr);
+      const done = [...stdout.matchAll(/^✔ (.+?) {2}\(/gm)].map(([, title]) => title);
+      assertEquals(done, STEPS);
+      assert(!stdout.includes("✘"));
+    });
+
+    await t.step(`run ${i + 1} prints no secret`, () => {
+      for (const secret of SECRETS) assertEquals((stdout + stderr).match(secret)?.[0], undefined);
+      assert(/svc_pat_/.test(stdout), "secrets are named by their first characters");
+    });
+
+    await t.step(`run ${i + 1} leaves nothing in .data`, async () => {
+      assert(folder.startsWith(".data/"), stdout);
+      const left = await Array.fromAsync(Deno.readDir(`${ROOT}/.data`), (entry) => `.data/${entry.name}`);
+      assert(!left.includes(folder), `${folder} is still there`);
+    });
+  }
+
+  await t.step("each had a store of its own", () => assert(runs[0]?.folder !== runs[1]?.folder));
+});

@@ -1,0 +1,179 @@
+/**
+ * Starting a server: what `--dev` says, whom a second server is refused for, what a wrong configuration is told, who
+ * may read the store. `deno task dev` has every permission that the whole story needs.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { RegistryClient } from "../../cli/api_client.ts";
+import {
+  bootstrap,
+  BOOTSTRAP_SECRET,
+  ChildProcess,
+  Connector,
+  eventually,
+  freePort,
+  messageTo,
+  newAgent,
+  newId,
+  pair,
+  placeOf,
+  refusedStart,
+  ROOT,
+  seams,
+  startServer,
+  tempFolder,
+  within,
+} from "../support/process.ts";
+
+Deno.test("dev: --dev says address, pid and the next command, and the secret while there is no admin", async (t) => {
+  await using folder = await tempFolder();
+  const options = { folder: folder.path, args: ["--dev"], env: { PORT: String(freePort()), BOOTSTRAP_SECRET: "" } };
+  await t.step("before the first admin: the command as printed makes one", async () => {
+    await using server = await startServer(options);
+    await within(5_000, "the next command", server.stdout.match(/curl .*'\n/));
+    const said = server.stdout.text;
+    assertStringIncludes(said, `pid ${server.pid}`);
+    const [, url = "", secret = ""] = said.match(/curl -X POST (\S+) -H 'x-bootstrap-secret: (\S+)'/) ?? [];
+    assertEquals(url, `${server.address}/v1/admin/bootstrap`);
+    assert(secret.length >= 32, said);
+    assertStringIncludes(said, `bootstrap secret: ${secret}`);
+    await new RegistryClient(seams, server.address).bootstrap(secret);
+    assert(!server.stderr.text.includes(secret));
+    assertEquals((await server.end()).code, 0);
+  });
+  await t.step("afterwards: no secret, no command", async () => {
+    await using server = await startServer(options);
+    await within(5_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
+    assertEquals((await server.end()).code, 0);
+    assert(!/secret|curl/.test(server.stdout.text), server.stdout.text);
+  });
+  await t.step("a secret from the environment is taken; without --dev none is made or printed", async () => {
+    await using other = await tempFolder();
+    await using server = await startServer({ folder: other.path });
+    await bootstrap(placeOf(server));
+    assertEquals(server.stdout.text.trim(), `listening on ${server.address}`);
+    await using third = await tempFolder();
+    await using closed = await startServer({ folder: third.path, env: { BOOTSTRAP_SECRET: "" } });
+    const response = await fetch(`${closed.address}/v1/admin/bootstrap`, {
+      method: "POST",
+      headers: { "x-bootstrap-secret": BOOTSTRAP_SECRET },
+    });
+    assertEquals([response.status, (await response.json()).error.code], [503, "ADMIN_BOOTSTRAP_DISABLED"]);
+  });
+});
+
+Deno.test("dev: a fresh server becomes healthy by itself, before anybody has used it (D-30, D-78)", async () => {
+  await using folder = await tempFolder();
+  await using server = await startServer({ folder: folder.path });
+  await eventually(3_000, "GET /health is 200", async () => {
+    const response = await fetch(`${server.address}/health`);
+    await response.body?.cancel();
+    return response.status === 200 || undefined;
+  });
+});
+
+Deno.test("dev: a second server on the same store refuses, says who has it, and the first goes on (O14)", async () => {
+  await using folder = await tempFolder();
+  await using server = await startServer({ folder: folder.path });
+  const REGISTRY_URL = server.address;
+  for (const env of [{ REGISTRY_URL }, { SVC_SERVICE: "proxy", REGISTRY_URL }] as Record<string, string>[]) {
+    const { code, stdout, stderr } = await refusedStart({ folder: folder.path, env });
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, `process ${server.pid}`);
+    assert(!stdout.includes("listening"));
+  }
+  await bootstrap(placeOf(server));
+});
+
+Deno.test("dev: a store stays with its issuer: another port or REGISTRY_URL is refused by name (section 7)", async (t) => {
+  await using folder = await tempFolder();
+  const first = await startServer({ folder: folder.path });
+  await first.end();
+  const { address } = first;
+  const others: [name: string, env: Record<string, string>][] = [
+    ["any free port", {}],
+    ["another port", { PORT: String(freePort()) }],
+    ["another REGISTRY_URL", { REGISTRY_URL: "http://registry.example" }],
+  ];
+  for (const [name, env] of others) {
+    await t.step(name, async () => {
+      const { code, stderr } = await refusedStart({ folder: folder.path, env });
+      assertEquals(code, 2);
+      assertStringIncludes(stderr, "REGISTRY_URL");
+      assertStringIncludes(stderr, address);
+    });
+  }
+  await t.step("the same REGISTRY_URL on any free port is fine", async () => {
+    await using again = await startServer({ folder: folder.path, env: { REGISTRY_URL: address } });
+    assertEquals((await new RegistryClient(seams, again.address).metadata()).registryUrl, address);
+  });
+});
+
+Deno.test("dev: a port in use is refused by name, and the store is left alone", async () => {
+  await using folder = await tempFolder();
+  await using other = await tempFolder();
+  await using server = await startServer({ folder: folder.path });
+  const { port } = new URL(server.address);
+  const { code, stderr } = await refusedStart({ folder: other.path, env: { PORT: port } });
+  assertEquals(code, 2);
+  assertStringIncludes(stderr, "PORT");
+  assertStringIncludes(stderr, port);
+  await using later = await startServer({ folder: other.path });
+  await bootstrap(placeOf(later));
+});
+
+Deno.test({
+  name: "dev: nobody but the owner can read the store, from its first byte on (section 7)",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    await using folder = await tempFolder();
+    const inner = `${folder.path}/deep`;
+    const seen = new Map<string, Set<number>>();
+    const look = async () => {
+      for await (const { name } of Deno.readDir(inner)) {
+        const { mode } = await Deno.lstat(`${inner}/${name}`);
+        seen.set(name, (seen.get(name) ?? new Set()).add((mode ?? 0) & 0o777));
+      }
+    };
+    const umask = Deno.umask(0);
+    try {
+      const starting = startServer({ folder: folder.path, env: { KV_URL: `${inner}/svc.kv` } });
+      let up = false;
+      starting.finally(() => up = true).catch(() => {});
+      while (!up) await look().catch(() => {});
+      await using server = await starting;
+      await bootstrap(placeOf(server));
+      await look();
+    } finally {
+      Deno.umask(umask);
+    }
+    assert(seen.has("svc.kv") && seen.has("svc.kv-wal"), `${[...seen.keys()]}`);
+    for (const [name, modes] of seen) assertEquals([...modes], [0o600], name);
+    assertEquals(((await Deno.stat(inner)).mode ?? 0) & 0o777, 0o700);
+  },
+});
+
+Deno.test("dev: deno task dev has every permission that the whole story needs, and stops with 0", async () => {
+  const folder = `.data/e2e-${newId()}`;
+  await using task = new ChildProcess(["task", "dev"], { PORT: "0", KV_URL: `${folder}/svc.kv` });
+  let pid = 0;
+  try {
+    const [, address = ""] = await within(20_000, "it listens", task.stdout.match(/^listening on (\S+)$/m));
+    const [, printed = ""] = await within(5_000, "its pid", task.stdout.match(/pid (\d+);/));
+    pid = Number(printed);
+    const [, secret = ""] = await within(5_000, "the secret", task.stdout.match(/^bootstrap secret: (\S+)$/m));
+    const place = { registryUrl: address, proxyUrl: address };
+    const { apiKey } = await new RegistryClient(seams, address).bootstrap(secret);
+    const [a, b] = [await newAgent(place, apiKey.token, "a"), await newAgent(place, apiKey.token, "b")];
+    await pair(a, b);
+    const connector = await Connector.open(place, b);
+    assertEquals((await a.client.sendMessage(messageTo(b))).delivered, true);
+    Deno.kill(pid, "SIGTERM");
+    assertEquals((await within(6_000, "the task ends", task.status)).code, 0, task.printed);
+    await connector.closed;
+    pid = 0;
+  } finally {
+    if (pid !== 0) Deno.kill(pid, "SIGKILL");
+    await Deno.remove(`${ROOT}/${folder}`, { recursive: true }).catch(() => {});
+  }
+  assert(!/NotCapable|PermissionDenied|Requires \w+ access/.test(task.stderr.text), task.stderr.text);
+});

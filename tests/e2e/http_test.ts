@@ -1,0 +1,300 @@
+/**
+ * HTTP as bytes (CHECKS B17, B20, I): framing that two parsers could read differently, bodies that are too large or
+ * never end, headers sent twice, foreign hosts. What `fetch` would tidy up is written by hand.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { parseTicket } from "../../shared/protocol/ticket.ts";
+import {
+  BOOTSTRAP_SECRET,
+  type Connector,
+  type LiveAgent,
+  Service,
+  startServer,
+  tempFolder,
+} from "../support/process.ts";
+import {
+  codeOf,
+  type HeaderLine,
+  type RawAnswer,
+  RawConnection,
+  rawExchange,
+  rawRequest,
+  signedLines,
+  usualLines,
+} from "../support/raw_http.ts";
+
+const HOOK = "/hooks/agent";
+const REDEEM = "/v1/invites/redeem";
+const BODY = '{"message":"hi"}';
+
+let service: Service;
+let a: LiveAgent;
+let b: LiveAgent;
+let connector: Connector;
+Deno.test.beforeAll(async () => {
+  service = await Service.open();
+  ({ a, b } = await service.agents());
+  connector = await service.connect(b);
+});
+Deno.test.afterAll(async () => {
+  await connector?.close();
+  await service?.[Symbol.asyncDispose]();
+});
+
+/** Header lines of a message from `a` to `b`, signed now. */
+const hookLines = (recipient = b.identity.did) => signedLines(service.url, a, { body: BODY, recipient });
+
+async function hook(lines: readonly HeaderLine[], target = HOOK): Promise<RawAnswer | null> {
+  return await rawExchange(service.url, rawRequest("POST", target, lines, BODY));
+}
+
+/** An answer as status and code; the whole connection's end as `closed`. */
+function verdict(answer: RawAnswer | null): string {
+  if (!answer) return "closed";
+  if (answer.status < 400) return String(answer.status);
+  return answer.body === "" ? String(answer.status) : `${answer.status} ${codeOf(answer)}`;
+}
+
+Deno.test("http: odd header case and spaces around values change nothing (B17)", async () => {
+  const odd = (await hookLines()).map(([name, value], i): HeaderLine => {
+    return [i % 2 === 0 ? name.toUpperCase() : name.toLowerCase(), `  \t ${value} \t `];
+  });
+  assertEquals(verdict(await hook(odd)), "202");
+});
+
+Deno.test("http: a folded header is refused (B17)", async () => {
+  const folded = (await hookLines()).map(([name, value]): HeaderLine => {
+    return name === HEADERS.proof ? [name, `${value.slice(0, 40)}\r\n ${value.slice(40)}`] : [name, value];
+  });
+  const said = verdict(await hook(folded));
+  assert(/^(400|401|closed)/.test(said), said);
+});
+
+Deno.test("http: other forms of a signed path are not that path (B20)", async (t) => {
+  const forms = [
+    "/hooks/agent/",
+    "//hooks/agent",
+    "/hooks//agent",
+    "/hooks/%61gent",
+    "/hooks/agent%20",
+    "/hooks/agent?x=1",
+    "/hooks/agent?",
+    "/./hooks/agent",
+    "/x/../hooks/agent",
+    "/HOOKS/agent",
+    "/hooks/agent;x",
+  ];
+  for (const form of forms) {
+    await t.step(form, async () => {
+      const said = verdict(await hook(await hookLines(), form));
+      assert(/^(400|401|404|405|closed)/.test(said), said);
+    });
+  }
+  await t.step("the path itself is accepted", async () => assertEquals(verdict(await hook(await hookLines())), "202"));
+});
+
+Deno.test("http: a credential, timestamp, nonce, hash or proof sent twice has the code of its header (D-13)", async (t) => {
+  const twice: [name: string, code: string][] = [
+    [HEADERS.authorization, "401 PROXY_AUTH_INVALID_SCHEME"],
+    [HEADERS.timestamp, "401 PROXY_AUTH_INVALID_TIMESTAMP"],
+    [HEADERS.nonce, "401 PROXY_AUTH_INVALID_NONCE"],
+    [HEADERS.bodySha256, "401 PROXY_AUTH_INVALID_PROOF"],
+    [HEADERS.proof, "401 PROXY_AUTH_INVALID_PROOF"],
+    [HEADERS.access, "401 PROXY_AGENT_ACCESS_INVALID"],
+    [HEADERS.recipient, "401 PROXY_AUTH_INVALID_PROOF"],
+  ];
+  for (const [name, code] of twice) {
+    await t.step(`${name} on two lines, and joined by a comma`, async () => {
+      const repeated = (await hookLines()).flatMap((line) => line[0] === name ? [line, line] : [line]);
+      assertEquals(verdict(await hook(repeated)), code);
+      const joined = (await hookLines()).map(([own, value]): HeaderLine => {
+        return [own, own === name ? `${value},${value}` : value];
+      });
+      assertEquals(verdict(await hook(joined)), code);
+    });
+  }
+  await t.step("two recipients, signed as received", async () => {
+    const lines = await hookLines(`${b.identity.did}, ${b.identity.did}`);
+    assertEquals(verdict(await hook(lines)), "400 PROXY_HOOK_RECIPIENT_INVALID");
+  });
+  const bearer: HeaderLine = ["Authorization", `Bearer ${service.apiKey}`];
+  const access: HeaderLine = [HEADERS.access, a.identity.accessToken];
+  const claim = JSON.stringify({ agentDid: a.identity.did, aitJti: a.agent.currentJti });
+  const id: HeaderLine = [HEADERS.serviceId, "01ARZ3NDEKTSV4RRFFQ69G5FAV"];
+  const secret: HeaderLine = [HEADERS.serviceSecret, `svc_srv_${"x".repeat(43)}`];
+  const registry: [name: string, request: string, lines: HeaderLine[], body: string | undefined, code: string][] = [
+    ["API key", "GET /v1/me", [bearer, bearer], undefined, "401 API_KEY_INVALID"],
+    ["access token", "POST /v1/agents/auth/validate", [access, access], claim, "401 AGENT_AUTH_VALIDATE_UNAUTHORIZED"],
+    ["service secret", "GET /v1/crl", [id, secret, secret], undefined, "401 INTERNAL_SERVICE_UNAUTHORIZED"],
+    [
+      "bootstrap secret",
+      "POST /v1/admin/bootstrap",
+      [["x-bootstrap-secret", BOOTSTRAP_SECRET], ["x-bootstrap-secret", BOOTSTRAP_SECRET]],
+      "{}",
+      "401 ADMIN_BOOTSTRAP_UNAUTHORIZED",
+    ],
+  ];
+  for (const [name, request, lines, body, code] of registry) {
+    await t.step(`${name} at the registry`, async () => {
+      const [method = "", target = ""] = request.split(" ");
+      const text = rawRequest(method, target, [...usualLines(service.url, body), ...lines], body);
+      assertEquals(verdict(await rawExchange(service.url, text)), code);
+    });
+  }
+});
+
+Deno.test("http: unknown paths and methods get the envelope, 405 names what is allowed (I01, I11)", async (t) => {
+  const rows: [method: string, path: string, said: string, allow?: string][] = [
+    ["TRACE", "/v1/metadata", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
+    ["OPTIONS", "/v1/metadata", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
+    ["BREW", HOOK, "405 METHOD_NOT_ALLOWED", "POST"],
+    ["TRACE", HOOK, "405 METHOD_NOT_ALLOWED", "POST"],
+    ["GET", "/pair/start", "405 METHOD_NOT_ALLOWED", "POST"],
+    ["DELETE", "/v1/me", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
+    ["GET", "/nowhere", "404 NOT_FOUND"],
+    ["OPTIONS", "*", "404 NOT_FOUND"],
+    ["POST", "/v1/agents/x/y/z", "404 NOT_FOUND"],
+  ];
+  for (const [method, path, said, allow] of rows) {
+    await t.step(`${method} ${path}`, async () => {
+      const answer = await rawExchange(service.url, rawRequest(method, path, usualLines(service.url)));
+      assertEquals(verdict(answer), said);
+      assertEquals(Object.keys(JSON.parse(answer?.body ?? "{}").error).sort(), ["code", "message"]);
+      assertEquals(answer?.headers.get("allow"), allow);
+      assert(answer?.headers.get("x-request-id"));
+      assert(answer?.headers.get("content-type")?.startsWith("application/json"));
+    });
+  }
+});
+
+Deno.test("http: HEAD answers as GET does, without a body and without lying about its length", async (t) => {
+  for (const path of ["/v1/metadata", "/.well-known/svc-keys.json", "/health", "/v1/me", "/v1/crl"]) {
+    await t.step(path, async () => {
+      await using connection = await RawConnection.open(service.url);
+      const lines: HeaderLine[] = [...usualLines(service.url), ["Authorization", `Bearer ${service.apiKey}`]];
+      await connection.send(rawRequest("HEAD", path, lines) + rawRequest("GET", path, lines));
+      const head = await connection.answer(5_000, true);
+      const get = await connection.answer();
+      assertEquals(head?.status, get?.status);
+      assertEquals(head?.headers.get("content-type"), get?.headers.get("content-type"));
+      const length = head?.headers.get("content-length");
+      if (length !== undefined) assertEquals(length, get?.headers.get("content-length"), "RFC 9110 section 8.6");
+    });
+  }
+});
+
+Deno.test("http: too large a Content-Length is 413 at once, before anything is sent or judged (I06, D-15)", async (t) => {
+  const rows: [path: string, length: number, isTooLarge: boolean][] = [
+    [REDEEM, 1024 ** 3, true],
+    [REDEEM, 65_537, true],
+    ["/v1/me/api-keys", 65_537, true],
+    [HOOK, 1024 ** 3, true],
+    [HOOK, 262_145, true],
+    ["/pair/start", 65_537, true],
+    [REDEEM, 65_536, false],
+    [HOOK, 262_144, false],
+  ];
+  for (const [path, length, isTooLarge] of rows) {
+    await t.step(`${path} with ${length} bytes ${isTooLarge ? "is refused" : "is read"}`, async () => {
+      await using connection = await RawConnection.open(service.url);
+      const lines = [...usualLines(service.url), ["Content-Length", String(length)] as const];
+      await connection.send(rawRequest("POST", path, lines));
+      if (!isTooLarge) await connection.send(" ".repeat(length));
+      const said = verdict(await connection.answer(2_000));
+      assertEquals(said === "413 PAYLOAD_TOO_LARGE", isTooLarge, said);
+    });
+  }
+});
+
+Deno.test("http: a chunked body over the cap is cut with 413 before its end (D-12)", async (t) => {
+  const chunk = `4000\r\n${"x".repeat(0x4000)}\r\n`;
+  for (const [path, cap] of [[REDEEM, 65_536], [HOOK, 262_144]] as const) {
+    await t.step(path, async () => {
+      await using connection = await RawConnection.open(service.url);
+      await connection.send(rawRequest("POST", path, [...usualLines(service.url), ["Transfer-Encoding", "chunked"]]));
+      for (let sent = 0; sent <= cap; sent += 0x4000) await connection.send(chunk);
+      assertEquals(verdict(await connection.answer(2_000)), "413 PAYLOAD_TOO_LARGE");
+    });
+  }
+});
+
+Deno.test("http: a body that dribbles in is cut with 408 or closed within 15 s (I08)", async (t) => {
+  await Promise.all([REDEEM, HOOK].map((path) =>
+    t.step({
+      name: path,
+      sanitizeOps: false,
+      sanitizeResources: false,
+      sanitizeExit: false,
+      fn: async () => {
+        await using connection = await RawConnection.open(service.url);
+        const lines = [...usualLines(service.url), ["Content-Length", "1000"] as const];
+        await connection.send(rawRequest("POST", path, lines));
+        const began = performance.now();
+        const dribble = setInterval(() => void connection.send(" "), 1_000);
+        try {
+          const said = verdict(await connection.answer(15_000));
+          assert(["408 REQUEST_TIMEOUT", "closed"].includes(said), said);
+          assert(performance.now() - began > 8_000, "it was given 10 s");
+        } finally {
+          clearInterval(dribble);
+        }
+      },
+    })
+  ));
+});
+
+Deno.test("http: a foreign Host or an absolute request line shows up in no answer, DID or ticket (I15)", async () => {
+  await using folder = await tempFolder();
+  await using fresh = await startServer({ folder: folder.path });
+  const evil: HeaderLine = ["Host", "evil.example"];
+  const answers: (RawAnswer | null)[] = [];
+  for (const prefix of ["", "http://evil.example"]) {
+    const ask = async (
+      method: string,
+      target: string,
+      lines: readonly HeaderLine[],
+      body?: string,
+      url = service.url,
+    ) => {
+      const all = lines.map((line) => line[0] === "Host" ? evil : line);
+      const answer = await rawExchange(url, rawRequest(method, prefix + target, all, body));
+      answers.push(answer);
+      return answer;
+    };
+    assertEquals((await ask("GET", "/v1/metadata", usualLines(service.url)))?.status, 200);
+    assertEquals((await ask("GET", "/nowhere", usualLines(service.url)))?.status, 404);
+    const profile = JSON.stringify({ initiatorProfile: { agentName: "a", humanName: "A" } });
+    const lines = await signedLines(service.url, a, { target: "/pair/start", body: profile });
+    const started = await ask("POST", "/pair/start", lines, profile);
+    assertEquals(started?.status, 200);
+    assertEquals(parseTicket(JSON.parse(started?.body ?? "{}").ticket)?.iss, service.url);
+    const secret: HeaderLine = ["x-bootstrap-secret", BOOTSTRAP_SECRET];
+    const expected = prefix === "" ? 201 : 409;
+    const made = await ask(
+      "POST",
+      "/v1/admin/bootstrap",
+      [...usualLines(fresh.address, "{}"), secret],
+      "{}",
+      fresh.address,
+    );
+    assertEquals(made?.status, expected);
+  }
+  for (const answer of answers) assert(!answer?.text.includes("evil.example"), answer?.text);
+});
+
+Deno.test("http: errors of validation are explained in local and dev only (I10)", async (t) => {
+  const https = { REGISTRY_URL: "https://registry.example", PROXY_URL: "https://proxy.example" };
+  for (const environment of ["local", "dev", "production"]) {
+    await t.step(environment, async () => {
+      await using folder = await tempFolder();
+      const env = { ENVIRONMENT: environment, ...(environment === "production" ? https : {}) };
+      await using server = await startServer({ folder: folder.path, env });
+      const response = await fetch(server.address + REDEEM, { method: "POST", body: '{"code":7}' });
+      const { error } = await response.json();
+      assertEquals([response.status, error.code], [400, "INVITE_REDEEM_INVALID"]);
+      assertEquals("details" in error, environment !== "production");
+      if (environment !== "production") assert(error.details.fieldErrors.code.length > 0);
+    });
+  }
+});

@@ -1,0 +1,145 @@
+/**
+ * What a connector that misbehaves gets (D-70, PROTOCOL 5, CHECKS K14 to K16, K23 to K25): frames too large, too many,
+ * malformed or compressed. Whatever it does, nobody else notices.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { CLOSE } from "../../shared/protocol/frames.ts";
+import { messageTo, newId, type ServerProcess, Service, within } from "../support/process.ts";
+import { BareConnector, CONNECT, OPCODE, RawSocket, upgradeLines } from "../support/raw_http.ts";
+
+let relay: Service;
+Deno.test.beforeAll(async () => {
+  relay = await Service.open();
+});
+Deno.test.afterAll(() => relay?.[Symbol.asyncDispose]());
+
+const MIB = 1_048_576;
+/** What a peer sees when the connection ends without a close frame. */
+const DROPPED = 1006;
+
+/** A well-formed heartbeat of exactly so many bytes: unknown members are ignored. */
+function heartbeatOf(bytes: number): string {
+  const frame = { v: 1, type: "heartbeat", id: newId(), ts: new Date().toISOString(), pad: "" };
+  return JSON.stringify({ ...frame, pad: "x".repeat(bytes - JSON.stringify(frame).length) });
+}
+
+/** Most memory that the server's process ever held, in MiB. */
+async function peakMemory({ pid }: ServerProcess): Promise<number> {
+  const [, kib = "0"] = (await Deno.readTextFile(`/proc/${pid}/status`)).match(/^VmHWM:\s+(\d+) kB$/m) ?? [];
+  return Number(kib) / 1024;
+}
+
+Deno.test("relay: a frame of 1 MiB is read, one byte more closes with 1009, in bounded memory (K14)", async (t) => {
+  const { b } = await relay.agents();
+  await t.step("1 MiB", async () => {
+    await using bare = await BareConnector.open(relay.url, b);
+    await bare.socket.send(OPCODE.text, heartbeatOf(MIB));
+    await bare.frame("heartbeat_ack");
+  });
+  await t.step("1 MiB and one byte", async () => {
+    await using bare = await BareConnector.open(relay.url, b);
+    await bare.socket.send(OPCODE.text, heartbeatOf(MIB + 1));
+    assertEquals(await within(5_000, "the socket is closed", bare.socket.closed), CLOSE.tooLarge);
+  });
+  // Up to 64 MiB the runtime gathers a message before anybody can refuse it, in about three times its size.
+  for (const [size, bound] of [[16, 128], [60, 256], [64, 128]] as const) {
+    await t.step({
+      name: `${size} MiB`,
+      ignore: Deno.build.os !== "linux",
+      fn: async () => {
+        await using bare = await BareConnector.open(relay.url, b);
+        const before = await peakMemory(relay.server);
+        await bare.socket.send(OPCODE.text, new Uint8Array(size * MIB).fill(120));
+        const code = await within(10_000, "the socket is closed", bare.socket.closed);
+        assert(code === CLOSE.tooLarge || (size === 64 && code === DROPPED), `closed with ${code}`);
+        const growth = await peakMemory(relay.server) - before;
+        assert(growth <= bound, `the server grew by ${growth.toFixed(0)} MiB`);
+      },
+    });
+  }
+});
+
+Deno.test("relay: what is no frame is let pass twice and closes at the third (K16, K23)", async (t) => {
+  const frame = { v: 1, id: newId(), ts: new Date().toISOString() };
+  const { a, b } = await relay.agents();
+  const deliver = {
+    ...frame,
+    type: "deliver",
+    requestId: "forged-request",
+    fromAgentDid: a.identity.did,
+    toAgentDid: b.identity.did,
+    contentType: "application/json",
+    attempt: 1,
+    payload: {},
+  };
+  const malformed: [name: string, opcode: number, payload: string | Uint8Array, codes: number[]][] = [
+    ["binary", OPCODE.binary, new Uint8Array([1, 2, 3]), [1003, 1008]],
+    // The runtime judges UTF-8 before we see the frame, and drops the connection.
+    ["invalid UTF-8", OPCODE.text, new Uint8Array([0x7b, 0xff, 0xfe, 0x7d]), [1007, 1008, DROPPED]],
+    ["no JSON", OPCODE.text, "{", [1008]],
+    ["a JSON array", OPCODE.text, "[]", [1008]],
+    ["a type of no frame", OPCODE.text, JSON.stringify({ ...frame, type: "constructor" }), [1008]],
+    ["no id", OPCODE.text, JSON.stringify({ ...frame, id: undefined, type: "heartbeat" }), [1008]],
+    ["a frame that only a proxy may send", OPCODE.text, JSON.stringify(deliver), [1008]],
+  ];
+  for (const [name, opcode, payload, codes] of malformed) {
+    await t.step(name, async () => {
+      await using bare = await BareConnector.open(relay.url, b);
+      for (let i = 0; i < 2; i++) await bare.socket.send(opcode, payload);
+      if (!codes.includes(1007)) {
+        await bare.say({ type: "heartbeat" });
+        await bare.frame("heartbeat_ack");
+      }
+      await bare.socket.send(opcode, payload);
+      const code = await within(5_000, "the socket is closed", bare.socket.closed);
+      assert(codes.includes(code), `closed with ${code}`);
+      assertEquals(bare.frames.filter(({ type }) => type === "deliver"), []);
+    });
+  }
+});
+
+Deno.test("relay: the 51st frame of a second closes with 1008, acks of heartbeats do not count (D-70)", async () => {
+  const { b } = await relay.agents();
+  await using bare = await BareConnector.open(relay.url, b);
+  for (let i = 0; i < 200; i++) await bare.say({ type: "heartbeat_ack", ackId: newId() });
+  for (let i = 0; i < 50; i++) await bare.say({ type: "heartbeat" });
+  await bare.frame("heartbeat_ack", 50);
+  await bare.say({ type: "heartbeat" });
+  assertEquals(await within(2_000, "the socket is closed", bare.socket.closed), CLOSE.misuse);
+});
+
+Deno.test("relay: a flood from one socket ends that socket within 2 s and disturbs no other (K15)", async () => {
+  const { a, b } = await relay.agents();
+  const connector = await relay.connect(b);
+  await using bare = await BareConnector.open(relay.url, a);
+  const flood = "x".repeat(100);
+  let isOpen = true;
+  for (let i = 0; isOpen && i < 10_000; i++) isOpen = await bare.socket.send(OPCODE.text, flood);
+  // What is sent after our close frame makes the runtime drop the connection: the peer may see that instead of 1008.
+  const code = await within(2_000, "the socket is closed", bare.socket.closed);
+  assert([CLOSE.misuse, DROPPED].includes(code), `closed with ${code}`);
+  assertEquals((await a.client.sendMessage(messageTo(b))).delivered, true);
+  await connector.close();
+});
+
+Deno.test("relay: compression is not negotiated, and a compressed frame closes the socket (K24)", async () => {
+  const { b } = await relay.agents();
+  const offer = ["Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits"] as const;
+  await using bare = await BareConnector.open(relay.url, b, [offer]);
+  assertEquals(bare.socket.opening.headers.get("sec-websocket-extensions"), undefined);
+  const RSV1 = 0x40;
+  await bare.socket.send(OPCODE.text | RSV1, new Uint8Array([0xaa, 0x56, 0x2a, 0x4b, 0x2c, 0x2a, 0x4e, 0x05]));
+  const code = await within(5_000, "the socket is closed", bare.socket.closed);
+  assert([1002, CLOSE.misuse, DROPPED].includes(code), `closed with ${code}`);
+});
+
+Deno.test("relay: an upgrade with a foreign Origin is refused or treated as any other (K25)", async () => {
+  const { a, b } = await relay.agents();
+  const lines = [...await upgradeLines(relay.url, b), ["Origin", "https://evil.example"] as const];
+  const socket = await RawSocket.open(relay.url, CONNECT, lines);
+  if (!(socket instanceof RawSocket)) return assertEquals(socket.status, 403);
+  await using bare = new BareConnector(socket);
+  const sending = a.client.sendMessage(messageTo(b));
+  await bare.say({ type: "deliver_ack", ackId: (await bare.frame("deliver")).id, accepted: true });
+  assertEquals((await sending).delivered, true);
+});

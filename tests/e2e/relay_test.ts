@@ -1,0 +1,199 @@
+/**
+ * The relay over real WebSockets (D-67 to D-70, CHECKS K): upgrade, delivery, loss of a socket, several sockets,
+ * heartbeats. The well-behaved connector is `link.ts`; those that die or keep silent are bare sockets.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { CLOSE } from "../../shared/protocol/frames.ts";
+import { type Connector, eventually, messageTo, refusedWith, Service, within } from "../support/process.ts";
+import {
+  BareConnector,
+  codeOf,
+  CONNECT,
+  rawExchange,
+  rawRequest,
+  RawSocket,
+  upgradeLines,
+} from "../support/raw_http.ts";
+
+const HURRIED = { RELAY_ACK_TIMEOUT_MS: "500", RELAY_HEARTBEAT_INTERVAL_MS: "200" };
+
+let relay: Service;
+let hurried: Service;
+Deno.test.beforeAll(async () => {
+  [relay, hurried] = await Promise.all([Service.open(), Service.open(HURRIED)]);
+});
+Deno.test.afterAll(async () => {
+  await Promise.all([relay?.[Symbol.asyncDispose](), hurried?.[Symbol.asyncDispose]()]);
+});
+
+async function sockets(): Promise<number> {
+  const response = await fetch(`${relay.url}/health`);
+  return (await response.json()).proxy.connectedSockets;
+}
+
+Deno.test("relay: an authenticated GET without an upgrade gets 426 that names the upgrade (K01)", async () => {
+  const { a } = await relay.agents();
+  const lines = await upgradeLines(relay.url, a);
+  const answer = await rawExchange(relay.url, rawRequest("GET", CONNECT, lines));
+  assert(answer);
+  assertEquals([answer.status, codeOf(answer)], [426, "PROXY_RELAY_UPGRADE_REQUIRED"]);
+  assertEquals(answer.headers.get("upgrade"), "websocket");
+  assert(answer.headers.get("x-request-id"));
+});
+
+Deno.test("relay: a message to a connected agent arrives and its ack is the answer (K02)", async () => {
+  const { a, b } = await relay.agents();
+  const connector = await relay.connect(b);
+  const sent = await a.client.sendMessage(messageTo(b));
+  assertEquals([sent.accepted, sent.delivered, sent.connectedSockets], [true, true, 1]);
+  const frame = await connector.frame(1);
+  assertEquals([frame.fromAgentDid, frame.toAgentDid], [a.identity.did, b.identity.did]);
+  assertEquals([frame.requestId, frame.attempt], [sent.requestId, 1]);
+  await connector.close();
+});
+
+Deno.test("relay: a captured upgrade cannot be sent again (K03)", async () => {
+  const { b } = await relay.agents();
+  const lines = await upgradeLines(relay.url, b);
+  const first = await RawSocket.open(relay.url, CONNECT, lines);
+  assert(first instanceof RawSocket);
+  const second = await RawSocket.open(relay.url, CONNECT, lines);
+  assert(!(second instanceof RawSocket));
+  assertEquals([second.status, codeOf(second)], [401, "PROXY_AUTH_REPLAY"]);
+  await first[Symbol.asyncDispose]();
+});
+
+Deno.test("relay: the code of a refused upgrade reaches the connector", async () => {
+  const { b } = await relay.agents();
+  const identity = { ...b.identity, accessToken: `svc_agt_${"x".repeat(43)}` };
+  const error = await refusedWith("PROXY_AGENT_ACCESS_INVALID", relay.connect({ ...b, identity }));
+  assertEquals(error.status, 401);
+});
+
+Deno.test("relay: a recipient without a socket is offline (K04)", async () => {
+  const { a, b } = await relay.agents();
+  await refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", a.client.sendMessage(messageTo(b)));
+});
+
+Deno.test("relay: without an ack a message fails after the ack timeout, and nothing stays pending (K05)", async () => {
+  const { a, b } = await hurried.agents();
+  await using silent = await BareConnector.open(hurried.url, b);
+  const began = performance.now();
+  await refusedWith("PROXY_RELAY_DELIVERY_FAILED", a.client.sendMessage(messageTo(b)));
+  const took = performance.now() - began;
+  assert(took >= 490 && took <= 1_500, `answered after ${took} ms`);
+  const late = await silent.frame("deliver");
+  await silent.say({ type: "deliver_ack", ackId: late.id, accepted: true });
+  const next = a.client.sendMessage(messageTo(b, "next"));
+  const second = await silent.frame("deliver", 2);
+  await silent.say({ type: "deliver_ack", ackId: second.id, accepted: true });
+  assertEquals((await next).delivered, true);
+});
+
+Deno.test("relay: a socket that dies between frame and ack fails the message at once (K06)", async () => {
+  const { a, b } = await relay.agents();
+  await using bare = await BareConnector.open(relay.url, b);
+  const sending = refusedWith("PROXY_RELAY_DELIVERY_FAILED", a.client.sendMessage(messageTo(b)));
+  await bare.frame("deliver");
+  await bare[Symbol.asyncDispose]();
+  await within(1_000, "the sender is answered", sending);
+});
+
+Deno.test("relay: when the newest socket dies before its ack, the next one gets the message (D-67)", async () => {
+  const { a, b } = await relay.agents();
+  const older = await relay.connect(b);
+  await using newer = await BareConnector.open(relay.url, b);
+  const sending = a.client.sendMessage({ ...messageTo(b), requestId: "request-of-two-tries" });
+  const first = await newer.frame("deliver");
+  await newer[Symbol.asyncDispose]();
+  assertEquals((await sending).delivered, true);
+  const again = await older.frame(1);
+  assertEquals([first.attempt, again.attempt, again.requestId], [1, 2, "request-of-two-tries"]);
+  assert(first.id !== again.id, "each try has a frame id of its own");
+  await older.close();
+});
+
+Deno.test("relay: two sockets share 20 messages, each of which comes once (K08)", async () => {
+  const { a, b } = await relay.agents();
+  const connectors = [await relay.connect(b), await relay.connect(b)];
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, (_, i) => a.client.sendMessage(messageTo(b, `number ${i}`))),
+  );
+  assertEquals(new Set(answers.map((answer) => answer.connectedSockets)), new Set([2]));
+  const frames = connectors.flatMap((connector) => connector.frames);
+  assertEquals([frames.length, new Set(frames.map((frame) => frame.requestId)).size], [20, 20]);
+  for (const connector of connectors) await connector.close();
+});
+
+Deno.test("relay: a fifth socket closes the oldest with 4409, and health counts the living (K09)", async () => {
+  const { b } = await relay.agents();
+  const before = await sockets();
+  const connectors: Connector[] = [];
+  for (let i = 0; i < 5; i++) connectors.push(await relay.connect(b));
+  const [oldest, ...rest] = connectors;
+  assert(oldest);
+  assertEquals((await within(5_000, "the oldest is closed", oldest.closed)).code, CLOSE.replaced);
+  assertEquals(await sockets(), before + 4);
+  for (const connector of rest) await connector.close();
+  await eventually(5_000, "all are gone", async () => await sockets() === before || undefined);
+});
+
+Deno.test("relay: messages sent one after the other arrive in that order (K17)", async () => {
+  const { a, b } = await relay.agents();
+  const connector = await relay.connect(b);
+  const ids: string[] = [];
+  for (let i = 0; i < 100; i++) ids.push((await a.client.sendMessage(messageTo(b, `number ${i}`))).requestId);
+  assertEquals(connector.frames.map((frame) => frame.requestId), ids);
+  await connector.close();
+});
+
+Deno.test("relay: the same request again gets the same answer and no second frame (K21, D-69)", async () => {
+  const { a, b } = await relay.agents();
+  const connector = await relay.connect(b);
+  const repeated = { ...messageTo(b), requestId: "request-sent-twice" };
+  const answers = [];
+  for (let i = 0; i < 2; i++) answers.push(await a.client.sendMessage(repeated));
+  assertEquals(answers[1], answers[0] ?? null);
+  await refusedWith(
+    "PROXY_HOOK_REQUEST_ID_REUSED",
+    a.client.sendMessage({ ...repeated, payload: '{"message":"another"}' }),
+  );
+  assertEquals(connector.frames.length, 1);
+  await connector.close();
+});
+
+Deno.test("relay: heartbeats come at their interval and every one is asked for an ack (K11)", async () => {
+  const { b } = await hurried.agents();
+  await using bare = await BareConnector.open(hurried.url, b);
+  const began = performance.now();
+  for (let n = 1; n <= 5; n++) {
+    const { id } = await bare.frame("heartbeat", n);
+    await bare.say({ type: "heartbeat_ack", ackId: id });
+  }
+  const took = performance.now() - began;
+  assert(took >= 900 && took <= 3_000, `five heartbeats took ${took} ms`);
+  await bare.say({ type: "heartbeat" });
+  await bare.frame("heartbeat_ack");
+});
+
+Deno.test("relay: after a crash, whoever was connected is offline: 502 at once, 202 queued for who prefers it (D-68)", async (t) => {
+  await using service = await Service.open();
+  const { a, b } = await service.agents();
+  await service.connect(b);
+  assertEquals((await a.client.sendMessage(messageTo(b))).delivered, true);
+  await service.server.end("SIGKILL");
+  await service.restart(0);
+
+  await t.step("502", async () => {
+    const sending = refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", a.client.sendMessage(messageTo(b)));
+    await within(2_000, "the sender is answered: no process can hold b's socket any more", sending);
+  });
+  await t.step("202 queued, and delivered when the recipient is back", async () => {
+    const preferring = { ...messageTo(b), prefer: "respond-async" as const };
+    const sent = await within(2_000, "the sender is answered", a.client.sendMessage(preferring));
+    assertEquals([sent.accepted, sent.delivered, sent.queued], [true, false, true]);
+    const connector = await service.connect(b);
+    assertEquals((await connector.frame(1)).requestId, sent.requestId);
+    await connector.close();
+  });
+});

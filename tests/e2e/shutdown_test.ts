@@ -1,0 +1,114 @@
+/**
+ * How a server ends (D-70, CHECKS K19): SIGINT and SIGTERM, with open sockets, half-sent requests and deliveries in
+ * flight. Everybody gets an answer, every socket its close code, and the process is gone with 0 within 5 s.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { ApiError } from "../../cli/api_client.ts";
+import { CLOSE } from "../../shared/protocol/frames.ts";
+import { Connector, type LiveAgent, messageTo, pair, Service, within } from "../support/process.ts";
+import { codeOf, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";
+
+const SOCKETS = 20;
+/** What the process may take besides, to be seen gone. */
+const GRACE_MS = 500;
+
+async function outcome(call: Promise<{ delivered: boolean }>): Promise<string> {
+  return await call.then(({ delivered }) => `202 ${delivered}`, (error) => {
+    if (error instanceof ApiError) return `${error.status} ${error.code}`;
+    throw error;
+  });
+}
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  Deno.test(`shut-down: ${signal} answers what is in flight, closes ${SOCKETS} sockets 1001 and ends with 0 in 5 s`, async (t) => {
+    await using service = await Service.open();
+    const { server, url } = service;
+    const sender = await service.agent("sender");
+    const recipients: LiveAgent[] = [];
+    const connectors: Connector[] = [];
+    const release = Promise.withResolvers<void>();
+    for (let i = 0; i < SOCKETS; i++) {
+      const recipient = await service.agent(`recipient-${i}`);
+      await pair(sender, recipient);
+      // Half of them acknowledge once the shut-down is under way, the others never.
+      const ack = i % 2 === 0 ? release.promise.then(() => ({ accepted: true })) : new Promise<never>(() => {});
+      recipients.push(recipient);
+      connectors.push(await Connector.open(service.place, recipient, () => ack));
+    }
+    await using idle = await RawConnection.open(url);
+    await using halfHead = await RawConnection.open(url);
+    await halfHead.send("POST /v1/invites/redeem HTTP/1.1\r\nHost: svc\r\nConte");
+    await using halfBody = await RawConnection.open(url);
+    const lines = [...usualLines(url), ["Content-Length", "100"] as const];
+    await halfBody.send(rawRequest("POST", "/v1/invites/redeem", lines, '{"code":'));
+    await using late = await RawConnection.open(url);
+    const inFlight = recipients.map((recipient) => outcome(sender.client.sendMessage(messageTo(recipient))));
+    await Promise.all(connectors.map((connector) => connector.frame(1)));
+
+    const began = performance.now();
+    server.signal(signal);
+    await t.step("a new request is refused while it drains", async () => {
+      let said = "";
+      let requestId: string | undefined;
+      // The signal takes a moment to arrive; until then requests are served.
+      while (!said.startsWith("503")) {
+        assert(performance.now() - began < 2_000, `still answers ${said}`);
+        const target = "/hooks/agent";
+        await late.send(rawRequest("POST", target, usualLines(url, "{}"), "{}"));
+        const answer = await late.answer();
+        assert(answer, "the connection was closed instead");
+        said = `${answer.status} ${codeOf(answer)}`;
+        requestId = answer.headers.get("x-request-id");
+      }
+      assertEquals(said, "503 PROXY_RELAY_UNAVAILABLE");
+      assert(requestId, "every answer carries x-request-id (D-11)");
+    });
+    release.resolve();
+
+    await t.step("each message in flight is answered: 202 for an ack that still came, else 502", async () => {
+      const answers = await within(5_000, "all are answered", Promise.all(inFlight));
+      answers.forEach((answer, i) => {
+        assertEquals(answer, i % 2 === 0 ? "202 true" : "502 PROXY_RELAY_DELIVERY_FAILED", `message ${i}`);
+      });
+    });
+    await t.step("every socket is closed with 1001", async () => {
+      const ends = await within(5_000, "all are closed", Promise.all(connectors.map((connector) => connector.closed)));
+      assertEquals(ends.map(({ code }) => code), Array(SOCKETS).fill(CLOSE.shuttingDown));
+    });
+    await t.step("the process ends with 0 within 5 s", async () => {
+      const { code } = await within(6_000, "the end of the process", server.status);
+      const took = performance.now() - began;
+      assertEquals(code, 0);
+      assert(took <= 5_000 + GRACE_MS, `it took ${took.toFixed(0)} ms`);
+      await idle.answers();
+      await halfHead.answers();
+      await halfBody.answers();
+    });
+  });
+}
+
+Deno.test("shut-down: with nothing under way it ends at once, open connections or not", async () => {
+  await using service = await Service.open();
+  const { b } = await service.agents();
+  const connector = await service.connect(b);
+  await using _idle = await RawConnection.open(service.url);
+  const began = performance.now();
+  assertEquals((await service.server.end("SIGTERM", 5_000)).code, 0);
+  const took = performance.now() - began;
+  assertEquals((await connector.closed).code, CLOSE.shuttingDown);
+  assert(took <= 1_500, `it took ${took.toFixed(0)} ms`);
+});
+
+Deno.test("shut-down: a second signal does not cut the first one short", async () => {
+  await using service = await Service.open();
+  const { a, b } = await service.agents();
+  const connector = await Connector.open(service.place, b, () => new Promise<never>(() => {}));
+  const sending = outcome(a.client.sendMessage(messageTo(b)));
+  await connector.frame(1);
+  service.server.signal("SIGINT");
+  service.server.signal("SIGINT");
+  service.server.signal("SIGTERM");
+  assertEquals(await sending, "502 PROXY_RELAY_DELIVERY_FAILED");
+  assertEquals((await connector.closed).code, CLOSE.shuttingDown);
+  assertEquals((await within(6_000, "the end of the process", service.server.status)).code, 0);
+});

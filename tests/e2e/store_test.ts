@@ -1,0 +1,104 @@
+/** `deno task store`: works on a real store file, and only when no server uses it. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { AgentClient, RegistryClient } from "../../cli/api_client.ts";
+import {
+  bootstrap,
+  BOOTSTRAP_SECRET,
+  Connector,
+  freePort,
+  newAgent,
+  pair,
+  placeOf,
+  seams,
+  startServer,
+  tempFolder,
+} from "../support/process.ts";
+
+async function store(
+  kvUrl: string,
+  command: string,
+  input = "",
+): Promise<{ code: number; out: string; err: string }> {
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["run", "--no-prompt", "-A", new URL("../../deploy_store.ts", import.meta.url).pathname, command],
+    env: { KV_URL: kvUrl },
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const output = child.output();
+  await new Blob([input]).stream().pipeTo(child.stdin).catch(() => {});
+  const { code, stdout, stderr } = await output;
+  return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
+}
+
+Deno.test("store recover gives the admin a new key when all are lost, once the server is stopped", async () => {
+  await using folder = await tempFolder();
+  const kvUrl = `${folder.path}/svc.kv`;
+  const missing = await store(`${folder.path}/other.kv`, "recover");
+  assertEquals(missing.code, 2);
+  assertStringIncludes(missing.err, "There is no store at");
+
+  const port = String(freePort());
+  const first = await startServer({ folder: folder.path, env: { PORT: port } });
+  const admin = await new RegistryClient(seams, first.address).bootstrap(BOOTSTRAP_SECRET, "Ada");
+  const busy = await store(kvUrl, "recover");
+  assertEquals(busy.code, 2);
+  assertStringIncludes(busy.err, `process ${first.pid} uses it`);
+  await first.end();
+
+  const recovered = await store(kvUrl, "recover");
+  assertEquals([recovered.code, recovered.err], [0, ""]);
+  assertStringIncludes(recovered.out, "Ada");
+  const token = /svc_pat_[A-Za-z0-9_-]{43}/.exec(recovered.out)?.[0];
+  assert(token);
+
+  await using second = await startServer({ folder: folder.path, env: { PORT: port } });
+  const { human } = await new RegistryClient(seams, second.address).me(token);
+  assertEquals([human.did, human.role], [admin.human.did, "admin"]);
+  const audit = await fetch(`${second.address}/v1/admin/audit`, { headers: { Authorization: `Bearer ${token}` } });
+  assertMatch(await audit.text(), /"admin\.recovered"/);
+  assertEquals((await store(kvUrl, "nonsense")).code, 2);
+});
+
+Deno.test("store export and import move a store: sessions, pairs and queued messages go on working", async () => {
+  await using folder = await tempFolder();
+  const port = String(freePort());
+  const env = { PORT: port };
+  const first = await startServer({ folder: folder.path, env });
+  const place = placeOf(first);
+  const apiKey = await bootstrap(place);
+  const [a, b] = [await newAgent(place, apiKey, "a"), await newAgent(place, apiKey, "b")];
+  await pair(a, b);
+  const invite = await new RegistryClient(seams, place.registryUrl).createInvite(apiKey);
+  const queued = await a.client.sendMessage({
+    recipientDid: b.agent.did,
+    payload: JSON.stringify({ text: "€".repeat(60_000) }),
+    prefer: "respond-async",
+  });
+  assertEquals(queued.queued, true);
+  await first.end();
+
+  const exported = await store(`${folder.path}/svc.kv`, "export");
+  assertEquals([exported.code, exported.err], [0, ""]);
+  const other = `${folder.path}/moved/svc.kv`;
+  const imported = await store(other, "import", exported.out);
+  assertEquals(imported.code, 0, imported.err);
+  const again = await store(other, "import", exported.out);
+  assertEquals(again.code, 1);
+  assertStringIncludes(again.err, "use an empty one");
+
+  await using second = await startServer({ folder: folder.path, env: { ...env, KV_URL: other } });
+  const moved = placeOf(second);
+  const connector = await Connector.open(moved, b);
+  const frame = await connector.frame(1);
+  assertEquals(frame.requestId, queued.requestId);
+  assertEquals(JSON.parse(frame.payload), { text: "€".repeat(60_000) });
+  const client = new AgentClient(seams, moved.proxyUrl, a.identity);
+  assertEquals((await client.sendMessage({ recipientDid: b.agent.did, payload: "{}" })).delivered, true);
+  const registry = new RegistryClient(seams, moved.registryUrl);
+  assertEquals((await registry.me(apiKey)).human.role, "admin");
+  assert((await registry.refresh(a.identity, a.agentAuth.refreshToken)).accessToken);
+  assert((await registry.redeemInvite(invite.invite.code)).apiKey.token);
+  await connector.close();
+});

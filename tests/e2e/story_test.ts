@@ -1,0 +1,197 @@
+/**
+ * The whole story over real sockets, by the code that users run: once with both services in one process, once with
+ * registry and proxy apart, each with a store of its own and the service credential between them.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { AgentClient, type AgentIdentity, ApiError, RegistryClient } from "../../cli/api_client.ts";
+import { CLOSE } from "../../shared/protocol/frames.ts";
+import {
+  Connector,
+  eventually,
+  type LiveAgent,
+  newAgent,
+  pair,
+  type Place,
+  refusedWith,
+  seams,
+  Service,
+  startServer,
+  tempFolder,
+  within,
+} from "../support/process.ts";
+
+/** Two people, two agents, one message, one receipt, new tokens, the end of a session. */
+async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; beta: LiveAgent }> {
+  const registry = new RegistryClient(seams, place.registryUrl);
+  const { registryUrl, proxyUrl } = await registry.metadata();
+  assertEquals({ registryUrl, proxyUrl }, place);
+  assertEquals((await registry.me(apiKey)).human.role, "admin");
+  const { invite } = await registry.createInvite(apiKey);
+  const bob = await registry.redeemInvite(invite.code, "Bob");
+  assertEquals(bob.proxyUrl, place.proxyUrl);
+  await refusedWith("INVITE_REDEEM_ALREADY_USED", registry.redeemInvite(invite.code));
+
+  const alpha = await newAgent(place, apiKey, "alpha");
+  const beta = await newAgent(place, bob.apiKey.token, "beta");
+  const payload = '{ "message": "Hello beta", "n": 12345678901234567890 }';
+  const message = { recipientDid: beta.identity.did, payload };
+  await refusedWith("PROXY_AUTH_FORBIDDEN", alpha.client.sendMessage(message));
+
+  const watcher = await Connector.open(place, alpha);
+  const { ticket } = await alpha.client.pairStart({ agentName: "alpha", humanName: "Ada" });
+  assertEquals((await alpha.client.pairStatus(ticket)).status, "pending");
+  await beta.client.pairConfirm(ticket, { agentName: "beta", humanName: "Bob" });
+  assertEquals((await alpha.client.pairStatus(ticket)).responderAgentDid, beta.identity.did);
+  await eventually(1_000, "the initiator's connector hears of the pair", () => watcher.news[0]);
+  await refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", alpha.client.sendMessage(message));
+
+  const connector = await Connector.open(place, beta);
+  const sent = await alpha.client.sendMessage(message);
+  assertEquals([sent.accepted, sent.delivered, sent.connectedSockets], [true, true, 1]);
+  const frame = await connector.frame(1);
+  const lines = (JSON.parse(frame.payload) as { message: string }).message.split("\n");
+  assertEquals(lines, [
+    "[Svc Identity]",
+    `agentDid: ${alpha.identity.did}`,
+    `ownerDid: ${alpha.agent.ownerDid}`,
+    `issuer: ${place.registryUrl}`,
+    `aitJti: ${alpha.agent.currentJti}`,
+    "",
+    "Hello beta",
+  ]);
+  assert(frame.payload.endsWith(', "n": 12345678901234567890 }'), "every other byte is untouched (D-71)");
+  assertEquals([frame.requestId, frame.fromAgentDid], [sent.requestId, alpha.identity.did]);
+  await beta.client.submitReceipt({
+    requestId: frame.requestId,
+    recipientAgentDid: beta.identity.did,
+    senderAgentDid: frame.fromAgentDid,
+    status: "processed_by_svc",
+    timestamp: frame.ts,
+  });
+  const { receipts } = await alpha.client.receipts(sent.requestId, beta.identity.did);
+  assertEquals(receipts.map((receipt) => receipt.status), ["processed_by_svc"]);
+  await watcher.close();
+  await connector.close();
+  await refreshes(place, alpha, beta);
+  return { alpha, beta };
+}
+
+/** New tokens take the place of the old ones, at the registry and at the proxy. */
+async function refreshes(place: Place, alpha: LiveAgent, beta: LiveAgent): Promise<void> {
+  const registry = new RegistryClient(seams, place.registryUrl);
+  const fresh = await registry.refresh(alpha.identity, alpha.agentAuth.refreshToken);
+  await refusedWith("AGENT_AUTH_REFRESH_INVALID", registry.refresh(alpha.identity, alpha.agentAuth.refreshToken));
+  const message = { recipientDid: beta.identity.did, payload: "{}" };
+  await refusedWith("PROXY_AGENT_ACCESS_INVALID", alpha.client.sendMessage(message));
+  const identity: AgentIdentity = { ...alpha.identity, accessToken: fresh.accessToken };
+  alpha.client = new AgentClient(seams, place.proxyUrl, identity);
+  await refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", alpha.client.sendMessage(message));
+}
+
+async function codeOf(call: Promise<unknown>): Promise<string | null> {
+  return await call.then(() => "accepted", (error) => {
+    if (error instanceof ApiError) return error.code;
+    throw error;
+  });
+}
+
+/** What an agent with a live AIT hears of a ticket that does not exist; a route that asks for no access token. */
+const strangeTicket = (agent: LiveAgent) => codeOf(agent.client.pairStatus("svcpair1_unknown"));
+
+/** Revokes an agent that is connected; gives how its link ended and how long it was believed. */
+async function revokeConnected(place: Place, apiKey: string, agent: LiveAgent, boundMs: number): Promise<number> {
+  const identity = { ...agent.identity, accessToken: agent.client.agent.accessToken };
+  const connector = await Connector.open(place, { ...agent, identity });
+  assertEquals(await strangeTicket(agent), "PROXY_PAIR_TICKET_NOT_FOUND");
+  await new RegistryClient(seams, place.registryUrl).deleteAgent(apiKey, agent.agent.id);
+  const message = codeOf(agent.client.sendMessage({ recipientDid: agent.identity.did, payload: "{}" }));
+  const began = Date.now();
+  assert(["PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_REVOKED"].includes(String(await message)), `${await message}`);
+  await eventually(boundMs, "a route that asks for the AIT alone refuses it", async () => {
+    return await strangeTicket(agent) === "PROXY_AUTH_REVOKED" || undefined;
+  });
+  const { code } = await within(boundMs, "the revoked agent's socket is closed", connector.closed);
+  assertEquals(code, CLOSE.notAuthorised);
+  return Date.now() - began;
+}
+
+Deno.test("story: registry and proxy in one process serve two people, two agents and a message", async (t) => {
+  await using service = await Service.open();
+  const { place } = service;
+  const { alpha } = await story(place, service.apiKey);
+
+  await t.step("a revoked agent is refused and its socket closed 4401 within a second (D-64)", async () => {
+    const took = await revokeConnected(place, service.apiKey, alpha, 1_000);
+    assert(took <= 1_000, `it took ${took} ms`);
+  });
+});
+
+Deno.test("story: registry and proxy apart, each with its own store, do the same", async (t) => {
+  await using service = await Service.open({ CRL_REFRESH_INTERVAL_MS: "2000" }, true);
+  const { place, servers: [registry, proxy] } = service;
+  assert(registry && proxy);
+  const { alpha, beta } = await story(place, service.apiKey);
+
+  await t.step("neither has the other's routes", async () => {
+    for (const url of [`${place.proxyUrl}/v1/metadata`, `${place.registryUrl}/v1/relay/connect`]) {
+      const response = await fetch(url);
+      assertEquals([response.status, (await response.json()).error.code], [404, "NOT_FOUND"]);
+    }
+  });
+
+  await t.step("a revocation reaches the proxy with the next revocation list (C04)", async () => {
+    const took = await revokeConnected(place, service.apiKey, alpha, 7_000);
+    assert(took <= 7_000, `it took ${took} ms`);
+  });
+
+  await t.step("a proxy whose service secret is wrong says 503, and lets nothing through (D08, D-63)", async () => {
+    await using folder = await tempFolder();
+    const { env } = service.optionsOf(1);
+    const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: `${env?.REGISTRY_INTERNAL_SERVICE_SECRET}x` };
+    await using wrong = await startServer({
+      folder: folder.path,
+      env: { ...env, ...secret, PORT: "0", PROXY_URL: "" },
+    });
+    const client = new AgentClient(seams, wrong.address, beta.identity);
+    const start = client.pairStart({ agentName: "beta", humanName: "Bob" });
+    // Which call of the proxy fails first is its own business: that for the list, or that for the owner.
+    const error = await assertRejects(() => start, ApiError);
+    assertEquals(error.status, 503);
+    assert(/^PROXY_(PAIR_OWNERSHIP|AUTH_DEPENDENCY)_UNAVAILABLE$/.test(error.code ?? ""), `${error.code}`);
+    await refusedWith("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", client.receipts("request-1", beta.identity.did));
+  });
+
+  const gamma = await newAgent(place, service.apiKey, "gamma");
+  await pair(gamma, beta);
+  await t.step("without the registry the proxy fails closed, and works again when it is back (C09, O03)", async () => {
+    const connector = await Connector.open(place, beta);
+    const message = { recipientDid: beta.identity.did, payload: "{}" };
+    await gamma.client.sendMessage(message);
+    registry.signal("SIGSTOP");
+    const began = Date.now();
+    await refusedWith("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", gamma.client.sendMessage(message));
+    assert(Date.now() - began <= 6_000, "the proxy gives up on the registry within 6 s");
+    registry.signal("SIGCONT");
+    await eventually(5_000, "messages pass again", async () => {
+      return await codeOf(gamma.client.sendMessage(message)) === "accepted" || undefined;
+    });
+    await connector.close();
+  });
+
+  await t.step("the proxy gets its list also when others have used up the limit of their address (D-46)", async () => {
+    let status = 200;
+    for (let i = 0; i <= 30; i++) {
+      const response = await fetch(`${place.registryUrl}/v1/crl`);
+      await response.body?.cancel();
+      status = response.status;
+    }
+    assertEquals(status, 429, "the 31st of a minute (C18)");
+    const took = await revokeConnected(place, service.apiKey, gamma, 7_000);
+    assert(took <= 7_000, `it took ${took} ms`);
+  });
+
+  await t.step("the proxy stops by itself while the registry goes on", async () => {
+    assertEquals((await proxy.end("SIGTERM", 5_000)).code, 0);
+    assertEquals((await new RegistryClient(seams, place.registryUrl).metadata()).registryUrl, place.registryUrl);
+  });
+});
