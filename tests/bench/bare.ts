@@ -1,0 +1,22 @@
+/**
+ * What the runtime does without the service, for comparison: answers `/bytes` with a fixed text of so many bytes and
+ * anything else with `ok`, and holds every WebSocket it is asked for. Knows no agent, no message and no store.
+ *
+ *   deno run --allow-net=127.0.0.1 tests/bench/bare.ts <bytes> [port]
+ */
+const [bytes = "0", port = "0"] = Deno.args;
+const text = "x".repeat(Number(bytes));
+const sockets = new Set<WebSocket>();
+
+function answer(request: Request): Response {
+  if (request.headers.get("upgrade") === "websocket") {
+    const { socket, response } = Deno.upgradeWebSocket(request);
+    sockets.add(socket);
+    socket.onclose = () => sockets.delete(socket);
+    return response;
+  }
+  return new Response(request.url.endsWith("/bytes") ? text : "ok");
+}
+
+const server = Deno.serve({ hostname: "127.0.0.1", port: Number(port), onListen: () => {} }, answer);
+console.log(`listening on http://127.0.0.1:${server.addr.port}`);

@@ -1,0 +1,155 @@
+/**
+ * The bench still works: every row of a quick run gives figures or says why not, an interrupted run leaves nothing
+ * behind, and messages that are lost, doubled or changed are noticed. No test here says anything about time.
+ */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { pause, ROOT } from "./child.ts";
+import { figure, type Finished, median, percentile, ratio, shown, table } from "./figures.ts";
+import type { FleetAgent } from "./fleet.ts";
+import { Ledger } from "./ledger.ts";
+import { ROWS } from "./rows.ts";
+
+const BENCH = ["run", "-A", `${ROOT}/tests/bench/main.ts`];
+const TEMPORARY = "svc_bench_";
+
+/** Folders that runs of the bench have left behind, or still use. */
+function folders(): string[] {
+  const temporary = Deno.env.get("TMPDIR") ?? "/tmp";
+  return [...Deno.readDirSync(temporary)].map(({ name }) => name).filter((name) => name.startsWith(TEMPORARY));
+}
+
+function alive(pid: number): boolean {
+  try {
+    // A process that has ended and that nobody has waited for yet is a zombie, and no longer alive.
+    return !/^\d+ \(.*\) Z /s.test(Deno.readTextFileSync(`/proc/${pid}/stat`));
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+function childrenOf(pid: number): number[] {
+  const pids = [...Deno.readDirSync("/proc")].map(({ name }) => Number(name)).filter(Number.isInteger);
+  return pids.filter((candidate) => {
+    try {
+      const stat = Deno.readTextFileSync(`/proc/${candidate}/stat`).replace(/^.*\) /s, "");
+      return Number(stat.split(" ")[1]) === pid;
+    } catch {
+      return false;
+    }
+  });
+}
+
+async function runBench(args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const output = await new Deno.Command(Deno.execPath(), { args: [...BENCH, ...args], cwd: ROOT }).output();
+  const [stdout, stderr] = [output.stdout, output.stderr].map((bytes) => new TextDecoder().decode(bytes));
+  return { code: output.code, stdout: stdout ?? "", stderr: stderr ?? "" };
+}
+
+Deno.test("bench --quick measures every row, says nothing beside its answer and leaves no folder", async () => {
+  const before = new Set(folders());
+  const { code, stdout, stderr } = await runBench(["--quick", "--json"]);
+  assertEquals(code, 0, stdout + stderr);
+  assertEquals(stderr, "", "progress is for a terminal only");
+  const { machine, rows } = JSON.parse(stdout) as { machine: { scale: string }; rows: Finished[] };
+  assertEquals(machine.scale, "quick");
+  assertEquals(rows.map(({ name }) => name), ROWS.map(({ name }) => name));
+  for (const row of rows) {
+    assert(!("failed" in row), `${row.name}: ${JSON.stringify(row)}`);
+    if ("skipped" in row) continue;
+    assert(row.figures.length > 0, row.name);
+    assertEquals(new Set(row.figures.map(({ name }) => name)).size, row.figures.length, "each figure has its own name");
+  }
+  assertEquals(folders().filter((name) => !before.has(name)), []);
+});
+
+Deno.test("bench --only runs the rows that have the text in their name, and refuses what it does not know", async () => {
+  const { code, stdout } = await runBench(["--quick", "--only", "bare commit"]);
+  assertEquals(code, 0, stdout);
+  assert(stdout.includes("one record in a commit") && stdout.includes("▸ alone"), stdout);
+  assert(!stdout.includes("floor"), stdout);
+  assertEquals((await runBench(["--only", "no such row"])).code, 1);
+  assertEquals((await runBench(["--quick", "--full"])).code, 2);
+  assertEquals((await runBench(["--fast"])).code, 2);
+});
+
+Deno.test({
+  name: "bench ends every process and removes its folder on Ctrl-C",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    const before = new Set(folders());
+    const args = [...BENCH, "--only", "two processes"];
+    const bench = new Deno.Command(Deno.execPath(), { args, cwd: ROOT, stdout: "null", stderr: "null" }).spawn();
+    let children: number[] = [];
+    // Two services, the floor, two load processes: in the middle of a run that would take a minute.
+    for (let i = 0; i < 400 && children.length < 5; i++) {
+      await pause(25);
+      children = childrenOf(bench.pid);
+    }
+    bench.kill("SIGINT");
+    assertEquals((await bench.status).code, 130);
+    assertEquals(children.length, 5, "the run was under way");
+    for (let i = 0; i < 80 && children.some(alive); i++) await pause(25);
+    assertEquals(children.filter(alive), []);
+    assertEquals(folders().filter((name) => !before.has(name)), []);
+  },
+});
+
+Deno.test("Ledger notices what is lost, doubled, changed, misdirected or under another name", async (t) => {
+  const agent = (name: string): FleetAgent => ({
+    id: name,
+    did: `did:${name}`,
+    ait: "",
+    aitJti: "",
+    privateKey: {} as CryptoKey,
+    accessToken: "",
+    refreshToken: "",
+  });
+  const [sender, recipient, stranger] = [agent("sender"), agent("recipient"), agent("stranger")];
+  const identity = `[Svc Identity]\nagentDid: ${sender.did}\n`;
+  const good = { recipient, from: sender, message: `${identity}ownerDid: x\n\nhello`, times: 1, sent: 1 };
+  const cases: [what: string, arrival: typeof good, isRight: boolean][] = [
+    ["arrives once", good, true],
+    ["is lost", { ...good, times: 0 }, false],
+    ["comes twice", { ...good, times: 2 }, false],
+    ["comes though it was not sent", { ...good, sent: 0 }, false],
+    ["comes to another agent", { ...good, recipient: stranger }, false],
+    ["comes under another name", { ...good, from: stranger }, false],
+    ["comes changed", { ...good, message: `${good.message}!` }, false],
+    ["comes without the identity", { ...good, message: "hello" }, false],
+  ];
+  for (const [what, arrival, isRight] of cases) {
+    await t.step(`a message that ${what}`, () => {
+      const ledger = new Ledger("run-", true);
+      const requestId = ledger.expect({ sender, recipient, text: "hello" });
+      const { from, message, times, sent } = arrival;
+      const frame = { type: "deliver", id: "1", requestId, fromAgentDid: from.did, payload: { message } };
+      for (let i = 0; i < times; i++) ledger.delivered(frame, arrival.recipient);
+      if (isRight) ledger.close(sent);
+      else assertThrows(() => ledger.close(sent), Error, "not right");
+    });
+  }
+});
+
+Deno.test("figures: middle, rank, ratio and table", () => {
+  assertEquals([median([3, 1, null, 2]), median([1, 2]), median([null])], [2, 1.5, null]);
+  const hundred = Array.from({ length: 100 }, (_, i) => i + 1);
+  assertEquals([percentile(hundred, 0.5), percentile(hundred, 0.99), percentile([7], 0.99)], [50, 99, 7]);
+  assert(Number.isNaN(percentile([], 0.5)));
+  assertEquals([ratio("r", 1, 2).value, ratio("r", 1, 0).value, ratio("r", null, 1).value], [0.5, null, null]);
+  assertEquals([1234567, 123.4, 12.34, 1.234, 0.1234, 0, null].map(shown), [
+    "1 234 567",
+    "123",
+    "12.3",
+    "1.23",
+    "0.123",
+    "0",
+    "n/a",
+  ]);
+  const text = table([
+    { name: "a", seconds: 1, figures: [figure("one", 1, "ms"), ratio("two", 2, 1)], notes: ["bound"] },
+    { name: "b", seconds: 0, skipped: "why" },
+  ]);
+  assert(/^ {4}one +1\.00 ms$/m.test(text) && /^ {2}▸ two +2\.00 ×$/m.test(text), text);
+  assert(text.includes("! bound") && text.includes("skipped: why"), text);
+});

@@ -1,0 +1,150 @@
+/**
+ * A child process of the bench: Deno with a file of this project, on loopback. Reads its lines, its CPU time and its
+ * memory, and ends it by its pid. Keeps no more than the tail of what it says on stderr.
+ */
+
+/** Root folder of the project. */
+export const ROOT = decodeURIComponent(new URL("../..", import.meta.url).pathname).replace(/\/$/, "");
+
+/** What a child needs of this process's environment to find its own cache. Nothing else is passed on. */
+const PASSED_ON = ["HOME", "PATH", "DENO_DIR", "XDG_CACHE_HOME", "TMPDIR"];
+const TICKS_PER_SECOND = 100;
+const PAGE_BYTES = 4_096;
+const TAIL = 4_000;
+const END_MS = 8_000;
+
+/** Resolves after so many milliseconds. */
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Fails when a promise takes longer than it may. */
+export async function within<T>(ms: number, what: string, promise: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`Not within ${ms} ms: ${what}`)), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+export class Child {
+  readonly #child: Deno.ChildProcess;
+  readonly #stdin: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #lines: string[] = [];
+  readonly #read: Promise<unknown>;
+  #wake = () => {};
+  #tail = "";
+  #over = false;
+
+  constructor(args: readonly string[], env: Record<string, string> = {}, program = Deno.execPath()) {
+    const passedOn = PASSED_ON.flatMap((name) => {
+      const value = Deno.env.get(name);
+      return value === undefined ? [] : [[name, value]];
+    });
+    this.#child = new Deno.Command(program, {
+      args: [...args],
+      cwd: ROOT,
+      clearEnv: true,
+      env: { ...Object.fromEntries(passedOn), NO_COLOR: "1", ...env },
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    this.#stdin = this.#child.stdin.getWriter();
+    this.#stdin.closed.catch(() => {});
+    const heard = (line: string) => {
+      this.#lines.push(line);
+      this.#wake();
+    };
+    const complained = (line: string) => this.#tail = `${this.#tail}${line}\n`.slice(-TAIL);
+    this.#read = Promise.all([eachLine(this.#child.stdout, heard), eachLine(this.#child.stderr, complained)]);
+    void this.#read.finally(() => {
+      this.#over = true;
+      this.#wake();
+    });
+  }
+
+  get pid(): number {
+    return this.#child.pid;
+  }
+
+  /** The next line of its stdout. */
+  async line(): Promise<string> {
+    while (true) {
+      const line = this.#lines.shift();
+      if (line !== undefined) return line;
+      if (this.#over) throw new Error(`A child process ended too early: ${this.#tail}`);
+      await new Promise<void>((resolve) => this.#wake = resolve);
+    }
+  }
+
+  /** Writes a line to its stdin. */
+  async tell(line: string): Promise<void> {
+    await this.#stdin.write(new TextEncoder().encode(`${line}\n`));
+  }
+
+  /** CPU time of all its threads so far, seconds; `null` where there is no /proc. */
+  cpuSeconds(): number | null {
+    const fields = readProc(this.pid, "stat")?.replace(/^.*\) /s, "").split(" ");
+    return fields ? (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND : null;
+  }
+
+  /** Memory that is resident now, bytes; `null` where there is no /proc. */
+  residentBytes(): number | null {
+    const statm = readProc(this.pid, "statm");
+    return statm === null ? null : Number(statm.split(" ")[1]) * PAGE_BYTES;
+  }
+
+  /** Waits until it has ended by itself. */
+  async ended(withinMs: number): Promise<Deno.CommandStatus> {
+    return await within(withinMs, `the end of process ${this.pid}`, this.#child.status);
+  }
+
+  /** Asks it to end, and ends it when it does not. */
+  async end(): Promise<void> {
+    if (!this.#over) this.#signal("SIGTERM");
+    await this.ended(END_MS).catch(() => this.kill());
+    await this.#child.status;
+    await this.#stdin.close().catch(() => {});
+    await this.#read.catch(() => {});
+  }
+
+  /** Ends it at once. */
+  kill(): void {
+    this.#signal("SIGKILL");
+  }
+
+  #signal(name: Deno.Signal): void {
+    try {
+      this.#child.kill(name);
+    } catch (error) {
+      // It has ended by itself.
+      if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
+}
+
+function readProc(pid: number, name: string): string | null {
+  try {
+    return Deno.readTextFileSync(`/proc/${pid}/${name}`);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return null;
+    throw error;
+  }
+}
+
+/** Calls `take` with each line of a stream. */
+export async function eachLine(stream: ReadableStream<Uint8Array>, take: (line: string) => void): Promise<void> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const chunk of stream) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    lines.forEach(take);
+  }
+  if (rest !== "") take(rest);
+}

@@ -1,0 +1,71 @@
+/**
+ * A load process: agents that register, pair, connect and send, one job after the other as its stdin says. Jobs and
+ * answers are lines of JSON (jobs.ts). Measures time and its own CPU; ends with its stdin. Decides nothing itself.
+ *
+ *   deno run --allow-net=127.0.0.1 tests/bench/load.ts
+ */
+import { eachLine, pause } from "./child.ts";
+import { Fleet } from "./fleet.ts";
+import type { AnswerLine, JobLine, Jobs } from "./jobs.ts";
+import { prepare, type Prepared } from "./plans.ts";
+import { run, timed } from "./run.ts";
+
+const fleet = new Fleet();
+let prepared: Prepared = { requests: [], isGood: () => false, ledger: null, answersArrival: false };
+let target = "";
+
+async function work(line: JobLine): Promise<Jobs[keyof Jobs]["answer"]> {
+  switch (line.job) {
+    case "invent":
+      return await fleet.invent(line.ask.count);
+    case "register": {
+      const { registryUrl, apiKeys, count } = line.ask;
+      let ids: string[] = [];
+      const cost = await timed(async () => {
+        ids = await fleet.register(registryUrl, apiKeys, count);
+      });
+      return { ...cost, ids };
+    }
+    case "pair":
+      await fleet.pair(line.ask.proxyUrl, line.ask.pairs);
+      return null;
+    case "connect": {
+      const { proxyUrl, agents, stalled = false } = line.ask;
+      return await timed(() => fleet.connect(proxyUrl, agents, stalled));
+    }
+    case "resume":
+      return { closed: await fleet.resume(line.ask.waitMs) };
+    case "prepare":
+      prepared = await prepare(line.ask, fleet);
+      target = "proxyUrl" in line.ask ? line.ask.proxyUrl : "url" in line.ask ? line.ask.url : line.ask.registryUrl;
+      return { count: prepared.requests.length };
+    case "run":
+      return await run(target, prepared, line.ask);
+    case "collect":
+      return await collect(line.ask.waitMs);
+  }
+}
+
+async function collect(waitMs: number): Promise<Jobs["collect"]["answer"]> {
+  const { ledger, requests } = prepared;
+  if (!ledger) throw new Error("Nothing was prepared that could arrive");
+  const end = performance.now() + waitMs;
+  const cost = await timed(async () => {
+    while (ledger.arrived < requests.length && performance.now() < end) await pause(5);
+  });
+  ledger.close(requests.length);
+  return { ...cost, arrived: ledger.arrived };
+}
+
+function causes(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : `${error.message}: ${causes(error.cause)}`;
+}
+
+// Lines come one at a time: whoever asks waits for the answer first.
+await eachLine(Deno.stdin.readable, (text) => {
+  void work(JSON.parse(text) as JobLine)
+    .then((answer): AnswerLine => ({ answer }), (error): AnswerLine => ({ failed: causes(error) }))
+    .then((line) => console.log(JSON.stringify(line)));
+});
+Deno.exit(0);

@@ -1,0 +1,128 @@
+/**
+ * Requests written ahead: every plan becomes bytes, and the rule that an answer is judged by. All signing happens here,
+ * before anything is measured; sending is run.ts.
+ */
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { type Fleet, newId, provenHeaders } from "./fleet.ts";
+import { requestBytes, type WireAnswer } from "./http_wire.ts";
+import type { Plan, PlanOf } from "./jobs.ts";
+import { Ledger } from "./ledger.ts";
+
+/** Requests that are ready to be sent. */
+export interface Prepared {
+  requests: Uint8Array<ArrayBuffer>[];
+  /** True for an answer as planned. */
+  isGood(answer: WireAnswer, index: number): boolean;
+  /** Where messages are counted, when these are messages that shall arrive. */
+  ledger: Ledger | null;
+  /** A good answer says that the message has arrived; else it comes later. */
+  answersArrival: boolean;
+}
+
+const SIGNED_AT_ONCE = 64;
+/** Refreshes that one address may make within a minute, and a few less. */
+const REFRESHES_PER_ADDRESS = 15;
+
+/** Writes the requests of a plan. */
+export async function prepare(plan: Plan, fleet: Fleet): Promise<Prepared> {
+  switch (plan.kind) {
+    case "messages":
+      return await messages(plan, fleet);
+    case "refreshes":
+      return await refreshes(plan, fleet);
+    case "validations":
+      return validations(plan, fleet);
+    case "gets":
+      return gets(plan);
+  }
+}
+
+async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepared> {
+  const { proxyUrl, pairs, count, bodyBytes, identity, spoil = false, queue = false } = plan;
+  const ledger = new Ledger(`bench-${newId()}-`, identity);
+  const target = "/hooks/agent";
+  const ids: string[] = [];
+  const requests = await inOrder(count, async (i) => {
+    const [from, to] = pairs[i % pairs.length] ?? [0, 0];
+    const [sender, recipient] = [fleet.agent(from), fleet.agent(to)];
+    const text = `message ${i} `.padEnd(bodyBytes - '{"message":""}'.length, ".");
+    const requestId = ids[i] = ledger.expect({ sender, recipient, text });
+    const body = JSON.stringify({ message: text });
+    const request = { method: "POST", url: proxyUrl, target, body, recipient: recipient.did };
+    const headers = {
+      ...await provenHeaders(sender, request),
+      ...(spoil ? { [HEADERS.proof]: "A".repeat(86) } : {}),
+      ...(queue ? { Prefer: "respond-async" } : {}),
+      [HEADERS.requestId]: requestId,
+    };
+    return requestBytes("POST", proxyUrl, target, headers, body);
+  });
+  fleet.onDelivered = ledger.delivered;
+  return {
+    requests,
+    ledger: spoil ? null : ledger,
+    answersArrival: !queue,
+    isGood({ status, text }, index) {
+      // After some, a bad proof is refused for coming too often.
+      if (spoil) return status === 401 || status === 429;
+      if (status !== 202) return false;
+      const answer = JSON.parse(text) as Record<string, unknown>;
+      return answer.accepted === true && answer.requestId === ids[index] &&
+        (queue ? answer.queued === true && answer.delivered === false : answer.delivered === true);
+    },
+  };
+}
+
+async function refreshes({ registryUrl, forwarded }: PlanOf<"refreshes">, fleet: Fleet): Promise<Prepared> {
+  const target = "/v1/agents/auth/refresh";
+  const requests = await inOrder(fleet.agents.length, async (i) => {
+    const agent = fleet.agent(i);
+    const body = JSON.stringify({ refreshToken: agent.refreshToken });
+    const headers = await provenHeaders(agent, { method: "POST", url: registryUrl, target, body });
+    const from = forwarded ? forwardedFor(i, REFRESHES_PER_ADDRESS) : {};
+    return requestBytes("POST", registryUrl, target, { ...headers, ...from }, body);
+  });
+  const isGood = ({ status, text }: WireAnswer) => status === 200 && text.includes('"refreshToken"');
+  return { requests, ledger: null, answersArrival: false, isGood };
+}
+
+function validations({ registryUrl, count, service }: PlanOf<"validations">, fleet: Fleet): Prepared {
+  const target = "/v1/agents/auth/validate";
+  const requests = Array.from({ length: count }, (_, i) => {
+    const { did, aitJti, accessToken } = fleet.agent(i % fleet.agents.length);
+    const headers = {
+      [HEADERS.serviceId]: service.id,
+      [HEADERS.serviceSecret]: service.secret,
+      [HEADERS.access]: accessToken,
+      "Content-Type": "application/json",
+    };
+    return requestBytes("POST", registryUrl, target, headers, JSON.stringify({ agentDid: did, aitJti }));
+  });
+  return { requests, ledger: null, answersArrival: false, isGood: ({ status }) => status === 204 };
+}
+
+function gets({ url, count, bytes: least, headers = {} }: PlanOf<"gets">): Prepared {
+  const { pathname } = new URL(url);
+  const requests = Array.from({ length: count }, () => requestBytes("GET", url, pathname, headers));
+  return {
+    requests,
+    ledger: null,
+    answersArrival: false,
+    isGood: ({ status, bytes }) => status === 200 && bytes >= least,
+  };
+}
+
+/** A made-up client address, as a trusted proxy in front would pass it on. */
+function forwardedFor(index: number, perAddress: number): Record<string, string> {
+  const client = Math.floor(index / perAddress);
+  return { "X-Forwarded-For": `10.${client >> 16 & 255}.${client >> 8 & 255}.${client & 255}` };
+}
+
+async function inOrder<T>(count: number, make: (index: number) => Promise<T>): Promise<T[]> {
+  const made: T[] = [];
+  for (let i = 0; i < count; i += SIGNED_AT_ONCE) {
+    const size = Math.min(SIGNED_AT_ONCE, count - i);
+    made.push(...await Promise.all(Array.from({ length: size }, (_, k) => make(i + k))));
+  }
+  return made;
+}

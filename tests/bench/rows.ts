@@ -1,0 +1,34 @@
+/**
+ * THE rows of the bench, in the order of the table. A row is its name and how it is measured; to add one is to add an
+ * entry here.
+ */
+import type { Outcome } from "./figures.ts";
+import * as crl from "./rows/crl.ts";
+import * as memory from "./rows/memory.ts";
+import * as messages from "./rows/messages.ts";
+import * as overload from "./rows/overload.ts";
+import * as registry from "./rows/registry.ts";
+import * as start from "./rows/start.ts";
+import * as store from "./rows/store.ts";
+import type { World } from "./world.ts";
+
+export interface Row {
+  name: string;
+  measure(world: World): Promise<Outcome>;
+}
+
+export const ROWS: readonly Row[] = [
+  { name: "floor: a message, nothing stored", measure: messages.floor },
+  { name: "service: a message, everything on", measure: messages.together },
+  { name: "two processes: registry and proxy apart", measure: messages.apart },
+  { name: "store: a bare commit", measure: store.commit },
+  { name: "revocation list", measure: crl.list },
+  { name: "overload: greedy sender beside idle sockets", measure: overload.greedySender },
+  { name: "overload: bad proofs (H10)", measure: overload.badProofs },
+  { name: "overload: slow reader (K13)", measure: overload.slowReader },
+  { name: "memory: idle sockets", measure: memory.idleSocket },
+  { name: "registry: validate, refresh, register", measure: registry.registry },
+  { name: "mailbox: in and out", measure: registry.mailbox },
+  { name: "start: server", measure: start.server },
+  { name: "start: compiled program", measure: start.program },
+];

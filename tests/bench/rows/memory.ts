@@ -1,0 +1,51 @@
+/**
+ * What an idle agent costs: memory of the server for each socket that only stays open, at the service and at a bare
+ * WebSocket server. Memory is the least that is seen in the seconds after, when garbage is gone.
+ */
+import type { Child } from "../child.ts";
+import { figure, type Outcome, ratio } from "../figures.ts";
+import { freePort, type Load, settledBytes, UNLIMITED, type World } from "../world.ts";
+
+/** Sockets that are opened before the first look, so that code which runs for the first time counts for nobody. */
+const WARM_UP_SHARE = 0.1;
+
+export async function idleSocket(world: World): Promise<Outcome> {
+  const { idleSockets } = world.scale;
+  const warmUp = Math.ceil(idleSockets * WARM_UP_SHARE);
+  // Registering leaves garbage that new sockets would move into: they go to a process that registered nobody.
+  const env = { ...UNLIMITED, PORT: String(freePort()), KV_URL: world.newStore() };
+  const { place, admin } = await world.together(env);
+  const load = await world.agents(place, admin, warmUp + idleSockets);
+  await Promise.all(place.children.map((child) => child.end()));
+  const service = await world.service(env);
+  const own = await growth(world, load, service.url, service.child, warmUp);
+  const bare = await world.bare("bare.ts", ["0"]);
+  const plainLoad = world.load();
+  await plainLoad.ask("invent", { count: warmUp + idleSockets });
+  const plain = await growth(world, plainLoad, bare.url, bare.child, warmUp);
+  return {
+    figures: [
+      figure(`service: memory of an idle socket, of ${idleSockets}`, own, "KiB"),
+      figure(`bare server: memory of an idle socket, of ${idleSockets}`, plain, "KiB"),
+      ratio("service / bare: memory of an idle socket", own, plain),
+    ],
+  };
+}
+
+/** KiB for each socket. */
+async function growth(
+  world: World,
+  load: Load,
+  proxyUrl: string,
+  server: Child,
+  warmUp: number,
+): Promise<number | null> {
+  const { idleSockets, settle } = world.scale;
+  const from = (first: number, count: number) => Array.from({ length: count }, (_, i) => first + i);
+  await load.ask("connect", { proxyUrl, agents: from(0, warmUp) });
+  const before = await settledBytes(server, settle);
+  world.say(`opening ${idleSockets} sockets`);
+  await load.ask("connect", { proxyUrl, agents: from(warmUp, idleSockets) });
+  const after = await settledBytes(server, settle);
+  return before === null || after === null ? null : (after - before) / 1024 / idleSockets;
+}

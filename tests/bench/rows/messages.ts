@@ -1,0 +1,163 @@
+/**
+ * The message path: the floor, the service with everything on, and the two services apart. Each is measured against the
+ * floor in turns, so that both sides of a ratio had the same machine. What counts is server CPU per message.
+ */
+import { pause } from "../child.ts";
+import type { Child } from "../child.ts";
+import { type Figure, figure, median, type Outcome, ratio } from "../figures.ts";
+import type { Pair, Plan } from "../jobs.ts";
+import { type Admin, cpuOf, type Load, type Place, UNLIMITED, type World } from "../world.ts";
+
+/** Something that takes messages. */
+interface Target {
+  name: string;
+  load: Load;
+  servers: readonly Child[];
+  /** A plan for so many messages. */
+  plan(count: number): Plan;
+  /** Messages a second as last seen, by concurrency: how many to write ahead. */
+  pace: number;
+}
+
+interface Trial {
+  perSecond: number;
+  /** Microseconds of server CPU. */
+  cpuUs: number | null;
+  p50: number;
+  p99: number;
+  /** Share of a core that the load process needed. */
+  loadShare: number;
+}
+
+const BODY_BYTES = 120;
+/** Share of a core past which the load process, not the server, sets the pace. */
+const BOUND_SHARE = 0.9;
+/** Messages a second and CPU per message. */
+const BASE_FIGURES = 2;
+
+export async function floor(world: World): Promise<Outcome> {
+  return await compared(world, [await floorTarget(world)]);
+}
+
+export async function together(world: World): Promise<Outcome> {
+  const { place, admin } = await world.together(UNLIMITED);
+  return await compared(world, [await floorTarget(world), await serviceTarget(world, "service", place, admin)]);
+}
+
+export async function apart(world: World): Promise<Outcome> {
+  const { place, admin } = await world.apart(UNLIMITED);
+  return await compared(world, [await floorTarget(world), await serviceTarget(world, "apart", place, admin)]);
+}
+
+/** Agents 0 and 1 are a pair, 2 and 3, and so on: the even ones send. */
+export function pairsOf(count: number): Pair[] {
+  return Array.from({ length: count }, (_, i) => [2 * i, 2 * i + 1]);
+}
+
+async function floorTarget(world: World): Promise<Target> {
+  const load = world.load();
+  const pairs = pairsOf(world.scale.pairs);
+  const { publicKey, aitSha256 } = await load.ask("invent", { count: pairs.length * 2 });
+  const { child, url: proxyUrl } = await world.bare("floor.ts", [publicKey, aitSha256]);
+  await load.ask("connect", { proxyUrl, agents: pairs.map(([, recipient]) => recipient) });
+  const plan = (count: number): Plan => ({
+    kind: "messages",
+    proxyUrl,
+    pairs,
+    count,
+    bodyBytes: BODY_BYTES,
+    identity: false,
+  });
+  return { name: "floor", load, servers: [child], plan, pace: 0 };
+}
+
+async function serviceTarget(world: World, name: string, place: Place, admin: Admin): Promise<Target> {
+  const pairs = pairsOf(world.scale.pairs);
+  const load = await world.agents(place, admin, pairs.length * 2);
+  const { proxyUrl, children } = place;
+  await load.ask("pair", { proxyUrl, pairs });
+  await load.ask("connect", { proxyUrl, agents: pairs.map(([, recipient]) => recipient) });
+  const plan = (count: number): Plan => ({
+    kind: "messages",
+    proxyUrl,
+    pairs,
+    count,
+    bodyBytes: BODY_BYTES,
+    identity: true,
+  });
+  return { name, load, servers: children, plan, pace: 0 };
+}
+
+/** Measures the targets in turns; with two, the first over the second. */
+async function compared(world: World, targets: readonly Target[]): Promise<Outcome> {
+  const { trials, warmUp, concurrency } = world.scale;
+  for (const target of targets) await trial(world, target, 16, warmUp);
+  const figures: Figure[] = [];
+  const notes: string[] = [];
+  for (const atOnce of concurrency) {
+    const seen = new Map<Target, Trial[]>(targets.map((target) => [target, []]));
+    for (const target of targets) await trial(world, target, atOnce, Math.ceil(warmUp / 4));
+    for (let i = 1; i <= trials; i++) {
+      for (const target of targets) {
+        world.say(`${target.name}, ${atOnce} at once, ${i} of ${trials}`);
+        seen.get(target)?.push(await trial(world, target, atOnce));
+      }
+    }
+    for (const target of targets) {
+      const own = seen.get(target) ?? [];
+      const all = figuresOf(`${target.name}, ${atOnce} at once`, own);
+      // Of the floor beside the service, what the ratios are made of is enough.
+      figures.push(...target === targets.at(-1) ? all : all.slice(0, BASE_FIGURES));
+      const share = Math.max(...own.map(({ loadShare }) => loadShare));
+      if (share > BOUND_SHARE) {
+        notes.push(`${target.name}, ${atOnce} at once: generator-bound (${Math.round(share * 100)} % of a core)`);
+      }
+    }
+    const [base = [], other = []] = [...seen.values()];
+    if (targets.length === 2) figures.push(...ratios(`floor / ${targets[1]?.name}, ${atOnce} at once`, base, other));
+  }
+  return { figures, notes };
+}
+
+function figuresOf(name: string, trials: readonly Trial[]): Figure[] {
+  const middle = (of: (trial: Trial) => number | null) => median(trials.map(of));
+  return [
+    figure(`${name}: messages`, middle((one) => one.perSecond), "/s"),
+    figure(`${name}: server CPU per message`, middle((one) => one.cpuUs), "µs"),
+    figure(`${name}: p50`, middle((one) => one.p50), "ms"),
+    figure(`${name}: p99`, middle((one) => one.p99), "ms"),
+    figure(`${name}: generator's CPU`, middle((one) => one.loadShare * 100), "% of a core"),
+  ];
+}
+
+function ratios(name: string, base: readonly Trial[], other: readonly Trial[]): Figure[] {
+  const middle = (of: (trial: Trial) => number | null) =>
+    median(base.map((one, i) => {
+      const [above, below] = [of(one), other[i] ? of(other[i]) : null];
+      return above === null || below === null ? null : above / below;
+    }));
+  return [
+    ratio(`${name}: server CPU per message`, middle((one) => one.cpuUs), 1),
+    ratio(`${name}: throughput`, middle((one) => one.perSecond), 1),
+  ];
+}
+
+/** One run: requests are written ahead, as many as the last pace asks for, or just `count`. */
+async function trial(world: World, target: Target, atOnce: number, count?: number): Promise<Trial> {
+  const { messages, seconds, trailingMs } = world.scale;
+  const wanted = count ?? Math.max(50, Math.ceil(target.pace * seconds * 1.2));
+  await target.load.ask("prepare", target.plan(Math.min(messages, wanted)));
+  const before = cpuOf(target.servers);
+  const run = await target.load.ask("run", { concurrency: atOnce, seconds, strict: true });
+  // Work that follows the last answer belongs to its message.
+  await pause(trailingMs);
+  const after = cpuOf(target.servers);
+  target.pace = run.sent / run.seconds;
+  return {
+    perSecond: target.pace,
+    cpuUs: before === null || after === null ? null : (after - before) * 1_000_000 / run.sent,
+    p50: run.p50,
+    p99: run.p99,
+    loadShare: run.cpuSeconds / run.seconds,
+  };
+}

@@ -1,0 +1,72 @@
+/**
+ * What the registry does for agents besides messages, and the mailbox: validations, refreshes and registrations a
+ * second; messages into the mailboxes of absent agents, and out of them when these connect.
+ */
+import { type Figure, figure, type Outcome } from "../figures.ts";
+import type { Timed } from "../jobs.ts";
+import { cpuOf, newApiKeys, UNLIMITED, type World } from "../world.ts";
+import { pairsOf } from "./messages.ts";
+
+const CONCURRENCY = 16;
+/** Messages that one sender may leave with one recipient. */
+const PER_MAILBOX = 100;
+const LONGEST_SECONDS = 60;
+
+export async function registry(world: World): Promise<Outcome> {
+  const { validations, refreshes, registrations } = world.scale;
+  const { place, admin } = await world.together({ ...UNLIMITED, TRUSTED_PROXIES: "127.0.0.1" });
+  const { registryUrl, children } = place;
+  const load = await world.agents(place, admin, refreshes);
+  const flatOut = { concurrency: CONCURRENCY, seconds: LONGEST_SECONDS, strict: true };
+
+  await load.ask("prepare", { kind: "validations", registryUrl, count: validations, service: admin.service });
+  const validated = await costed(world, "validations", () => load.ask("run", flatOut), validations);
+  await load.ask("prepare", { kind: "refreshes", registryUrl, forwarded: true });
+  const refreshed = await costed(world, "refreshes", () => load.ask("run", flatOut), refreshes);
+  const apiKeys = await newApiKeys(place, admin, registrations);
+  const register = () => load.ask("register", { registryUrl, apiKeys, count: registrations });
+  const registered = await costed(world, "registrations", register, registrations);
+  return { figures: [...validated, ...refreshed, ...registered] };
+
+  async function costed(world: World, name: string, work: () => Promise<Timed>, count: number): Promise<Figure[]> {
+    world.say(name);
+    const before = cpuOf(children);
+    const { seconds, cpuSeconds } = await work();
+    const after = cpuOf(children);
+    return [
+      figure(name, count / seconds, "/s"),
+      figure(`${name}: server CPU of each`, perEach(before, after, count), "µs"),
+      figure(`${name}: generator's CPU`, cpuSeconds * 100 / seconds, "% of a core"),
+    ];
+  }
+}
+
+export async function mailbox(world: World): Promise<Outcome> {
+  const { mailboxes } = world.scale;
+  const { place, admin } = await world.together(UNLIMITED);
+  const { proxyUrl, children } = place;
+  const pairs = pairsOf(mailboxes);
+  const load = await world.agents(place, admin, mailboxes * 2);
+  await load.ask("pair", { proxyUrl, pairs });
+  const count = mailboxes * PER_MAILBOX;
+  await load.ask("prepare", { kind: "messages", proxyUrl, pairs, count, bodyBytes: 120, identity: true, queue: true });
+  const empty = cpuOf(children);
+  const into = await load.ask("run", { concurrency: CONCURRENCY, seconds: LONGEST_SECONDS, strict: true });
+  if (into.sent !== count) throw new Error(`Only ${into.sent} of ${count} messages were queued in time`);
+  const full = cpuOf(children);
+  const connecting = await load.ask("connect", { proxyUrl, agents: pairs.map(([, recipient]) => recipient) });
+  const out = await load.ask("collect", { waitMs: LONGEST_SECONDS * 1000 });
+  const emptied = cpuOf(children);
+  return {
+    figures: [
+      figure("into mailboxes", count / into.seconds, "/s"),
+      figure("into mailboxes: server CPU of each", perEach(empty, full, count), "µs"),
+      figure("out of mailboxes", count / (connecting.seconds + out.seconds), "/s"),
+      figure("out of mailboxes: server CPU of each", perEach(full, emptied, count), "µs"),
+    ],
+  };
+}
+
+function perEach(before: number | null, after: number | null, count: number): number | null {
+  return before === null || after === null ? null : (after - before) * 1_000_000 / count;
+}

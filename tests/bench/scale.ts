@@ -1,0 +1,110 @@
+/**
+ * How big and how long each row is: one column for a usual run, one for `--quick`, one for `--full`. No row has a
+ * number of its own, so what a run does can be read here.
+ */
+
+/** The sizes of a run. */
+export interface Scale {
+  /** Runs of each message figure; the middle one counts. */
+  trials: number;
+  /** Longest time of one trial, seconds; and how long work that follows the last answer may take, milliseconds. */
+  seconds: number;
+  trailingMs: number;
+  /** Most messages of one trial; they are signed ahead and kept in memory. */
+  messages: number;
+  /** Messages sent before anything is measured. */
+  warmUp: number;
+  /** Senders, each with a recipient of its own. */
+  pairs: number;
+  /** Messages at once. */
+  concurrency: readonly number[];
+  /** Commits of the bare store. */
+  commits: number;
+  /** Entries of the revocation list, and requests for it. */
+  crlEntries: number;
+  crlRequests: number;
+  /** How often the list is rebuilt while another request waits. */
+  rebuilds: number;
+  /** Sockets that only stay open: beside traffic, and for their memory. */
+  idleBeside: number;
+  idleSockets: number;
+  /** Length of one phase of the overload rows, seconds. */
+  overloadSeconds: number;
+  /** Messages a second of the agents that do nothing wrong. */
+  pace: number;
+  /** Requests a second with a bad proof. */
+  badProofs: number;
+  /** Messages of 256 KiB to a reader that has stopped, and how long the service waits for its acks. */
+  bigMessages: number;
+  ackTimeoutMs: number;
+  /** Requests of the registry's rows. */
+  validations: number;
+  refreshes: number;
+  registrations: number;
+  /** Mailboxes, each with as many messages as one sender may leave there. */
+  mailboxes: number;
+  /** Starts of a server, and of a program. */
+  starts: number;
+  /** Wait until memory has settled, seconds. */
+  settle: number;
+}
+
+const usual: Scale = {
+  trials: 3,
+  seconds: 2,
+  trailingMs: 100,
+  messages: 20_000,
+  warmUp: 1_000,
+  pairs: 64,
+  concurrency: [1, 16, 64],
+  commits: 3_000,
+  crlEntries: 10_000,
+  crlRequests: 300,
+  rebuilds: 5,
+  idleBeside: 2_000,
+  idleSockets: 2_000,
+  overloadSeconds: 5,
+  pace: 100,
+  badProofs: 1_000,
+  bigMessages: 200,
+  ackTimeoutMs: 10_000,
+  validations: 4_000,
+  refreshes: 400,
+  registrations: 400,
+  mailboxes: 20,
+  starts: 7,
+  settle: 3,
+};
+
+export const SCALES = {
+  usual,
+  quick: {
+    ...usual,
+    trials: 1,
+    seconds: 0.1,
+    trailingMs: 10,
+    messages: 200,
+    warmUp: 10,
+    pairs: 4,
+    commits: 50,
+    crlEntries: 200,
+    crlRequests: 20,
+    rebuilds: 1,
+    idleBeside: 10,
+    idleSockets: 10,
+    overloadSeconds: 0.2,
+    badProofs: 200,
+    bigMessages: 60,
+    ackTimeoutMs: 3_000,
+    validations: 50,
+    refreshes: 10,
+    registrations: 5,
+    mailboxes: 2,
+    starts: 1,
+    settle: 0.1,
+  },
+  full: { ...usual, trials: 5, seconds: 4, messages: 50_000, idleSockets: 10_000, overloadSeconds: 10 },
+} as const satisfies Record<string, Scale>;
+
+/** Name of a scale. */
+export type ScaleName = keyof typeof SCALES;

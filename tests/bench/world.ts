@@ -1,0 +1,230 @@
+/**
+ * What a row measures with: servers, load processes and a folder for their stores, all of them gone when the row is
+ * over. Speaks to the service as its users do; the only thing it may do before a server starts is fill its store.
+ */
+import { Child, pause, ROOT, within } from "./child.ts";
+import { post } from "./fleet.ts";
+import { AGENTS_PER_KEY, type AnswerLine, type JobName, type Jobs } from "./jobs.ts";
+import type { Scale } from "./scale.ts";
+
+/** A server that listens. */
+export interface Server {
+  child: Child;
+  /** For instance `http://127.0.0.1:12345`. */
+  url: string;
+}
+
+/** Where the two services are, and the child processes that they are. */
+export interface Place {
+  registryUrl: string;
+  proxyUrl: string;
+  children: Child[];
+}
+
+/** What the first admin is given. */
+export interface Admin {
+  apiKey: string;
+  service: { id: string; secret: string };
+}
+
+const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-bench";
+const START_MS = 30_000;
+const JOB_MS = 300_000;
+/** Nobody is refused for sending much. */
+export const UNLIMITED = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000000" };
+
+/** A load process. */
+export class Load {
+  readonly #child: Child;
+
+  constructor(child: Child) {
+    this.#child = child;
+  }
+
+  /** Has a job done; one at a time. */
+  async ask<N extends JobName>(job: N, ask: Jobs[N]["ask"]): Promise<Jobs[N]["answer"]> {
+    await this.#child.tell(JSON.stringify({ job, ask }));
+    const line = JSON.parse(await within(JOB_MS, `job ${job}`, this.#child.line())) as AnswerLine;
+    if ("failed" in line) throw new Error(`${job}: ${line.failed}`);
+    return line.answer as Jobs[N]["answer"];
+  }
+}
+
+export class World implements AsyncDisposable {
+  readonly scale: Scale;
+  readonly folder: string;
+  readonly #children = new Set<Child>();
+  readonly #profiles: string | null;
+  readonly #tell: (what: string) => void;
+  #stores = 0;
+
+  /** @param profiles where services leave their CPU profiles; `null` for none */
+  constructor(scale: Scale, profiles: string | null, tell: (what: string) => void) {
+    this.scale = scale;
+    this.folder = Deno.makeTempDirSync({ prefix: "svc_bench_" });
+    this.#profiles = profiles;
+    this.#tell = tell;
+  }
+
+  /** Says what is going on. */
+  say(what: string): void {
+    this.#tell(what);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#children].map((child) => child.end()));
+    await Deno.remove(this.folder, { recursive: true });
+  }
+
+  /** Ends everything now, for a signal. */
+  kill(): void {
+    for (const child of this.#children) child.kill();
+    try {
+      Deno.removeSync(this.folder, { recursive: true });
+    } catch (error) {
+      // A server that is just dying may have written another file.
+      console.error(`could not remove ${this.folder}: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+
+  /** Path of a new store's file. */
+  newStore(): string {
+    const folder = `${this.folder}/store-${++this.#stores}`;
+    Deno.mkdirSync(folder);
+    return `${folder}/svc.kv`;
+  }
+
+  /** Starts a child process; it is ended with the world. */
+  spawn(args: readonly string[], env: Record<string, string> = {}, program?: string): Child {
+    const child = new Child(args, env, program);
+    this.#children.add(child);
+    return child;
+  }
+
+  /** Starts a file of the bench with leave to use loopback, and waits until it listens. */
+  async bare(file: string, args: readonly string[]): Promise<Server> {
+    return await this.#listening(["--allow-net=127.0.0.1", `${ROOT}/tests/bench/${file}`, ...args], {});
+  }
+
+  /** Registry and proxy in one process, or one of them, as `env` says. */
+  async service(env: Record<string, string> = {}): Promise<Server> {
+    const { args, variables } = this.serviceCommand(env);
+    return await this.#listening(args, variables);
+  }
+
+  /** How a service is started. */
+  serviceCommand(env: Record<string, string>): { args: string[]; variables: Record<string, string> } {
+    const store = env.KV_URL ?? this.newStore();
+    const folder = store.slice(0, store.lastIndexOf("/"));
+    const args = [
+      ...(this.#profiles === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${this.#profiles}`]),
+      "--allow-net=127.0.0.1,localhost,[::1]",
+      "--allow-env",
+      `--allow-read=${folder}`,
+      `--allow-write=${folder}`,
+      `${ROOT}/deploy.ts`,
+    ];
+    return { args, variables: { PORT: "0", KV_URL: store, BOOTSTRAP_SECRET, ...env } };
+  }
+
+  /** Both services in one process. */
+  async together(env: Record<string, string> = {}): Promise<{ place: Place; admin: Admin }> {
+    const { child, url } = await this.service(env);
+    const place = { registryUrl: url, proxyUrl: url, children: [child] };
+    return { place, admin: await bootstrap(url) };
+  }
+
+  /** Each service in a process of its own, with a store of its own; the proxy has the registry's credential. */
+  async apart(env: Record<string, string> = {}): Promise<{ place: Place; admin: Admin }> {
+    const registry = await this.service({ ...env, SVC_SERVICE: "registry" });
+    const admin = await bootstrap(registry.url);
+    const proxy = await this.service({
+      ...env,
+      SVC_SERVICE: "proxy",
+      REGISTRY_URL: registry.url,
+      REGISTRY_INTERNAL_SERVICE_ID: admin.service.id,
+      REGISTRY_INTERNAL_SERVICE_SECRET: admin.service.secret,
+    });
+    const place = { registryUrl: registry.url, proxyUrl: proxy.url, children: [registry.child, proxy.child] };
+    return { place, admin };
+  }
+
+  /** A load process without agents. */
+  load(): Load {
+    return new Load(this.spawn(["run", "--no-prompt", "--allow-net=127.0.0.1", `${ROOT}/tests/bench/load.ts`]));
+  }
+
+  /** A load process with so many registered agents. */
+  async agents(place: Place, admin: Admin, count: number): Promise<Load> {
+    this.say(`registering ${count} agents`);
+    const load = this.load();
+    await load.ask("register", {
+      registryUrl: place.registryUrl,
+      apiKeys: await newApiKeys(place, admin, count),
+      count,
+    });
+    return load;
+  }
+
+  async #listening(args: readonly string[], env: Record<string, string>): Promise<Server> {
+    const child = this.spawn(["run", "--no-prompt", ...args], env);
+    const line = await within(START_MS, "a server listens", child.line());
+    const url = /^listening on (http:\S+)$/.exec(line)?.[1];
+    if (!url) throw new Error(`A server said something else than where it listens: ${line}`);
+    return { child, url };
+  }
+}
+
+/** API keys of the admin, enough to register so many agents within a minute. */
+export async function newApiKeys({ registryUrl }: Place, { apiKey }: Admin, agents: number): Promise<string[]> {
+  const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" };
+  const keys: string[] = [];
+  for (let i = 0; i < agents; i += AGENTS_PER_KEY) {
+    const answer = await post(`${registryUrl}/v1/me/api-keys`, headers, "{}") as { apiKey: { token: string } };
+    keys.push(answer.apiKey.token);
+  }
+  return keys;
+}
+
+/** Revokes an agent of the admin. */
+export async function revoke({ registryUrl }: Place, { apiKey }: Admin, agentId: string): Promise<void> {
+  const headers = { Authorization: `Bearer ${apiKey}` };
+  const answer = await fetch(`${registryUrl}/v1/agents/${agentId}`, { method: "DELETE", headers });
+  await answer.body?.cancel();
+  if (answer.status !== 204) throw new Error(`The agent was not revoked: ${answer.status}`);
+}
+
+async function bootstrap(registryUrl: string): Promise<Admin> {
+  const answer = await post(`${registryUrl}/v1/admin/bootstrap`, { "x-bootstrap-secret": BOOTSTRAP_SECRET }, "") as {
+    apiKey: { token: string };
+    internalService: { id: string; secret: string };
+  };
+  return { apiKey: answer.apiKey.token, service: answer.internalService };
+}
+
+/** A port that nobody listens on now; for a server that comes back at the same address. */
+export function freePort(): number {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = listener.addr;
+  listener.close();
+  return port;
+}
+
+/** CPU time of some processes together, seconds. */
+export function cpuOf(children: readonly Child[]): number | null {
+  return children.reduce<number | null>((sum, child) => {
+    const own = child.cpuSeconds();
+    return sum === null || own === null ? null : sum + own;
+  }, 0);
+}
+
+/** Memory once it has settled: the least that is seen within so many seconds. */
+export async function settledBytes(child: Child, seconds: number): Promise<number | null> {
+  const end = performance.now() + seconds * 1000;
+  let least = child.residentBytes();
+  while (least !== null && performance.now() < end) {
+    await pause(50);
+    least = Math.min(least, child.residentBytes() ?? least);
+  }
+  return least;
+}
