@@ -1,0 +1,127 @@
+/** The pure part of check_deps.ts: directions, names and sizes of files made up here. */
+import { assertEquals } from "@std/assert";
+import { check, importsOf, measure } from "./check_deps.ts";
+
+/** What is said about one import; the empty text when it is allowed. */
+function verdict(path: string, specifier: string): string {
+  const [violation] = check([{ path, text: `import "${specifier}";\n` }]);
+  return violation?.what ?? "";
+}
+
+const lines = (n: number) => "x;\n".repeat(n);
+
+Deno.test("check() refuses every import against the direction of the rings", () => {
+  const refused: [path: string, specifier: string, target: string][] = [
+    ["shared/protocol/did.ts", "../clock.ts", "shared/clock.ts"],
+    ["shared/protocol/api/meta.ts", "../../server/log.ts", "shared/server/log.ts"],
+    ["shared/protocol/did.ts", "@hono/hono", "@hono/hono"],
+    ["shared/protocol/did.ts", "node:crypto", "node:crypto"],
+    ["shared/protocol/did.ts", "npm:ws@8", "ws"],
+    ["shared/server/app.ts", "../../registry/routes.ts", "registry/routes.ts"],
+    ["shared/server/app.ts", "../../proxy/keys.ts", "proxy/keys.ts"],
+    ["shared/server/app.ts", "../../cli/output.ts", "cli/output.ts"],
+    ["registry/app.ts", "../proxy/app.ts", "proxy/app.ts"],
+    ["registry/invites/store.ts", "../../cli/context.ts", "cli/context.ts"],
+    ["proxy/app.ts", "../registry/keys.ts", "registry/keys.ts"],
+    ["proxy/app.ts", "../cli/main.ts", "cli/main.ts"],
+    ["cli/main.ts", "../shared/server/log.ts", "shared/server/log.ts"],
+    ["cli/commands/login.ts", "../../registry/app.ts", "registry/app.ts"],
+    ["cli/commands/login.ts", "../../proxy/app.ts", "proxy/app.ts"],
+    ["shared/clock.ts", "./server/log.ts", "shared/server/log.ts"],
+    ["shared/random.ts", "@std/encoding/hex", "@std/encoding"],
+    ["deploy.ts", "./cli/main.ts", "cli/main.ts"],
+    ["deploy_store.ts", "./tests/support/world.ts", "tests/support/world.ts"],
+    ["proxy/app.ts", "../tests/support/world.ts", "tests/support/world.ts"],
+    ["proxy/app.ts", "../deploy.ts", "deploy.ts"],
+  ];
+  for (const [path, specifier, target] of refused) {
+    assertEquals(verdict(path, specifier), `imports ${target}`, `${path} ← ${specifier}`);
+  }
+});
+
+Deno.test("check() allows every import along the direction of the rings", () => {
+  const allowed: [path: string, specifier: string][] = [
+    ["shared/protocol/ait.ts", "./did.ts"],
+    ["shared/protocol/ait.ts", "zod"],
+    ["shared/protocol/base64url.ts", "@std/encoding/base64url"],
+    ["shared/protocol/ids.ts", "npm:ulid@^3.0.2"],
+    ["shared/random.ts", "./protocol/base64url.ts"],
+    ["shared/server/app.ts", "@hono/hono"],
+    ["shared/server/app.ts", "../clock.ts"],
+    ["registry/app.ts", "../shared/server/app.ts"],
+    ["proxy/app.ts", "@svc/protocol"],
+    ["cli/main.ts", "../shared/clock.ts"],
+    ["cli/connector/link.ts", "ws"],
+    ["deploy.ts", "./registry/app.ts"],
+    ["deploy.ts", "./proxy/app.ts"],
+    ["deploy.ts", "./deploy_store.ts"],
+  ];
+  for (const [path, specifier] of allowed) assertEquals(verdict(path, specifier), "", `${path} ← ${specifier}`);
+});
+
+Deno.test("check() says where and why", () => {
+  const text = '/** Doc. */\nimport { z } from "zod";\nimport {\n  a,\n} from "../registry/keys.ts";\n';
+  assertEquals(check([{ path: "proxy/app.ts", text }]), [{
+    path: "proxy/app.ts",
+    line: 5,
+    what: "imports registry/keys.ts",
+    why: "the proxy knows the registry by its HTTP API (registry_client.ts) only, also in one process",
+  }]);
+});
+
+Deno.test("check() refuses names that say nothing, and only those", () => {
+  for (const name of ["utils", "helpers", "common", "types", "constants", "manager", "base", "index", "service"]) {
+    assertEquals(check([{ path: `proxy/${name}.ts`, text: "" }]).map(({ what }) => what), [`is named ${name}.ts`]);
+  }
+  assertEquals(check([{ path: "registry/services/store.ts", text: "" }, { path: "cli/base32.ts", text: "" }]), []);
+});
+
+Deno.test("check() refuses a file of more than 400 lines unless it is a table", () => {
+  assertEquals(check([{ path: "proxy/relay/hub.ts", text: lines(400) }]), []);
+  assertEquals(check([{ path: "proxy/relay/hub.ts", text: lines(401) }]).map(({ what }) => what), ["has 401 lines"]);
+  for (const table of ["shared/protocol/errors.ts", "shared/protocol/limits.ts", "proxy/routes.ts", "proxy/keys.ts"]) {
+    assertEquals(check([{ path: table, text: lines(900) }]), []);
+  }
+});
+
+Deno.test("measure() gives median, p90 and maximum of the lines", () => {
+  const files = [10, 1, 3, 2, 5, 4, 7, 6, 9, 8].map((n) => ({ path: `${n}.ts`, text: lines(n) }));
+  assertEquals(measure(files), { files: 10, median: 5, p90: 9, max: 10 });
+  assertEquals(measure([]), { files: 0, median: 0, p90: 0, max: 0 });
+});
+
+Deno.test("importsOf() finds every form of import and nothing else", () => {
+  const text = [
+    'import "./side_effect.ts";',
+    'import type { A } from "./a.ts";',
+    'import b, * as c from "./b.ts";',
+    "import {",
+    "  type D,",
+    '} from "./d.ts";',
+    'export * from "./e.ts";',
+    'export * as f from "./f.ts";',
+    'export type { G } from "./g.ts";',
+    'const h = await import("./h.ts");',
+    'let i: import("./i.ts").I | import("./i2.ts").I;',
+    ' * import { doc } from "./doc.ts";',
+    '// await import("./comment.ts")',
+    ' * const x = await import("./doc.ts");',
+    'export const from = "./constant.ts";',
+    'const text = "moved from";',
+    "await import(`./${name}.ts`);",
+    'import data from "./j.json" with { type: "json" };',
+  ].join("\n");
+  assertEquals(importsOf(text), [
+    { specifier: "./side_effect.ts", line: 1 },
+    { specifier: "./a.ts", line: 2 },
+    { specifier: "./b.ts", line: 3 },
+    { specifier: "./d.ts", line: 6 },
+    { specifier: "./e.ts", line: 7 },
+    { specifier: "./f.ts", line: 8 },
+    { specifier: "./g.ts", line: 9 },
+    { specifier: "./h.ts", line: 10 },
+    { specifier: "./i.ts", line: 11 },
+    { specifier: "./i2.ts", line: 11 },
+    { specifier: "./j.json", line: 18 },
+  ]);
+});

@@ -1,0 +1,229 @@
+/**
+ * `deno task compile`: the CLI as one executable file. Bundles first, so that nothing but one file is compiled in; then
+ * compiles for this system (dist/svc), or with --all for six. Every file is checked for its header and machine, this
+ * system's is also run. What was not built is said aloud, and the exit code is 1.
+ *
+ *   deno run -A tests/tools/compile.ts [--all] [--dist <folder>]
+ *
+ * The runtime stub is downloaded by `deno compile`; DENORT_BIN names one that is here already.
+ */
+import project from "../../deno.json" with { type: "json" };
+import { ENVIRONMENT } from "../../cli/context.ts";
+
+const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
+
+/** What `svc` may do, wherever it runs. Files and hosts are the person's to choose; variables are not. */
+export const PERMISSIONS = [
+  "--no-prompt",
+  "--allow-net",
+  "--allow-read",
+  "--allow-write",
+  // What the system calls its services by, and the runtimes that tell their version.
+  "--allow-run=systemctl,launchctl,journalctl,loginctl,tail,openclaw,hermes,nanobot",
+  "--allow-sys=uid",
+  // The last two are asked for by the WebSocket library.
+  `--allow-env=${[...ENVIRONMENT, "WS_NO_BUFFER_UTIL", "WS_NO_UTF_8_VALIDATE"].join(",")}`,
+] as const;
+
+/** A system that can be compiled for. */
+interface Target {
+  triple: string;
+  file: string;
+  machine: Machine;
+}
+
+type Machine = `${"elf" | "mach-o" | "pe"} ${"x64" | "arm64"}`;
+
+export const TARGETS: readonly Target[] = [
+  { triple: "x86_64-unknown-linux-gnu", file: "svc-linux-x64", machine: "elf x64" },
+  { triple: "aarch64-unknown-linux-gnu", file: "svc-linux-arm64", machine: "elf arm64" },
+  { triple: "x86_64-apple-darwin", file: "svc-macos-x64", machine: "mach-o x64" },
+  { triple: "aarch64-apple-darwin", file: "svc-macos-arm64", machine: "mach-o arm64" },
+  { triple: "x86_64-pc-windows-msvc", file: "svc-windows-x64.exe", machine: "pe x64" },
+  { triple: "aarch64-pc-windows-msvc", file: "svc-windows-arm64.exe", machine: "pe arm64" },
+];
+
+/** For what machine an executable file is, from its first bytes; `null` for none of those above. */
+export function machineOf(head: Uint8Array): Machine | null {
+  const view = new DataView(head.buffer, head.byteOffset, head.byteLength);
+  const has = (offset: number, size: number) => offset >= 0 && offset + size <= head.byteLength;
+  if (!has(0, 64)) return null;
+  if (view.getUint32(0) === 0x7f454c46 && view.getUint8(4) === 2) {
+    return ({ 0x3e: "elf x64", 0xb7: "elf arm64" } as const)[view.getUint16(18, true)] ?? null;
+  }
+  if (view.getUint32(0, true) === 0xfeedfacf) {
+    return ({ 0x01000007: "mach-o x64", 0x0100000c: "mach-o arm64" } as const)[view.getUint32(4, true)] ?? null;
+  }
+  const pe = view.getUint16(0) === 0x4d5a ? view.getUint32(0x3c, true) : -1;
+  if (!has(pe, 6) || view.getUint32(pe) !== 0x50450000) return null;
+  return ({ 0x8664: "pe x64", 0xaa64: "pe arm64" } as const)[view.getUint16(pe + 4, true)] ?? null;
+}
+
+/** Whether a runtime stub names a version anywhere. One that does not is of another. */
+export function namesVersion(stub: Uint8Array, version: string): boolean {
+  const text = new TextDecoder("latin1").decode(stub);
+  for (let at = text.indexOf(version); at !== -1; at = text.indexOf(version, at + 1)) {
+    if (!/[\d.]/.test(text.charAt(at - 1) + text.charAt(at + version.length))) return true;
+  }
+  return false;
+}
+
+/** Something that could not be built, and why. */
+class NotBuilt extends Error {}
+
+/** Bundles the CLI into one JavaScript file. The bundler itself, esbuild, comes from npm at the first use. */
+export async function bundle(output: string): Promise<void> {
+  const { success, text } = await deno([
+    "bundle",
+    "--quiet",
+    "--minify",
+    "--platform=deno",
+    "-o",
+    output,
+    "cli/main.ts",
+  ]);
+  if (!success) {
+    throw new NotBuilt(`The CLI could not be bundled (deno bundle fetches esbuild from npm once):\n${text}`);
+  }
+}
+
+/** Compiles a bundled file. */
+async function compile(bundled: string, output: string, target?: string): Promise<void> {
+  const to = target === undefined ? [] : ["--target", target];
+  const args = ["compile", "--quiet", "--no-check", "--no-config", "--cached-only", ...PERMISSIONS, ...to];
+  const { success, text } = await deno([...args, "-o", output, bundled]);
+  if (success) return;
+  if (/invalid value .* for '--target/.test(text)) throw new NotBuilt(`Deno ${Deno.version.deno} knows no such target`);
+  if (!/denort|error sending request|download/i.test(text)) throw new NotBuilt(text);
+  throw new NotBuilt(
+    `The runtime stub of Deno ${Deno.version.deno} could not be downloaded. Where its host cannot be reached, give one ` +
+      "of the very same version: DENORT_BIN=<path of denort> deno task compile (for this system only)",
+  );
+}
+
+async function deno(args: string[]): Promise<{ success: boolean; text: string }> {
+  const command = new Deno.Command(Deno.execPath(), { args, cwd: ROOT, env: { NO_COLOR: "1" }, stdin: "null" });
+  const { success, stdout, stderr } = await command.output();
+  return { success, text: new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr) };
+}
+
+/** Header and machine; `machine` is left out for this system, whatever it is. */
+async function checkHeader(path: string, machine?: Machine): Promise<Machine> {
+  using file = await Deno.open(path);
+  const head = new Uint8Array(4096);
+  await file.read(head);
+  const found = machineOf(head);
+  if (found === null || (machine !== undefined && found !== machine)) {
+    throw new NotBuilt(`${path} is ${found ?? "no executable file"}, not ${machine ?? "one"}`);
+  }
+  return found;
+}
+
+/** Runs what was built: the version must be ours, and the configuration of an empty folder must be shown. */
+async function smokeTest(path: string): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "svc_compile_" });
+  try {
+    const run = async (...args: string[]) => {
+      // Nothing of this machine's environment but the PATH, without which Deno cannot resolve the names of --allow-run.
+      const env = { PATH: Deno.env.get("PATH") ?? "" };
+      const command = new Deno.Command(path, {
+        args,
+        env,
+        clearEnv: true,
+        stdin: "null",
+        stdout: "piped",
+        stderr: "piped",
+      });
+      const { code, stdout, stderr } = await command.output();
+      return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
+    };
+    const version = await run("--version");
+    if (version.code !== 0 || version.stdout !== `${project.version}\n`) {
+      throw new NotBuilt(
+        `${path} --version says "${version.stdout.trim()}": is DENORT_BIN a stub at all?\n${version.stderr}`,
+      );
+    }
+    const config = await run("config", "show", "--config-dir", folder);
+    if (config.code !== 0 || JSON.parse(config.stdout).apiKey !== null) {
+      throw new NotBuilt(`${path} config show ended with ${config.code}\n${config.stderr}`);
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** Builds `svc` for this system into a folder; the path of the file. */
+export async function buildHere(dist: string, bundled: string): Promise<string> {
+  await judgeStub();
+  const path = `${dist}/svc${Deno.build.os === "windows" ? ".exe" : ""}`;
+  await compile(bundled, path);
+  await checkHeader(path);
+  await smokeTest(path);
+  return path;
+}
+
+/** A stub of another version would be built in without a word, and fail wherever it likes. */
+async function judgeStub(): Promise<void> {
+  const stub = Deno.env.get("DENORT_BIN");
+  if (!stub) return;
+  if (namesVersion(await Deno.readFile(stub), Deno.version.deno)) return;
+  throw new NotBuilt(`DENORT_BIN is not of Deno ${Deno.version.deno}; it must be of the very version that compiles`);
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  const isAll = args.includes("--all");
+  const at = args.indexOf("--dist");
+  const dist = at === -1 ? `${ROOT}dist` : args[at + 1] ?? "dist";
+  if (isAll && Deno.env.get("DENORT_BIN")) {
+    console.error("With DENORT_BIN, Deno ignores --target: every file would be for this system. Unset it for --all.");
+    return 2;
+  }
+  await Deno.mkdir(dist, { recursive: true });
+  const folder = await Deno.makeTempDir({ prefix: "svc_bundle_" });
+  const built: string[] = [];
+  const missing: string[] = [];
+  let last = "";
+  const attempt = async (file: string, build: () => Promise<unknown>) => {
+    try {
+      await build();
+      built.push(file);
+      console.log(`built      ${dist}/${file}`);
+    } catch (error) {
+      if (!(error instanceof NotBuilt)) throw error;
+      missing.push(file);
+      await Deno.remove(`${dist}/${file}`).catch(() => {});
+      const why = error.message.trim().replaceAll("\n", "\n           ");
+      console.error(`NOT BUILT  ${dist}/${file}\n           ${why === last ? "for the same reason" : why}`);
+      last = why;
+    }
+  };
+  try {
+    const bundled = `${folder}/svc.js`;
+    const own = `svc${Deno.build.os === "windows" ? ".exe" : ""}`;
+    await attempt(own, async () => {
+      await bundle(bundled);
+      await buildHere(dist, bundled);
+    });
+    for (const { triple, file, machine } of isAll ? TARGETS : []) {
+      await attempt(file, async () => {
+        await compile(bundled, `${dist}/${file}`, triple);
+        await checkHeader(`${dist}/${file}`, machine);
+      });
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+  await writeChecksums(dist, built);
+  return missing.length === 0 ? 0 : 1;
+}
+
+async function writeChecksums(dist: string, files: readonly string[]): Promise<void> {
+  const lines: string[] = [];
+  for (const file of files) {
+    const digest = await crypto.subtle.digest("SHA-256", await Deno.readFile(`${dist}/${file}`));
+    lines.push(`${new Uint8Array(digest).toHex()}  ${file}\n`);
+  }
+  if (lines.length > 0) await Deno.writeTextFile(`${dist}/SHA256SUMS`, lines.join(""));
+}
+
+if (import.meta.main) Deno.exit(await main(Deno.args));

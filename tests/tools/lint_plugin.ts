@@ -1,0 +1,236 @@
+/**
+ * The project's own lint rules: where clock, entropy, environment, error bodies and KV keys may be written.
+ * Each rule is a list of what it bans, where it is allowed and what to do instead. Looks at one file's syntax only:
+ * who may import whom is check_deps.ts. Guards against slips, not against someone who hides a global on purpose.
+ */
+
+type Node = Deno.lint.Node;
+
+/** Project root with forward slashes and a slash at the end. */
+const ROOT = slashed(decodeURIComponent(new URL("../../", import.meta.url).pathname)).replace(/^\/(?=[A-Za-z]:)/, "");
+
+const GLOBAL_OBJECTS = new Set(["globalThis", "window", "self"]);
+const STORE_NAMES = new Set(["kv", "op", "atomic"]);
+const STORE_METHODS = new Set(["get", "set", "delete", "check", "list", "getMany", "watch"]);
+const SELECTOR_MEMBERS = new Set(["key", "prefix", "start", "end"]);
+
+interface Advice {
+  why: string;
+  instead: string;
+}
+
+export default {
+  name: "svc",
+  rules: {
+    "no-ambient-clock": rule(["shared/clock.ts", "tests/"], (report) => ({
+      ...bannedNames(["Date.now", "performance.now", "setTimeout", "setInterval", "AbortSignal.timeout"], report, {
+        why: "uses the machine's clock, which no test can move",
+        instead: "Take a Clock (shared/clock.ts) as a parameter: clock.now(), clock.after(), sleep(clock, ms).",
+      }),
+      NewExpression(node) {
+        if (nameOf(node.callee) === "Date" && node.arguments.length === 0) report(node, "new Date()", NO_MOMENT);
+      },
+      CallExpression(node) {
+        if (nameOf(node.callee) === "Date") report(node, "Date()", NO_MOMENT);
+      },
+    })),
+
+    "no-ambient-entropy": rule(
+      ["shared/random.ts", "tests/"],
+      (report) =>
+        bannedNames(["crypto.getRandomValues", "crypto.randomUUID", "Math.random"], report, {
+          why: "draws entropy that no test can repeat",
+          instead: "Take a Random (shared/random.ts) as a parameter: random.bytes(n), fraction(random).",
+        }),
+    ),
+
+    "no-ambient-env": rule(
+      ["**/config.ts", "cli/context.ts", "tests/"],
+      (report) =>
+        bannedNames(["Deno.env", "process.env"], report, {
+          why: "reads the environment, which is read once, checked as a whole and then frozen",
+          instead: "Read it in the service's config.ts (cli/context.ts in the CLI) and take the value as a parameter.",
+        }),
+    ),
+
+    "pure-protocol": {
+      create(context) {
+        const path = projectPath(context.filename);
+        if (!path.startsWith("shared/protocol/")) return {};
+        const names = ["fetch", "WebSocket", "Deno", "localStorage", "console"];
+        return bannedNames(path === "shared/protocol/time.ts" ? names : [...names, "Date"], reporter(context), {
+          why: "has no place in shared/protocol, which is pure: others run it in other runtimes",
+          instead: "Take the value as a parameter, or move the code to its caller; dates are parsed in time.ts.",
+        });
+      },
+    },
+
+    "no-error-bodies": rule(["shared/server/app.ts", "shared/protocol/errors.ts", "cli/", "tests/"], (report) => ({
+      CallExpression(node) {
+        const callee = nameOf(node.callee);
+        if (callee !== "JSON.stringify" && callee.split(".").at(-1) !== "json") return;
+        for (const member of node.arguments.flatMap(membersOf)) {
+          if (keyOf(member) !== "error") continue;
+          report(member, "An error body written by hand", {
+            why: "escapes the error table and the one envelope (D-10)",
+            instead: "Throw new ServiceError(code); shared/server/app.ts answers it.",
+          });
+        }
+      },
+    })),
+
+    "kv-keys": rule(["**/keys.ts", "shared/server/bell.ts", "tests/"], (report) => ({
+      CallExpression(node) {
+        const callee = unwrapped(node.callee);
+        if (callee.type !== "MemberExpression" || !isStore(callee.object)) return;
+        const method = propertyOf(callee);
+        if (!STORE_METHODS.has(method)) return;
+        for (const argument of method === "check" ? node.arguments : node.arguments.slice(0, 1)) {
+          const selectors = membersOf(argument).filter((member) => SELECTOR_MEMBERS.has(keyOf(member)));
+          for (const key of [argument, ...selectors.map((member) => member.value)].filter(isLiteralKey)) {
+            report(key, "A KV key written in place", {
+              why: "is missing from the key table, where layout, writer and expiry are looked up",
+              instead: "Add a function to the service's keys.ts and call it.",
+            });
+          }
+        }
+      },
+    })),
+  },
+} satisfies Deno.lint.Plugin;
+
+const NO_MOMENT: Advice = {
+  why: "asks the machine what time it is, which no test can move",
+  instead: "Take a Clock (shared/clock.ts) as a parameter; new Date(ms) of a given moment is fine.",
+};
+
+type Report = (node: Node, what: string, advice: Advice) => void;
+
+/** A rule that says nothing in the files named: a path, `folder/` or `**` + `/name.ts`. */
+function rule(allowedIn: string[], visit: (report: Report) => Deno.lint.LintVisitor): Deno.lint.Rule {
+  return {
+    create(context) {
+      const path = projectPath(context.filename);
+      const allowed = allowedIn.some((pattern) =>
+        pattern.endsWith("/")
+          ? path.startsWith(pattern)
+          : pattern.startsWith("**/")
+          ? `/${path}`.endsWith(pattern.slice(2))
+          : path === pattern
+      );
+      return allowed ? {} : visit(reporter(context));
+    },
+  };
+}
+
+/** Reports each place once: in `import { setTimeout }` the same name is two nodes. */
+function reporter(context: Deno.lint.RuleContext): Report {
+  const reported = new Set<number>();
+  return (node, what, { why, instead }) => {
+    if (reported.has(node.range[0])) return;
+    reported.add(node.range[0]);
+    context.report({ node, message: `${what} ${why}.`, hint: instead });
+  };
+}
+
+/** Reports every mention of a global (`setTimeout`) or of its member (`Date.now`), called or not. */
+function bannedNames(names: string[], report: Report, advice: Advice): Deno.lint.LintVisitor {
+  const banned = new Set(names);
+  const judge = (node: Node, name: string) => {
+    if (banned.has(name)) report(node, name, advice);
+  };
+  return {
+    Identifier(node) {
+      if (!isLabel(node)) judge(node, node.name);
+    },
+    MemberExpression(node) {
+      judge(node, nameOf(node));
+    },
+    VariableDeclarator(node) {
+      if (node.id.type !== "ObjectPattern" || !node.init) return;
+      const from = nameOf(node.init);
+      for (const member of node.id.properties) {
+        if (member.type === "Property") judge(member, joined(from, keyOf(member)));
+      }
+    },
+  };
+}
+
+/** True for a name that only labels something: `x` in `a.x`, `{ x: 1 }` and `interface { x(): void }`. */
+function isLabel(node: Deno.lint.Identifier): boolean {
+  const { parent } = node;
+  if (parent.type === "MemberExpression") return !parent.computed && parent.property === node;
+  if (parent.type === "TSQualifiedName") return parent.right === node;
+  return "key" in parent && parent.key === node && !("computed" in parent && parent.computed);
+}
+
+/** The dotted name of an expression, without `globalThis`: `Date.now`. Unnamed parts are empty. */
+function nameOf(expression: Node): string {
+  const node = unwrapped(expression);
+  if (node.type === "Identifier") return node.name;
+  return node.type === "MemberExpression" ? joined(nameOf(node.object), propertyOf(node)) : "";
+}
+
+function joined(object: string, property: string): string {
+  return GLOBAL_OBJECTS.has(object) ? property : `${object}.${property}`;
+}
+
+function propertyOf({ computed, property }: Deno.lint.MemberExpression): string {
+  if (computed) return stringOf(property);
+  return property.type === "Identifier" || property.type === "PrivateIdentifier" ? property.name : "";
+}
+
+function keyOf({ computed, key }: Deno.lint.Property): string {
+  return !computed && key.type === "Identifier" ? key.name : stringOf(key);
+}
+
+function stringOf(node: Node): string {
+  return node.type === "Literal" && typeof node.value === "string" ? node.value : "";
+}
+
+/** The members of an object literal; none of anything else. */
+function membersOf(expression: Node): Deno.lint.Property[] {
+  const node = unwrapped(expression);
+  return node.type === "ObjectExpression" ? node.properties.filter((member) => member.type === "Property") : [];
+}
+
+/** `kv`, `deps.kv`, `this.#kv`, `kv.atomic().check(…)`. */
+function isStore(expression: Node): boolean {
+  const node = unwrapped(expression);
+  if (node.type === "Identifier") return STORE_NAMES.has(node.name);
+  if (node.type === "MemberExpression") return STORE_NAMES.has(propertyOf(node));
+  if (node.type !== "CallExpression") return false;
+  const callee = unwrapped(node.callee);
+  return isStore(callee) || (callee.type === "MemberExpression" && isStore(callee.object));
+}
+
+/** `["agents", id]`, or a list that has such a key. */
+function isLiteralKey(expression: Node): boolean {
+  const node = unwrapped(expression);
+  if (node.type !== "ArrayExpression") return false;
+  const [first] = node.elements;
+  return first?.type === "TemplateLiteral" || (first?.type === "Literal" && typeof first.value === "string") ||
+    node.elements.some(isLiteralKey);
+}
+
+/** An expression without `?.`, `!`, `as` and `satisfies`. */
+function unwrapped(node: Node): Node {
+  switch (node.type) {
+    case "ChainExpression":
+    case "TSNonNullExpression":
+    case "TSAsExpression":
+    case "TSSatisfiesExpression":
+      return unwrapped(node.expression);
+    default:
+      return node;
+  }
+}
+
+function projectPath(filename: string): string {
+  const path = slashed(filename);
+  return path.startsWith(ROOT) ? path.slice(ROOT.length) : path;
+}
+
+function slashed(path: string): string {
+  return path.replaceAll("\\", "/");
+}

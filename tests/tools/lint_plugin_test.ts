@@ -1,0 +1,148 @@
+/** Each lint rule, held against what it must report and what it must leave alone. */
+import { assertEquals } from "@std/assert";
+import plugin from "./lint_plugin.ts";
+
+/** Texts that the rule reports in the file, in order of appearance. */
+function reported(rule: string, file: string, source: string): string[] {
+  return Deno.lint.runPlugin(plugin, file, source)
+    .filter(({ id }) => id === `svc/${rule}`)
+    .map(({ range }) => source.slice(...range));
+}
+
+/** Rule, file, sources that are reported once each, sources that are not. */
+const CASES: [rule: string, file: string, bad: string[], good: string[]][] = [
+  [
+    "no-ambient-clock",
+    "proxy/relay/session.ts",
+    [
+      "Date.now()",
+      "const now = Date.now",
+      "const { now } = Date",
+      "globalThis.Date?.now()",
+      'Date["now"]()',
+      "new Date()",
+      "Date()",
+      "performance.now()",
+      "setTimeout(f, 1)",
+      "globalThis.setInterval(f, 1)",
+      'import { setTimeout } from "node:timers/promises"',
+      "AbortSignal.timeout(5)",
+    ],
+    [
+      "new Date(5)",
+      "Date.parse(text)",
+      "clock.now()",
+      "const { now } = clock",
+      "timers.setTimeout(f, 1)",
+      "clearTimeout(t)",
+      "interface Timers { setTimeout(f: () => void): void }",
+      "signal.timeout(5)",
+    ],
+  ],
+  [
+    "no-ambient-entropy",
+    "registry/invites/store.ts",
+    ["crypto.getRandomValues(bytes)", "self.crypto.randomUUID()", "Math.random()", "const { random } = Math"],
+    ['crypto.subtle.digest("SHA-256", bytes)', "random.bytes(16)", "Math.floor(1.5)"],
+  ],
+  [
+    "no-ambient-env",
+    "registry/app.ts",
+    ['Deno.env.get("X")', "process.env.X", "const { env } = Deno", "const env = Deno.env.toObject()"],
+    ["Deno.serve(f)", "ctx.env", 'env.get("X")'],
+  ],
+  [
+    "pure-protocol",
+    "shared/protocol/proof.ts",
+    [
+      'fetch("https://example.org")',
+      "const get = { fetch }",
+      "new WebSocket(url)",
+      "let kv: Deno.Kv",
+      'localStorage.getItem("x")',
+      "console.log(1)",
+      "let when: Date",
+      "new Date(5)",
+    ],
+    ['crypto.subtle.digest("SHA-256", bytes)', "client.fetch(1)", "const row = { Date: 1 }", "// console.log(Date)"],
+  ],
+  [
+    "no-error-bodies",
+    "registry/invites/handlers.ts",
+    [
+      'c.json({ error: "x" }, 400)',
+      "Response.json({ error })",
+      'json({ ok: false, "error": 1 })',
+      'JSON.stringify({ error: { code: "X" } } as const)',
+    ],
+    ["c.json({ agent: 1 })", "JSON.parse(text)", "log({ error })", "c.json({ result: { error: 1 } })"],
+  ],
+  [
+    "kv-keys",
+    "registry/invites/store.ts",
+    [
+      'kv.get(["registry", id])',
+      'await deps.kv.list({ prefix: ["registry"] })',
+      'this.#kv.delete(["registry", id])',
+      'kv.atomic().check({ key: ["registry"], versionstamp: null })',
+      'kv.atomic().check(entry).set(["registry", id], value)',
+      'op.check(a, { key: ["registry"], versionstamp: null })',
+      'kv.getMany([keys.invite(id), ["registry", id]])',
+      'kv.watch([["registry"] as const])',
+      "kv.get([`invites-${id}`])",
+      'kv.list({ start: ["a"], end: keys.end() })',
+    ],
+    [
+      "kv.get(keys.invite(id))",
+      'kv.set(keys.invite(id), ["a", "b"])',
+      'kv.getMany([keys.invite("a")])',
+      "kv.list({ prefix: keys.invites() })",
+      'headers.get(["a"])',
+      'map.set(["a"], 1)',
+    ],
+  ],
+];
+
+for (const [rule, file, bad, good] of CASES) {
+  Deno.test(`${rule} reports each bad form once and leaves the allowed form alone`, () => {
+    for (const source of bad) assertEquals(reported(rule, file, source).length, 1, source);
+    for (const source of good) assertEquals(reported(rule, file, source), [], source);
+  });
+}
+
+const PLACES: [rule: string, source: string, allowed: string[], banned: string[]][] = [
+  ["no-ambient-clock", "Date.now()", ["shared/clock.ts", "tests/e2e/x.ts"], ["registry/clock.ts", "cli/tests/x.ts"]],
+  ["no-ambient-entropy", "Math.random()", ["shared/random.ts", "tests/x.ts"], ["cli/random.ts"]],
+  ["no-ambient-env", "Deno.env", ["proxy/config.ts", "cli/context.ts", "tests/x.ts"], [
+    "deploy.ts",
+    "proxy/context.ts",
+  ]],
+  ["pure-protocol", "new Date(5)", ["shared/protocol/time.ts", "cli/x.ts"], ["shared/protocol/api/time.ts"]],
+  ["pure-protocol", "fetch(url)", ["proxy/registry_client.ts"], ["shared/protocol/time.ts"]],
+  [
+    "no-error-bodies",
+    "c.json({ error })",
+    ["shared/server/app.ts", "shared/protocol/errors.ts", "cli/connector/local_api.ts", "tests/x.ts"],
+    ["proxy/app.ts"],
+  ],
+  ["kv-keys", 'kv.get(["a"])', ["proxy/keys.ts", "shared/server/bell.ts", "tests/x.ts"], ["proxy/bell.ts"]],
+];
+
+Deno.test("each rule allows its own files and no others of the same name", () => {
+  for (const [rule, source, allowed, banned] of PLACES) {
+    for (const file of allowed) assertEquals(reported(rule, file, source).length, 0, `${rule} in ${file}`);
+    for (const file of banned) assertEquals(reported(rule, file, source).length, 1, `${rule} in ${file}`);
+  }
+});
+
+Deno.test("a file is recognised by its absolute path, with either slash", () => {
+  const absolute = decodeURIComponent(new URL("../../shared/clock.ts", import.meta.url).pathname);
+  assertEquals(reported("no-ambient-clock", absolute, "Date.now()"), []);
+  assertEquals(reported("no-ambient-clock", "shared\\clock.ts", "Date.now()"), []);
+});
+
+Deno.test("a report says why and what to do instead", () => {
+  const [diagnostic] = Deno.lint.runPlugin(plugin, "registry/app.ts", "Date.now()");
+  assertEquals(diagnostic?.message, "Date.now uses the machine's clock, which no test can move.");
+  assertEquals(diagnostic?.hint?.includes("Take a Clock (shared/clock.ts)"), true);
+});

@@ -1,0 +1,89 @@
+/**
+ * `deno task pack`: the CLI as an npm package, for `npx` and `npm install --global`. The package holds the bundled
+ * JavaScript and a short launcher, and depends on the npm package `deno` of the very version that packs it.
+ *
+ *   deno run -A tests/tools/pack.ts [--dist <folder>]
+ */
+import project from "../../deno.json" with { type: "json" };
+import { bundle, PERMISSIONS } from "./compile.ts";
+
+const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
+
+/** What npm reads. */
+export function packageJson(): Record<string, unknown> {
+  const { name, version, license } = project;
+  return {
+    name,
+    version,
+    description: "Operator's tool of svc: identities for agents, and a relay between them",
+    license,
+    bin: { svc: "svc.cjs" },
+    files: ["svc.cjs", "cli.js", "LICENSE"],
+    engines: { node: ">=18" },
+    dependencies: { deno: Deno.version.deno },
+  };
+}
+
+/** Deno finds no project of the user's, no lock, nothing to download: only the one file. */
+const FLAGS = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm", ...PERMISSIONS];
+
+/** The launcher: Deno with our file, its streams, signals and exit code handed through. */
+export function launcher(): string {
+  return `#!/usr/bin/env node
+// Starts svc on the Deno that came with this package.
+"use strict";
+const { spawn } = require("node:child_process");
+const { join } = require("node:path");
+
+const flags = ${JSON.stringify(FLAGS, null, 2)};
+let deno;
+try {
+  deno = require("deno/install_api.cjs").runInstall();
+} catch (error) {
+  console.error("svc: the package deno is not complete: " + error.message);
+  process.exit(1);
+}
+const child = spawn(deno, [...flags, join(__dirname, "cli.js"), ...process.argv.slice(2)], { stdio: "inherit" });
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+child.on("error", (error) => {
+  console.error("svc: Deno could not be started: " + error.message);
+  process.exit(1);
+});
+child.on("exit", (code, signal) => {
+  if (signal === null) process.exit(code);
+  process.removeAllListeners(signal);
+  process.kill(process.pid, signal);
+});
+`;
+}
+
+/** Builds the package and has npm pack it; the path of the tarball. */
+export async function pack(dist: string): Promise<string> {
+  const folder = `${dist}/npm`;
+  await Deno.remove(folder, { recursive: true }).catch(() => {});
+  await Deno.mkdir(folder, { recursive: true });
+  await bundle(`${folder}/cli.js`);
+  await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(packageJson(), null, 2)}\n`);
+  await Deno.writeTextFile(`${folder}/svc.cjs`, launcher(), { mode: 0o755 });
+  await Deno.copyFile(`${ROOT}LICENSE`, `${folder}/LICENSE`);
+  const npm = new Deno.Command(Deno.build.os === "windows" ? "npm.cmd" : "npm", {
+    args: ["pack", "--silent", "--pack-destination", ".."],
+    cwd: folder,
+    stderr: "inherit",
+  });
+  const { success, stdout } = await npm.output();
+  if (!success) throw new Error("npm pack failed");
+  return `${dist}/${new TextDecoder().decode(stdout).trim().split("\n").at(-1)}`;
+}
+
+if (import.meta.main) {
+  const at = Deno.args.indexOf("--dist");
+  const dist = at === -1 ? `${ROOT}dist` : Deno.args[at + 1] ?? "dist";
+  try {
+    console.log(`built      ${await pack(dist)}`);
+  } catch (error) {
+    const isMissing = error instanceof Deno.errors.NotFound;
+    console.error(`NOT BUILT  ${isMissing ? "npm is not on this machine" : (error as Error).message}`);
+    Deno.exit(1);
+  }
+}

@@ -1,0 +1,80 @@
+/**
+ * Runs `deno test`, once for each group of arguments, and ends with one plain line, `N passed, N failed`, over all of
+ * them. Tests are counted from the JUnit report that Deno writes, never from its printed text; a step is part of its
+ * test and not counted. The exit code is the first that is not 0.
+ *
+ *   deno run -A tests/tools/test_report.ts <arguments of deno test> [-- <arguments of the next>]
+ */
+
+export interface Counts {
+  passed: number;
+  failed: number;
+  skipped: number;
+}
+
+/** Counts the tests of a JUnit report of `deno test`. */
+export function countTests(xml: string): Counts {
+  const counts: Counts = { passed: 0, failed: 0, skipped: 0 };
+  for (const [, suite = ""] of xml.matchAll(/<testsuite\b([\s\S]*?)<\/testsuite>/g)) {
+    const cases = [...suite.matchAll(/<testcase\b[^>]*?\bname="([^"]*)"[^>]*?(?:\/>|>([\s\S]*?)<\/testcase>)/g)];
+    const names = new Set(cases.map(([, name = ""]) => name));
+    for (const [, name = "", result = ""] of cases) {
+      if (isStep(name, names)) continue;
+      if (/<(?:failure|error)\b/.test(result)) counts.failed++;
+      else if (/<skipped\b/.test(result)) counts.skipped++;
+      else counts.passed++;
+    }
+  }
+  return counts;
+}
+
+/** Deno reports the step `b` of the test `a` as one more test case of the same file, named `a > b`. */
+function isStep(name: string, names: Set<string>): boolean {
+  const parts = name.split(" &gt; ");
+  return parts.some((_, i) => i > 0 && names.has(parts.slice(0, i).join(" &gt; ")));
+}
+
+/** The line for the counts. A run that failed has a failure, also when no test was to blame: a type error, for one. */
+export function summary(counts: Counts, exitCode: number): string {
+  const failed = exitCode === 0 ? counts.failed : Math.max(1, counts.failed);
+  const skipped = counts.skipped === 0 ? "" : `, ${counts.skipped} skipped`;
+  return `${counts.passed} passed, ${failed} failed${skipped}`;
+}
+
+/** Splits arguments at each `--`: one run of `deno test` a group. */
+export function groups(args: readonly string[]): string[][] {
+  const all: string[][] = [[]];
+  for (const arg of args) {
+    if (arg === "--") all.push([]);
+    else all.at(-1)?.push(arg);
+  }
+  return all.filter((group) => group.length > 0);
+}
+
+async function run(args: readonly string[]): Promise<{ counts: Counts; code: number }> {
+  const folder = await Deno.makeTempDir({ prefix: "test_report_" });
+  const report = `${folder}/junit.xml`;
+  const { code } = await new Deno.Command(Deno.execPath(), {
+    args: ["test", `--junit-path=${report}`, ...args],
+    stdin: "null",
+    stdout: "inherit",
+    stderr: "inherit",
+  }).spawn().status;
+  const xml = await Deno.readTextFile(report).catch(() => "");
+  await Deno.remove(folder, { recursive: true });
+  return { counts: countTests(xml), code };
+}
+
+if (import.meta.main) {
+  const total: Counts = { passed: 0, failed: 0, skipped: 0 };
+  let exitCode = 0;
+  for (const group of groups(Deno.args)) {
+    const { counts, code } = await run(group);
+    total.passed += counts.passed;
+    total.failed += code === 0 ? counts.failed : Math.max(1, counts.failed);
+    total.skipped += counts.skipped;
+    exitCode ||= code;
+  }
+  console.log(summary(total, exitCode));
+  Deno.exit(exitCode);
+}

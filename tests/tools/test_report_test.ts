@@ -1,0 +1,61 @@
+/** The counting of test_report.ts, on reports as Deno writes them. */
+import { assertEquals } from "@std/assert";
+import { countTests, summary } from "./test_report.ts";
+
+/** One test case of a report; `inner` is what Deno puts inside. */
+function testCase(name: string, inner = ""): string {
+  return `<testcase name="${name}" classname="./a_test.ts" time="0.000" line="1" col="6">${inner}</testcase>\n`;
+}
+
+function report(...suites: string[]): string {
+  const body = suites.map((cases) => `<testsuite name="./a_test.ts" tests="1" failures="0">${cases}</testsuite>\n`);
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="deno test">\n${body.join("")}</testsuites>\n`;
+}
+
+const FAILURE = '<failure message="Uncaught Error: no">Error: no\n    at file:///a_test.ts:1:1</failure>';
+const CANCELLED = '<error message="Cancelled"/>';
+const SKIPPED = "<skipped/>";
+
+Deno.test("countTests() counts passed, failed, cancelled and ignored tests over all files", () => {
+  const xml = report(
+    testCase("a") + testCase("b", FAILURE) + testCase("c", SKIPPED),
+    testCase("a") + testCase("d", CANCELLED) + '<testcase name="e" line="1"/>',
+  );
+  assertEquals(countTests(xml), { passed: 3, failed: 2, skipped: 1 });
+});
+
+Deno.test("countTests() does not count steps, failed or not", () => {
+  const xml = report(
+    testCase("a") + testCase("b", FAILURE) + testCase("a &gt; one") + testCase("a &gt; one &gt; deep") +
+      testCase("b &gt; one", FAILURE) + testCase("b &gt; two", SKIPPED),
+  );
+  assertEquals(countTests(xml), { passed: 1, failed: 1, skipped: 0 });
+});
+
+Deno.test("countTests() counts a test whose own name has an arrow", () => {
+  assertEquals(countTests(report(testCase("a &gt; b"), testCase("a"))), { passed: 2, failed: 0, skipped: 0 });
+});
+
+Deno.test("countTests() counts tests of one name one by one", () => {
+  assertEquals(countTests(report(testCase("a") + testCase("a", FAILURE))), { passed: 1, failed: 1, skipped: 0 });
+});
+
+Deno.test("countTests() is not misled by the text of a failure", () => {
+  const inner = '<failure message="&lt;failure/&gt;">&lt;testcase name=&quot;x&quot;&gt;</failure>';
+  assertEquals(countTests(report(testCase("a", inner))), { passed: 0, failed: 1, skipped: 0 });
+});
+
+Deno.test("countTests() finds nothing in an empty report", () => {
+  assertEquals(countTests(""), { passed: 0, failed: 0, skipped: 0 });
+  assertEquals(countTests(report()), { passed: 0, failed: 0, skipped: 0 });
+});
+
+Deno.test("summary() is one plain line that names skipped tests only if there are any", () => {
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 0), "3 passed, 0 failed");
+  assertEquals(summary({ passed: 3, failed: 1, skipped: 2 }, 1), "3 passed, 1 failed, 2 skipped");
+});
+
+Deno.test("summary() of a run that failed has a failure even when no test was reported", () => {
+  assertEquals(summary(countTests(""), 1), "0 passed, 1 failed");
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 1), "3 passed, 1 failed");
+});
