@@ -51,15 +51,30 @@ export function groups(args: readonly string[]): string[][] {
   return all.filter((group) => group.length > 0);
 }
 
+/** What the dot reporter says, without the dots of its progress: they are for a terminal. */
+async function copyWithoutDots(output: ReadableStream<Uint8Array>): Promise<void> {
+  let rest = "";
+  for await (const text of output.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) if (!/^[.,!]$/.test(line)) console.log(line);
+  }
+  if (rest !== "") console.log(rest);
+}
+
 async function run(args: readonly string[]): Promise<{ counts: Counts; code: number }> {
   const folder = await Deno.makeTempDir({ prefix: "test_report_" });
   const report = `${folder}/junit.xml`;
-  const { code } = await new Deno.Command(Deno.execPath(), {
+  const isTerminal = Deno.stdout.isTerminal();
+  const child = new Deno.Command(Deno.execPath(), {
     args: ["test", `--junit-path=${report}`, ...args],
     stdin: "null",
-    stdout: "inherit",
+    stdout: isTerminal ? "inherit" : "piped",
     stderr: "inherit",
-  }).spawn().status;
+    env: isTerminal ? {} : { NO_COLOR: "1" },
+  }).spawn();
+  if (!isTerminal) await copyWithoutDots(child.stdout);
+  const { code } = await child.status;
   const xml = await Deno.readTextFile(report).catch(() => "");
   await Deno.remove(folder, { recursive: true });
   return { counts: countTests(xml), code };
