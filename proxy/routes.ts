@@ -14,6 +14,7 @@ import * as meta from "./meta/handlers.ts";
 import * as receipts from "./receipts/handlers.ts";
 import { relayConnect } from "./relay/connect.ts";
 import { postMessage } from "./relay/deliver.ts";
+import { held } from "./relay/held.ts";
 import * as trust from "./trust/handlers.ts";
 
 /** Every way to be admitted, and whom it yields. */
@@ -67,7 +68,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
       "PROXY_RELAY_UNAVAILABLE",
       "PROXY_RELAY_AUTH_CONTEXT_MISSING",
     ],
-    handler: postMessage,
+    handler: held(postMessage),
   }),
   route({
     method: "GET",

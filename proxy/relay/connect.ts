@@ -29,6 +29,7 @@ export async function relayConnect(
   try {
     upgraded = deps.upgrade(exchange.request);
   } catch (cause) {
+    deps.hub.absent(agentDid);
     throw upgradeRequired(cause);
   }
   bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt });
@@ -83,7 +84,8 @@ function bind(socket: WebSocket, { hub, lingering }: ProxyDeps, agent: Connected
   };
   socket.onclose = () => {
     lingering.delete(socket);
-    link?.lost();
+    if (link) link.lost();
+    else hub.absent(agent.agentDid);
   };
   socket.onerror = () => link?.end(CLOSE.misuse, "socket error");
 }

@@ -57,13 +57,18 @@ export class Hub {
     const { agentDid } = agent;
     const session = this.#sessions.get(agentDid) ?? new Session(this.#clock);
     this.#sessions.set(agentDid, session);
-    const seams = { clock: this.#clock, newId: this.#newId };
+    const seams = { clock: this.#clock, newId: this.#newId, onSlow: () => this.#endSlowest() };
     const link = new Link(seams, agent, connection, (ended) => this.#drop(agentDid, session, ended));
     session.links.push(link);
     this.#watches.set(link, { beat: this.#beatLater(link), expiry: this.#endAtExpiry(link) });
     if (session.links.length > LIMITS.socketsPerAgent) session.links[0]?.end(CLOSE.replaced, "replaced by a newer one");
     this.onAttached(agentDid);
     return link;
+  }
+
+  /** A connection that was prepared did not come about: unless its agent is here by another, it is gone. */
+  absent(agentDid: string): void {
+    if (!this.#sessions.has(agentDid)) this.onGone(agentDid);
   }
 
   /** Tells an agent, if it is connected, that it has a new peer. */
@@ -99,6 +104,17 @@ export class Hub {
     for (const link of [...this.#watches.keys()]) link.end(CLOSE.shuttingDown, "shutting down");
   }
 
+  /** When all links together have too much unsent, the one with the most is closed. */
+  #endSlowest(): void {
+    let unsent = 0;
+    let slowest: Link | undefined;
+    for (const link of this.#watches.keys()) {
+      unsent += link.unsentBytes;
+      if (link.unsentBytes > (slowest?.unsentBytes ?? 0)) slowest = link;
+    }
+    if (unsent > LIMITS.unsentAllBytes) slowest?.end(CLOSE.tooSlow, "the slowest of many");
+  }
+
   #drop(agentDid: string, session: Session, link: Link): void {
     const watch = this.#watches.get(link);
     watch?.beat();
@@ -115,7 +131,9 @@ export class Hub {
     return this.#clock.after(this.#heartbeatMs, () => {
       const watch = this.#watches.get(link);
       if (!watch) return;
-      if (link.silence(this.#clock.now()) >= LIMITS.silentSocketMs) return link.end(CLOSE.silent, "silent for 60 s");
+      // With rarer heartbeats than usual a connector may have had nothing to answer for longer.
+      const patienceMs = Math.max(LIMITS.silentSocketMs, 2 * this.#heartbeatMs);
+      if (link.silence(this.#clock.now()) >= patienceMs) return link.end(CLOSE.silent, "silent for too long");
       watch.beat = this.#beatLater(link);
       link.heartbeat();
     });

@@ -41,14 +41,16 @@ export type Outcome = { acked: true; accepted: boolean; reason?: string } | { ac
 
 type Fate = Outcome | "lost";
 
-interface SessionSeams {
+interface LinkSeams {
   clock: Clock;
   newId: NewId;
+  /** Called before something is sent to a connection that has not kept up. */
+  onSlow(): void;
 }
 
 /** One connection of an agent. */
 export class Link {
-  readonly #seams: SessionSeams;
+  readonly #seams: LinkSeams;
   readonly #connection: Connection;
   readonly #onEnd: (link: Link) => void;
   readonly #inFlight = new Map<string, (fate: Fate) => void>();
@@ -59,7 +61,7 @@ export class Link {
   #open = true;
 
   constructor(
-    seams: SessionSeams,
+    seams: LinkSeams,
     readonly agent: ConnectedAgent,
     connection: Connection,
     onEnd: (link: Link) => void,
@@ -75,6 +77,11 @@ export class Link {
     return this.#inFlight.size;
   }
 
+  /** Bytes handed over and not yet sent. */
+  get unsentBytes(): number {
+    return this.#connection.unsentBytes;
+  }
+
   /** Milliseconds since anything was heard. */
   silence(now: number): number {
     return now - this.#lastHeard;
@@ -82,8 +89,9 @@ export class Link {
 
   /** Sends a frame; a connection that does not keep up is closed instead. */
   send(frame: ProxyFrame): boolean {
+    if (this.unsentBytes > LIMITS.unsentNotedBytes) this.#seams.onSlow();
     if (!this.#open) return false;
-    if (this.#connection.unsentBytes > LIMITS.unsentBytes) {
+    if (this.unsentBytes > LIMITS.unsentBytes) {
       this.end(CLOSE.tooSlow, "too slow");
       return false;
     }
@@ -180,9 +188,9 @@ export class Session {
 
   /**
    * Delivers a message: to the newest link, to the next when that is lost before the ack, within `timeoutMs` over all
-   * tries.
+   * tries. `isWelcome` is asked before each try but the first, as the message may be no more by then.
    */
-  async deliver(message: Message, timeoutMs: number): Promise<Outcome> {
+  async deliver(message: Message, timeoutMs: number, isWelcome = () => Promise.resolve(true)): Promise<Outcome> {
     let cancel = () => {};
     const timeout = new Promise<Outcome>((resolve) => {
       cancel = this.#clock.after(timeoutMs, () => resolve({ acked: false }));
@@ -191,7 +199,7 @@ export class Session {
       const tried = new Set<Link>();
       for (let attempt = 1;; attempt++) {
         const link = this.links.findLast((candidate) => !tried.has(candidate));
-        if (!link) return { acked: false };
+        if (!link || attempt > 1 && !(await isWelcome())) return { acked: false };
         tried.add(link);
         const fate = await link.deliver(message, attempt, timeout);
         if (fate !== "lost") return fate;

@@ -7,7 +7,8 @@ import { isRequestId, type NewId } from "../protocol/ids.ts";
 import { type ErrorCode, errorEnvelope, ERRORS, ServiceError } from "../protocol/errors.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import type { Clock } from "../clock.ts";
-import { parseJson, readBody, refuseByLength } from "./body.ts";
+import { declaredBytes, parseJson, readBody, refuseByLength } from "./body.ts";
+import { BodyRoom } from "./body_room.ts";
 import { clientBucket, type Peer, type TrustedProxies } from "./client_ip.ts";
 import type { Random } from "../random.ts";
 import type { Documents } from "./documents.ts";
@@ -65,6 +66,7 @@ export function createApp<D extends AppDeps, Callers>(
   deps: D,
 ): App {
   const hono = new Hono<Env>();
+  const bodies = new BodyRoom(deps.clock);
   const methods = [...new Set(routes.map((route) => route.method))];
   for (const route of routes) {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
@@ -72,7 +74,7 @@ export function createApp<D extends AppDeps, Callers>(
     hono.on(route.method, route.path, async (c) => {
       const { exchange } = c.env;
       try {
-        return await serve(route, authenticator, deps, exchange, c.req.param());
+        return await serve(route, authenticator, deps, bodies, exchange, c.req.param());
       } catch (error) {
         return errorAnswer(deps, exchange, error, authenticator.scheme);
       }
@@ -153,6 +155,7 @@ async function serve<D extends AppDeps>(
   route: Route<D>,
   authenticator: Authenticator<D, unknown>,
   deps: D,
+  bodies: BodyRoom,
   exchange: Exchange,
   rawParams: Record<string, string>,
 ): Promise<Response> {
@@ -182,7 +185,11 @@ async function serve<D extends AppDeps>(
   try {
     await authenticate("before_body");
     const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
-    exchange.body = await readBody(exchange.request, maxBytes, deps.clock);
+    const length = declaredBytes(exchange.request);
+    // What this process asks itself is small, and must not wait for what others send.
+    const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
+    const room = exchange.room = await bodies.take(exchange.ip, expected);
+    exchange.body = await readBody(exchange.request, maxBytes, deps.clock, { room, length });
     await authenticate("after_body");
     const query = route.query && parseInput(route.query, queryOf(exchange.target), route.invalid);
     const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
@@ -193,6 +200,10 @@ async function serve<D extends AppDeps>(
       await spendFailure(deps, exchange, limit);
     }
     throw error;
+  } finally {
+    exchange.room?.release();
+    // A large body's memory goes back now, not when the collector comes by: many at once would be much by then.
+    if (exchange.body.length > LIMITS.bodyFreeBytes) exchange.body.buffer.transfer(0);
   }
 }
 
@@ -233,16 +244,20 @@ function jsonBody<D>(route: Route<D>, { body }: Exchange): unknown {
 
 function errorAnswer(deps: AppDeps, exchange: Exchange, error: unknown, scheme: "Bearer" | "Svc"): Response {
   const known = asServiceError(error);
-  deps.log(levelOf(known.status), "request_refused", {
-    code: known.code,
-    status: known.status,
-    requestId: exchange.requestId,
-    method: exchange.request.method,
-    path: exchange.target.split("?")[0]?.slice(0, 256),
-    ip: exchange.ip,
-    agentDid: exchange.agentDid,
-    ...(known.status >= 500 ? { cause: known.cause } : {}),
-  });
+  // What a sibling in the same process is refused, it judges and logs itself.
+  const isRoutine = exchange.peer.from === "process" && known.status < 500;
+  if (!isRoutine) {
+    deps.log(levelOf(known.status), "request_refused", {
+      code: known.code,
+      status: known.status,
+      requestId: exchange.requestId,
+      method: exchange.request.method,
+      path: exchange.target.split("?")[0]?.slice(0, 256),
+      ip: exchange.ip,
+      agentDid: exchange.agentDid,
+      ...(known.status >= 500 ? { cause: known.cause } : {}),
+    });
+  }
   return json(errorEnvelope(known, deps.showDetails), known.status, {
     ...(known.status === 401 ? { "WWW-Authenticate": scheme } : {}),
     ...known.headers,

@@ -5,10 +5,18 @@ import type { Clock } from "../clock.ts";
 import type { Bytes } from "../protocol/base64url.ts";
 import { ServiceError } from "../protocol/errors.ts";
 import { LIMITS } from "../protocol/limits.ts";
+import type { Room } from "./body_room.ts";
 
 /** @throws {ServiceError} `PAYLOAD_TOO_LARGE` when `Content-Length` alone says so */
 export function refuseByLength(headers: Headers, maxBytes: number): void {
   if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+}
+
+/** Bytes that a request says its body has; `null` when it does not say, 0 when there is none. */
+export function declaredBytes({ body, headers }: Request): number | null {
+  if (!body) return 0;
+  const length = headers.get("content-length");
+  return length === null ? null : Number(length);
 }
 
 /** Whatever has a body: a request, or an answer of another service. */
@@ -16,38 +24,81 @@ export interface BodySource {
   readonly body: ReadableStream<Uint8Array<ArrayBuffer>> | null;
 }
 
+/** What is known of a body ahead. */
+export interface BodyHints {
+  /** Room that it takes up. */
+  room?: Room;
+  /** Its length, where the connection holds it to that. */
+  length?: number | null;
+}
+
 /**
  * Reads a body to its end.
  *
- * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`, `REQUEST_TIMEOUT` after 10 s
+ * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`, `REQUEST_TIMEOUT` after 10 s or when its room is cut
  */
-export async function readBody(source: BodySource, maxBytes: number, clock: Clock): Promise<Bytes> {
-  if (!source.body) return new Uint8Array();
-  const reader = source.body.getReader();
+export async function readBody(
+  source: BodySource,
+  maxBytes: number,
+  clock: Clock,
+  { room, length }: BodyHints = {},
+): Promise<Bytes> {
+  const { body } = source;
+  if (!body) return new Uint8Array();
+  // A large body goes into one buffer of its size: in pieces it would cost 64 KiB for each.
+  const isLarge = length && length > LIMITS.bodyFreeBytes;
+  const reader = isLarge ? body.getReader({ mode: "byob" }) : body.getReader();
   let late = false;
-  const cancel = clock.after(LIMITS.bodyTimeoutMs, () => {
+  const giveUp = () => {
     late = true;
     reader.cancel().catch(() => {});
-  });
-  const chunks: Uint8Array[] = [];
-  let size = 0;
+  };
+  const cancel = clock.after(LIMITS.bodyTimeoutMs, giveUp);
+  if (room) room.cut = giveUp;
+  let bytes: Bytes;
   try {
-    while (true) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      size += value.length;
-      if (size > maxBytes) throw tooLarge(maxBytes);
-      chunks.push(value);
-    }
+    bytes = reader instanceof ReadableStreamBYOBReader
+      ? await filled(reader, length ?? 0, maxBytes)
+      : await gathered(reader, maxBytes);
   } catch (error) {
     reader.cancel().catch(() => {});
     if (error instanceof ServiceError) throw error;
-    if (!late) throw new ServiceError("REQUEST_TIMEOUT", { message: "The body broke off", cause: error });
+    throw late
+      ? new ServiceError("REQUEST_TIMEOUT")
+      : new ServiceError("REQUEST_TIMEOUT", { message: "The body broke off", cause: error });
   } finally {
     cancel();
+    if (room) room.cut = null;
   }
   if (late) throw new ServiceError("REQUEST_TIMEOUT");
-  return chunks.length === 1 ? chunks[0] as Bytes : joined(chunks, size);
+  return bytes;
+}
+
+async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: number): Promise<Bytes> {
+  const chunks: Bytes[] = [];
+  let size = 0;
+  while (true) {
+    const { done, value } = await reader.read();
+    if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : joined(chunks, size);
+    size += value.length;
+    if (size > maxBytes) throw tooLarge(maxBytes);
+    chunks.push(value);
+  }
+}
+
+async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes: number): Promise<Bytes> {
+  // One more: a full buffer could not be asked whether the body has ended.
+  let buffer = new ArrayBuffer(length + 1);
+  let size = 0;
+  while (size <= length) {
+    const { done, value } = await reader.read(new Uint8Array(buffer, size));
+    if (value) {
+      buffer = value.buffer;
+      size += value.length;
+    }
+    if (done) return new Uint8Array(buffer, 0, size);
+  }
+  throw tooLarge(maxBytes);
 }
 
 function joined(chunks: Uint8Array[], size: number): Bytes {

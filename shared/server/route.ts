@@ -5,6 +5,7 @@
 import type { z } from "zod";
 import type { Bytes } from "../protocol/base64url.ts";
 import type { ErrorCode } from "../protocol/errors.ts";
+import type { Room } from "./body_room.ts";
 import type { Peer } from "./client_ip.ts";
 
 /** HTTP methods in use. */
@@ -32,6 +33,8 @@ export interface Exchange {
   target: string;
   /** Raw body, once read. */
   body: Bytes;
+  /** Room that the body takes up until the answer, or until the handler gives it back. */
+  room?: Room;
   /** Headers that the answer gets, whatever it is. */
   answerHeaders: Headers;
   /** Who it turned out to be, for the log. */
