@@ -26,6 +26,7 @@ import { openStore, type Store, StoreRefused } from "./shared/server/kv.ts";
 import { jsonLog, type Log } from "./shared/server/log.ts";
 import { acceptedOrigins, judgeServerConfig, readServerConfig, type ServerConfig } from "./shared/server/place.ts";
 import { json } from "./shared/server/route.ts";
+import { readAtStart } from "./shared/server/store_format.ts";
 
 /** Whose routes the documents tell of. */
 const DOCUMENTED = {
@@ -39,7 +40,7 @@ export interface RunningServer {
   /** Where it listens, for instance `http://127.0.0.1:8787`. */
   address: string;
   /** True while the first admin can still be made with the bootstrap secret. */
-  bootstrapOpen: boolean;
+  bootstrapOpen(): Promise<boolean>;
   /** Drains and stops within 5 s (D-70). */
   stop(): Promise<void>;
 }
@@ -94,6 +95,7 @@ async function compose(
     trustedProxies,
     documents: documentsOf(DOCUMENTED[service], config.version),
   };
+  if (service === "proxy") await readAtStart(store.kv, []);
   const registry = service === "proxy" ? null : await createRegistry(
     { ...seams, origins: acceptedOrigins(environment, place.registryUrl, port) },
     { ...registryConfig, ...place },
@@ -102,7 +104,12 @@ async function compose(
     ...seams,
     origins: acceptedOrigins(environment, place.proxyUrl, port),
     // In one process the calls stay in it: no socket, no credential.
-    send: registry ? (request) => registry.fetch(request, { from: "process" }) : (request) => fetch(request),
+    ...registry
+      ? {
+        send: (request) => registry.fetch(request, { from: "process" }),
+        judgeAccess: registry.judgeAccess,
+      }
+      : { send: (request) => fetch(request) },
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
   }, { ...proxyConfig, ...place });
   await proxy?.start(store.isSole);
@@ -115,7 +122,7 @@ async function compose(
  * Starts what the environment asks for.
  *
  * @throws {ConfigError} with every problem of the configuration
- * @throws {StoreRefused} when another process uses the store
+ * @throws {StoreRefused} when another process uses the store, or a newer version wrote it
  */
 export async function startServer(environ: Environ, log: Log): Promise<RunningServer> {
   const configuration = readConfiguration(environ);
@@ -129,7 +136,7 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
     entry.open(registry, proxy);
     return {
       address: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
-      bootstrapOpen: registry !== null && await bootstrapOpen(store.kv),
+      bootstrapOpen: async () => registry !== null && await bootstrapOpen(store.kv),
       stop: () => stop(entry, http, proxy, store),
     };
   } catch (error) {
@@ -286,12 +293,12 @@ async function main(args: readonly string[]): Promise<void> {
     });
   }
   console.log(`listening on ${server.address}`);
-  if (isDev) sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") ?? "");
+  if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") ?? "");
 }
 
-function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, secret: string): void {
+async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, secret: string): Promise<void> {
   console.log(`registry and proxy, pid ${Deno.pid}; stop with Ctrl-C`);
-  if (!bootstrapOpen) return;
+  if (!(await bootstrapOpen())) return;
   console.log(`bootstrap secret: ${secret}`);
   console.log(`\nNext, in another terminal, make yourself the admin:\n`);
   console.log(`  curl -X POST ${address}/v1/admin/bootstrap -H 'x-bootstrap-secret: ${secret}'\n`);

@@ -2,6 +2,7 @@
  * Puts the proxy together: dependencies in, an app that answers requests out.
  */
 import { LIMITS } from "../shared/protocol/limits.ts";
+import type { JudgeAccess } from "../shared/server/access.ts";
 import { type App, createApp, type ServiceSeams } from "../shared/server/app.ts";
 import { TrustBell } from "../shared/server/bell.ts";
 import { GroupCommit } from "../shared/server/group_commit.ts";
@@ -9,6 +10,7 @@ import { Nonces } from "../shared/server/nonces.ts";
 import { Reads } from "../shared/server/reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import { AitCache } from "./admission/ait_cache.ts";
+import { ACCESS_LOST } from "./admission/checks.ts";
 import { CrlCache } from "./admission/crl_cache.ts";
 import { Guard } from "./admission/guard.ts";
 import { KeyCache } from "./admission/key_cache.ts";
@@ -21,6 +23,7 @@ import { Lingering, type UpgradeWebSocket } from "./relay/connect.ts";
 import { Deliveries } from "./relay/deliveries.ts";
 import { Dispatch } from "./relay/dispatch.ts";
 import { Drain } from "./relay/drain.ts";
+import { Held } from "./relay/held.ts";
 import { Hub } from "./relay/hub.ts";
 import { Mailbox } from "./relay/mailbox.ts";
 import { Revalidation } from "./relay/revalidation.ts";
@@ -30,6 +33,8 @@ import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
 export interface ProxySeams extends ServiceSeams {
   /** Reaches the registry: a socket's `fetch`, or the registry app's own. */
   send: Send;
+  /** Judges access tokens in the registry's place, where both share process and store. */
+  judgeAccess?: JudgeAccess;
   upgrade: UpgradeWebSocket;
 }
 
@@ -59,7 +64,7 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
   const bell = new TrustBell(seams, (agentDids) => void revalidation.rung(agentDids));
   const bus = new Bus({ kv, clock, random, newId, log });
-  const dispatch = new Dispatch({ clock, log, newId, commits, bus, hub, drain, mailbox });
+  const dispatch = new Dispatch({ kv, clock, log, newId, commits, bus, hub, drain, mailbox });
   hub.onAttached = (agentDid) => {
     // The link before may have ended between claim and attach, and taken the presence along.
     void dispatch.claim(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
@@ -70,18 +75,23 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
     void bus.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
   };
   crl.onInstalled = () => void revalidation.listed();
+  const { judgeAccess } = seams;
   const deps: ProxyDeps = {
     ...seams,
     config,
     registry,
+    access: judgeAccess
+      ? (claim) => judgeAccess(claim, { commits, reads }, ACCESS_LOST)
+      : async (claim) => await registry.validate(claim) ? [] : null,
     keys,
     crl,
     commits,
     reads,
     guard: new Guard(clock),
     aits: new AitCache(keys, config.registryUrl),
-    nonces: new Nonces(reads, clock, KEYS.nonce),
+    nonces: new Nonces(clock, KEYS.nonce),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
+    held: new Held(),
     hub,
     mailbox,
     drain,

@@ -1,9 +1,10 @@
 /**
  * What the proxy's handlers work with: built once in `app.ts`, never a global.
  */
+import type { AccessClaim } from "../shared/server/access.ts";
 import type { AppDeps } from "../shared/server/app.ts";
 import type { Documents } from "../shared/server/documents.ts";
-import type { GroupCommit } from "../shared/server/group_commit.ts";
+import type { GroupCommit, Update } from "../shared/server/group_commit.ts";
 import type { Reads } from "../shared/server/reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { Random } from "../shared/random.ts";
@@ -12,12 +13,14 @@ import type { CrlCache } from "./admission/crl_cache.ts";
 import type { Guard } from "./admission/guard.ts";
 import type { KeyCache } from "./admission/key_cache.ts";
 import type { ProxyConfig } from "./config.ts";
+import type { GroundLost } from "./admission/checks.ts";
 import type { RegistryClient } from "./registry_client.ts";
 import type { Bus } from "./relay/bus.ts";
 import type { Lingering, UpgradeWebSocket } from "./relay/connect.ts";
 import type { Deliveries } from "./relay/deliveries.ts";
 import type { Dispatch } from "./relay/dispatch.ts";
 import type { Drain } from "./relay/drain.ts";
+import type { Held } from "./relay/held.ts";
 import type { Hub } from "./relay/hub.ts";
 import type { Mailbox } from "./relay/mailbox.ts";
 import type { Revalidation } from "./relay/revalidation.ts";
@@ -30,6 +33,8 @@ export interface ProxyDeps extends AppDeps {
   /** Origins that a proof may name; the public one first. */
   origins: readonly string[];
   registry: RegistryClient;
+  /** What an access token's being good rests on, as far as it can be held here; `null` when it is not good (D-63). */
+  access(claim: AccessClaim): Promise<readonly Update<GroundLost>[] | null>;
   keys: KeyCache;
   crl: CrlCache;
   aits: AitCache;
@@ -37,6 +42,7 @@ export interface ProxyDeps extends AppDeps {
   commits: GroupCommit;
   reads: Reads;
   nonces: Nonces;
+  held: Held;
   hub: Hub;
   deliveries: Deliveries;
   mailbox: Mailbox;

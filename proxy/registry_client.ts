@@ -6,6 +6,7 @@ import { Ownership } from "../shared/protocol/api/services.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import type { Clock } from "../shared/clock.ts";
+import type { AccessClaim } from "../shared/server/access.ts";
 import { readBody } from "../shared/server/body.ts";
 import type { ProxyConfig } from "./config.ts";
 
@@ -24,13 +25,6 @@ export interface RegistryAnswer {
 
 /** Sends a request; a socket's `fetch`, or the registry app's own. */
 export type Send = (request: Request) => Promise<Response>;
-
-/** What identifies an access token's use. */
-export interface AccessClaim {
-  accessToken: string;
-  agentDid: string;
-  aitJti: string;
-}
 
 /** Asks the registry. */
 export class RegistryClient {

@@ -170,13 +170,14 @@ async function proveAgent(deps: RegistryDeps, exchange: Exchange): Promise<Prove
   if (!(await holdsProof(exchange, key, digest(token), deps.origins))) {
     throw refuse(`The proof does not verify for the origin ${deps.origins[0]}`);
   }
-  const reservation = await deps.nonces.reserve(claims.sub, nonce, timestamp);
+  const reservation = deps.nonces.reserve(claims.sub, nonce, timestamp);
   if (!reservation) throw refuse("The nonce was used before");
+  let isTaken: boolean | null = null;
   try {
-    const fate = await deps.commits.claim([reservation.update]);
-    if (!fate.taken) throw refuse("The nonce was used before");
+    isTaken = (await deps.commits.claim([reservation.update])).taken;
   } finally {
-    reservation.release();
+    reservation.release(isTaken === null ? "unused" : isTaken ? "used" : "replayed");
   }
+  if (!isTaken) throw refuse("The nonce was used before");
   return { agentId: parseDid(claims.sub)?.id ?? "", agentDid: claims.sub, aitJti: claims.jti, timestamp };
 }

@@ -10,7 +10,15 @@ import type { Authenticator, Exchange } from "../../shared/server/route.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
-import { type AdmissionProfile, type Candidate, CHECKS, found, noteDecision, type ReadAhead } from "./checks.ts";
+import {
+  type AdmissionProfile,
+  type Candidate,
+  CHECKS,
+  found,
+  GroundLost,
+  noteDecision,
+  type ReadAhead,
+} from "./checks.ts";
 
 /** An agent whose request passed every check that its route asks for. */
 export interface Admitted {
@@ -24,10 +32,12 @@ export interface Admitted {
   /** What was read ahead of a message. */
   ahead: ReadAhead["message"];
   /**
-   * Makes the nonce and the counted request durable, together with `more`. Gives what refused `more`, if anything did:
-   * nonce and window are durable then all the same. Called again, it is about `more` alone.
+   * Makes the nonce and the counted request durable, together with `more`, while trust and session still stand. Gives
+   * what refused `more`, if anything did: nonce and window are durable then all the same. Called again, it is about
+   * `more` alone.
    *
-   * @throws {ServiceError} `PROXY_AUTH_REPLAY`, `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
+   * @throws {ServiceError} `PROXY_AUTH_REPLAY`, `PROXY_AUTH_FORBIDDEN`, `PROXY_AGENT_ACCESS_INVALID`,
+   * `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
    */
   settle<R>(more?: readonly Update<R>[]): Promise<R | null>;
 }
@@ -37,7 +47,7 @@ const FULL = Symbol("full");
 
 /** Runs the nine checks. A nonce whose request fails after check 5 is used up. */
 export async function admit(deps: ProxyDeps, exchange: Exchange, profile: AdmissionProfile): Promise<Admitted> {
-  const candidate: Candidate = { exchange, profile, now: deps.clock.now() };
+  const candidate: Candidate = { exchange, profile, now: deps.clock.now(), grounds: [] };
   try {
     for (const check of CHECKS) await check.run(deps, candidate);
   } catch (error) {
@@ -61,7 +71,13 @@ export async function admit(deps: ProxyDeps, exchange: Exchange, profile: Admiss
 
 async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly Update<R>[]): Promise<R | null> {
   const { commits, clock } = deps;
-  if (candidate.settled) return await claim(commits, more);
+  const { grounds } = candidate;
+  if (candidate.settled) {
+    if (more.length === 0) return null;
+    const refused = await claim<R | GroundLost>(commits, [...grounds, ...more]);
+    if (refused instanceof GroundLost) throw new ServiceError(refused.code);
+    return refused;
+  }
   const counted = windowUpdate<typeof FULL>(
     windowKey(candidate),
     found(candidate.rule),
@@ -70,12 +86,12 @@ async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly U
     { refuse: FULL },
     await candidate.ahead?.window,
   );
-  const refused = await spend<R | typeof FULL>(commits, candidate, [counted, ...more]);
+  const refused = await spend<R | typeof FULL | GroundLost>(commits, candidate, [...grounds, counted, ...more]);
   candidate.settled = true;
   if (refused === null) return null;
-  if (refused === FULL) {
+  if (refused === FULL || refused instanceof GroundLost) {
     await spend(commits, candidate, mendedWindow(deps, candidate));
-    throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+    throw new ServiceError(refused instanceof GroundLost ? refused.code : "PROXY_RATE_LIMIT_EXCEEDED");
   }
   const again = await spend<typeof FULL>(commits, candidate, [counted]);
   if (again === FULL) throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
@@ -85,12 +101,15 @@ async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly U
 /** Claims the nonce with other updates; `null` when all took effect. */
 async function spend<R>(commits: GroupCommit, candidate: Candidate, more: readonly Update<R>[]): Promise<R | null> {
   const reservation = found(candidate.reservation);
+  let fate: "used" | "replayed" | "unused" = "unused";
   try {
     const refused = await claim<R | "replay">(commits, [reservation.update, ...more]);
-    if (refused === "replay") throw new ServiceError("PROXY_AUTH_REPLAY");
-    return refused;
+    if (refused === null) fate = "used";
+    if (refused !== "replay") return refused;
+    fate = "replayed";
+    throw new ServiceError("PROXY_AUTH_REPLAY");
   } finally {
-    reservation.release();
+    reservation.release(fate);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Identity tokens whose signature was verified (D-20): kept by digest, so that one token costs one signature check. A
- * kept token counts only while its key is published; its times are judged at every use by the caller.
+ * Identity tokens whose signature was verified (D-20): kept, so that one token costs one signature check. A kept token
+ * counts only while its key is published; its times are judged at every use by the caller.
  */
 import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
@@ -22,6 +22,7 @@ const MAX_KEPT = 20_000;
 export class AitCache {
   readonly #keys: KeyCache;
   readonly #issuer: string;
+  /** By token. */
   readonly #kept = new Map<string, VerifiedAit>();
 
   constructor(keys: KeyCache, issuer: string) {
@@ -36,21 +37,21 @@ export class AitCache {
    * @throws {RegistryUnavailable} when the registry's keys are not known
    */
   async verify(token: string): Promise<VerifiedAit> {
-    const sha256 = digest(token);
-    const kept = this.#kept.get(sha256);
+    const kept = this.#kept.get(token);
     let keys = await this.#keys.current();
     if (kept && keys.has(kept.kid)) return kept;
     const jws = parseAit(token);
     if (!keys.has(jws.kid)) keys = await this.#keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
-    const verified = { claims, kid: jws.kid, sha256, publicKey: await importPublicKey(claims.cnf.jwk.x) };
-    this.#keep(verified);
+    const publicKey = await importPublicKey(claims.cnf.jwk.x);
+    const verified = { claims, kid: jws.kid, sha256: digest(token), publicKey };
+    this.#keep(token, verified);
     return verified;
   }
 
-  #keep(verified: VerifiedAit): void {
+  #keep(token: string, verified: VerifiedAit): void {
     const oldest = this.#kept.size >= MAX_KEPT ? this.#kept.keys().next() : undefined;
     if (oldest && !oldest.done) this.#kept.delete(oldest.value);
-    this.#kept.set(verified.sha256, verified);
+    this.#kept.set(token, verified);
   }
 }

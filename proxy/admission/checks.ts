@@ -2,6 +2,8 @@
  * THE nine checks of a request, in the specification's order (SPEC "POST /hooks/agent", D-60). Each row says with which
  * codes it refuses. The first that fails answers; nothing that is refused before check 5 leaves a trace.
  */
+import type { Update } from "../../shared/server/group_commit.ts";
+import { hold, lookUp } from "../../shared/server/grounds.ts";
 import type { Decision, WindowRule } from "../../shared/server/rate_limit.ts";
 import { decide, rateLimitHeaders, type WindowRecord } from "../../shared/server/rate_limit.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
@@ -17,7 +19,6 @@ import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/s
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
 import type { Presence } from "../relay/bus.ts";
-import type { DeliveryRecord } from "../relay/deliveries.ts";
 import { hasAnyPair, type PairRecord } from "../trust/store.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
 
@@ -41,21 +42,30 @@ export interface Candidate {
   timestamp?: number;
   reservation?: Reservation;
   ahead?: ReadAhead;
+  /** What checks 7 and 8 rest on, held until the request takes effect. */
+  grounds: Update<GroundLost>[];
   rule?: WindowRule;
   decision?: Decision;
   /** Nonce and window are durable. */
   settled?: true;
 }
 
+/** What a request was admitted on has changed before it took effect. */
+export class GroundLost {
+  constructor(readonly code: "PROXY_AUTH_FORBIDDEN" | "PROXY_AGENT_ACCESS_INVALID") {}
+}
+
+const PAIR_LOST = new GroundLost("PROXY_AUTH_FORBIDDEN");
+/** The access token is no longer good. */
+export const ACCESS_LOST = new GroundLost("PROXY_AGENT_ACCESS_INVALID");
+
+type Ahead<T> = Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>>;
+
 /** Records that the checks to come need, and the delivery after them: asked for together, awaited where they count. */
 export interface ReadAhead {
-  window: Promise<Deno.KvEntryMaybe<WindowRecord>>;
+  window: Ahead<WindowRecord>;
   /** Of a message to an agent; else `null`. */
-  message: {
-    pair: Promise<Deno.KvEntryMaybe<PairRecord>>;
-    delivery: Promise<Deno.KvEntryMaybe<DeliveryRecord>>;
-    presence: Promise<Deno.KvEntryMaybe<Presence>>;
-  } | null;
+  message: { pair: Ahead<PairRecord>; presence: Ahead<Presence> } | null;
 }
 
 /** One check. */
@@ -115,11 +125,11 @@ export const CHECKS: readonly Check[] = [
   {
     name: "nonce",
     failsWith: ["PROXY_AUTH_REPLAY", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, candidate) {
+    run(deps, candidate) {
       const { exchange, ait, timestamp } = candidate;
       const nonce = exchange.request.headers.get(HEADERS.nonce) ?? "";
       candidate.ahead = readAhead(deps, candidate);
-      const reservation = await deps.nonces.reserve(found(ait).claims.sub, nonce, found(timestamp));
+      const reservation = deps.nonces.reserve(found(ait).claims.sub, nonce, found(timestamp));
       if (!reservation) throw new ServiceError("PROXY_AUTH_REPLAY");
       candidate.reservation = reservation;
     },
@@ -134,9 +144,11 @@ export const CHECKS: readonly Check[] = [
   {
     name: "trust",
     failsWith: ["PROXY_AUTH_FORBIDDEN", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { profile, ait, ahead }) {
-      if (!profile.trust || (await ahead?.message?.pair)?.value) return;
-      if (!(await hasAnyPair(deps.kv, found(ait).claims.sub))) {
+    async run(deps, { profile, ait, ahead, grounds }) {
+      if (!profile.trust) return;
+      const pair = await ahead?.message?.pair;
+      if (pair?.value) grounds.push(hold(pair, isPresent, PAIR_LOST));
+      else if (!(await hasAnyPair(deps.kv, found(ait).claims.sub))) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
       }
     },
@@ -144,15 +156,15 @@ export const CHECKS: readonly Check[] = [
   {
     name: "access token",
     failsWith: ["PROXY_AGENT_ACCESS_REQUIRED", "PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { profile, exchange, ait }) {
+    async run(deps, { profile, exchange, ait, grounds }) {
       if (!profile.access) return;
       const accessToken = exchange.request.headers.get(HEADERS.access);
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
       const { sub, jti } = found(ait).claims;
       // A token sent twice is two in one header: no single one to ask about.
-      const good = !accessToken.includes(",") &&
-        await deps.registry.validate({ accessToken, agentDid: sub, aitJti: jti });
-      if (!good) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
+      const held = accessToken.includes(",") ? null : await deps.access({ accessToken, agentDid: sub, aitJti: jti });
+      if (!held) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
+      grounds.push(...held);
     },
   },
   {
@@ -161,8 +173,10 @@ export const CHECKS: readonly Check[] = [
     async run(deps, candidate) {
       const { value } = await found(candidate.ahead).window;
       candidate.rule = windowRule(deps, candidate.profile);
-      noteDecision(candidate, decide(candidate.rule, value ?? [], candidate.now));
-      if (!found(candidate.decision).allowed) throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+      candidate.decision = decide(candidate.rule, value ?? [], candidate.now);
+      if (candidate.decision.allowed) return;
+      noteDecision(candidate, candidate.decision);
+      throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
     },
   },
 ];
@@ -180,26 +194,29 @@ export function found<T>(value: T | undefined): T {
   return value;
 }
 
-function readAhead({ reads, config }: ProxyDeps, { exchange, profile, ait }: Candidate): ReadAhead {
+function readAhead(deps: ProxyDeps, { exchange, profile, ait, now }: Candidate): ReadAhead {
   const sender = found(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
-  const get = <T>(key: Deno.KvKey) => {
-    const entry = reads.get<T>(key);
+  const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Ahead<T> => {
+    const entry = lookUp(deps, key, isGood);
     // An earlier check may end the request before anybody waits for this.
-    entry.catch(() => {});
+    if (entry instanceof Promise) entry.catch(() => {});
     return entry;
   };
-  const { requestId } = exchange;
+  const rule = windowRule(deps, profile);
   return {
-    window: get(KEYS.window(windowRule({ config }, profile).name, sender)),
+    window: get<WindowRecord>(KEYS.window(rule.name, sender), (record) => decide(rule, record ?? [], now).allowed),
     message: profile.trust && isAgentDid(recipient)
       ? {
-        pair: get(KEYS.pair(sender, recipient)),
-        delivery: get(KEYS.delivery(recipient, requestId, sender)),
-        presence: get(KEYS.presence(recipient)),
+        pair: get<PairRecord>(KEYS.pair(sender, recipient), isPresent),
+        presence: get<Presence>(KEYS.presence(recipient), isPresent),
       }
       : null,
   };
+}
+
+function isPresent(value: unknown): boolean {
+  return value !== null;
 }
 
 function windowRule({ config }: Pick<ProxyDeps, "config">, { window }: AdmissionProfile): WindowRule {

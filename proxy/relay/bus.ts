@@ -108,8 +108,14 @@ export class Bus {
 
   /** The other instance that holds an agent's session and lives, or `null`. */
   async locate(agentDid: string): Promise<string | null> {
+    const instance = await this.lastSeenAt(agentDid);
+    return instance && await this.lives(instance) ? instance : null;
+  }
+
+  /** The other instance that holds an agent's session, dead or alive, or `null`. */
+  async lastSeenAt(agentDid: string): Promise<string | null> {
     const instance = (await this.#seams.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance;
-    return instance && instance !== this.instance && await this.lives(instance) ? instance : null;
+    return instance && instance !== this.instance ? instance : null;
   }
 
   /** True while an instance shows signs of life. */
@@ -125,7 +131,7 @@ export class Bus {
       ...(seen ? { seen } : {}),
       next: (current) => {
         const holder = (current as Presence | null)?.instance;
-        return !holder || holder === this.instance ? "keep" : { refuse: "moved" };
+        return !holder || holder === this.instance ? "hold" : { refuse: "moved" };
       },
     };
   }

@@ -20,7 +20,6 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { parseJson } from "../../shared/server/body.ts";
 import { StoreUnavailable } from "../../shared/server/kv.ts";
 import { type Exchange, type Input, json } from "../../shared/server/route.ts";
-import { digest } from "../../shared/server/signed_request.ts";
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { DeliveryId, Repeat } from "./deliveries.ts";
@@ -73,9 +72,10 @@ async function deliver(
   exchange: Exchange,
 ): Promise<Response | UnderWay> {
   const { hub, deliveries, dispatch, bus, config } = deps;
-  const bodySha256 = digest(exchange.body);
+  // The proof has shown that it is the body's.
+  const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
   const mayQueue = prefersAsync(exchange.request.headers);
-  const begin = deliveries.begin(id, bodySha256, { seen: await relayed(() => caller.ahead?.delivery) });
+  const begin = deliveries.begin(id, bodySha256);
   let dispatched: Dispatched = { result: "offline" };
   if (hub.session(id.recipient)) {
     const refused = await caller.settle<Repeat | "moved">([
@@ -155,7 +155,7 @@ async function queue(
   const expiresAt = deps.mailbox.expiry();
   const body = queuedAnswer(id, expiresAt, 0);
   const refused = await caller.settle<Repeat | "mailbox_full">([
-    deps.deliveries.begin(id, bodySha256, { answer: body }),
+    deps.deliveries.begin(id, bodySha256, body),
     deps.mailbox.enqueue(message, expiresAt),
   ]);
   if (refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");

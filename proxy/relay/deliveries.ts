@@ -5,7 +5,7 @@
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Clock } from "../../shared/clock.ts";
-import type { GroupCommit, Update } from "../../shared/server/group_commit.ts";
+import { absent, type GroupCommit, type Update } from "../../shared/server/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../keys.ts";
 
@@ -102,19 +102,16 @@ export class Deliveries {
   }
 
   /** The update that records a new attempt, with its 202 when that is known already; refused by a 202 that stands. */
-  begin(
-    id: DeliveryId,
-    bodySha256: string,
-    { answer = null, seen }: { answer?: HookAnswer | null; seen?: Deno.KvEntryMaybe<DeliveryRecord> | undefined } = {},
-  ): Update<Repeat> {
+  begin(id: DeliveryId, bodySha256: string, answer: HookAnswer | null = null): Update<Repeat> {
     const now = this.#seams.clock.now();
     const { sender, requestId } = id;
     const answeredAt = answer ? now : 0;
     const { instance } = this.#seams;
     const value: DeliveryRecord = { sender, requestId, bodySha256, startedAt: now, instance, answer, answeredAt };
+    const key = keyOf(id);
     return {
-      key: keyOf(id),
-      ...(seen ? { seen } : {}),
+      key,
+      seen: absent(key),
       next: (current) => {
         const repeat = this.#judge(current as DeliveryRecord | null, bodySha256, now);
         return repeat ? { refuse: repeat } : { value, expireInMs: KEPT_MS };
@@ -136,6 +133,7 @@ export class Deliveries {
   async #note(id: DeliveryId, change: (record: DeliveryRecord) => DeliveryRecord): Promise<void> {
     const update: Update<never> = {
       key: keyOf(id),
+      once: true,
       next: (current) => current === null ? "keep" : { value: change(current as DeliveryRecord), expireInMs: KEPT_MS },
     };
     try {

@@ -3,16 +3,12 @@
  */
 import type { z } from "zod";
 import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/protocol/api/sessions.ts";
-import { parseDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { isSecret, secretDigest } from "../../shared/protocol/secrets.ts";
 import { type Input, json, noContent } from "../../shared/server/route.ts";
-import type { AgentRecord } from "../agents/store.ts";
 import type { ProvenAgent, ServiceCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
-import { judgeAccess, type SessionRecord } from "./session.ts";
+import { accessVerdict } from "./access.ts";
 import { refreshSession } from "./store.ts";
 
 export async function refresh(
@@ -23,7 +19,7 @@ export async function refresh(
   return json(answer);
 }
 
-/** Writes nothing; the proxy asks this for every message. */
+/** The proxy asks this for every message. */
 export async function validate(
   deps: RegistryDeps,
   { body, exchange }: Input<undefined, undefined, z.output<typeof ValidateBody>, ServiceCaller | null>,
@@ -34,20 +30,8 @@ export async function validate(
       details: { fieldErrors: { [HEADERS.access]: ["must be present"] }, formErrors: [] },
     });
   }
-  if (!isSecret("access", token)) throw new ServiceError("AGENT_AUTH_VALIDATE_UNAUTHORIZED");
-  const id = parseDid(body.agentDid)?.id ?? "";
-  const [agent, session] = await Promise.all([
-    deps.reads.get<AgentRecord>(KEYS.agent(id)),
-    deps.reads.get<SessionRecord>(KEYS.session(id)),
-  ]);
-  const verdict = judgeAccess(session.value, await secretDigest(token), deps.clock.now());
-  const record = agent.value;
-  if (
-    verdict === "wrong" || record?.did !== body.agentDid || record.status !== "active" ||
-    record.currentJti !== body.aitJti
-  ) {
-    throw new ServiceError("AGENT_AUTH_VALIDATE_UNAUTHORIZED");
-  }
+  const verdict = await accessVerdict(deps, { ...body, accessToken: token });
+  if (verdict === "wrong") throw new ServiceError("AGENT_AUTH_VALIDATE_UNAUTHORIZED");
   if (verdict === "expired") throw new ServiceError("AGENT_AUTH_VALIDATE_EXPIRED");
   return noContent();
 }

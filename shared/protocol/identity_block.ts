@@ -34,7 +34,9 @@ const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
 /** A field's value as it stands in the block: one line, bounded, never blank. */
 export function sanitizeField(value: string, maxCodePoints: number): string {
   const line = value.replace(CONTROL, "").replace(/[\s\u0085]+/g, " ").trim();
-  return [...line].slice(0, maxCodePoints).join("").trim() || "unknown";
+  // No more UTF-16 units than that are no more code points either.
+  const cut = line.length <= maxCodePoints ? line : [...line].slice(0, maxCodePoints).join("").trim();
+  return cut || "unknown";
 }
 
 /** The block, an empty line, then the text, in which any line that could pass for a block's first is quoted. */

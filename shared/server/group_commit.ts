@@ -9,11 +9,15 @@ import { StoreUnavailable } from "./kv.ts";
 /** A key that is written or deleted unseen, beside a record that is checked. */
 export type Write = { key: Deno.KvKey; value: unknown; expireInMs: number } | { key: Deno.KvKey; delete: true };
 
-/** What an update makes of the record as it stands; `also` takes effect with it. */
+/**
+ * What an update makes of the record as it stands; `also` takes effect with it. `"hold"` leaves the record alone, and
+ * the claim takes effect only while it stands just so; `"keep"` does not mind what becomes of it.
+ */
 export type Verdict<R> =
   | { value: unknown; expireInMs: number; also?: readonly Write[] }
   | { delete: true; also?: readonly Write[] }
   | { refuse: R }
+  | "hold"
   | "keep";
 
 /** One record of a claim: `next` is called with the record or `null`, perhaps more than once, and must be pure. */
@@ -22,6 +26,8 @@ export interface Update<R> {
   next(current: unknown): Verdict<R>;
   /** The record as the caller has read it a moment ago: spares a read. When it is stale the claim is judged anew. */
   seen?: Deno.KvEntryMaybe<unknown>;
+  /** The record is written once and not asked for again: it is not kept in mind. */
+  once?: true;
   /** About how many bytes it writes, when they are many. */
   bytes?: number;
 }
@@ -36,6 +42,11 @@ interface Pending {
   reject(error: unknown): void;
 }
 
+/** A record that is taken to be absent: spares a read of what hardly ever exists. */
+export function absent(key: Deno.KvKey): Deno.KvEntryMaybe<never> {
+  return { key, value: null, versionstamp: null };
+}
+
 /** A record as far as it is known. */
 interface Known {
   key: Deno.KvKey;
@@ -45,16 +56,19 @@ interface Known {
 
 interface Entry extends Known {
   /** What the batch makes of it, once a claim has changed it. */
-  change: Exclude<Verdict<never>, "keep" | { refuse: never }> | null;
+  change: Exclude<Verdict<never>, "hold" | "keep" | { refuse: never }> | null;
+  isHeld: boolean;
   also: Write[];
+  /** All that is asked of it is asked once. */
+  once: boolean;
 }
 
 /** Gathers claims and commits them. */
 export class GroupCommit {
   readonly #kv: Deno.Kv;
   readonly #maxChecks: number;
-  /** What was committed last here, by key: the next claim on it needs no read. */
-  readonly #committed = new Map<string, Known>();
+  /** What commits of this instance wrote or held, by key, latest last: the next claim on it needs no read. */
+  readonly #known = new Map<string, Known>();
   #waiting: Pending[] = [];
   #running = false;
 
@@ -76,6 +90,11 @@ export class GroupCommit {
       this.#running = true;
       queueMicrotask(() => this.#drain());
     });
+  }
+
+  /** The record as the last commit here left or found it; a claim that builds on it is judged anew when it is stale. */
+  recall(key: Deno.KvKey): Deno.KvEntryMaybe<unknown> | undefined {
+    return this.#known.get(JSON.stringify(key)) as Deno.KvEntryMaybe<unknown> | undefined;
   }
 
   async #drain(): Promise<void> {
@@ -116,7 +135,8 @@ export class GroupCommit {
       return await this.#split(batch, attempt);
     }
     if (refused.length > 0) return await this.#commit(refused, attempt + 1);
-    // Another instance changed one of the records: the claims that are not concerned must not suffer.
+    // A record was not as it was known; once more, and the claims that are not concerned must not suffer.
+    if (!isFresh) return await this.#commit(batch, attempt + 1);
     if (batch.length > 1) return await this.#split(batch, attempt + 1);
     if (attempt < LIMITS.commitRetries) return await this.#commit(batch, attempt + 1);
     batch[0]?.reject(new StoreUnavailable(new Error("The record stayed contended")));
@@ -136,48 +156,53 @@ export class GroupCommit {
       for (const [i, { key, seen }] of updates.entries()) {
         const id = ids[i] ?? "";
         if (entries.has(id) || unknown.has(id)) continue;
-        const known = isFresh ? undefined : newer(this.#committed.get(id), seen);
-        if (known) entries.set(id, { ...known, change: null, also: [] });
+        const known = isFresh ? undefined : newer(this.#known.get(id), seen);
+        if (known) entries.set(id, untouched(known));
         else unknown.set(id, key);
       }
     }
     const ids = [...unknown.keys()], keys = [...unknown.values()];
     const reads = [];
     for (let i = 0; i < keys.length; i += 10) reads.push(this.#kv.getMany(keys.slice(i, i + 10)));
-    for (const [i, { key, value, versionstamp }] of (await Promise.all(reads)).flat().entries()) {
-      entries.set(ids[i] ?? "", { key, value, versionstamp, change: null, also: [] });
-    }
+    for (const [i, entry] of (await Promise.all(reads)).flat().entries()) entries.set(ids[i] ?? "", untouched(entry));
     return entries;
   }
 
   async #write(entries: Map<string, Entry>): Promise<boolean> {
     const operation = this.#kv.atomic();
-    const changed: [string, Entry][] = [];
+    const concerned: [string, Entry][] = [];
     for (const [id, entry] of entries) {
       const { key, versionstamp, change, also } = entry;
-      if (!change) continue;
-      changed.push([id, entry]);
+      if (!change && !entry.isHeld) continue;
+      concerned.push([id, entry]);
       operation.check({ key, versionstamp });
+      if (!change) continue;
       write(operation, { key, ...change });
       for (const more of also) write(operation, more);
     }
-    if (changed.length === 0) return true;
+    if (concerned.length === 0) return true;
     const result = await operation.commit();
-    for (const [id, entry] of changed) {
-      this.#committed.delete(id);
-      if (result.ok && entry.value !== null) this.#remember(id, entry, result.versionstamp);
+    for (const [id, entry] of concerned) {
+      this.#known.delete(id);
+      if (result.ok && !entry.once && entry.value !== null) {
+        this.#remember(id, entry, entry.change ? result.versionstamp : entry.versionstamp);
+      }
     }
     return result.ok;
   }
 
-  #remember(id: string, { key, value }: Entry, versionstamp: string): void {
-    const oldest = this.#committed.size >= REMEMBERED ? this.#committed.keys().next() : undefined;
-    if (oldest && !oldest.done) this.#committed.delete(oldest.value);
-    this.#committed.set(id, { key, value, versionstamp });
+  #remember(id: string, { key, value }: Entry, versionstamp: string | null): void {
+    const oldest = this.#known.size >= REMEMBERED ? this.#known.keys().next() : undefined;
+    if (oldest && !oldest.done) this.#known.delete(oldest.value);
+    this.#known.set(id, { key, value, versionstamp });
   }
 }
 
-const REMEMBERED = 1_000;
+const REMEMBERED = 10_000;
+
+function untouched({ key, value, versionstamp }: Known): Entry {
+  return { key, value, versionstamp, change: null, isHeld: false, also: [], once: true };
+}
 
 /** Of two pictures of a record the one that was written later. */
 function newer(a: Known | undefined, b: Known | undefined): Known | undefined {
@@ -192,19 +217,24 @@ function write(operation: Deno.AtomicOperation, change: Write): void {
 
 /** Applies a claim to the batch's picture of the records: all of its updates, or none. */
 function apply(claim: Pending, entries: Map<string, Entry>): Fate<unknown> {
-  const changes: [Entry, NonNullable<Entry["change"]>][] = [];
+  const verdicts: [Entry, Update<unknown>, Exclude<Verdict<never>, { refuse: never }>][] = [];
   for (const [i, update] of claim.updates.entries()) {
     const entry = entries.get(claim.ids[i] ?? "");
     if (!entry) continue;
     const verdict = update.next(entry.value);
-    if (verdict === "keep") continue;
-    if ("refuse" in verdict) return { taken: false, refused: verdict.refuse };
-    changes.push([entry, verdict]);
+    if (typeof verdict === "object" && "refuse" in verdict) return { taken: false, refused: verdict.refuse };
+    verdicts.push([entry, update, verdict]);
   }
-  for (const [entry, change] of changes) {
-    entry.change = change;
-    entry.value = "delete" in change ? null : change.value;
-    entry.also.push(...change.also ?? []);
+  for (const [entry, { once }, verdict] of verdicts) {
+    if (verdict === "keep") continue;
+    entry.once &&= once === true;
+    if (verdict === "hold") {
+      entry.isHeld = true;
+      continue;
+    }
+    entry.change = verdict;
+    entry.value = "delete" in verdict ? null : verdict.value;
+    entry.also.push(...verdict.also ?? []);
   }
   return { taken: true };
 }

@@ -1,11 +1,11 @@
 /**
  * Single-use nonces of signed requests (D-25). A nonce is reserved in memory while its request is judged, and made
- * durable by the claim that ends the judgement. Never stored before the proof has verified.
+ * durable by the claim that ends the judgement, which is also what tells of its use elsewhere or long ago. Never stored
+ * before the proof has verified.
  */
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
-import type { Update } from "./group_commit.ts";
-import type { Reads } from "./reads.ts";
+import { absent, type Update } from "./group_commit.ts";
 
 /** A nonce on record. */
 export interface NonceRecord {
@@ -19,8 +19,8 @@ export interface NonceRecord {
 export interface Reservation {
   /** Makes it durable; refuses the claim with `"replay"` when it was used before. */
   update: Update<"replay">;
-  /** Ends the reservation in memory, after the claim. */
-  release(): void;
+  /** Ends the reservation, after the claim; a nonce that turned out to be used is remembered for a while. */
+  release(fate: "used" | "replayed" | "unused"): void;
 }
 
 /** True when the record still refuses a request; a stepped-back clock does not revive the very same one. */
@@ -28,54 +28,61 @@ export function refusesNonce(record: NonceRecord, timestamp: number, now: number
   return now < record.expiresAt || record.timestamp === timestamp;
 }
 
+/** Used nonces that are remembered: a replay of one costs nobody a commit. */
+const REMEMBERED = 20_000;
+
 /** Nonces by agent. */
 export class Nonces {
-  readonly #reads: Reads;
   readonly #clock: Clock;
   readonly #keyOf: (agentDid: string, nonce: string) => Deno.KvKey;
   readonly #held = new Set<string>();
+  readonly #used = new Map<string, NonceRecord>();
 
-  constructor(reads: Reads, clock: Clock, keyOf: (agentDid: string, nonce: string) => Deno.KvKey) {
-    this.#reads = reads;
+  constructor(clock: Clock, keyOf: (agentDid: string, nonce: string) => Deno.KvKey) {
     this.#clock = clock;
     this.#keyOf = keyOf;
   }
 
   /**
-   * Reserves a nonce, or gives `null` when it was used or is being used.
+   * Reserves a nonce, or gives `null` when it is being used, or was and that is remembered here.
    *
    * @param timestamp unix seconds, as the request states them
    */
-  async reserve(agentDid: string, nonce: string, timestamp: number): Promise<Reservation | null> {
-    const held = `${agentDid} ${nonce}`;
-    if (this.#held.has(held)) return null;
-    this.#held.add(held);
-    try {
-      const key = this.#keyOf(agentDid, nonce);
-      const now = this.#clock.now();
-      const seen = await this.#reads.get<NonceRecord>(key);
-      if (seen.value && refusesNonce(seen.value, timestamp, now)) {
-        this.#held.delete(held);
-        return null;
-      }
-      const expiresAt = Math.max(
-        (timestamp + LIMITS.nonceGraceSeconds) * 1000,
-        now + LIMITS.nonceKeptSeconds * 1000,
-      );
-      const value: NonceRecord = { expiresAt, timestamp };
-      const expireInMs = expiresAt - now + LIMITS.nonceKeptSeconds * 1000;
-      const update: Update<"replay"> = {
+  reserve(agentDid: string, nonce: string, timestamp: number): Reservation | null {
+    const name = `${agentDid} ${nonce}`;
+    const now = this.#clock.now();
+    const used = this.#used.get(name);
+    if (this.#held.has(name) || (used && refusesNonce(used, timestamp, now))) return null;
+    this.#held.add(name);
+    const key = this.#keyOf(agentDid, nonce);
+    const expiresAt = Math.max(
+      (timestamp + LIMITS.nonceGraceSeconds) * 1000,
+      now + LIMITS.nonceKeptSeconds * 1000,
+    );
+    const value: NonceRecord = { expiresAt, timestamp };
+    const expireInMs = expiresAt - now + LIMITS.nonceKeptSeconds * 1000;
+    return {
+      update: {
         key,
-        seen,
+        seen: absent(key),
+        once: true,
         next: (current) =>
           current && refusesNonce(current as NonceRecord, timestamp, now)
             ? { refuse: "replay" }
             : { value, expireInMs },
-      };
-      return { update, release: () => this.#held.delete(held) };
-    } catch (error) {
-      this.#held.delete(held);
-      throw error;
-    }
+      },
+      release: (fate) => {
+        this.#held.delete(name);
+        // Of a replay no more is known than that this very request was made before.
+        if (fate !== "unused") this.#remember(name, fate === "used" ? value : { expiresAt: 0, timestamp });
+      },
+    };
+  }
+
+  #remember(name: string, record: NonceRecord): void {
+    const oldest = this.#used.size >= REMEMBERED ? this.#used.keys().next() : undefined;
+    if (oldest && !oldest.done) this.#used.delete(oldest.value);
+    this.#used.delete(name);
+    this.#used.set(name, record);
   }
 }

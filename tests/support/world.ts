@@ -39,6 +39,8 @@ export interface WorldOptions {
   /** A store to use; without it a new one in memory. */
   kv?: Deno.Kv;
   maxChecks?: number;
+  /** The proxy judges access tokens by the registry's records, as where both share a process, and asks nobody. */
+  sharedProcess?: boolean;
   /** A clock to share with another world over the same store. */
   clock?: ManualClock;
 }
@@ -142,6 +144,7 @@ export class World implements AsyncDisposable {
       origins: [PROXY_URL],
       send: async (request) =>
         await this.registryAnswer?.(request) ?? await this.registry.fetch(request, { from: "process" }),
+      ...this.options.sharedProcess ? { judgeAccess: this.registry.judgeAccess } : {},
       upgrade: () => {
         throw new TypeError("No sockets here: see tests/e2e");
       },

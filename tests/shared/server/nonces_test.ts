@@ -7,7 +7,6 @@ import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { GroupCommit } from "../../../shared/server/group_commit.ts";
 import { nameFailures, StoreUnavailable } from "../../../shared/server/kv.ts";
 import { type NonceRecord, Nonces, refusesNonce } from "../../../shared/server/nonces.ts";
-import { Reads } from "../../../shared/server/reads.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 
 const keyOf = (agentDid: string, nonce: string) => ["nonce", agentDid, nonce];
@@ -19,17 +18,20 @@ class Instance {
   readonly commits: GroupCommit;
 
   constructor(readonly kv: Deno.Kv, readonly clock: ManualClock) {
-    this.nonces = new Nonces(new Reads(kv), clock, keyOf);
+    this.nonces = new Nonces(clock, keyOf);
     this.commits = new GroupCommit(kv, 100);
   }
 
   /** Uses a nonce as an admitted request does; true when it was taken. */
   async use(timestamp: number, agentDid = "agent-a", nonce = NONCE): Promise<boolean> {
-    const reservation = await this.nonces.reserve(agentDid, nonce, timestamp);
+    const reservation = this.nonces.reserve(agentDid, nonce, timestamp);
     if (!reservation) return false;
-    const fate = await this.commits.claim([reservation.update]);
-    reservation.release();
-    return fate.taken;
+    let isTaken: boolean | null = null;
+    try {
+      return isTaken = (await this.commits.claim([reservation.update])).taken;
+    } finally {
+      reservation.release(isTaken === null ? "unused" : isTaken ? "used" : "replayed");
+    }
   }
 
   get nowSeconds(): number {
@@ -123,10 +125,10 @@ Deno.test("the store keeps a nonce 300 s past its expiry", async () => {
   const one = new Instance(kv, new ManualClock());
   for (const [datedSeconds, keptSeconds] of [[0, 301], [300, 601], [-300, 300]] as const) {
     const timestamp = one.nowSeconds + datedSeconds;
-    const reservation = await one.nonces.reserve("agent-a", `${NONCE}${datedSeconds}`, timestamp);
+    const reservation = one.nonces.reserve("agent-a", `${NONCE}${datedSeconds}`, timestamp);
     assert(reservation);
     const verdict = reservation.update.next(null);
-    assert(verdict !== "keep" && "value" in verdict);
+    assert(typeof verdict === "object" && "value" in verdict);
     assertEquals(verdict.value, { expiresAt: one.clock.now() + keptSeconds * 1000, timestamp });
     assertEquals(verdict.expireInMs, (keptSeconds + 300) * 1000);
   }
@@ -163,24 +165,45 @@ Deno.test("of two instances that reserve the same nonce one gets it", async () =
 Deno.test("a reservation that makes no claim uses nothing up, and holds the nonce until it is released", async () => {
   using kv = await Deno.openKv(":memory:");
   const one = new Instance(kv, new ManualClock());
-  const reservation = await one.nonces.reserve("agent-a", NONCE, one.nowSeconds);
+  const reservation = one.nonces.reserve("agent-a", NONCE, one.nowSeconds);
   assert(reservation);
   assertEquals(await one.use(one.nowSeconds), false);
-  reservation.release();
+  reservation.release("unused");
   assertEquals(await one.use(one.nowSeconds), true);
 });
 
 Deno.test("a store that fails holds no nonce", async () => {
   using kv = await Deno.openKv(":memory:");
-  const { get, getMany } = kv;
   let broken = true;
-  const unless = <A extends unknown[], R>(call: (...args: A) => Promise<R>) => (...args: A) =>
-    broken ? Promise.reject(new Error("disk I/O error")) : call.apply(kv, args);
-  kv.get = unless(get) as typeof kv.get;
-  kv.getMany = unless(getMany) as typeof kv.getMany;
+  const atomic = kv.atomic.bind(kv);
+  kv.atomic = () => {
+    const operation = atomic();
+    const commit = operation.commit.bind(operation);
+    operation.commit = () => broken ? Promise.reject(new Error("disk I/O error")) : commit();
+    return operation;
+  };
   nameFailures(kv);
   const one = new Instance(kv, new ManualClock());
   await assertRejects(() => one.use(one.nowSeconds), StoreUnavailable);
   broken = false;
   assertEquals(await one.use(one.nowSeconds), true);
+});
+
+Deno.test("a replay that was recognised once asks the store nothing", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = new Instance(kv, new ManualClock());
+  const timestamp = one.nowSeconds;
+  assertEquals(await one.use(timestamp), true);
+  const other = new Instance(kv, one.clock);
+  assertEquals(await other.use(timestamp), false);
+  let commits = 0;
+  const atomic = kv.atomic.bind(kv);
+  kv.atomic = () => {
+    commits++;
+    return atomic();
+  };
+  for (const instance of [one, other]) {
+    for (let i = 0; i < 20; i++) assertEquals(await instance.use(timestamp), false);
+  }
+  assertEquals(commits, 0);
 });

@@ -1,0 +1,50 @@
+/**
+ * What an access token is worth (D-45): asked over HTTP, and, where the proxy shares process and store, judged for it
+ * with the records on which the judgement rests (D-63). Writes nothing.
+ */
+import { parseDid } from "../../shared/protocol/did.ts";
+import { isSecret } from "../../shared/protocol/secrets.ts";
+import type { AccessClaim } from "../../shared/server/access.ts";
+import { hold, lookUp, type Records } from "../../shared/server/grounds.ts";
+import type { Update } from "../../shared/server/group_commit.ts";
+import { digest } from "../../shared/server/signed_request.ts";
+import type { AgentRecord } from "../agents/store.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { KEYS } from "../keys.ts";
+import { judgeAccess, type SessionRecord } from "./session.ts";
+
+/** Judges an access token by the records as they are now; `expired` only for the right token. */
+export async function accessVerdict(deps: RegistryDeps, claim: AccessClaim): Promise<"good" | "wrong" | "expired"> {
+  if (!isSecret("access", claim.accessToken)) return "wrong";
+  const id = parseDid(claim.agentDid)?.id ?? "";
+  const [agent, session] = await Promise.all([
+    deps.reads.get<AgentRecord>(KEYS.agent(id)),
+    deps.reads.get<SessionRecord>(KEYS.session(id)),
+  ]);
+  if (!isIdentity(agent.value, claim)) return "wrong";
+  return judgeAccess(session.value, digest(claim.accessToken), deps.clock.now());
+}
+
+/** `JudgeAccess` over the registry's records. */
+export async function accessGrounds<R>(
+  deps: RegistryDeps,
+  claim: AccessClaim,
+  records: Records,
+  refuse: R,
+): Promise<readonly Update<R>[] | null> {
+  if (!isSecret("access", claim.accessToken)) return null;
+  const id = parseDid(claim.agentDid)?.id ?? "";
+  const sha256 = digest(claim.accessToken);
+  const isAgentGood = (agent: AgentRecord | null) => isIdentity(agent, claim);
+  const isSessionGood = (session: SessionRecord | null) => judgeAccess(session, sha256, deps.clock.now()) === "good";
+  const [agent, session] = await Promise.all([
+    lookUp(records, KEYS.agent(id), isAgentGood),
+    lookUp(records, KEYS.session(id), isSessionGood),
+  ]);
+  if (!isAgentGood(agent.value) || !isSessionGood(session.value)) return null;
+  return [hold(agent, isAgentGood, refuse), hold(session, isSessionGood, refuse)];
+}
+
+function isIdentity(agent: AgentRecord | null, { agentDid, aitJti }: AccessClaim): boolean {
+  return agent?.did === agentDid && agent.status === "active" && agent.currentJti === aitJti;
+}
