@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { pause, ROOT } from "./child.ts";
-import { figure, type Finished, median, percentile, ratio, shown, table } from "./figures.ts";
+import { figure, type Finished, median, percentile, ratio, shown, standing, table } from "./figures.ts";
 import type { FleetAgent } from "./fleet.ts";
 import { Ledger } from "./ledger.ts";
 import { ROWS } from "./rows.ts";
@@ -152,4 +152,16 @@ Deno.test("figures: middle, rank, ratio and table", () => {
   ]);
   assert(/^ {4}one +1\.00 ms$/m.test(text) && /^ {2}▸ two +2\.00 ×$/m.test(text), text);
   assert(text.includes("! bound") && text.includes("skipped: why"), text);
+});
+
+Deno.test("a ratio says whether its goal is met, and that it was not measured", () => {
+  const cases: [value: number | null, goal: Parameters<typeof standing>[0]["goal"], said: string][] = [
+    [0.5, { atLeast: 0.5 }, "goal at least 0.5: met"],
+    [0.49, { atLeast: 0.5 }, "goal at least 0.5: NOT met"],
+    [1, { atMost: 1 }, "goal at most 1: met"],
+    [1.01, { atMost: 1 }, "goal at most 1: NOT met"],
+    [null, { atMost: 1 }, "goal at most 1: not measured"],
+  ];
+  for (const [value, goal, said] of cases) assertEquals(standing({ value, ...(goal ? { goal } : {}) }), said);
+  assertEquals(standing(ratio("plain", 1, 2)), "");
 });

@@ -1,6 +1,6 @@
 /**
  * What a row gives, and how all rows are shown: one table for people, one object for programs. A ratio is a result and
- * is marked as one; a time is only what this machine did just now. Never judges a figure.
+ * is marked as one; a time is only what this machine did just now. A goal that is missed is said, and fails nothing.
  */
 
 /** One measured number; `null` where the machine cannot tell. */
@@ -10,7 +10,12 @@ export interface Figure {
   unit: string;
   /** True for a result: both sides were measured in this run. */
   isRatio: boolean;
+  /** What it ought to be. */
+  goal?: Goal;
 }
+
+/** What a ratio ought to be. */
+export type Goal = { atLeast: number } | { atMost: number };
 
 /** What became of a row. */
 export type Outcome =
@@ -27,9 +32,18 @@ export function figure(name: string, value: number | null, unit: string): Figure
 }
 
 /** A ratio of two numbers of the same run. */
-export function ratio(name: string, above: number | null, below: number | null): Figure {
+export function ratio(name: string, above: number | null, below: number | null, goal?: Goal): Figure {
   const value = above === null || below === null || below === 0 ? null : above / below;
-  return { name, value, unit: "×", isRatio: true };
+  return { name, value, unit: "×", isRatio: true, ...(goal ? { goal } : {}) };
+}
+
+/** How a figure stands to its goal; nothing where it has none. */
+export function standing({ value, goal }: Pick<Figure, "value" | "goal">): string {
+  if (!goal) return "";
+  const [isMet, text] = "atLeast" in goal
+    ? [value !== null && value >= goal.atLeast, `at least ${goal.atLeast}`]
+    : [value !== null && value <= goal.atMost, `at most ${goal.atMost}`];
+  return value === null ? `goal ${text}: not measured` : `goal ${text}: ${isMet ? "met" : "NOT met"}`;
 }
 
 /** The value below which a share of the sorted values lies; nearest rank. */
@@ -67,8 +81,10 @@ export function table(rows: readonly Finished[]): string {
 function linesOf(row: Finished, width: number): string[] {
   if ("skipped" in row) return [`    skipped: ${row.skipped}`];
   if ("failed" in row) return [`    FAILED: ${row.failed}`];
-  const lines = row.figures.map(({ name, value, unit, isRatio }) =>
-    `  ${isRatio ? "▸" : " "} ${name.padEnd(width)}  ${shown(value).padStart(9)} ${unit}`.trimEnd()
-  );
+  const lines = row.figures.map((one) => {
+    const { name, value, unit, isRatio } = one;
+    const number = `${shown(value).padStart(9)} ${unit}`;
+    return `  ${isRatio ? "▸" : " "} ${name.padEnd(width)}  ${number}   ${standing(one)}`.trimEnd();
+  });
   return [...lines, ...(row.notes ?? []).map((note) => `    ! ${note}`)];
 }

@@ -4,6 +4,7 @@
  */
 import type { Outcome } from "./figures.ts";
 import * as crl from "./rows/crl.ts";
+import * as growth from "./rows/growth.ts";
 import * as memory from "./rows/memory.ts";
 import * as messages from "./rows/messages.ts";
 import * as overload from "./rows/overload.ts";
@@ -21,6 +22,9 @@ export const ROWS: readonly Row[] = [
   { name: "floor: a message, nothing stored", measure: messages.floor },
   { name: "service: a message, everything on", measure: messages.together },
   { name: "two processes: registry and proxy apart", measure: messages.apart },
+  { name: "parallel: isolates on one store", measure: growth.parallel },
+  { name: "growth: many agents, ten minutes of nonces", measure: growth.growth },
+  { name: "lasting: as fast at the end", measure: growth.lasting },
   { name: "store: a bare commit", measure: store.commit },
   { name: "revocation list", measure: crl.list },
   { name: "overload: greedy sender beside idle sockets", measure: overload.greedySender },

@@ -45,6 +45,11 @@ export interface Scale {
   mailboxes: number;
   /** Starts of a server, and of a program. */
   starts: number;
+  /** Agents and remembered nonces in a store that has grown. */
+  grownAgents: number;
+  grownNonces: number;
+  /** Length of the long run, seconds. */
+  lastingSeconds: number;
   /** Wait until memory has settled, seconds. */
   settle: number;
 }
@@ -73,6 +78,9 @@ const usual: Scale = {
   registrations: 400,
   mailboxes: 20,
   starts: 7,
+  grownAgents: 100_000,
+  grownNonces: 600_000,
+  lastingSeconds: 30,
   settle: 3,
 };
 
@@ -101,9 +109,20 @@ export const SCALES = {
     registrations: 5,
     mailboxes: 2,
     starts: 1,
+    grownAgents: 1_000,
+    grownNonces: 1_000,
+    lastingSeconds: 0.1,
     settle: 0.1,
   },
-  full: { ...usual, trials: 5, seconds: 4, messages: 50_000, idleSockets: 10_000, overloadSeconds: 10 },
+  full: {
+    ...usual,
+    trials: 5,
+    seconds: 4,
+    messages: 50_000,
+    idleSockets: 10_000,
+    overloadSeconds: 10,
+    lastingSeconds: 600,
+  },
 } as const satisfies Record<string, Scale>;
 
 /** Name of a scale. */

@@ -149,6 +149,18 @@ export class World implements AsyncDisposable {
     return { place, admin };
   }
 
+  /** Both services in as many isolates as there are cores, on one store. */
+  async parallel(env: Record<string, string> = {}): Promise<{ place: Place; admin: Admin }> {
+    const port = freePort();
+    const url = `http://127.0.0.1:${port}`;
+    const { variables } = this.serviceCommand({ ...env, PORT: String(port), REGISTRY_URL: url, PROXY_URL: url });
+    const file = `${ROOT}/tests/support/parallel.ts`;
+    const args = ["serve", "-A", "--no-prompt", "--parallel", "--host=127.0.0.1", `--port=${port}`, file];
+    const child = this.spawn(args, variables);
+    await within(START_MS, "isolates answer", answering(`${url}/health`));
+    return { place: { registryUrl: url, proxyUrl: url, children: [child] }, admin: await bootstrap(url) };
+  }
+
   /** A load process without agents. */
   load(): Load {
     return new Load(this.spawn(["run", "--no-prompt", "--allow-net=127.0.0.1", `${ROOT}/tests/bench/load.ts`]));
@@ -172,6 +184,21 @@ export class World implements AsyncDisposable {
     const url = /^listening on (http:\S+)$/.exec(line)?.[1];
     if (!url) throw new Error(`A server said something else than where it listens: ${line}`);
     return { child, url };
+  }
+}
+
+/** Asks until there is a good answer. */
+async function answering(url: string): Promise<void> {
+  while (true) {
+    try {
+      const answer = await fetch(url);
+      await answer.body?.cancel();
+      if (answer.ok) return;
+    } catch (error) {
+      // Nobody listens yet.
+      if (!(error instanceof TypeError)) throw error;
+    }
+    await pause(20);
   }
 }
 

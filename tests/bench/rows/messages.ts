@@ -4,12 +4,13 @@
  */
 import { pause } from "../child.ts";
 import type { Child } from "../child.ts";
-import { type Figure, figure, median, type Outcome, ratio } from "../figures.ts";
+import { type Figure, figure, type Goal, median, type Outcome, ratio } from "../figures.ts";
 import type { Pair, Plan } from "../jobs.ts";
+import { bareCommits } from "./store.ts";
 import { type Admin, cpuOf, type Load, type Place, UNLIMITED, type World } from "../world.ts";
 
 /** Something that takes messages. */
-interface Target {
+export interface Target {
   name: string;
   load: Load;
   servers: readonly Child[];
@@ -19,7 +20,7 @@ interface Target {
   pace: number;
 }
 
-interface Trial {
+export interface Trial {
   perSecond: number;
   /** Microseconds of server CPU. */
   cpuUs: number | null;
@@ -41,12 +42,15 @@ export async function floor(world: World): Promise<Outcome> {
 
 export async function together(world: World): Promise<Outcome> {
   const { place, admin } = await world.together(UNLIMITED);
-  return await compared(world, [await floorTarget(world), await serviceTarget(world, "service", place, admin)]);
+  const { single } = await bareCommits(world);
+  const targets = [await floorTarget(world), await serviceTarget(world, "service", place, admin)];
+  return await compared(world, targets, { goal: { atLeast: 0.5 }, bareCommitMs: single.us / 1000 });
 }
 
 export async function apart(world: World): Promise<Outcome> {
   const { place, admin } = await world.apart(UNLIMITED);
-  return await compared(world, [await floorTarget(world), await serviceTarget(world, "apart", place, admin)]);
+  const targets = [await floorTarget(world), await serviceTarget(world, "apart", place, admin)];
+  return await compared(world, targets, { goal: { atLeast: 0.3 } });
 }
 
 /** Agents 0 and 1 are a pair, 2 and 3, and so on: the even ones send. */
@@ -71,7 +75,8 @@ async function floorTarget(world: World): Promise<Target> {
   return { name: "floor", load, servers: [child], plan, pace: 0 };
 }
 
-async function serviceTarget(world: World, name: string, place: Place, admin: Admin): Promise<Target> {
+/** Pairs of agents at a service. */
+export async function serviceTarget(world: World, name: string, place: Place, admin: Admin): Promise<Target> {
   const pairs = pairsOf(world.scale.pairs);
   const load = await world.agents(place, admin, pairs.length * 2);
   const { proxyUrl, children } = place;
@@ -88,9 +93,23 @@ async function serviceTarget(world: World, name: string, place: Place, admin: Ad
   return { name, load, servers: children, plan, pace: 0 };
 }
 
+/** How two targets are compared. */
+interface Comparison {
+  /** How many messages are under way at once, one figure after the other. */
+  concurrency?: readonly number[];
+  /** For the ratio of CPU at the most at once. */
+  goal?: Goal;
+  /** What a bare commit takes, for the goal of a single message. */
+  bareCommitMs?: number;
+}
+
 /** Measures the targets in turns; with two, the first over the second. */
-async function compared(world: World, targets: readonly Target[]): Promise<Outcome> {
-  const { trials, warmUp, concurrency } = world.scale;
+export async function compared(
+  world: World,
+  targets: readonly Target[],
+  { concurrency = world.scale.concurrency, goal, bareCommitMs }: Comparison = {},
+): Promise<Outcome> {
+  const { trials, warmUp } = world.scale;
   for (const target of targets) await trial(world, target, 16, warmUp);
   const figures: Figure[] = [];
   const notes: string[] = [];
@@ -114,7 +133,13 @@ async function compared(world: World, targets: readonly Target[]): Promise<Outco
       }
     }
     const [base = [], other = []] = [...seen.values()];
-    if (targets.length === 2) figures.push(...ratios(`floor / ${targets[1]?.name}, ${atOnce} at once`, base, other));
+    if (targets.length < 2) continue;
+    const name = `${targets[0]?.name} / ${targets[1]?.name}, ${atOnce} at once`;
+    figures.push(...ratios(name, base, other, atOnce === Math.max(...concurrency) ? goal : undefined));
+    if (bareCommitMs === undefined || atOnce > 1) continue;
+    const [least, own] = [base, other].map((trials) => median(trials.map(({ p50 }) => p50)));
+    const allowed = least === null || least === undefined ? null : least + 1.5 * bareCommitMs;
+    figures.push(ratio("service / (floor + 1.5 bare commits), 1 at once: p50", own ?? null, allowed, { atMost: 1 }));
   }
   return { figures, notes };
 }
@@ -130,20 +155,20 @@ function figuresOf(name: string, trials: readonly Trial[]): Figure[] {
   ];
 }
 
-function ratios(name: string, base: readonly Trial[], other: readonly Trial[]): Figure[] {
+function ratios(name: string, base: readonly Trial[], other: readonly Trial[], goal?: Goal): Figure[] {
   const middle = (of: (trial: Trial) => number | null) =>
     median(base.map((one, i) => {
       const [above, below] = [of(one), other[i] ? of(other[i]) : null];
       return above === null || below === null ? null : above / below;
     }));
   return [
-    ratio(`${name}: server CPU per message`, middle((one) => one.cpuUs), 1),
+    ratio(`${name}: server CPU per message`, middle((one) => one.cpuUs), 1, goal),
     ratio(`${name}: throughput`, middle((one) => one.perSecond), 1),
   ];
 }
 
 /** One run: requests are written ahead, as many as the last pace asks for, or just `count`. */
-async function trial(world: World, target: Target, atOnce: number, count?: number): Promise<Trial> {
+export async function trial(world: World, target: Target, atOnce: number, count?: number): Promise<Trial> {
   const { messages, seconds, trailingMs } = world.scale;
   const wanted = count ?? Math.max(50, Math.ceil(target.pace * seconds * 1.2));
   await target.load.ask("prepare", target.plan(Math.min(messages, wanted)));

@@ -11,12 +11,17 @@ interface Cost {
   cpuUs: number;
 }
 
-export async function commit(world: World): Promise<Outcome> {
+/** What a commit costs that holds one record, and a record that shares one with ninety-nine. */
+export async function bareCommits(world: World): Promise<{ single: Cost; each: Cost }> {
   const path = world.newStore();
   const leave = ["read", "write"].map((kind) => `--allow-${kind}=${world.folder}`);
   const file = `${ROOT}/tests/bench/commits.ts`;
   const child = world.spawn(["run", "--no-prompt", ...leave, file, path, String(world.scale.commits)]);
-  const { single, each } = JSON.parse(await child.line()) as { single: Cost; each: Cost };
+  return JSON.parse(await child.line()) as { single: Cost; each: Cost };
+}
+
+export async function commit(world: World): Promise<Outcome> {
+  const { single, each } = await bareCommits(world);
   return {
     figures: [
       figure("one record in a commit", single.us, "µs"),

@@ -1,0 +1,62 @@
+/**
+ * Fills a store as a service that has run for long would have: agents with their sessions and pairs, and nonces that are
+ * still remembered. The only thing of the bench that writes a store behind the service's back, before it starts.
+ *
+ *   deno run --allow-read=<folder> --allow-write=<folder> tests/bench/grow.ts <file> <agents> <nonces>
+ */
+import { KEYS as PROXY } from "../../proxy/keys.ts";
+import { KEYS as REGISTRY } from "../../registry/keys.ts";
+import { ulidSource } from "../../shared/protocol/ids.ts";
+
+const [path = "", agents = "0", nonces = "0"] = Deno.args;
+const newId = ulidSource(() => Date.now(), (n) => crypto.getRandomValues(new Uint8Array(n)));
+const TOGETHER = 100;
+const TEN_MINUTES_MS = 600_000;
+const digest = "d".repeat(43);
+
+type Record = [key: Deno.KvKey, value: unknown, expireInMs?: number];
+
+const dids: string[] = [];
+
+function agent(): Record[] {
+  const id = newId(), did = `did:svc:127.0.0.1:agent:${id}`, peer = dids.at(-1) ?? did;
+  dids.push(did);
+  const at = Date.now();
+  return [
+    [REGISTRY.agent(id), { id, did, ownerId: newId(), name: "grown", status: "active", currentJti: newId() }],
+    [REGISTRY.session(id), {
+      status: "active",
+      accessDigest: digest,
+      accessExpiresAt: at,
+      refreshDigest: digest,
+      refreshExpiresAt: at,
+      previousDigest: null,
+      previousExpiresAt: 0,
+      refreshedAtSeconds: 0,
+      createdAt: at,
+    }],
+    [PROXY.pair(did, peer), { pairedAt: at }],
+    [PROXY.presence(did), { instance: "", epoch: 1 }],
+  ];
+}
+
+function nonce(i: number): Record[] {
+  const key = PROXY.nonce(dids[i % dids.length] ?? "", crypto.randomUUID());
+  return [[key, { expiresAt: Date.now() + TEN_MINUTES_MS, timestamp: 1 }, TEN_MINUTES_MS]];
+}
+
+async function write(kv: Deno.Kv, count: number, make: (i: number) => Record[]): Promise<void> {
+  for (let i = 0; i < count; i += TOGETHER) {
+    const operation = kv.atomic();
+    for (let k = i; k < Math.min(count, i + TOGETHER); k++) {
+      for (const [key, value, expireIn] of make(k)) operation.set(key, value, expireIn ? { expireIn } : {});
+    }
+    await operation.commit();
+  }
+}
+
+const kv = await Deno.openKv(path);
+await write(kv, Number(agents), agent);
+await write(kv, Number(nonces), nonce);
+kv.close();
+console.log("prepared");

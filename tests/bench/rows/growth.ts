@@ -1,0 +1,93 @@
+/**
+ * What time and size do to the message path: the same load on a store of a hundred agents and on one of very many with
+ * ten minutes' worth of nonces, a run as long as the scale says, and several isolates on one store.
+ */
+import { ROOT } from "../child.ts";
+import { figure, median, type Outcome, ratio } from "../figures.ts";
+import { freePort, UNLIMITED, type World } from "../world.ts";
+import { compared, serviceTarget, type Trial, trial } from "./messages.ts";
+
+const AT_ONCE = 64;
+const FEW_AGENTS = 100;
+const PREPARED = /^prepared$/;
+
+/** Speed on a store that has grown, over speed on a small one. */
+export async function growth(world: World): Promise<Outcome> {
+  const { grownAgents, grownNonces } = world.scale;
+  const targets = [];
+  for (const [agents, nonces] of [[FEW_AGENTS, FEW_AGENTS], [grownAgents, grownNonces]] as const) {
+    world.say(`writing ${agents} agents and ${nonces} nonces`);
+    const store = world.newStore();
+    const env = { ...UNLIMITED, PORT: String(freePort()), KV_URL: store };
+    const { place, admin } = await world.together(env);
+    const [first] = place.children;
+    await first?.end();
+    const leave = ["read", "write"].map((kind) => `--allow-${kind}=${world.folder}`);
+    const file = `${ROOT}/tests/bench/grow.ts`;
+    const filling = world.spawn(["run", "--no-prompt", ...leave, file, store, String(agents), String(nonces)]);
+    if (!PREPARED.test(await filling.line())) throw new Error("The store was not filled");
+    const { child, url } = await world.service(env);
+    targets.push(
+      await serviceTarget(
+        world,
+        `${agents} agents`,
+        { registryUrl: url, proxyUrl: url, children: [child] },
+        admin,
+      ),
+    );
+  }
+  return await compared(world, targets, { concurrency: [AT_ONCE], goal: { atLeast: 0.9 } });
+}
+
+/** A long run, slice after slice: its end over its beginning. */
+export async function lasting(world: World): Promise<Outcome> {
+  const { place, admin } = await world.together(UNLIMITED);
+  const target = await serviceTarget(world, "service", place, admin);
+  await trial(world, target, AT_ONCE, world.scale.warmUp);
+  const slices: Trial[] = [];
+  const began = performance.now();
+  while (performance.now() - began < world.scale.lastingSeconds * 1000 || slices.length < 4) {
+    world.say(`slice ${slices.length + 1}`);
+    slices.push(await trial(world, target, AT_ONCE));
+  }
+  const part = Math.max(1, Math.floor(slices.length / 4));
+  const cpu = (some: readonly Trial[]) => median(some.map(({ cpuUs }) => cpuUs));
+  const [first, last] = [cpu(slices.slice(0, part)), cpu(slices.slice(-part))];
+  return {
+    figures: [
+      figure("length of the run", (performance.now() - began) / 1000, "s"),
+      figure("first quarter: server CPU per message", first, "µs"),
+      figure("last quarter: server CPU per message", last, "µs"),
+      ratio("first quarter / last quarter: server CPU per message", first, last, { atLeast: 0.9 }),
+    ],
+  };
+}
+
+/** Isolates of one process on one store, over one isolate. */
+export async function parallel(world: World): Promise<Outcome> {
+  const one = await world.together(UNLIMITED);
+  const many = await world.parallel(UNLIMITED);
+  const targets = [
+    await serviceTarget(world, "parallel", many.place, many.admin),
+    await serviceTarget(world, "one", one.place, one.admin),
+  ];
+  const seen = targets.map((): Trial[] => []);
+  for (const target of targets) await trial(world, target, AT_ONCE, world.scale.warmUp);
+  for (let i = 0; i < world.scale.trials; i++) {
+    for (const [k, target] of targets.entries()) {
+      world.say(`${target.name}, ${i + 1} of ${world.scale.trials}`);
+      seen[k]?.push(await trial(world, target, AT_ONCE));
+    }
+  }
+  const [fast, slow] = seen.map((trials) => median(trials.map(({ perSecond }) => perSecond)));
+  const cores = seen.map((trials) => median(trials.map(({ cpuUs, perSecond }) => (cpuUs ?? NaN) * perSecond / 1e6)));
+  return {
+    figures: [
+      figure("parallel: messages", fast ?? null, "/s"),
+      figure("parallel: cores used", cores[0] ?? null, "cores"),
+      figure("one isolate: messages", slow ?? null, "/s"),
+      figure("one isolate: cores used", cores[1] ?? null, "cores"),
+      ratio("parallel / one isolate: throughput", fast ?? null, slow ?? null, { atLeast: 1 }),
+    ],
+  };
+}
