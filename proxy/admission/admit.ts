@@ -34,10 +34,11 @@ export interface Admitted {
   /**
    * Makes the nonce and the counted request durable, together with `more`, while trust and session still stand. Gives
    * what refused `more`, if anything did: nonce and window are durable then all the same. Called again, it is about
-   * `more` alone.
+   * `more` alone, and a store that fails is the route's.
    *
    * @throws {ServiceError} `PROXY_AUTH_REPLAY`, `PROXY_AUTH_FORBIDDEN`, `PROXY_AGENT_ACCESS_INVALID`,
    * `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
+   * @throws {StoreUnavailable} when called again
    */
   settle<R>(more?: readonly Update<R>[]): Promise<R | null>;
 }
@@ -71,12 +72,14 @@ export async function admit(deps: ProxyDeps, exchange: Exchange, profile: Admiss
 
 async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly Update<R>[]): Promise<R | null> {
   const { commits, clock } = deps;
-  const { grounds } = candidate;
+  const { once } = candidate.profile;
+  const grounds = once ? candidate.grounds.map((ground) => ({ ...ground, once })) : candidate.grounds;
   if (candidate.settled) {
     if (more.length === 0) return null;
-    const refused = await claim<R | GroundLost>(commits, [...grounds, ...more]);
-    if (refused instanceof GroundLost) throw new ServiceError(refused.code);
-    return refused;
+    const fate = await commits.claim<R | GroundLost>([...grounds, ...more]);
+    if (fate.taken) return null;
+    if (fate.refused instanceof GroundLost) throw new ServiceError(fate.refused.code);
+    return fate.refused;
   }
   const counted = windowUpdate<typeof FULL>(
     windowKey(candidate),
@@ -86,6 +89,7 @@ async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly U
     { refuse: FULL },
     await candidate.ahead?.window,
   );
+  if (once) counted.once = once;
   const refused = await spend<R | typeof FULL | GroundLost>(commits, candidate, [...grounds, counted, ...more]);
   candidate.settled = true;
   if (refused === null) return null;
@@ -141,8 +145,8 @@ function asDependencyFailure(error: unknown): unknown {
 export const PROFILES = {
   message: { trust: true, access: true, window: "agent" },
   receipt: { trust: false, access: true, window: "receipts" },
-  connect: { trust: false, access: true, window: "agent" },
-  pairing: { trust: false, access: false, window: "agent" },
+  connect: { trust: false, access: true, window: "agent", once: true },
+  pairing: { trust: false, access: false, window: "agent", once: true },
 } as const satisfies Record<string, AdmissionProfile>;
 
 const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check) => check.failsWith))];

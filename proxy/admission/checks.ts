@@ -30,6 +30,8 @@ export interface AdmissionProfile {
   access: boolean;
   /** Check 9: which window counts. */
   window: "agent" | "receipts";
+  /** Such requests are rare: what they rest on is not kept in mind. */
+  once?: true;
 }
 
 /** A request while it is judged; each check fills in what it found. */

@@ -78,10 +78,8 @@ async function deliver(
   const begin = deliveries.begin(id, bodySha256);
   let dispatched: Dispatched = { result: "offline" };
   if (hub.session(id.recipient)) {
-    const refused = await caller.settle<Repeat | "moved">([
-      begin,
-      bus.fence(id.recipient, await relayed(() => caller.ahead?.presence)),
-    ]);
+    const fence = bus.fence(id.recipient, await relayed(() => caller.ahead?.presence));
+    const refused = await relayed(() => caller.settle<Repeat | "moved">([begin, fence]));
     if (refused === null) dispatched = await relayed(() => dispatch.here(message, mayQueue, config.ackTimeoutMs));
     else if (refused !== "moved") return answerRepeat(refused);
     else hub.replace(id.recipient);
@@ -89,7 +87,7 @@ async function deliver(
   const elsewhere = dispatched.result === "offline" ? await relayed(() => bus.locate(id.recipient)) : null;
   if (elsewhere) {
     const sent = dispatch.there(elsewhere, message, mayQueue, config.ackTimeoutMs);
-    const refused = await caller.settle<Repeat>([begin, sent.update]);
+    const refused = await relayed(() => caller.settle<Repeat>([begin, sent.update]));
     if (refused) return answerRepeat(refused);
     dispatched = await sent.dispatched();
     // No answer from an instance that died: its agents are offline.
@@ -154,10 +152,9 @@ async function queue(
 ): Promise<Response | UnderWay> {
   const expiresAt = deps.mailbox.expiry();
   const body = queuedAnswer(id, expiresAt, 0);
-  const refused = await caller.settle<Repeat | "mailbox_full">([
-    deps.deliveries.begin(id, bodySha256, body),
-    deps.mailbox.enqueue(message, expiresAt),
-  ]);
+  const begin = deps.deliveries.begin(id, bodySha256, body);
+  const enqueue = deps.mailbox.enqueue(message, expiresAt);
+  const refused = await relayed(() => caller.settle<Repeat | "mailbox_full">([begin, enqueue]));
   if (refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
   if (refused) return answerRepeat(refused);
   // The recipient may have come, and its line been found empty, while this was written.

@@ -10,20 +10,13 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type ConnectedAgent, type Connection, Link, Session } from "./session.ts";
 
-/** `setTimeout` takes no longer wait than this. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
-
-interface Watch {
-  beat: Cancel;
-  expiry: Cancel;
-}
-
 export class Hub {
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #heartbeatMs: number;
   readonly #sessions = new Map<string, Session>();
-  readonly #watches = new Map<Link, Watch>();
+  /** Live links, each with the end of its timer. */
+  readonly #watches = new Map<Link, Cancel>();
   /** Called when an agent has a new link. */
   onAttached: (agentDid: string) => void = () => {};
   /** Called when an agent's last link is gone. */
@@ -60,7 +53,7 @@ export class Hub {
     const seams = { clock: this.#clock, newId: this.#newId, onSlow: () => this.#endSlowest() };
     const link = new Link(seams, agent, connection, (ended) => this.#drop(agentDid, session, ended));
     session.links.push(link);
-    this.#watches.set(link, { beat: this.#beatLater(link), expiry: this.#endAtExpiry(link) });
+    this.#watch(link);
     if (session.links.length > LIMITS.socketsPerAgent) session.links[0]?.end(CLOSE.replaced, "replaced by a newer one");
     this.onAttached(agentDid);
     return link;
@@ -116,9 +109,7 @@ export class Hub {
   }
 
   #drop(agentDid: string, session: Session, link: Link): void {
-    const watch = this.#watches.get(link);
-    watch?.beat();
-    watch?.expiry();
+    this.#watches.get(link)?.();
     this.#watches.delete(link);
     const at = session.links.indexOf(link);
     if (at !== -1) session.links.splice(at, 1);
@@ -127,27 +118,19 @@ export class Hub {
     this.onGone(agentDid);
   }
 
-  #beatLater(link: Link): Cancel {
-    return this.#clock.after(this.#heartbeatMs, () => {
-      const watch = this.#watches.get(link);
-      if (!watch) return;
+  /** Looks after a link at its next heartbeat, or when its identity token ends if that comes first. */
+  #watch(link: Link): void {
+    const expiresAt = link.agent.aitExpiresAt * 1000;
+    const wait = Math.max(0, Math.min(this.#heartbeatMs, expiresAt - this.#clock.now()));
+    const look = () => {
+      const now = this.#clock.now();
+      if (now >= expiresAt) return link.end(CLOSE.notAuthorised, "the identity token has expired");
       // With rarer heartbeats than usual a connector may have had nothing to answer for longer.
       const patienceMs = Math.max(LIMITS.silentSocketMs, 2 * this.#heartbeatMs);
-      if (link.silence(this.#clock.now()) >= patienceMs) return link.end(CLOSE.silent, "silent for too long");
-      watch.beat = this.#beatLater(link);
+      if (link.silence(now) >= patienceMs) return link.end(CLOSE.silent, "silent for too long");
+      this.#watch(link);
       link.heartbeat();
-    });
-  }
-
-  #endAtExpiry(link: Link): Cancel {
-    const wait = link.agent.aitExpiresAt * 1000 - this.#clock.now();
-    return this.#clock.after(Math.min(Math.max(0, wait), LONGEST_TIMER_MS), () => {
-      const watch = this.#watches.get(link);
-      if (!watch) return;
-      if (this.#clock.now() >= link.agent.aitExpiresAt * 1000) {
-        return link.end(CLOSE.notAuthorised, "the identity token has expired");
-      }
-      watch.expiry = this.#endAtExpiry(link);
-    });
+    };
+    this.#watches.set(link, this.#clock.after(wait, look));
   }
 }

@@ -46,8 +46,7 @@ export async function readBody(
   const { body } = source;
   if (!body) return new Uint8Array();
   // A large body goes into one buffer of its size: in pieces it would cost 64 KiB for each.
-  const isLarge = length && length > LIMITS.bodyFreeBytes;
-  const reader = isLarge ? body.getReader({ mode: "byob" }) : body.getReader();
+  const reader = length && length > LIMITS.bodyFreeBytes ? fillingReader(body) : body.getReader();
   let late = false;
   const giveUp = () => {
     late = true;
@@ -72,6 +71,15 @@ export async function readBody(
   }
   if (late) throw new ServiceError("REQUEST_TIMEOUT");
   return bytes;
+}
+
+/** Bodies that come over a connection can fill a buffer; others, made in the process, come in pieces. */
+function fillingReader(body: NonNullable<BodySource["body"]>) {
+  try {
+    return body.getReader({ mode: "byob" });
+  } catch {
+    return body.getReader();
+  }
 }
 
 async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: number): Promise<Bytes> {

@@ -198,7 +198,7 @@ export class GroupCommit {
   }
 }
 
-const REMEMBERED = 10_000;
+const REMEMBERED = 5_000;
 
 function untouched({ key, value, versionstamp }: Known): Entry {
   return { key, value, versionstamp, change: null, isHeld: false, also: [], once: true };

@@ -4,12 +4,14 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../proxy/deps.ts";
+import { KEYS } from "../../proxy/keys.ts";
 import { relayConnect, type UpgradeWebSocket } from "../../proxy/relay/connect.ts";
 import { AUTHENTICATORS, type ProxyCallers } from "../../proxy/routes.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type App, createApp } from "../../shared/server/app.ts";
 import { routeFor } from "../../shared/server/route.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
+import { settle } from "../support/manual_clock.ts";
 import { answered, outcome, refused } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { get, openProxy, restart } from "./proxy_world.ts";
@@ -198,4 +200,42 @@ Deno.test("D-67: a connect whose presence cannot be written is 503, and no socke
   delete store.faults.fails;
   await restart(w);
   assertEquals((await new Upgrading(w).connect(a)).status, 200);
+});
+
+Deno.test("an upgrade that comes to nothing leaves no trace of the agent here", async (t) => {
+  const { w, a, upgrading } = await cast();
+  await using _ = w;
+  const { bus } = w.proxy.deps;
+  const holder = async () => (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance;
+  const gone = async () => {
+    for (let i = 0; i < 200 && await holder() !== ""; i++) await settle();
+    assertEquals(await holder(), "");
+  };
+  await t.step("the client is gone before it is open", async () => {
+    assertEquals((await upgrading.connect(a)).status, 200);
+    assertEquals(await holder(), bus.instance);
+    upgrading.sockets.at(-1)?.onerror?.();
+    upgrading.sockets.at(-1)?.onclose?.();
+    await gone();
+  });
+  await t.step("the runtime refuses it", async () => {
+    upgrading.deps.upgrade = () => {
+      throw new TypeError("Invalid Header: 'sec-websocket-key' header must be set");
+    };
+    await refused(await upgrading.connect(a), "PROXY_RELAY_UPGRADE_REQUIRED");
+    await gone();
+  });
+});
+
+Deno.test("a second connection that comes to nothing does not take the first one's place away", async () => {
+  const { w, a, upgrading } = await cast();
+  await using _ = w;
+  await upgrading.open(a);
+  await upgrading.connect(a);
+  upgrading.sockets.at(-1)?.onclose?.();
+  await settle();
+  assertEquals(
+    (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance,
+    w.proxy.deps.bus.instance,
+  );
 });

@@ -4,7 +4,7 @@ import { codeOf, World } from "../support/world.ts";
 
 const BAD = { signed: { method: "PUT" } };
 
-Deno.test("after 200 bad proofs in 10 s the same token from the same address is answered at a glance", async () => {
+Deno.test("H10: after 200 bad proofs in 10 s the same token from the same address is answered at a glance", async () => {
   await using w = await World.open();
   const { a, b } = await w.story();
   for (let i = 0; i < 200; i++) assertEquals(await codeOf(await w.message(a, b, BAD)), "PROXY_AUTH_INVALID_PROOF");
@@ -24,7 +24,7 @@ Deno.test("after 200 bad proofs in 10 s the same token from the same address is 
   assertEquals((await w.message(a, b)).status, 202, "the same agent, later");
 });
 
-Deno.test("bad proofs use up nothing of the agent's own limit", async () => {
+Deno.test("H10: bad proofs use up nothing of the agent's own limit", async () => {
   await using w = await World.open({ proxy: { agentRequests: 5 } });
   const { a, b, socket } = await w.story();
   socket.alive = true;
