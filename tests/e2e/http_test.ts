@@ -244,6 +244,20 @@ Deno.test("http: a body that dribbles in is cut with 408 or closed within 15 s (
   ));
 });
 
+Deno.test("http: 500 connections with half a head each hold up nobody (I07)", async () => {
+  const slow = await Promise.all(Array.from({ length: 500 }, () => RawConnection.open(service.url)));
+  try {
+    await Promise.all(slow.map((connection) => connection.send("POST /hooks/agent HTTP/1.1\r\nHost: svc\r\nX-S")));
+    for (let i = 0; i < 20; i++) {
+      await Promise.all(slow.slice(i * 25, (i + 1) * 25).map((connection) => connection.send("l")));
+      assertEquals(verdict(await hook(await hookLines())), "202");
+    }
+    for (const connection of slow) assertEquals(connection.received, "");
+  } finally {
+    for (const connection of slow) await connection[Symbol.asyncDispose]();
+  }
+});
+
 Deno.test("http: a foreign Host or an absolute request line shows up in no answer, DID or ticket (I15)", async () => {
   await using folder = await tempFolder();
   await using fresh = await startServer({ folder: folder.path });

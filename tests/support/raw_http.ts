@@ -33,6 +33,8 @@ export class RawConnection implements AsyncDisposable {
   readonly #ended: Promise<void>;
   #received: Uint8Array<ArrayBufferLike> = new Uint8Array();
   #closed = false;
+  #paused: Promise<void> | null = null;
+  #resume = () => {};
   #waiting: (() => void)[] = [];
 
   private constructor(conn: Deno.TcpConn) {
@@ -61,6 +63,11 @@ export class RawConnection implements AsyncDisposable {
     } catch {
       return false;
     }
+  }
+
+  /** Reads nothing more: what the other side sends stays with it once the system's buffers are full. */
+  stopReading(): void {
+    this.#paused ??= new Promise((resolve) => this.#resume = resolve);
   }
 
   /** The next complete answer; `null` when the connection ends before there is one. */
@@ -95,6 +102,7 @@ export class RawConnection implements AsyncDisposable {
   }
 
   #close(): void {
+    this.#resume();
     try {
       this.#conn.close();
     } catch (error) {
@@ -111,6 +119,7 @@ export class RawConnection implements AsyncDisposable {
         more.set(chunk.subarray(0, size), this.#received.length);
         this.#received = more;
         this.#wake();
+        await this.#paused;
       }
     } catch {
       // Reset by the other side, or closed by us: either way it is over.
@@ -248,6 +257,11 @@ export class RawSocket implements AsyncDisposable {
     await connection[Symbol.asyncDispose]();
     if (!answer) throw new Error("The connection was closed without an answer to the upgrade");
     return answer;
+  }
+
+  /** Reads nothing more of what the other side sends. */
+  stopReading(): void {
+    this.#connection.stopReading();
   }
 
   /** Sends one frame, masked with zeros. False when the other side has closed. */

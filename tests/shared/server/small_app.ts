@@ -14,7 +14,7 @@ import { type Authenticators, json, type Route, routeFor, type RouteLimit } from
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
-interface Callers {
+export interface Callers {
   none: null;
   key: string;
   service: string | null;

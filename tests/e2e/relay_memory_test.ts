@@ -1,0 +1,98 @@
+/**
+ * Memory under load (D-98, CHECKS K13): what senders, readers and half-sent bodies can make the process hold is bounded,
+ * and whoever behaves is served meanwhile.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { ApiError } from "../../cli/api_client.ts";
+import { type LiveAgent, messageTo, type ServerProcess, Service } from "../support/process.ts";
+import {
+  BareConnector,
+  type HeaderLine,
+  RawConnection,
+  rawExchange,
+  rawRequest,
+  signedLines,
+  usualLines,
+} from "../support/raw_http.ts";
+
+const KIB = 1024;
+
+/** Memory of the server's process in MiB: now, and the most that it ever held. */
+async function memory({ pid }: ServerProcess): Promise<{ now: number; peak: number }> {
+  const status = await Deno.readTextFile(`/proc/${pid}/status`);
+  const read = (name: string) => Number(status.match(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m"))?.[1] ?? 0) / KIB;
+  return { now: read("VmRSS"), peak: read("VmHWM") };
+}
+
+/** How messages ended: `202`, or status and code. */
+async function outcome(call: Promise<unknown>): Promise<string> {
+  return await call.then(() => "202", (error) => {
+    if (error instanceof ApiError) return `${error.status} ${error.code}`;
+    throw error;
+  });
+}
+
+/** A message whose body has exactly so many bytes. */
+function sized(to: LiveAgent, bytes: number): ReturnType<typeof messageTo> {
+  return messageTo(to, "x".repeat(bytes - JSON.stringify({ message: "" }).length));
+}
+
+Deno.test({
+  name:
+    "memory: 200 large messages at once to a reader that stops grow the process by 64 MiB at most, others go on (K13)",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    await using service = await Service.open({ RELAY_ACK_TIMEOUT_MS: "1000" });
+    const [{ a, b }, { a: d, b: e }] = await Promise.all([service.agents(), service.agents()]);
+    const connectors = [await service.connect(d), await service.connect(e)];
+    // What 200 connections at once and a process that has worked need is not what is measured.
+    await Promise.all(Array.from({ length: 200 }, () => d.client.sendMessage(messageTo(e))));
+    await using slow = await BareConnector.open(service.url, b);
+    const before = await memory(service.server);
+    slow.socket.stopReading();
+    const sending = Promise.all(Array.from({ length: 200 }, () => outcome(a.client.sendMessage(sized(b, 256 * KIB)))));
+    for (let i = 0; i < 40; i++) {
+      const [from, to] = i % 2 ? [d, e] : [e, d];
+      assertEquals((await from.client.sendMessage(messageTo(to))).delivered, true);
+    }
+    const outcomes = new Set(await sending);
+    const growth = (await memory(service.server)).peak - before.peak;
+    assert(growth <= 64, `the process grew by ${growth.toFixed(0)} MiB`);
+    const refusals = ["503 PROXY_RELAY_UNAVAILABLE", "503 SERVICE_UNAVAILABLE", "502 PROXY_RELAY_DELIVERY_FAILED"];
+    assertEquals([...outcomes].filter((said) => !refusals.includes(said)), []);
+    for (const connector of connectors) await connector.close();
+  },
+});
+
+Deno.test("memory: half-sent bodies of two addresses hold up neither small messages nor a large one from a third (D-98)", async () => {
+  await using service = await Service.open({ TRUSTED_PROXIES: "127.0.0.1" });
+  const { a, b } = await service.agents();
+  const connector = await service.connect(b);
+  const half = "x".repeat(255 * KIB);
+  const from = (address: string): HeaderLine => ["X-Forwarded-For", address];
+  const dribblers: RawConnection[] = [];
+  try {
+    for (let i = 0; i < 60; i++) {
+      const dribbler = await RawConnection.open(service.url);
+      dribblers.push(dribbler);
+      const lines = [
+        ...usualLines(service.url),
+        ["Content-Length", String(256 * KIB)],
+        from(`192.0.2.${i % 2}`),
+      ] as const;
+      await dribbler.send(rawRequest("POST", "/hooks/agent", lines, half));
+    }
+    const send = async (bytes: number, address: string) => {
+      const { payload: body, recipientDid: recipient } = sized(b, bytes);
+      const lines = [...await signedLines(service.url, a, { body, recipient }), from(address)];
+      return (await rawExchange(service.url, rawRequest("POST", "/hooks/agent", lines, body)))?.status;
+    };
+    for (let i = 0; i < 5; i++) assertEquals(await send(1000, `192.0.2.${i % 2}`), 202, "small");
+    assertEquals(await send(200 * KIB, "192.0.2.7"), 202, "large");
+    // While others wait a body has a second to arrive, not ten.
+    assertEquals((await dribblers[0]?.answer(5_000))?.status, 408);
+  } finally {
+    for (const dribbler of dribblers) await dribbler[Symbol.asyncDispose]();
+  }
+  await connector.close();
+});
