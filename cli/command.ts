@@ -101,8 +101,9 @@ export const PERSON_OPTIONS = {
   "api-key": { value: "key", summary: "The API key to use", env: "SVC_API_KEY", secret: true },
 } as const satisfies Options;
 
-/** How a command is typed, without the options. */
-export function usageOf({ path, args }: Pick<Command, "path" | "args">): string {
+/** How a command is typed, with the options that must be given. A secret may also come from elsewhere. */
+export function usageOf({ path, args, options }: Pick<Command, "path" | "args" | "options">): string {
   const shown = Object.entries(args).map(([name, { optional }]) => optional ? `[${name}]` : `<${name}>`);
-  return ["svc", ...path, ...shown].join(" ");
+  const needed = Object.entries(options).filter(([, { required, secret }]) => required && !secret);
+  return ["svc", ...path, ...shown, ...needed.map(([name, { value }]) => `--${name} <${value}>`)].join(" ");
 }

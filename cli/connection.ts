@@ -46,5 +46,6 @@ export async function connectAsPerson(
   const connection = await connect(ctx, options);
   const { apiKey } = connection.config;
   if (apiKey === undefined) throw new CliError("API_KEY_MISSING", "No API key is configured");
+  ctx.out.doing(`Asking ${connection.registryUrl}`);
   return { ...connection, apiKey };
 }

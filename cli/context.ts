@@ -8,6 +8,7 @@ import { type Random, systemRandom } from "../shared/random.ts";
 import { CliError } from "./errors.ts";
 import type { Owners } from "./files.ts";
 import { close as takeRights, isOpen, reason } from "./files.ts";
+import { Interrupt } from "./interrupt.ts";
 import type { Output, Terminal } from "./output.ts";
 
 /** Every environment variable that is read; the compiled binary may read no other. */
@@ -52,6 +53,8 @@ export interface World {
   stdin(): Promise<Uint8Array<ArrayBuffer>>;
   /** Asks a person, who must answer `y`; `null` when there is no person to ask. */
   confirm: ((question: string) => Promise<boolean>) | null;
+  /** A command that has something to finish takes Ctrl-C over; every other ends at once. */
+  interrupt: Interrupt;
   /** A variable that is set to something; an empty one counts as unset. */
   env(name: EnvironmentName): string | undefined;
   os: typeof Deno.build.os;
@@ -118,6 +121,7 @@ export function systemWorld(version: string): World {
     terminal: systemTerminal(),
     stdin: readStandardInput,
     confirm: Deno.stdin.isTerminal() && Deno.stderr.isTerminal() ? confirmOnTerminal : null,
+    interrupt: new Interrupt(systemClock),
     env,
     os: Deno.build.os,
     uid: Deno.uid(),
@@ -133,7 +137,7 @@ export function systemWorld(version: string): World {
  */
 function sentOnce(): typeof fetch {
   let client: Deno.HttpClient | undefined;
-  return (input, init) => {
+  return (input: RequestInfo | URL, init?: RequestInit) => {
     client ??= Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
     return fetch(input, { ...init, ...(init?.method === "POST" ? { body: streamed(init.body) } : {}), client });
   };

@@ -87,6 +87,16 @@ export const CLI_ERRORS = Object.freeze(
       when: "the service cannot be reached, or did not answer as one",
       fix: "Check the address (svc config get registryUrl) and that the service runs.",
     },
+    CLI_CONNECTOR_DOWN: {
+      exit: EXIT.unreachable,
+      when: "the agent's connector does not run, or does not answer",
+      fix: "svc connector start <name> starts it.",
+    },
+    CLI_SERVICE_FAILED: {
+      exit: EXIT.failed,
+      when: "the system did not take the service, or the connector did not come up in it",
+      fix: "svc connector service logs <name> shows what it prints; svc connector start <name> runs it by hand.",
+    },
     CLI_INTERRUPTED: {
       exit: EXIT.interrupted,
       when: "the command was interrupted",
@@ -138,6 +148,13 @@ export function wasRefused(error: unknown): error is ApiError {
 /** The service could not be reached, or did not answer as a service of this network does. */
 export class UnreachableError extends Error {
   override name = "UnreachableError";
+  /** In place of the table's cure. */
+  readonly fix: string | undefined;
+
+  constructor(message: string, { cause, fix }: { cause?: unknown; fix?: string } = {}) {
+    super(message, { cause });
+    this.fix = fix;
+  }
 }
 
 /** An error as it is shown. */
@@ -154,6 +171,10 @@ export interface Described {
 const CURES: Readonly<Record<string, string>> = {
   API_KEY_MISSING: "Save one with svc config set apiKey -, or get one with svc invite redeem <code>.",
   API_KEY_INVALID: "Save the right one with svc config set apiKey -, and check svc config get registryUrl.",
+  API_KEY_NOT_FOUND: "svc api-key list shows the ids of your keys.",
+  AGENT_NOT_FOUND: "svc agent list shows your agents.",
+  INTERNAL_SERVICE_NOT_FOUND: "svc admin service list shows the ids of the services.",
+  ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's own secret with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",
   AGENT_AUTH_REFRESH_REVOKED: "svc agent reissue <name> starts a new session.",
   AGENT_AUTH_REFRESH_EXPIRED: "svc agent auth revoke <name>, then svc agent reissue <name>, starts a new session.",
@@ -177,7 +198,7 @@ export function describe(error: unknown): Described {
   }
   if (error instanceof UnreachableError) {
     const { exit, fix } = CLI_ERRORS.CLI_UNREACHABLE;
-    return { code: "CLI_UNREACHABLE", cause: error.message, fix, exit, requestId: null };
+    return { code: "CLI_UNREACHABLE", cause: error.message, fix: error.fix ?? fix, exit, requestId: null };
   }
   const { exit, fix } = CLI_ERRORS.CLI_UNEXPECTED;
   const cause = error instanceof Error ? `${error.name}: ${error.message}` : String(error);

@@ -1,41 +1,83 @@
 /**
  * Help at every level and docs/cli.md, written from the command table. States no fact of its own about a command.
  */
-import { type Command, GLOBAL_OPTIONS, type OptionSpec, usageOf } from "./command.ts";
+import { type Command, type Example, GLOBAL_OPTIONS, type OptionSpec, usageOf } from "./command.ts";
 import { COMMANDS, GROUPS } from "./commands/table.ts";
 
 const EXIT_CODES = "0 done, 1 failed, 2 wrong use, 3 not authorised, 4 not found, 5 the service could not be reached";
 const INTRODUCTION = "Operator's tool of svc: identities for agents, and a relay between them.";
-const FIRST_STEPS = "First steps: svc config init, then svc invite redeem <code>, then svc agent create <name>";
+/** Commands whose examples a newcomer follows, in this order. */
+const FIRST_STEPS = ["config init", "invite redeem", "agent create", "connector start"];
 const STANDARD_INPUT = "A secret can also be given as -: it is then read from standard input.";
 
 /** Help on a command, on a group of commands, or on all of them. */
 export function help(path: readonly string[]): string {
-  const found = COMMANDS.find((command) => command.path.join(" ") === path.join(" "));
-  return found ? commandHelp(found) : groupHelp(path);
+  const found = find(path.join(" "));
+  return found ? commandHelp(found) : path.length === 0 ? topHelp() : groupHelp(path);
+}
+
+function find(path: string): Command | undefined {
+  return COMMANDS.find((command) => command.path.join(" ") === path);
+}
+
+function topHelp(): string {
+  const firstSteps = FIRST_STEPS.flatMap((path) => find(path)?.examples.slice(0, 1) ?? []);
+  return [
+    INTRODUCTION,
+    "",
+    "Usage: svc <command> [options]",
+    "",
+    "Commands:",
+    ...columns(
+      commandsByGroup().flatMap(([group, members]) => {
+        const below = members.map(({ path }) => path.slice(1).join(" ")).filter((words) => words !== "");
+        const about = [group, GROUPS[group] ?? ""] as const;
+        return below.length === 0 ? [about] : [about, ["", below.join(", ")] as const];
+      }),
+    ),
+    "",
+    "First steps:",
+    ...exampleLines(firstSteps),
+    "",
+    ...ending([], [["--version", "Print the version"]]),
+  ].join("\n");
 }
 
 function groupHelp(path: readonly string[]): string {
-  const name = path.join(" ");
   const members = COMMANDS.filter((command) => path.every((word, i) => command.path[i] === word));
   const rows = members.map((command): [string, string] => [usageOf(command).slice("svc ".length), command.summary]);
-  const about = path.length === 0 ? [INTRODUCTION, FIRST_STEPS] : [GROUPS[name] ?? ""];
-  const more = path.length === 0 ? [["--version", "Print the version"] as const] : [];
   return [
-    ...about,
+    GROUPS[path.join(" ")] ?? "",
     "",
-    `Usage: svc ${name === "" ? "" : `${name} `}<command> [options]`,
+    `Usage: svc ${path.join(" ")} <command> [options]`,
     "",
     "Commands:",
     ...columns(rows),
     "",
+    "Examples:",
+    ...exampleLines(members.flatMap(({ examples }) => examples.slice(0, 1))),
+    "",
+    ...ending(path, []),
+  ].join("\n");
+}
+
+function ending(path: readonly string[], more: readonly [string, string][]): string[] {
+  return [
     "Options of every command:",
     ...columns([...optionRows(GLOBAL_OPTIONS), ...more]),
     "",
     `Exit codes: ${EXIT_CODES}`,
-    `More about a command: svc ${name === "" ? "" : `${name} `}<command> --help`,
+    `More about a command: ${["svc", ...path].join(" ")} <command> --help`,
     "",
-  ].join("\n");
+  ];
+}
+
+function commandsByGroup(): [string, Command[]][] {
+  return [...Map.groupBy(COMMANDS, ({ path }) => path[0] ?? "")];
+}
+
+function exampleLines(examples: readonly Example[]): string[] {
+  return examples.flatMap(({ run, says }) => [`  ${run}`, `      ${says}`]);
 }
 
 function commandHelp(command: Command): string {
@@ -50,7 +92,7 @@ function commandHelp(command: Command): string {
     ...section("Arguments:", columns(Object.entries(args).map(([name, arg]) => [name, arg.summary]))),
     ...section("Options:", columns(optionRows({ ...options, ...GLOBAL_OPTIONS }))),
     ...(hasSecret ? ["", STANDARD_INPUT] : []),
-    ...section("Examples:", examples.flatMap(({ run, says }) => [`  ${run}`, `      ${says}`])),
+    ...section("Examples:", exampleLines(examples)),
     "",
   ].join("\n");
 }
@@ -75,7 +117,6 @@ function columns(rows: readonly (readonly [string, string])[]): string[] {
 
 /** docs/cli.md: every command with its arguments, options and examples. */
 export function renderCliDoc(): string {
-  const groups = Map.groupBy(COMMANDS, ({ path }) => path[0] ?? "");
   const lines = [
     "# The command `svc`",
     "",
@@ -89,7 +130,7 @@ export function renderCliDoc(): string {
     `${STANDARD_INPUT} With \`--json\`, an error is \`{"error":{"code","message"}}\` on standard error.`,
     "",
   ];
-  for (const [group, members] of groups) {
+  for (const [group, members] of commandsByGroup()) {
     lines.push(`## ${group}`, "");
     if (GROUPS[group]) lines.push(`${GROUPS[group]}`, "");
     for (const command of members) lines.push(...commandDoc(command));

@@ -62,6 +62,7 @@ function withClock(described: Described, error: unknown, clockCheck: ClockCheck)
 if (import.meta.main) {
   const world = systemWorld(project.version);
   Deno.addSignalListener("SIGINT", () => {
+    if (!world.interrupt.press()) return;
     const { stderr, stderrIsTerminal } = world.terminal;
     if (wantsJson(Deno.args)) {
       const interrupted = describe(new CliError("CLI_INTERRUPTED", "The command was interrupted"));

@@ -161,6 +161,8 @@ export function printable(text: string): string {
 }
 
 function sentence(text: string): string {
-  const first = text.startsWith("svc ") ? text : text.charAt(0).toUpperCase() + text.slice(1);
+  // A name, an address or a path at the beginning stays as it is.
+  const isWord = /^[a-z]+[ ,.:;]/.test(text) && !/^(?:svc|https?:)/.test(text);
+  const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?…]$/.test(first) ? first : `${first}.`;
 }

@@ -20,7 +20,15 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
   const found = findCommand(words, commands);
   const wantsHelp = flags.help !== undefined;
   if (found === null) {
-    if (wantsHelp || words.length === 0) return { kind: "help", path: knownGroup(words, commands) };
+    const group = knownGroup(words, commands);
+    if (wantsHelp) return { kind: "help", path: group };
+    if (words.length > group.length) throw new CliError("CLI_USAGE", unknownCommand(words, commands));
+    const known = ["version", ...Object.keys(GLOBAL_OPTIONS)];
+    const wrong = [...unknown, ...Object.keys(flags)].find((name) => !known.includes(name));
+    if (wrong !== undefined) {
+      throw new CliError("CLI_USAGE", `There is no option --${wrong} here.${didYouMean(wrong, known, "--")}`);
+    }
+    if (words.length === 0) return { kind: "help", path: [] };
     throw new CliError("CLI_USAGE", unknownCommand(words, commands));
   }
   if (wantsHelp) return { kind: "help", path: found.path };
@@ -151,5 +159,5 @@ function ownOptions(command: Command, flags: Record<string, string[]>): RawInput
 }
 
 function usage(command: Command, problem: string): CliError {
-  return new CliError("CLI_USAGE", `${problem} Usage: ${usageOf(command)}`);
+  return new CliError("CLI_USAGE", problem, { fix: `Usage: ${usageOf(command)} [options]; more with --help` });
 }

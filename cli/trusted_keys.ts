@@ -47,7 +47,9 @@ export async function trustedKeys(
     return await usable(copy, offline ? "the registry was not asked" : null);
   }
   if (offline) {
-    throw new UnreachableError(`The keys of ${registry.registryUrl} are not on this machine; leave --offline out once`);
+    throw new UnreachableError(`The keys of ${registry.registryUrl} are not on this machine`, {
+      fix: "Run it once without --offline: then they are kept here.",
+    });
   }
   try {
     ctx.out.doing("Fetching the registry's keys");

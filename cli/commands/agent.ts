@@ -128,11 +128,13 @@ export const AGENT_COMMANDS = [
       ]);
       const found = await findAgent(ctx, agent);
       if (!options.yes && !ctx.out.json && ctx.confirm !== null) {
+        ctx.out.finish();
         if (!await ctx.confirm(`Revoke ${agent} for good? This cannot be undone.`)) {
           ctx.out.note("Nothing is deleted.");
           return EXIT.failed;
         }
       }
+      ctx.out.doing(`Revoking ${agent}`);
       const { wasRevoked } = await deleteAgent(ctx, { registry, apiKey }, found);
       const { id, localName } = found;
       const files = localName === null ? "" : " Its files are gone from this machine.";

@@ -1,6 +1,6 @@
 /** `svc connector start`. */
 import { command } from "../command.ts";
-import type { OnStop } from "../connector/start.ts";
+import type { Context } from "../context.ts";
 
 /** Options that say where the proxy and the runtime are; `connector service install` has them too. */
 export const CONNECTOR_OPTIONS = {
@@ -44,16 +44,18 @@ export const CONNECTOR_START_COMMANDS = [
     ],
     async run(ctx, { args: { agentName }, options }) {
       const { startConnector } = await import("../connector/start.ts");
-      return await startConnector(ctx, agentName, options, onSignal);
+      return await startConnector(ctx, agentName, options, (stop) => onStop(ctx, stop));
     },
   }),
 ];
 
-/** SIGTERM from a service manager; where main.ts lets it, SIGINT from a person. */
-const onSignal: OnStop = (stop) => {
-  const signals = ["SIGTERM", "SIGINT"] as const;
-  for (const signal of signals) Deno.addSignalListener(signal, stop);
+/** SIGTERM from a service manager, Ctrl-C from a person; another Ctrl-C ends it at once. */
+function onStop({ interrupt, os }: Context, stop: () => void): () => void {
+  const release = interrupt.take(stop);
+  if (os === "windows") return release;
+  Deno.addSignalListener("SIGTERM", stop);
   return () => {
-    for (const signal of signals) Deno.removeSignalListener(signal, stop);
+    Deno.removeSignalListener("SIGTERM", stop);
+    release();
   };
-};
+}

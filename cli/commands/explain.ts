@@ -1,11 +1,12 @@
 /** The command that explains error codes. */
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { command } from "../command.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../connector/local_errors.ts";
 import { CLI_ERRORS, CliError, type CliErrorCode, exitOf } from "../errors.ts";
 import { fields } from "../output.ts";
 import { didYouMean } from "../suggest.ts";
 
-const CODES = [...Object.keys(ERRORS), ...Object.keys(CLI_ERRORS)];
+const CODES = [...Object.keys(ERRORS), ...Object.keys(CLI_ERRORS), ...CONNECTOR_CODES];
 
 export const EXPLAIN_COMMANDS = [
   command({
@@ -48,6 +49,10 @@ function explain(code: string): Explanation | null {
   if (Object.hasOwn(CLI_ERRORS, code)) {
     const { when, fix, exit } = CLI_ERRORS[code as CliErrorCode];
     return { code, when, fix, from: "svc itself", exit: [exit] };
+  }
+  if (CONNECTOR_CODES.includes(code)) {
+    const { when, fix, status } = LOCAL_ERRORS[code as LocalCode];
+    return { code, when, fix, from: "the connector on this machine", status: [status], exit: [exitOf(status)] };
   }
   if (!isErrorCode(code)) return null;
   const { when, fix, status } = ERRORS[code];

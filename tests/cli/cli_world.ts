@@ -4,6 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import type { EnvironmentName, World as CliWorld } from "../../cli/context.ts";
+import { Interrupt } from "../../cli/interrupt.ts";
 import { run } from "../../cli/main.ts";
 import { BOOTSTRAP_SECRET, REGISTRY_URL, type World } from "../support/world.ts";
 
@@ -67,7 +68,7 @@ export class Machine implements AsyncDisposable {
     const outcome: Outcome = { code: -1, stdout: "", stderr: "" };
     const { answers } = this;
     const world: CliWorld = {
-      fetch: async (input, init) => {
+      fetch: async (input: RequestInfo | URL, init?: RequestInit) => {
         const url = new URL(input instanceof Request ? input.url : input);
         this.requests.push(`${init?.method ?? "GET"} ${url.pathname}${url.search}`);
         return await this.fetch(input, init);
@@ -83,6 +84,7 @@ export class Machine implements AsyncDisposable {
       },
       stdin: () => Promise.resolve(new TextEncoder().encode(this.stdin)),
       confirm: answers === null ? null : () => Promise.resolve(answers),
+      interrupt: new Interrupt(this.world.clock),
       env: (name) => this.env[name] || undefined,
       os: Deno.build.os,
       uid: Deno.uid(),

@@ -129,9 +129,16 @@ Deno.test("every command has a summary without a full stop, and an example that 
 });
 
 Deno.test("help is there at every level and names everything", async (t) => {
-  await t.step("at the top: every command", () => {
+  await t.step("at the top: every command, on one screen, and the first steps", () => {
     const text = help([]);
-    for (const command of COMMANDS) assertStringIncludes(text, usageOf(command).slice("svc ".length));
+    for (const { path: [group = "", ...below] } of COMMANDS) {
+      assertStringIncludes(text, `\n  ${group} `);
+      assertStringIncludes(text, below.join(" "));
+    }
+    for (const path of ["config init", "invite redeem", "agent create", "connector start"]) {
+      assertStringIncludes(text, find(path)?.examples[0]?.run ?? path);
+    }
+    assert(text.split("\n").length <= 45, "a screen");
   });
   for (const group of Object.keys(GROUPS).filter((path) => find(path) === undefined)) {
     await t.step(group, () => {
@@ -139,6 +146,7 @@ Deno.test("help is there at every level and names everything", async (t) => {
       assertStringIncludes(text, GROUPS[group] ?? "");
       for (const command of COMMANDS.filter((c) => name(c).startsWith(`${group} `))) {
         assertStringIncludes(text, command.summary);
+        assertStringIncludes(text, command.examples[0]?.run ?? "an example");
       }
     });
   }

@@ -4,7 +4,7 @@ import { CLI_ERRORS } from "../../cli/errors.ts";
 import { COMMANDS } from "../../cli/commands/table.ts";
 import { ERRORS } from "../../shared/protocol/errors.ts";
 import { fields, Output, printable, table } from "../../cli/output.ts";
-import { ManualClock, settle } from "../support/manual_clock.ts";
+import { ManualClock } from "../support/manual_clock.ts";
 import { World } from "../support/world.ts";
 import { bootstrapped, Machine } from "./cli_world.ts";
 
@@ -65,18 +65,58 @@ Deno.test("progress is shown after half a second, on a terminal only, and leaves
   }
 });
 
-Deno.test("a slow command shows progress and clears it, also when it fails", async () => {
+Deno.test("a slow command shows progress and clears it, also when it fails", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world, { isTerminal: true });
-  let answer = (_: Response) => {};
-  machine.fetch = () => new Promise((resolve) => answer = resolve);
-  const running = machine.svc("agent", "create", "alpha");
-  for (let i = 0; i < 5; i++) await settle();
-  await world.clock.advance(1_600);
-  answer(new Response("no", { status: 500 }));
-  const { stderr } = await running;
-  assertStringIncludes(stderr, "Registering alpha … 1 s\r\x1b[K");
-  assertEquals(world.clock.waiting, 0);
+  await machine.svc("agent", "create", "here");
+  machine.env.SVC_BOOTSTRAP_SECRET = "secret";
+  const commands: [string[], shown: string][] = [
+    [["agent", "create", "alpha"], "Registering alpha"],
+    [["agent", "list"], "Asking"],
+    [["agent", "inspect", "here"], "Fetching the registry's keys"],
+    [["agent", "reissue", "here"], "Reissuing the token of here"],
+    [["agent", "auth", "refresh", "here"], "Refreshing the session of here"],
+    [["agent", "auth", "revoke", "here"], "Asking"],
+    [["agent", "delete", "here"], "Revoking here"],
+    [["api-key", "create", "--name", "ci"], "Asking"],
+    [["api-key", "list"], "Asking"],
+    [["api-key", "revoke", "01KHYQ5H00AAAAAAAAAAAAAAAA"], "Asking"],
+    [["invite", "create"], "Asking"],
+    [["invite", "redeem", "svc_inv_x"], "Redeeming the invite"],
+    [["config", "init"], "Asking"],
+    [["admin", "bootstrap"], "Making the first admin"],
+    [["admin", "service", "list"], "Asking"],
+    [["admin", "keys", "rotate"], "Asking"],
+    [["verify", machine.read("agents/here/ait.jwt").trim()], "Fetching the registry's keys"],
+  ];
+  for (const [argv, shown] of commands) {
+    await t.step(argv.join(" "), async () => {
+      const asked = Promise.withResolvers<void>();
+      const answers: ((response: Response) => void)[] = [];
+      machine.fetch = () => {
+        asked.resolve();
+        return new Promise((resolve) => answers.push(resolve));
+      };
+      const running = machine.svc(...argv);
+      await asked.promise;
+      await world.clock.advance(1_600);
+      machine.fetch = () => Promise.resolve(new Response("no", { status: 500 }));
+      for (const answer of answers) answer(new Response("no", { status: 500 }));
+      const { stderr } = await running;
+      assert(new RegExp(`${shown}.* … 1 s\r\x1b\\[K`).test(stderr), stderr);
+      assertEquals(world.clock.waiting, 0);
+    });
+  }
+});
+
+Deno.test("an error is a sentence, but a name or an address at its beginning stays as it is", () => {
+  const { out, seen } = screen(false);
+  const told = { code: "CLI_USAGE", fix: "", exit: 2, requestId: null };
+  for (const cause of ["nobody answers", "http://127.0.0.1:1 is gone", "registryUrl is empty", "/a/b is a link"]) {
+    out.error({ ...told, cause });
+  }
+  const causes = seen.stderr.split("\n").filter((line) => line.startsWith("error")).map((line) => line.slice(18));
+  assertEquals(causes, ["Nobody answers.", "http://127.0.0.1:1 is gone.", "registryUrl is empty.", "/a/b is a link."]);
 });
 
 Deno.test("texts of others cannot steer the terminal", () => {

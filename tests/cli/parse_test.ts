@@ -110,6 +110,10 @@ Deno.test("parse() refuses what it does not know, and suggests the nearest", asy
     [["agent", "create", "x", "--kind", "a", "--kind", "b"], "--kind is given twice"],
     [["agent", "create", "x", "--force=yes"], "--force takes no value"],
     [["need"], "--it <it> is missing"],
+    [["--jsn"], "There is no option --jsn here. Did you mean --json?"],
+    [["--kind", "x"], "There is no option --kind here."],
+    [["agent", "--jsn"], "There is no option --jsn here."],
+    [["agnet", "--jsn"], "Did you mean svc agent?"],
   ];
   for (const [argv, text] of cases) await t.step(argv.join(" "), () => assertStringIncludes(refused(...argv), text));
 });

@@ -62,6 +62,13 @@ export class Place implements AsyncDisposable {
     outgoing.end(new Uint8Array(await response.arrayBuffer()));
   }
 
+  /** A further key of the admin: limits count by key. */
+  async newKey(): Promise<{ url: string; apiKey: string }> {
+    const headers = { Authorization: `Bearer ${this.apiKey}`, "Content-Type": "application/json" };
+    const answer = await fetch(`${this.url}/v1/me/api-keys`, { method: "POST", headers, body: "{}" });
+    return { url: this.url, apiKey: ((await answer.json()) as { apiKey: { token: string } }).apiKey.token };
+  }
+
   /** Loses the answers to the next `times` requests for a path, once the services have carried them out. */
   lose(path: RegExp, times = 1): void {
     this.tamper = async (request, forward) => {

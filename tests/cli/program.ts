@@ -1,15 +1,17 @@
 /**
- * `svc` as its users run it: a process of its own, from source or as the compiled binary, at a machine with a folder for
- * its files.
+ * `svc` as its users run it: a process of its own, the one file that the npm package has, or the compiled binary, at a
+ * machine with a folder for its files.
  */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { tempFolder } from "../support/process.ts";
-import { PERMISSIONS } from "../tools/compile.ts";
+import { trials } from "../support/trials.ts";
+import { bundle } from "../tools/compile.ts";
+import { FLAGS } from "../tools/pack.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname);
 
 /** Trials of what happens at random: 20, or `--trials n` after `--`. */
-export const TRIALS = Number(Deno.args[Deno.args.indexOf("--trials") + 1] ?? NaN) || 20;
+export const TRIALS = trials(20);
 
 /** How `svc` is started. */
 export interface Program {
@@ -18,41 +20,84 @@ export interface Program {
   args: readonly string[];
 }
 
-export const SOURCE: Program = {
-  name: "from source",
-  command: Deno.execPath(),
-  args: ["run", "--quiet", ...PERMISSIONS, `${ROOT}cli/main.ts`],
-};
+/** What is built from the source, made once and shared by every test file of a run, also by those that run beside it. */
+async function built(name: string, make: (path: string) => Promise<void>, tools = ""): Promise<string> {
+  const folder = `${ROOT}.data/built`;
+  await Deno.mkdir(folder, { recursive: true });
+  const path = `${folder}/${await digestOfSources(tools)}-${name}`;
+  using lock = await Deno.open(`${folder}/${name}.lock`, { create: true, write: true });
+  await lock.lock(true);
+  if (await Deno.stat(path).catch(() => null) === null) {
+    await removeOthers(folder, name);
+    await make(`${path}.part`);
+    await Deno.rename(`${path}.part`, path);
+  }
+  await Deno.utime(path, new Date(), new Date());
+  return path;
+}
+
+/** Of everything that a build is made from: the same sources are not built twice. */
+async function digestOfSources(tools: string): Promise<string> {
+  const files = ["deno.json", "deno.lock", "tests/tools/compile.ts", "tests/cli/kill_at.ts"];
+  const folders = ["cli", "shared"];
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
+      (isDirectory ? folders : files).push(`${folder}/${name}`);
+    }
+  }
+  const texts = files.sort().map((file) => `${file}\n${Deno.readTextFileSync(ROOT + file)}`);
+  const all = new TextEncoder().encode([Deno.version.deno, tools, ...texts].join("\n"));
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", all)).toHex().slice(0, 16);
+}
+
+/** Builds of other sources, and what a killed one left; not those that another run has just begun to use. */
+async function removeOthers(folder: string, name: string): Promise<void> {
+  for await (const { name: found } of Deno.readDir(folder)) {
+    if (!found.includes(`-${name}`)) continue;
+    const { mtime } = await Deno.stat(`${folder}/${found}`);
+    const isOld = Date.now() - (mtime?.getTime() ?? 0) > 600_000;
+    if (isOld) await Deno.remove(`${folder}/${found}`, { recursive: true });
+  }
+}
+
+/** The one file of the npm package, started as its launcher starts it. */
+export async function bundledProgram(): Promise<Program> {
+  const path = await built("svc.js", bundle);
+  return { name: "bundled", command: Deno.execPath(), args: [...FLAGS, path] };
+}
 
 /** The binary that `deno task compile` builds, or `null`, said aloud, where there is no runtime stub for it. */
-async function compiledProgram(): Promise<Program | null> {
-  const dist = `${ROOT}.data/cli-binary-${Deno.pid}`;
-  globalThis.addEventListener("unload", () => {
-    try {
-      Deno.removeSync(dist, { recursive: true });
-    } catch { /* it was not built */ }
-  });
+export async function compiledProgram(): Promise<Program | null> {
   const tool = `${ROOT}../shared/tools/denort`;
-  const missing = (why: string) => {
-    console.log(`The compiled binary is NOT checked here: ${why}`);
-    return null;
-  };
   let paths: string[];
   try {
     paths = (await output(tool, [])).stdout.trim().split("\n");
   } catch {
-    return missing("../shared/tools/denort is not there");
+    paths = [];
   }
   const [deno = "", stub = ""] = paths;
-  if (stub === "") return missing("../shared/tools/denort found no runtime stub");
-  const env = { DENORT_BIN: stub, DENO_TLS_CA_STORE: "system" };
-  const built = await output(deno, ["run", "-A", `${ROOT}tests/tools/compile.ts`, "--dist", dist], env);
-  return built.code === 0 ? { name: "compiled", command: `${dist}/svc`, args: [] } : missing(built.stderr);
+  if (stub === "") {
+    console.log("The compiled binary is NOT checked here: there is no runtime stub");
+    return null;
+  }
+  const dist = await built("compiled", async (dist) => {
+    const args = ["run", "-A", `${ROOT}tests/tools/compile.ts`, "--dist", dist];
+    const { code, stderr } = await output(deno, args, { DENORT_BIN: stub, DENO_TLS_CA_STORE: "system" });
+    if (code !== 0) throw new Error(`The binary could not be built\n${stderr}`);
+  }, paths.join());
+  return { name: "compiled", command: `${dist}/svc`, args: [] };
 }
 
-/** `svc` from source, and compiled where that can be done. */
+/** `svc` bundled, and compiled where that can be done. */
 export async function programs(): Promise<Program[]> {
-  return [SOURCE, await compiledProgram()].filter((program) => program !== null);
+  return [await bundledProgram(), await compiledProgram()].filter((program) => program !== null);
+}
+
+/** `svc` bundled, dying just before the n-th thing that it does to a file or asks of the network. */
+export async function dyingProgram(): Promise<(n: number) => Program> {
+  const path = await built("kill_at.js", (path) => bundle(path, "tests/cli/kill_at.ts"));
+  const args = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm", "-A", path];
+  return (n) => ({ name: `dying at ${n}`, command: Deno.execPath(), args: [...args, String(n)] });
 }
 
 /** What a process did. */
@@ -159,4 +204,44 @@ interface SpawnOptions {
 export async function ended(child: Deno.ChildProcess): Promise<Outcome> {
   const { code, stdout, stderr } = await child.output();
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
+}
+
+/** A process that goes on, and what it has printed so far. */
+export class Watched implements AsyncDisposable {
+  printed = "";
+  readonly #reading: Promise<void>[];
+  #isEnded = false;
+  #wake = () => {};
+
+  constructor(readonly child: Deno.ChildProcess) {
+    this.#reading = [child.stdout, child.stderr].map((stream) => this.#read(stream));
+    void Promise.all(this.#reading).then(() => {
+      this.#isEnded = true;
+      this.#wake();
+    });
+  }
+
+  async #read(stream: ReadableStream<Uint8Array>): Promise<void> {
+    const decoder = new TextDecoder();
+    for await (const chunk of stream) {
+      this.printed += decoder.decode(chunk, { stream: true });
+      this.#wake();
+    }
+  }
+
+  /** Waits until it has printed something. */
+  async prints(pattern: RegExp): Promise<void> {
+    while (!pattern.test(this.printed)) {
+      assert(!this.#isEnded, `It ended without printing ${pattern}\n${this.printed}`);
+      await new Promise<void>((resolve) => this.#wake = resolve);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.child.kill("SIGKILL");
+    } catch { /* it has ended by itself */ }
+    await Promise.all(this.#reading);
+    await this.child.status;
+  }
 }

@@ -1,21 +1,31 @@
 /**
- * CHECKS M13 to M24 and E09 with real processes and sockets: `svc` from source with the permissions that it ships with,
+ * CHECKS M13 to M24 and E09 with real processes and sockets: `svc` as one file with the permissions that it ships with,
  * and the compiled binary; and how commands end when somebody else ends them.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
-import { ended, Machine, output, programs } from "../cli/program.ts";
-import { BOOTSTRAP_SECRET, startServer, tempFolder } from "../support/process.ts";
+import { clientFromFiles, denoDir, Listener } from "../cli/connector/people.ts";
+import { ended, Machine, output, programs, Watched } from "../cli/program.ts";
+import { BOOTSTRAP_SECRET, eventually, newAgent, startServer, tempFolder } from "../support/process.ts";
 
 const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
 const times = (text: string, part: string) => text.split(part).length - 1;
 
+const place = await Place.open();
+Deno.test.afterAll(() => place[Symbol.asyncDispose]());
+
 for (const program of await programs()) {
   const test = (name: string, run: (place: Place, machine: Machine) => Promise<void>) =>
-    Deno.test(`${program.name}: ${name}`, async () => {
-      await using place = await Place.open();
-      await using machine = await Machine.open(program, place);
-      await run(place, machine);
+    Deno.test({
+      name: `${program.name}: ${name}`,
+      // The services are there before a test and after it.
+      sanitizeResources: false,
+      sanitizeOps: false,
+      async fn() {
+        place.tamper = null;
+        await using machine = await Machine.open(program, place);
+        await run(place, machine);
+      },
     });
 
   test("config get, set, show (M13)", async (_, machine) => {
@@ -99,6 +109,66 @@ for (const program of await programs()) {
     assertEquals((await machine.failure("agent", "create", "alpha")).code, "CLI_AGENT_EXISTS");
   });
 
+  test(
+    "set-up and uninstall may be run twice, the doctor touches nothing (M19, M20)",
+    async (_, machine) => {
+      await machine.json("agent", "create", "alpha");
+      Object.assign(machine.env, { HOME: machine.folder.path, DENO_DIR: denoDir() });
+      const commands = [
+        ["install", "--for", "generic"],
+        ["provider", "setup", "--for", "generic"],
+        ["connector", "service", "uninstall", "alpha", "--platform", "systemd"],
+      ];
+      for (const argv of commands) {
+        await machine.json(...argv);
+        const before = await treeOf(machine.folder.path);
+        await machine.json(...argv);
+        assertEquals(await treeOf(machine.folder.path), before, argv.join(" "));
+      }
+      const before = await treeOf(machine.folder.path, true);
+      for (const argv of [["provider", "doctor"], ["provider", "doctor", "--skip-connector-runtime"]]) {
+        const { code, stdout } = await machine.svc(...argv, "--json");
+        assertEquals([code, typeof JSON.parse(stdout)], [1, "object"], "no connector runs");
+      }
+      assertEquals(await treeOf(machine.folder.path, true), before);
+    },
+  );
+
+  test(
+    "the service of an agent in an odd place is right in systemd's eyes (M21)",
+    async (_, machine) => {
+      const { path: home } = machine.folder;
+      const odd = `${home}/a b $x;\`touch ${home}/ran\` %h "q" 'q'`;
+      Object.assign(machine.env, { SVC_CONFIG_DIR: odd, HOME: home, XDG_CONFIG_HOME: home, DENO_DIR: denoDir() });
+      for (const argv of [["config", "init"], ["agent", "create", "alpha"]]) await machine.json(...argv);
+      await Deno.mkdir(`${home}/bin`);
+      await Deno.writeTextFile(`${home}/bin/systemctl`, `#!/bin/sh\necho "$*" >>'${home}/told'\n`, { mode: 0o755 });
+      machine.env.PATH = `${home}/bin:${Deno.env.get("PATH")}`;
+      const installing = machine.spawn(["connector", "service", "install", "alpha", "--platform", "systemd"]);
+      // No connector comes up here: the command is ended once it has told systemd everything.
+      const told = await eventually(10_000, "systemd is told", async () => {
+        const text = await Deno.readTextFile(`${home}/told`).catch(() => "");
+        return text.includes("restart") ? text : undefined;
+      });
+      installing.kill("SIGINT");
+      assertEquals((await ended(installing)).code, 130);
+      const unit = "svc-connector-alpha.service";
+      assertEquals(
+        told.split("\n").slice(0, 3),
+        ["daemon-reload", "enable", "restart"].map((word, i) => `--user ${word}${i === 0 ? "" : ` ${unit}`}`),
+      );
+      const file = `${home}/systemd/user/${unit}`;
+      const text = await Deno.readTextFile(file);
+      assertEquals(text.split("\n").filter((line) => line.startsWith("ExecStart=")).length, 1);
+      assert(!text.includes(machine.env.SVC_API_KEY ?? "-"), "no secret");
+      const judged = await output("systemd-analyze", ["--user", "verify", "--man=no", file], { XDG_RUNTIME_DIR: home })
+        .catch(() => null);
+      if (judged === null) console.log("systemd-analyze is not on this machine: the unit is NOT checked by it");
+      else assertEquals(judged.stderr.split("\n").filter((line) => line.includes(unit)), []);
+      assertEquals(machine.exists("../ran"), false, "nothing was run");
+    },
+  );
+
   test("--json parses and shows no secret but those that are issued (M22)", async (_, machine) => {
     await machine.json("agent", "create", "alpha");
     const lines: [string[], number][] = [
@@ -108,7 +178,7 @@ for (const program of await programs()) {
       [["api-key", "create", "--name", "x"], 1],
       [["invite", "create"], 1],
       [["admin", "service", "list"], 0],
-      [["admin", "service", "create", "extra"], 1],
+      [["admin", "service", "create", `extra-${program.name}`], 1],
       [["agent", "list"], 0],
       [["agent", "inspect", "alpha"], 0],
       [["agent", "auth", "refresh", "alpha"], 0],
@@ -118,7 +188,8 @@ for (const program of await programs()) {
     ];
     for (const [argv, secrets] of lines) {
       const { code, stdout, stderr } = await machine.svc(...argv, "--json");
-      assertEquals([code, stderr, typeof JSON.parse(stdout)], [0, "", "object"], argv.join(" "));
+      assertEquals([code, stderr], [0, ""], argv.join(" "));
+      assertEquals(typeof JSON.parse(stdout), "object", argv.join(" "));
       assertEquals(stdout.match(SECRET)?.length ?? 0, secrets, argv.join(" "));
     }
     const { stderr } = await machine.svc("agent", "inspect", "alpha", "--json");
@@ -216,12 +287,60 @@ for (const program of await programs()) {
     assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
   });
 
+  test("Ctrl-C has a connector finish what it is at, a second one ends it at once", async (place, machine) => {
+    await machine.json("agent", "create", "beta");
+    const sender = await newAgent({ registryUrl: place.url, proxyUrl: place.url }, place.apiKey, "sender");
+    const beta = await clientFromFiles(machine.dir, "beta", place.url);
+    const { ticket } = await sender.client.pairStart({ agentName: "sender", humanName: "S" });
+    await beta.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+    for (const presses of [1, 2]) {
+      await using runtime = new Listener();
+      const isHanded = Promise.withResolvers<void>();
+      const mayAnswer = Promise.withResolvers<number>();
+      runtime.answer = () => (isHanded.resolve(), mayAnswer.promise);
+      await using connector = new Watched(machine.spawn([
+        ...["connector", "start", "beta", "--runtime-base-url", runtime.url],
+        ...["--proxy-ws-url", place.server.address.replace("http:", "ws:")],
+      ]));
+      await connector.prints(/"event":"connected"/);
+      await sender.client.sendMessage({ recipientDid: beta.agent.did, payload: '{"message":"hi"}' });
+      await isHanded.promise;
+      connector.child.kill("SIGINT");
+      await connector.prints(/"event":"stopping"/);
+      if (presses === 1) mayAnswer.resolve(200);
+      else {
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        connector.child.kill("SIGINT");
+      }
+      const { code } = await connector.child.status;
+      assertEquals(code, presses === 1 ? 0 : 130, connector.printed);
+      assertEquals(/"event":"stopped"/.test(connector.printed), presses === 1, connector.printed);
+      mayAnswer.resolve(200);
+    }
+  });
+
   test("a reader that goes away does not make a command fail", async (_, machine) => {
     const child = machine.spawn(["--help"]);
     await child.stdout.cancel();
     const { code } = await child.status;
     await child.stderr.cancel();
     assertEquals(code, 0);
+  });
+
+  test("svc starts with an empty PATH; on Deno 2.9 also without any environment", async () => {
+    // Deno before 2.9 looks the names of --allow-run up at its start, and ends without a PATH.
+    const startsWithout = program.name === "bundled" ? [{}, { PATH: "" }] : [{ PATH: "" }];
+    for (const env of startsWithout) {
+      const { command, args } = program;
+      const child = new Deno.Command(command, {
+        args: [...args, "explain", "CLI_BUSY", "--json"],
+        env,
+        clearEnv: true,
+      });
+      const { code, stdout, stderr } = await child.output();
+      const [out, told] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+      assertEquals([code, told, JSON.parse(out ?? "").code], [0, "", "CLI_BUSY"]);
+    }
   });
 
   test("nothing is asked and nothing waited for without a terminal", async (_, machine) => {
@@ -231,4 +350,16 @@ for (const program of await programs()) {
     await child.stdin.close().catch(() => {});
     assertEquals(code, 0);
   });
+}
+
+/** Every file below a folder with its content, and when it and each folder were written. */
+async function treeOf(folder: string, withTimes = false): Promise<Record<string, string>> {
+  const tree: Record<string, string> = {};
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    const path = `${folder}/${name}`;
+    const { mtime } = await Deno.lstat(path);
+    tree[path] = (withTimes ? `${mtime?.toISOString()} ` : "") + (isDirectory ? "" : await Deno.readTextFile(path));
+    if (isDirectory) Object.assign(tree, await treeOf(path, withTimes));
+  }
+  return tree;
 }

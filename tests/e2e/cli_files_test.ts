@@ -1,17 +1,26 @@
 /**
- * CHECKS group M on files, M01 to M12, with real processes and sockets: `svc` from source with the permissions that it
+ * CHECKS group M on files, M01 to M12, with real processes and sockets: `svc` as one file with the permissions that it
  * ships with, and the compiled binary. M08 and M10 are in cli_kill_test.ts.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
 import { ended, Machine, output, programs } from "../cli/program.ts";
 
+const place = await Place.open();
+Deno.test.afterAll(() => place[Symbol.asyncDispose]());
+
 for (const program of await programs()) {
   const test = (name: string, run: (place: Place, machine: Machine) => Promise<void>) =>
-    Deno.test(`${program.name}: ${name}`, async () => {
-      await using place = await Place.open();
-      await using machine = await Machine.open(program, place);
-      await run(place, machine);
+    Deno.test({
+      name: `${program.name}: ${name}`,
+      // The services are there before a test and after it.
+      sanitizeResources: false,
+      sanitizeOps: false,
+      async fn() {
+        place.tamper = null;
+        await using machine = await Machine.open(program, place);
+        await run(place, machine);
+      },
     });
 
   test("files are private whatever the umask says, and made so on rewrite (M01)", async (place, machine) => {
@@ -127,7 +136,10 @@ for (const program of await programs()) {
         await machine.json("agent", "auth", "refresh", name);
       }
       assertEquals(machine.read("agents/lost/secret.key"), seed);
-      assertEquals((await machine.json("agent", "list")).agents.length, 3);
+      const { agents } = await machine.json("agent", "list");
+      const here = agents.filter(({ localName }: { localName: string | null }) => localName !== null);
+      const names = agents.slice(0, 3).map(({ name }: { name: string }) => name);
+      assertEquals([here.length, names.sort()], [3, ["busy", "lost", "refused"]], "each is registered once");
     },
   );
 

@@ -71,8 +71,8 @@ export function namesVersion(stub: Uint8Array, version: string): boolean {
 /** Something that could not be built, and why. */
 class NotBuilt extends Error {}
 
-/** Bundles the CLI into one JavaScript file. The bundler itself, esbuild, comes from npm at the first use. */
-export async function bundle(output: string): Promise<void> {
+/** Bundles the CLI, or another program, into one JavaScript file. The bundler itself, esbuild, comes from npm at the first use. */
+export async function bundle(output: string, program = "cli/main.ts"): Promise<void> {
   const { success, text } = await deno([
     "bundle",
     "--quiet",
@@ -80,12 +80,17 @@ export async function bundle(output: string): Promise<void> {
     "--platform=deno",
     "-o",
     output,
-    "cli/main.ts",
+    program,
   ]);
   if (!success) {
     throw new NotBuilt(`The CLI could not be bundled (deno bundle fetches esbuild from npm once):\n${text}`);
   }
+  await Deno.writeTextFile(output, REQUIRE + await Deno.readTextFile(output));
 }
+
+/** The WebSocket library asks for its modules by `require`, which a bundle does not have; nothing outside it is found. */
+const REQUIRE = 'import{createRequire as __create}from"node:module";const __builtin=__create(import.meta.url);' +
+  'const require=(id)=>{if(id.startsWith("node:"))return __builtin(id);throw new Error(`${id} is not in the bundle`)};\n';
 
 /** Compiles a bundled file. */
 async function compile(bundled: string, output: string, target?: string): Promise<void> {
@@ -124,7 +129,8 @@ async function smokeTest(path: string): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "svc_compile_" });
   try {
     const run = async (...args: string[]) => {
-      // Nothing of this machine's environment but the PATH, without which Deno cannot resolve the names of --allow-run.
+      // Nothing of this machine's environment but the PATH: Deno before 2.9 looks the names of --allow-run up at its
+      // start, and ends where there is none. Deno 2.9 starts without.
       const env = { PATH: Deno.env.get("PATH") ?? "" };
       const command = new Deno.Command(path, {
         args,

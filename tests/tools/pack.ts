@@ -25,7 +25,7 @@ export function packageJson(): Record<string, unknown> {
 }
 
 /** Deno finds no project of the user's, no lock, nothing to download: only the one file. */
-const FLAGS = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm", ...PERMISSIONS];
+export const FLAGS = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm", ...PERMISSIONS];
 
 /** The launcher: Deno with our file, its streams, signals and exit code handed through. */
 export function launcher(): string {
