@@ -9,8 +9,9 @@ import { systemClock } from "./shared/clock.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { systemRandom } from "./shared/random.ts";
 import { ConfigError, ConfigReader, processEnviron } from "./shared/server/config.ts";
-import { openStore, StoreRefused } from "./shared/server/kv.ts";
+import { openStore, type Store, StoreRefused } from "./shared/server/kv.ts";
 import { readServerConfig } from "./shared/server/place.ts";
+import { readAtStart } from "./shared/server/store_format.ts";
 import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/transfer.ts";
 
 const USAGE = `deno task store recover             a new API key for the first admin, when all are lost
@@ -30,9 +31,21 @@ async function refuseMissing(kvUrl: string | null): Promise<void> {
   }
 }
 
+/** Opens the store; one that a newer version wrote is left alone. */
+async function openReadable(kvUrl: string | null): Promise<Store> {
+  const store = await openStore(kvUrl);
+  try {
+    await readAtStart(store.kv, []);
+    return store;
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+}
+
 async function recover(kvUrl: string | null): Promise<number> {
   await refuseMissing(kvUrl);
-  const store = await openStore(kvUrl);
+  const store = await openReadable(kvUrl);
   try {
     const newId = ulidSource(systemClock.now, systemRandom.bytes);
     const recovered = await recoverAdmin({ kv: store.kv, clock: systemClock, random: systemRandom, newId });
@@ -56,7 +69,7 @@ const TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
 
 async function exportStore(kvUrl: string | null): Promise<number> {
   await refuseMissing(kvUrl);
-  const store = await openStore(kvUrl);
+  const store = await openReadable(kvUrl);
   try {
     const encoder = new TextEncoder();
     for await (const line of exportLines(store.kv, TABLES, systemClock.now())) {
@@ -71,7 +84,7 @@ async function exportStore(kvUrl: string | null): Promise<number> {
 }
 
 async function importStore(kvUrl: string | null): Promise<number> {
-  const store = await openStore(kvUrl);
+  const store = await openReadable(kvUrl);
   try {
     const lines = linesOf(Deno.stdin.readable);
     console.error(`${await importLines(store.kv, TABLES, lines, systemClock.now())} records imported`);

@@ -47,10 +47,11 @@ export class Signing {
     this.#configured = configured;
   }
 
-  /** Loads the keys; makes the first one when there is none. */
+  /** Takes the keys as the start has read them; makes the first one when there is none. */
   static async open(
     seams: { kv: Deno.Kv; clock: Clock; random: Random },
     configured: readonly ConfiguredKey[] | null,
+    stored: SigningKeySet | null,
   ): Promise<Signing> {
     const { kv, clock, random } = seams;
     await checkPairs(configured ?? []);
@@ -62,18 +63,21 @@ export class Signing {
       }))),
     };
     const signing = new Signing(kv, clock, random, given);
-    if (!given) {
+    if (!given && !stored) {
       // Of several instances at their first start, one makes the key.
       const set: SigningKeySet = { keys: [await signing.#newKey()] };
       await kv.atomic().check({ key: KEYS.signingKeys(), versionstamp: null }).set(KEYS.signingKeys(), set).commit();
     }
-    await signing.current();
+    await signing.#signer(given ?? stored ?? await signing.#load());
     return signing;
   }
 
   /** The key that signs now. */
   async current(): Promise<SigningKey> {
-    const { keys } = await this.#load();
+    return await this.#signer(await this.#load());
+  }
+
+  async #signer({ keys }: SigningKeySet): Promise<SigningKey> {
     const key = keys.find((candidate) => candidate.status === "active" && candidate.seed !== null);
     if (!key?.seed) throw new Error("The registry has no active signing key");
     return { kid: key.kid, privateKey: await this.#import(key.kid, key.seed) };

@@ -6,6 +6,7 @@
 import { fromBase64Url, toBase64Url } from "../protocol/base64url.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { parseIso, toIso } from "../protocol/time.ts";
+import { importBegins, importEnded, STORE_FORMAT } from "./store_format.ts";
 
 /** How long records of a kind are kept: for good, not moved at all, or until a moment (ms since the Unix epoch). */
 export type Keep = "forever" | "never" | ((value: never, now: number) => number);
@@ -16,25 +17,23 @@ export type StoredKinds = Readonly<Record<string, Keep>>;
 /** The services' kinds, by the first part of their keys. */
 export type StoredTables = Readonly<Record<string, StoredKinds>>;
 
-const FORMAT = 1;
-
 interface Line {
   key: (string | number)[];
   json?: unknown;
   bytes?: string;
 }
 
-/** The text is not an export, or not a whole one. `line` counts from 1. */
+/** The text is not an export, or not a whole one. `line` counts from 1; 0 when it is not about a line. */
 export class TransferError extends Error {
   override name = "TransferError";
   constructor(line: number, message: string) {
-    super(`Line ${line}: ${message}`);
+    super(line === 0 ? message : `Line ${line}: ${message}`);
   }
 }
 
 /** The lines of an export, without line ends: a head, a line for each record, and a count that shows it is whole. */
 export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: number): AsyncGenerator<string> {
-  yield JSON.stringify({ svcStore: FORMAT, exportedAt: toIso(now) });
+  yield JSON.stringify({ svcStore: STORE_FORMAT, exportedAt: toIso(now) });
   let count = 0;
   for (const [service, kinds] of Object.entries(tables)) {
     for (const [kind, keep] of Object.entries(kinds)) {
@@ -58,7 +57,7 @@ export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: numbe
  * Writes an export into a store that is empty of these records.
  *
  * @returns how many records were written
- * @throws {TransferError} at the first line that is wrong; what was written before it stays, and the store is of no use
+ * @throws {TransferError} at the first line that is wrong; what was written before it stays, and no start takes the store
  */
 export async function importLines(
   kv: Deno.Kv,
@@ -70,6 +69,7 @@ export async function importLines(
     const found = await kv.list({ prefix: [service] }, { limit: 1 }).next();
     if (!found.done) throw new TransferError(0, `the store holds records of the ${service} already; use an empty one`);
   }
+  await importBegins(kv);
   let number = 0, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
   const flush = async () => {
     if (writes > 0) await pending.commit();
@@ -81,9 +81,7 @@ export async function importLines(
     if (isWhole) throw new TransferError(number, "there is more after the last line");
     const value = parseLine(text, number);
     if (number === 1) {
-      if (value.svcStore !== FORMAT || parseIso(String(value.exportedAt)) === null) {
-        throw new TransferError(1, `this is no export of format ${FORMAT}`);
-      }
+      readHead(value);
       continue;
     }
     if ("records" in value) {
@@ -101,8 +99,9 @@ export async function importLines(
     bytes += text.length;
     if (writes >= BATCH || bytes >= LIMITS.commitBytes) await flush();
   }
-  if (!isWhole) throw new TransferError(number, "the export breaks off");
+  if (!isWhole) throw new TransferError(number, number === 0 ? "the export is empty" : "the export breaks off");
   await flush();
+  await importEnded(kv);
   return count;
 }
 
@@ -114,6 +113,16 @@ function lineOf(key: Deno.KvKey, value: unknown): string {
     ? { key: key as Line["key"], bytes: toBase64Url(value) }
     : { key: key as Line["key"], json: value };
   return JSON.stringify(line);
+}
+
+function readHead({ svcStore, exportedAt }: Record<string, unknown>): void {
+  if (!Number.isSafeInteger(svcStore) || parseIso(String(exportedAt)) === null) {
+    throw new TransferError(1, "this is no export of a store");
+  }
+  if (svcStore === STORE_FORMAT) return;
+  const wanted =
+    `this version of svc reads format ${STORE_FORMAT}; import it with the version that wrote it, or a newer one`;
+  throw new TransferError(1, `the export is of format ${svcStore}, and ${wanted}`);
 }
 
 function parseLine(text: string, number: number): Record<string, unknown> {

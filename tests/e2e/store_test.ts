@@ -9,6 +9,7 @@ import {
   newAgent,
   pair,
   placeOf,
+  refusedStart,
   seams,
   startServer,
   tempFolder,
@@ -84,6 +85,15 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   const other = `${folder.path}/moved/svc.kv`;
   const imported = await store(other, "import", exported.out);
   assertEquals(imported.code, 0, imported.err);
+  const cut = await store(`${folder.path}/cut.kv`, "import", exported.out.slice(0, -30));
+  assertEquals(cut.code, 1);
+  assertMatch(cut.err, /^Cannot import: Line \d+: this is no JSON object$/m);
+  const started = await refusedStart({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
+  assertEquals(started.code, 2);
+  assertStringIncludes(started.stderr, "Remove the store and import again.");
+  const newer = await store(`${folder.path}/newer.kv`, "import", exported.out.replace('"svcStore":1', '"svcStore":2'));
+  assertEquals(newer.code, 1);
+  assertStringIncludes(newer.err, "Cannot import: Line 1: the export is of format 2");
   const again = await store(other, "import", exported.out);
   assertEquals(again.code, 1);
   assertStringIncludes(again.err, "use an empty one");

@@ -2,6 +2,8 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { KEYS as PROXY_KEYS, STORED as PROXY_STORED } from "../../../proxy/keys.ts";
 import { KEYS as REGISTRY_KEYS, STORED as REGISTRY_STORED } from "../../../registry/keys.ts";
+import { StoreRefused } from "../../../shared/server/kv.ts";
+import { readAtStart } from "../../../shared/server/store_format.ts";
 import { exportLines, importLines, TransferError } from "../../../shared/server/transfer.ts";
 import { World } from "../../support/world.ts";
 
@@ -14,7 +16,7 @@ async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
 async function records(kv: Deno.Kv): Promise<[unknown, unknown][]> {
   const entries = await Array.fromAsync(kv.list({ prefix: [] }));
   const moved = entries.filter(({ key: [service, kind] }) =>
-    TABLES[service as keyof typeof TABLES]?.[String(kind)] !== "never" && service !== "bell"
+    TABLES[service as keyof typeof TABLES]?.[String(kind)] !== "never" && service !== "bell" && service !== "store"
   );
   return moved.map(({ key, value }) => [key, value]);
 }
@@ -46,17 +48,19 @@ Deno.test("an export read into an empty store gives the same records", async () 
   target.close();
 });
 
-Deno.test("an export that is not whole, or no export, is refused with the line", async (t) => {
+Deno.test("an export that is not whole, or no export, is refused with the line, and no start takes the rest", async (t) => {
   const head = JSON.stringify({ svcStore: 1, exportedAt: "2026-02-21T00:01:00.000Z" });
   const record = JSON.stringify({ key: ["registry", "issuer"], json: "https://registry.example.test" });
   const end = JSON.stringify({ records: 1 });
   const cases: [string, string[], string][] = [
-    ["empty", [], "breaks off"],
-    ["cut", [head, record], "breaks off"],
-    ["a record lost", [head, end], "1 records were exported, 0 are here"],
-    ["more after the end", [head, record, end, record], "more after the last line"],
-    ["another format", [head.replace(":1,", ":2,"), record, end], "no export of format 1"],
-    ["not JSON", [head, "{", end], "no JSON object"],
+    ["empty", [], "the export is empty"],
+    ["cut", [head, record], "Line 2: the export breaks off"],
+    ["cut within a line", [head, record.slice(0, 40)], "Line 2: this is no JSON object"],
+    ["a record lost", [head, end], "Line 2: 1 records were exported, 0 are here"],
+    ["more after the end", [head, record, end, record], "Line 4: there is more after the last line"],
+    ["a newer format", [head.replace(":1,", ":2,"), record, end], "Line 1: the export is of format 2"],
+    ["no head", [record, end], "Line 1: this is no export of a store"],
+    ["not JSON", [head, record, "{", end], "Line 3: this is no JSON object"],
     ["an unknown kind", [head, record.replace("issuer", "constructor"), end], "no such kind"],
     ["an unknown service", [head, record.replace('"registry"', '"__proto__"'), end], "no such kind"],
     ["where an agent was", [head, '{"key":["proxy","presence","x"],"json":{}}', end], "no such kind"],
@@ -73,6 +77,8 @@ Deno.test("an export that is not whole, or no export, is refused with the line",
         TransferError,
       );
       assertStringIncludes(error.message, message);
+      const start = await assertRejects(() => readAtStart(kv, []), StoreRefused);
+      assertStringIncludes(start.message, "import again");
       kv.close();
     });
   }

@@ -1,0 +1,107 @@
+/**
+ * Real processes that come and go over a store that lives (O06, O07, O11): a stop and a start lose nothing, a store of a
+ * newer version is left alone, and an agent whose instance was killed is back as soon as it connects anywhere.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { RegistryClient } from "../../cli/api_client.ts";
+import { openStore } from "../../shared/server/kv.ts";
+import {
+  bootstrap,
+  ChildProcess,
+  Connector,
+  freePort,
+  messageTo,
+  newAgent,
+  pair,
+  type Place,
+  refusedStart,
+  refusedWith,
+  seams,
+  type ServerProcess,
+  Service,
+  startServer,
+  tempFolder,
+  within,
+} from "../support/process.ts";
+
+Deno.test("O11: sessions, pairs, queued messages and revocations are as they were after a stop and a start", async () => {
+  await using service = await Service.open();
+  const { a, b } = await service.agents();
+  const [late, gone] = [await service.agent("late"), await service.agent("gone")];
+  await pair(a, late);
+  await pair(gone, b);
+  const queued = await a.client.sendMessage({ ...messageTo(late), prefer: "respond-async" });
+  assertEquals(queued.queued, true);
+  const registry = new RegistryClient(seams, service.place.registryUrl);
+  await registry.deleteAgent(service.apiKey, gone.agent.id);
+  assertEquals((await service.server.end()).code, 0);
+  await service.restart(0);
+
+  const connector = await service.connect(late);
+  assertEquals((await connector.frame(1)).requestId, queued.requestId);
+  const atB = await service.connect(b);
+  assertEquals((await a.client.sendMessage(messageTo(b))).delivered, true);
+  await refusedWith("PROXY_AUTH_REVOKED", gone.client.sendMessage(messageTo(b)));
+  assert((await registry.refresh(a.identity, a.agentAuth.refreshToken)).accessToken);
+  await connector.close();
+  await atB.close();
+});
+
+Deno.test("a store that a newer version wrote: server and store tool refuse in clear words, and change nothing", async () => {
+  await using folder = await tempFolder();
+  const path = `${folder.path}/svc.kv`;
+  const before = await openStore(path);
+  await before.kv.set(["store", "format"], 2);
+  before.close();
+  for (const SVC_SERVICE of ["all", "proxy"]) {
+    const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1" };
+    const { code, stderr } = await refusedStart({ folder: folder.path, env });
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, "The store is of format 2, and this version of svc reads format 1.");
+  }
+  await using tool = new ChildProcess(["run", "--no-prompt", "-A", "deploy_store.ts", "export"], { KV_URL: path });
+  assertEquals((await tool.status).code, 2);
+  assertStringIncludes(tool.stderr.text, "The store is of format 2");
+  assertEquals(tool.stdout.text, "");
+  const after = await openStore(path);
+  assertEquals((await Array.fromAsync(after.kv.list({ prefix: [] }))).map(({ key }) => key), [["store", "format"]]);
+  after.close();
+});
+
+/**
+ * Two processes on one file, which only a test does: the second reaches it by another name and so past the lock. Neither
+ * hears the other's bell, which leaves the look every 2 s.
+ */
+async function twoProcesses(folder: string, place: Place, ports: number[]): Promise<ServerProcess[]> {
+  const servers: ServerProcess[] = [];
+  for (const [i, port] of ports.entries()) {
+    const name = `${folder}/by-${i}.kv`;
+    if (i > 0) await Deno.symlink(`${folder}/by-0.kv`, name);
+    const env = { PORT: String(port), KV_URL: name, REGISTRY_URL: place.registryUrl, PROXY_URL: place.proxyUrl };
+    servers.push(await startServer({ folder, env: { ...env, AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" } }));
+  }
+  return servers;
+}
+
+Deno.test("O06, O07: the instance of an agent is killed -9: who writes to it gets an answer, and it is back where it connects", async () => {
+  await using folder = await tempFolder();
+  const ports = [freePort(), freePort()];
+  const [p1, p2] = ports.map((port) => `http://127.0.0.1:${port}`) as [string, string];
+  const place = { registryUrl: p1, proxyUrl: p1 };
+  const [first, second] = await twoProcesses(folder.path, place, ports) as [ServerProcess, ServerProcess];
+  await using _first = first;
+  await using _second = second;
+  const apiKey = await bootstrap(place);
+  const [a, b] = [await newAgent(place, apiKey, "a"), await newAgent(place, apiKey, "b")];
+  await pair(a, b);
+  const there = await Connector.open({ ...place, proxyUrl: p2 }, b);
+  const send = () => within(20_000, "an answer", a.client.sendMessage(messageTo(b)));
+  assertEquals([(await send()).delivered, there.frames.length], [true, 1]);
+
+  await second.end("SIGKILL");
+  await there.closed;
+  const here = await Connector.open(place, b);
+  for (let n = 1; n <= 3; n++) assertEquals([(await send()).delivered, here.frames.length], [true, n]);
+  await here.close();
+  assertEquals(first.stderr.lines.filter((line) => line.includes('"level":"error"')), []);
+});

@@ -1,0 +1,120 @@
+/**
+ * A store with something of everything in it, and the proof that its people go on as before: for moving a store and for
+ * starting a newer version over it. Run by itself it prints the store of this version, to be frozen in tests/vectors.
+ */
+import { assertEquals } from "@std/assert";
+import { STORED as PROXY_STORED } from "../../proxy/keys.ts";
+import { STORED as REGISTRY_STORED } from "../../registry/keys.ts";
+import { fromBase64Url } from "../../shared/protocol/base64url.ts";
+import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
+import { exportLines } from "../../shared/server/transfer.ts";
+import { settle } from "./manual_clock.ts";
+import { codeOf, type Person, type TestAgent, World } from "./world.ts";
+
+export const TABLES = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
+
+/** An agent as its owner keeps it. */
+type KeptAgent = Pick<TestAgent, "owner" | "agent" | "agentAuth"> & { ait: string; seed: string };
+
+/** What people and agents hold in their hands when the store is moved. */
+export interface Kept {
+  /** Milliseconds since the Unix epoch: when it was. */
+  now: number;
+  admin: Person;
+  inviteCode: string;
+  /** Of an open pairing of `a`. */
+  ticket: string;
+  /** `a` is paired with `b` and `c`. */
+  a: KeptAgent;
+  b: KeptAgent;
+  /** Was not connected: a message waits for it. */
+  c: KeptAgent;
+  queuedRequestId: string;
+  /** Of a message from `a` to `b` that was delivered. */
+  nonce: string;
+  requestId: string;
+  /** Was deleted while paired with `b`. */
+  deleted: KeptAgent;
+}
+
+const QUEUED = JSON.stringify({ text: "queued €" });
+const FIRST = JSON.stringify({ message: "first" });
+
+function keep({ owner, agent, agentAuth, identity, keys }: TestAgent): KeptAgent {
+  return { owner, agent, agentAuth, ait: identity.ait, seed: keys.seed };
+}
+
+async function back(w: World, { owner, agent, agentAuth, ait, seed }: KeptAgent): Promise<TestAgent> {
+  const keys = await keyPairFromSeed(fromBase64Url(seed) ?? new Uint8Array());
+  const identity = { did: agent.did, ait, privateKey: keys.privateKey, accessToken: agentAuth.accessToken };
+  return { owner, agent, keys, identity, agentAuth, client: w.clientOf(identity) };
+}
+
+/** Fills a store with something of everything. */
+export async function tellStory(w: World): Promise<Kept> {
+  const admin = await w.admin();
+  const { invite } = await w.client.createInvite(admin.apiKey);
+  const [a, b, c, deleted] = [await w.agent(), await w.agent(), await w.agent(), await w.agent()];
+  for (const [one, other] of [[a, b], [a, c], [deleted, b]] as const) await w.pair(one, other);
+  w.connect(b);
+  const nonce = "bm9uY2Utb2YtdGhlLXN0b3J5";
+  const delivered = await w.message(a, b, { nonce, body: FIRST });
+  const { requestId } = await delivered.json();
+  const queued = await w.message(a, c, { body: QUEUED, headers: { Prefer: "respond-async" } });
+  const { requestId: queuedRequestId } = await queued.json();
+  assertEquals([delivered.status, queued.status], [202, 202]);
+  await w.client.deleteAgent(deleted.owner.apiKey, deleted.agent.id);
+  const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
+  // What came of the deliveries is written behind the answers.
+  for (let i = 0; i < 10; i++) await settle();
+  return {
+    now: w.clock.now(),
+    admin,
+    inviteCode: invite.code,
+    ticket,
+    a: keep(a),
+    b: keep(b),
+    c: keep(c),
+    queuedRequestId,
+    nonce,
+    requestId,
+    deleted: keep(deleted),
+  };
+}
+
+/** Fails unless everything goes on over the store of this world. */
+export async function goesOn(w: World, kept: Kept): Promise<void> {
+  const [a, b, c, deleted] = await Promise.all([kept.a, kept.b, kept.c, kept.deleted].map((one) => back(w, one))) as [
+    TestAgent,
+    TestAgent,
+    TestAgent,
+    TestAgent,
+  ];
+  // Single use stays single use, and what was answered is answered alike.
+  assertEquals(await codeOf(await w.message(a, b, { nonce: kept.nonce, body: FIRST })), "PROXY_AUTH_REPLAY");
+  const atC = w.connect(c);
+  const atB = w.connect(b);
+  for (let i = 0; i < 500 && atC.delivered.length === 0; i++) await settle();
+  assertEquals(atC.delivered.map(({ requestId, payload }) => [requestId, payload]), [[kept.queuedRequestId, QUEUED]]);
+  const again = await w.message(a, b, { body: FIRST, headers: { "x-request-id": kept.requestId } });
+  assertEquals([again.status, atB.delivered.length], [202, 0], "a message that was delivered comes once");
+  assertEquals([(await w.message(a, b)).status, (await w.message(b, a)).status, atB.delivered.length], [202, 502, 1]);
+  assertEquals(await codeOf(await w.message(deleted, b)), "PROXY_AUTH_REVOKED");
+  assertEquals((await w.client.me(kept.admin.apiKey)).human.role, "admin");
+  for (const agent of [a, b, c]) await w.client.refresh(agent.identity, agent.agentAuth.refreshToken);
+  const apiKey = (await w.client.redeemInvite(kept.inviteCode, "Late")).apiKey.token;
+  const late = await w.agent({ id: "", did: "", apiKey });
+  await late.client.pairConfirm(kept.ticket, { agentName: "late", humanName: "Late" });
+  assertEquals((await w.message(late, b)).status, 403);
+  w.connect(a);
+  const fresh = await w.client.refresh(late.identity, late.agentAuth.refreshToken);
+  const identity = { ...late.identity, accessToken: fresh.accessToken };
+  assertEquals((await w.message({ ...late, identity }, a)).status, 202);
+}
+
+if (import.meta.main) {
+  await using w = await World.open({ seed: 20_260_221 });
+  const kept = await tellStory(w);
+  const lines = await Array.fromAsync(exportLines(w.kv, TABLES, w.clock.now()));
+  console.log(JSON.stringify({ kept, lines }, null, 1));
+}
