@@ -1,0 +1,66 @@
+/**
+ * A service that is used for long (O12): messages keep coming, memory stays where it is once warm, and nothing is written
+ * for them that outlives them in the store. Runs for seconds here; with `-- --trials 600` for ten minutes, the first five
+ * of which fill what is remembered for a while (nonces, records that are known).
+ */
+import { assert, assertEquals } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { messageTo, Service } from "../support/process.ts";
+import { trials } from "../support/trials.ts";
+
+const SECONDS = trials(3);
+const PER_SECOND = 20;
+const WARM_UP = 600;
+/** With all the heap it likes V8 lets garbage lie for minutes; in this one it must collect, and what leaks ends the server. */
+const HEAP_MIB = 64;
+/** From the middle to the end. */
+const GROWTH_MIB = 32;
+/** What a message writes lives this long at most, and a minute for what lies between the clocks. */
+const LONGEST_MS = LIMITS.deliveryKeptSeconds * 1000 + 60_000;
+
+async function residentMiB(pid: number): Promise<number> {
+  const status = await Deno.readTextFile(`/proc/${pid}/status`);
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
+}
+
+/** Records of the file of Deno KV: how many there are, and how many of them outlive every message. */
+function recordsOf(path: string): { all: number; lasting: number } {
+  using database = new DatabaseSync(path, { readOnly: true });
+  const row = database.prepare("select count(*) as n, sum(expiration_ms = -1 or expiration_ms > ?) as lasting from kv")
+    .get(Date.now() + LONGEST_MS) as Record<string, number>;
+  return { all: Number(row.n), lasting: Number(row.lasting) };
+}
+
+Deno.test({
+  name: `O12: ${PER_SECOND} messages a second for ${SECONDS} s leave memory flat and nothing in the store for good`,
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    await using service = await Service.open({ DENO_V8_FLAGS: `--max-old-space-size=${HEAP_MIB}` });
+    const { a, b } = await service.agents();
+    const connector = await service.connect(b);
+    const path = `${service.folders[0]?.path}/svc.kv`;
+    for (let n = 0; n < WARM_UP; n += 20) {
+      await Promise.all(Array.from({ length: 20 }, () => a.client.sendMessage(messageTo(b))));
+    }
+    const records = recordsOf(path);
+    const memory = [await residentMiB(service.server.pid)];
+    const began = performance.now();
+    const count = SECONDS * PER_SECOND;
+    for (let n = 0; n < count; n++) {
+      assert((await a.client.sendMessage(messageTo(b))).delivered);
+      const rest = began + (n + 1) * 1000 / PER_SECOND - performance.now();
+      if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest));
+      if ((n + 1) % (count / 4) === 0) memory.push(await residentMiB(service.server.pid));
+    }
+    const after = recordsOf(path);
+    const said = memory.map((mib) => mib.toFixed(0)).join(", ");
+    console.log(`${count} messages, by quarters: ${said} MiB; ${records.all} to ${after.all} records`);
+    assertEquals(connector.frames.length, WARM_UP + count);
+    assertEquals(after.lasting, records.lasting, "records that outlive their message");
+    const [, , middle = 0, , end = 0] = memory;
+    assert(end - middle < GROWTH_MIB, `memory grew: ${said} MiB`);
+    assertEquals(service.server.stderr.lines, []);
+    await connector.close();
+  },
+});
