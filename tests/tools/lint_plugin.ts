@@ -79,6 +79,19 @@ export default {
       },
     })),
 
+    "no-kv-sums": rule(["tests/"], (report) => ({
+      CallExpression(node) {
+        const callee = unwrapped(node.callee);
+        if (callee.type !== "MemberExpression" || !isStore(callee.object)) return;
+        const method = propertyOf(callee);
+        if (!["sum", "min", "max"].includes(method)) return;
+        report(callee.property, `The store's ${method}()`, {
+          why: "throws at a record of another type and leaves what stood before it in the commit done: half a change",
+          instead: "Read the record, check it and set it: optimistically() in shared/server/kv.ts, or group commit.",
+        });
+      },
+    })),
+
     "kv-keys": rule(["**/keys.ts", "shared/server/bell.ts", "tests/"], (report) => ({
       CallExpression(node) {
         const callee = unwrapped(node.callee);

@@ -78,6 +78,12 @@ const CASES: [rule: string, file: string, bad: string[], good: string[]][] = [
     ["c.json({ agent: 1 })", "JSON.parse(text)", "log({ error })", "c.json({ result: { error: 1 } })"],
   ],
   [
+    "no-kv-sums",
+    "registry/invites/store.ts",
+    ["kv.atomic().check(entry).sum(key, 1n)", "this.#kv.atomic().max(key, 1n)", "op.min(key, 1n)"],
+    ["Math.max(1, 2)", "z.string().min(1).max(2)", "kv.atomic().set(key, 1n)"],
+  ],
+  [
     "kv-keys",
     "registry/invites/store.ts",
     [

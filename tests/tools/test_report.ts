@@ -3,7 +3,7 @@
  * them. Tests are counted from the JUnit report that Deno writes, never from its printed text; a step is part of its
  * test and not counted. The exit code is the first that is not 0.
  *
- *   deno run -A tests/tools/test_report.ts <arguments of deno test> [-- <arguments of the next>]
+ *   deno run -A tests/tools/test_report.ts <arguments of deno test> [+ <arguments of the next>] [-- <for the tests>]
  */
 
 export interface Counts {
@@ -41,14 +41,19 @@ export function summary(counts: Counts, exitCode: number): string {
   return `${counts.passed} passed, ${failed} failed${skipped}`;
 }
 
-/** Splits arguments at each `--`: one run of `deno test` a group. */
+/**
+ * Splits arguments at each `+`: one run of `deno test` a group. What follows the first `--` is for the tests themselves,
+ * of every group: `deno task e2e -- --trials 100`.
+ */
 export function groups(args: readonly string[]): string[][] {
+  const end = args.indexOf("--");
+  const forTests = end === -1 ? [] : args.slice(end);
   const all: string[][] = [[]];
-  for (const arg of args) {
-    if (arg === "--") all.push([]);
+  for (const arg of end === -1 ? args : args.slice(0, end)) {
+    if (arg === "+") all.push([]);
     else all.at(-1)?.push(arg);
   }
-  return all.filter((group) => group.length > 0);
+  return all.filter((group) => group.length > 0).map((group) => [...group, ...forTests]);
 }
 
 /** What the dot reporter says, without the dots of its progress: they are for a terminal. */

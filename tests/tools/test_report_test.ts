@@ -1,6 +1,6 @@
-/** The counting of test_report.ts, on reports as Deno writes them. */
+/** The counting of test_report.ts, on reports as Deno writes them, and how it deals out its arguments. */
 import { assertEquals } from "@std/assert";
-import { countTests, summary } from "./test_report.ts";
+import { countTests, groups, summary } from "./test_report.ts";
 
 /** One test case of a report; `inner` is what Deno puts inside. */
 function testCase(name: string, inner = ""): string {
@@ -58,4 +58,36 @@ Deno.test("summary() is one plain line that names skipped tests only if there ar
 Deno.test("summary() of a run that failed has a failure even when no test was reported", () => {
   assertEquals(summary(countTests(""), 1), "0 passed, 1 failed");
   assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 1), "3 passed, 1 failed");
+});
+
+Deno.test("groups() makes one run of each group", () => {
+  assertEquals(groups(["-A", "tests/a", "+", "tests/b", "tests/c"]), [["-A", "tests/a"], ["tests/b", "tests/c"]]);
+  assertEquals(groups(["tests/a", "+"]), [["tests/a"]]);
+  assertEquals(groups([]), []);
+});
+
+Deno.test("groups() hands what follows -- to the tests of every group", () => {
+  assertEquals(groups(["-A", "tests/e2e", "--", "--trials", "5"]), [["-A", "tests/e2e", "--", "--trials", "5"]]);
+  assertEquals(groups(["a", "+", "b", "--", "--openclaw", "+"]), [
+    ["a", "--", "--openclaw", "+"],
+    ["b", "--", "--openclaw", "+"],
+  ]);
+});
+
+Deno.test("a flag after the task's own arguments gets to the tests", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "test_report_test_" });
+  try {
+    const path = `${folder}/a_test.ts`;
+    await Deno.writeTextFile(
+      path,
+      `Deno.test("a", () => { if (Deno.args.join() !== "--trials,5") throw Deno.args; });\n`,
+    );
+    const tool = new URL("test_report.ts", import.meta.url).href;
+    const args = ["run", "-A", "--no-config", tool, "--no-config", "--quiet", path, "--", "--trials", "5"];
+    const { code, stdout } = await new Deno.Command(Deno.execPath(), { args, cwd: folder }).output();
+    const lines = new TextDecoder().decode(stdout).trimEnd().split("\n");
+    assertEquals([code, lines.at(-1)], [0, "1 passed, 0 failed"]);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });
