@@ -21,14 +21,8 @@ export const CONNECTOR_COMMANDS = [
     options: {},
     examples: [{ run: "svc connector", says: "The curl lines for this machine's agent" }],
     async run(ctx, { args: { agentName } }) {
-      const { folder, client } = await connectorOf(ctx, agentName);
+      const { folder, client } = await runningConnector(ctx, agentName);
       const { pairingLines } = await import("../connector/pairing_hint.ts");
-      if (client === null) {
-        throw new CliError(
-          "CLI_UNREACHABLE",
-          `No connector of ${folder.name} runs: svc connector start ${folder.name}`,
-        );
-      }
       await client.status();
       const lines = pairingLines(folder, client.url);
       const { url, port } = client.file;
@@ -48,13 +42,7 @@ export const CONNECTOR_COMMANDS = [
     options: {},
     examples: [{ run: "svc connector status", says: "Connected or not, and since when" }],
     async run(ctx, { args: { agentName } }) {
-      const { folder, client } = await connectorOf(ctx, agentName);
-      if (client === null) {
-        throw new CliError(
-          "CLI_UNREACHABLE",
-          `No connector of ${folder.name} runs: svc connector start ${folder.name}`,
-        );
-      }
+      const { folder, client } = await runningConnector(ctx, agentName);
       const status = await client.status();
       const { isWell, statusFields } = await import("../connector/status.ts");
       const well = isWell(status);
@@ -76,6 +64,14 @@ export async function connectorOf(ctx: Context, agentName: string | undefined, u
   const store = new AgentStore(ctx);
   const folder = await store.open(agentName ?? onlyOne((await store.names()).agents));
   return { store, folder, client: ConnectorClient.of(ctx, folder, url) };
+}
+
+/** The same of a connector that is there, as far as its files tell. @throws {CliError} `CLI_CONNECTOR_DOWN` */
+async function runningConnector(ctx: Context, agentName: string | undefined) {
+  const { folder, client } = await connectorOf(ctx, agentName);
+  if (client !== null) return { folder, client };
+  const { connectorDown } = await import("../connector/client.ts");
+  throw connectorDown(folder.name);
 }
 
 function onlyOne(agents: readonly string[]): string {

@@ -1,6 +1,6 @@
 /** `svc connector service …`: the connector as a service of the system. */
 import { command } from "../command.ts";
-import { CliError } from "../errors.ts";
+import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../output.ts";
 import { CONNECTOR_OPTIONS } from "./connector_start.ts";
 
@@ -76,13 +76,20 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);
       const { connectorLogs } = await import("../connector/service_setup.ts");
       const { program, args } = await connectorLogs(ctx, agentName, platform, Number(lines), follow);
-      if (ctx.out.json) {
-        const { stdout } = await new Deno.Command(program, { args, stdin: "null" }).output();
-        ctx.out.result({ lines: new TextDecoder().decode(stdout).split("\n").filter((line) => line !== "") }, "");
-        return;
+      const stdout = ctx.out.json ? "piped" : "inherit";
+      let child: Deno.ChildProcess;
+      try {
+        child = new Deno.Command(program, { args, stdin: "null", stdout, stderr: "inherit" }).spawn();
+      } catch (cause) {
+        throw new CliError("CLI_SERVICE_FAILED", `${program}, which has what it prints, is not here`, {
+          cause,
+          fix: "",
+        });
       }
-      const child = new Deno.Command(program, { args, stdin: "null", stdout: "inherit", stderr: "inherit" }).spawn();
-      return (await child.status).code === 0 ? 0 : 1;
+      if (!ctx.out.json) return (await child.status).success ? EXIT.done : EXIT.failed;
+      const { success, stdout: printed } = await child.output();
+      ctx.out.result({ lines: new TextDecoder().decode(printed).split("\n").filter((line) => line !== "") }, "");
+      return success ? EXIT.done : EXIT.failed;
     },
   }),
 ];

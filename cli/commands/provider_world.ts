@@ -66,7 +66,8 @@ export async function providerOf(ctx: Context, options: ProviderOptions) {
     "allow-insecure": true,
   });
   const machine = thisMachine(ctx);
+  const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;
   const platform = PLATFORMS[target.platform];
   const runtime = new Runtime({ fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach }, platform, target);
-  return { folder, file, client, target, machine, platform, runtime };
+  return { folder, file, client, target, machine, stateDir, platform, runtime };
 }

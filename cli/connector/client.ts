@@ -2,7 +2,7 @@
 import { z } from "zod";
 import type { Clock } from "../../shared/clock.ts";
 import type { AgentFolder } from "../agent_store.ts";
-import { UnreachableError } from "../errors.ts";
+import { CliError } from "../errors.ts";
 import { type ConnectorFile, readConnectorFile } from "./listening.ts";
 import { errorOf } from "./proxy_call.ts";
 import { Status } from "./status.ts";
@@ -18,12 +18,17 @@ const STATUS_MS = 3_000;
 const CALL_MS = 45_000;
 
 export class ConnectorClient {
-  constructor(readonly seams: ClientSeams, readonly file: ConnectorFile, readonly url = file.url) {}
+  constructor(
+    readonly seams: ClientSeams,
+    readonly agentName: string,
+    readonly file: ConnectorFile,
+    readonly url = file.url,
+  ) {}
 
   /** The client of an agent's connector; `null` when there is no word of one. */
   static of(seams: ClientSeams, folder: AgentFolder, url?: string): ConnectorClient | null {
     const file = readConnectorFile(folder);
-    return file && new ConnectorClient(seams, file, url);
+    return file && new ConnectorClient(seams, folder.name, file, url);
   }
 
   async status(): Promise<Status> {
@@ -34,7 +39,7 @@ export class ConnectorClient {
    * Calls a route.
    *
    * @throws {import("../errors.ts").ApiError} with the code of the connector, or of the proxy behind it
-   * @throws {UnreachableError} when no connector answers
+   * @throws {CliError} `CLI_CONNECTOR_DOWN` when no connector answers
    */
   async call(method: "GET" | "POST", target: string, body?: unknown, withinMs = CALL_MS): Promise<unknown> {
     const late = new AbortController();
@@ -50,13 +55,19 @@ export class ConnectorClient {
       });
       text = await response.text();
     } catch (cause) {
-      throw new UnreachableError(`The connector does not answer at ${this.url}`, { cause });
+      throw connectorDown(this.agentName, `does not answer at ${this.url}`, cause);
     } finally {
       cancel();
     }
     const error = errorOf({ status: response.status, text, requestId: null, retryAfter: null });
-    if (error?.code === null) throw new UnreachableError(`${this.url} answered, but not as a connector does`);
+    if (error?.code === null) throw connectorDown(this.agentName, `is not what answers at ${this.url}`);
     if (error) throw error;
     return text === "" ? null : z.json().parse(JSON.parse(text));
   }
+}
+
+/** No connector is there; what helps names the agent. */
+export function connectorDown(agentName: string, what = "does not run", cause?: unknown): CliError {
+  const fix = `svc connector start ${agentName}`;
+  return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${agentName} ${what}`, { cause, fix });
 }

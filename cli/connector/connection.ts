@@ -45,7 +45,7 @@ export interface ConnectionStatus {
   nextTryAt: number | null;
   /** Why there is no link, or was none last. */
   problem: string | null;
-  /** The last heartbeat's round trip. */
+  /** Round trip of the last heartbeat on the link that is open. */
   heartbeatMs: number | null;
   heartbeatAt: number | null;
 }
@@ -104,6 +104,7 @@ export class Connection {
   stop(): void {
     this.#stop.abort();
     this.#link?.close();
+    this.#become("stopped");
   }
 
   /** Opens a link and holds it until it ends. */
@@ -123,15 +124,21 @@ export class Connection {
     });
     this.#link = link;
     if (this.#stop.signal.aborted) link.close();
-    this.#become("connected");
-    this.#status.problem = null;
-    this.#seams.tell("connected");
-    this.#events.connected();
+    else this.#connected();
     try {
       return await ended.promise;
     } finally {
       this.#link = null;
+      this.#status.heartbeatMs = null;
+      this.#status.heartbeatAt = null;
     }
+  }
+
+  #connected(): void {
+    this.#become("connected");
+    this.#status.problem = null;
+    this.#seams.tell("connected");
+    this.#events.connected();
   }
 
   #afterClose({ code, reason }: { code: number; reason: string }): number {
@@ -198,6 +205,8 @@ export class Connection {
   #become(state: ConnectionState): void {
     this.#status.nextTryAt = null;
     if (this.#status.state === state) return;
+    // Being told to stop is the last word.
+    if (this.#stop.signal.aborted && state !== "stopped") return;
     this.#status.state = state;
     this.#status.since = this.#seams.clock.now();
   }

@@ -216,8 +216,10 @@ export class Connector {
     const { runtime, clock } = this.seams;
     const { reachable, problem } = await runtime.probe(this.#stopped.signal);
     if (this.#stopped.signal.aborted) return;
-    this.#runtimeSeen(reachable, problem);
-    if (reachable) this.#courier.wake();
+    const wasAway = this.#runtimeIs.reachable === false;
+    // Whether messages are taken is seen by handing one over, not by looking: what an attempt said stays.
+    this.#runtimeSeen(reachable, reachable && !wasAway ? this.#runtimeIs.problem : problem);
+    if (reachable && wasAway) this.#courier.wake();
     this.#timers[0] = clock.after(LIMIT.probeEveryMs, () => void this.#watchRuntime());
   }
 

@@ -21,7 +21,7 @@ export class Courier {
   #isOut = false;
   /** Called when a receipt is due. */
   onEnded: () => void = () => {};
-  /** Called with what an attempt said about the runtime itself. */
+  /** Called with what an attempt said about the runtime itself: nobody answers, or why it takes no message at all. */
   onRuntime: (reachable: boolean, problem: string | null) => void = () => {};
 
   constructor(seams: { clock: Clock; inbox: Inbox; runtime: Runtime; tell: Tell }) {
@@ -100,7 +100,7 @@ export class Courier {
     const about = { from: fromDid, requestId };
     const why = sayAnswer(answer);
     // Who is told to come later (429) has met a runtime that is there.
-    this.#note(verdict !== "accepted" && verdict.isOutage && why !== "status 429", why);
+    this.#note(verdict !== "accepted" && verdict.isOutage && why !== "status 429", answer.kind !== "unreachable", why);
     if (fate.state === "waiting") {
       this.#inbox.retry(seq, fate.tries, fate, why);
       this.#lanes.release(seq, fate);
@@ -117,8 +117,8 @@ export class Courier {
   }
 
   /** Once the runtime answers again, nobody waits for it any longer. */
-  #note(isOutage: boolean, why: string): void {
-    this.onRuntime(!isOutage, isOutage ? why : null);
+  #note(isOutage: boolean, reachable: boolean, why: string): void {
+    this.onRuntime(reachable, isOutage ? why : null);
     if (this.#isOut && !isOutage) this.#lanes.wake(this.#clock.now());
     this.#isOut = isOutage;
   }

@@ -183,8 +183,12 @@ class OpenLink implements Link {
         this.#sendHeartbeat();
         return this.#watch();
       }
+      // Nobody would answer a close frame; the end is told here, since the socket itself knows only that it broke.
+      this.#socket.removeAllListeners();
+      this.#socket.on("error", () => {});
       this.#socket.close(CLOSE.silent, "silent for 60 s");
       this.#socket.terminate();
+      this.#events.closed(CLOSE.silent, "silent for 60 s");
     });
   }
 }

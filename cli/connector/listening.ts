@@ -51,7 +51,7 @@ export function listen(wanted: number, answer: (request: Request) => Promise<Res
       if (!(error instanceof Deno.errors.AddrInUse)) throw error;
     }
   }
-  throw new CliError("CLI_BUSY", `No port from ${wanted} to ${last} is free: give another with --port`);
+  throw new CliError("CLI_BUSY", `No port from ${wanted} to ${last} is free`, { fix: "Give another with --port." });
 }
 
 /** A token for the local API; new at each start. */
@@ -70,6 +70,7 @@ export async function announce(folder: AgentFolder, file: ConnectorFile): Promis
       'header = "Content-Type: application/json"',
       "silent",
       "show-error",
+      'write-out = "\\n"',
     ].join("\n"),
   );
 }

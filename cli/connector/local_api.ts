@@ -10,27 +10,13 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { CliError, UnreachableError } from "../errors.ts";
 import type { Connector } from "./connector.ts";
+import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 import { errorOf, type ProxyAnswer } from "./proxy_call.ts";
 import { sayError } from "./refusals.ts";
 
-/** THE errors of the local API; those of the proxy are passed on as they are. */
-const LOCAL_ERRORS = {
-  CONNECTOR_HOST_FORBIDDEN: [403, "The Host header is not that of this connector"],
-  CONNECTOR_ORIGIN_FORBIDDEN: [403, "Web pages have no business here: the request has an Origin"],
-  CONNECTOR_UNAUTHORIZED: [401, "The token of connector.json is wanted: Authorization: Bearer <token>"],
-  CONNECTOR_INVALID_BODY: [400, "The body is not right"],
-  CONNECTOR_PEER_UNKNOWN: [404, "No peer has this alias, and it is not a DID"],
-  CONNECTOR_PROXY_UNREACHABLE: [502, "The proxy cannot be reached"],
-  NOT_FOUND: [404, "There is no such route"],
-  METHOD_NOT_ALLOWED: [405, "The route has other methods"],
-  PAYLOAD_TOO_LARGE: [413, "The body is too large"],
-  INTERNAL_ERROR: [500, "Something unexpected happened"],
-} as const;
-type LocalCode = keyof typeof LOCAL_ERRORS;
-
 class LocalError extends Error {
   constructor(readonly code: LocalCode, message?: string) {
-    super(message ?? LOCAL_ERRORS[code][1]);
+    super(message ?? LOCAL_ERRORS[code].when);
   }
 }
 
@@ -235,9 +221,9 @@ function json(value: unknown, status = 200): Response {
 }
 
 function refuse(error: unknown): Response {
-  let code: LocalCode = "INTERNAL_ERROR", message: string = LOCAL_ERRORS.INTERNAL_ERROR[1];
+  let code: LocalCode = "INTERNAL_ERROR", message: string = LOCAL_ERRORS.INTERNAL_ERROR.when;
   if (error instanceof LocalError) ({ code, message } = error);
   else if (error instanceof UnreachableError) [code, message] = ["CONNECTOR_PROXY_UNREACHABLE", sayError(error)];
   else if (error instanceof CliError) message = error.message;
-  return json({ error: { code, message } }, LOCAL_ERRORS[code][0]);
+  return json({ error: { code, message } }, LOCAL_ERRORS[code].status);
 }

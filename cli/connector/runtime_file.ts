@@ -55,7 +55,7 @@ export function runtimeTarget(
   framework: string,
   options: TargetOptions,
 ): RuntimeTarget {
-  const platform = file?.platform ?? PLATFORM_IDS.find((id) => id === framework) ?? "generic";
+  const platform = file?.platform ?? platformOf(ctx, framework, options);
   const { defaults } = PLATFORMS[platform];
   const [urlFrom, url] = firstGiven([
     ["--runtime-base-url", options["runtime-base-url"] ?? options["openclaw-base-url"]],
@@ -79,6 +79,17 @@ export function runtimeTarget(
     hookPath: parseHookPath(path, pathFrom),
     hookToken: token === "" ? null : parseHookToken(token, tokenFrom),
   };
+}
+
+/**
+ * The platform of an agent without `runtime.json`: its framework, where that is one. Else OpenClaw, whose address the
+ * default is, unless another address is given: a runtime must not get by accident what only another may safely have (D-100).
+ */
+function platformOf(ctx: Pick<Context, "env">, framework: string, options: TargetOptions): PlatformId {
+  const named = PLATFORM_IDS.find((id) => id === framework && id !== "generic");
+  if (named !== undefined) return named;
+  const isElsewhere = (options["runtime-base-url"] ?? variable(ctx, "SVC_RUNTIME_BASE_URL")) !== undefined;
+  return isElsewhere ? "generic" : "openclaw";
 }
 
 function isOpenClaw(file: RuntimeFile | null, platform: PlatformId): boolean {

@@ -7,6 +7,7 @@ import { sleep } from "../../shared/clock.ts";
 import { type AgentFolder, AgentStore } from "../agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import type { PlatformId } from "../platforms/platform.ts";
 import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../services/control.ts";
 import type { Host } from "../services/autostart.ts";
 import { ConnectorClient } from "./client.ts";
@@ -45,7 +46,7 @@ export async function installConnector(
     await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token });
   }
   const before = readConnectorFile(folder)?.token;
-  const command = [...own, "connector", "start", agentName, ...serviceArguments(ctx, options)];
+  const command = [...own, "connector", "start", agentName, ...serviceArguments(ctx, options, target.platform)];
   const installed = await installService(host, system, { agentName, command, logPath: logPathOf(folder) });
   return { ...installed, status: await comeUp(ctx, folder, before) };
 }
@@ -65,13 +66,13 @@ function logPathOf({ path }: AgentFolder): string {
 }
 
 /** The options of the service: none is left to an environment that it will not have. */
-function serviceArguments(ctx: Context, options: StartOptions): string[] {
-  const runtimeUrl = options["runtime-base-url"] ?? options["openclaw-base-url"] ??
-    variable(ctx, "SVC_RUNTIME_BASE_URL");
+function serviceArguments(ctx: Context, options: StartOptions, platform: PlatformId): string[] {
+  const openClawUrl = platform === "openclaw" ? variable(ctx, "OPENCLAW_BASE_URL") : undefined;
   const given: [string, string | undefined][] = [
     ["config-dir", ctx.configDir],
     ["proxy-ws-url", options["proxy-ws-url"] ?? variable(ctx, "SVC_PROXY_WS_URL")],
-    ["runtime-base-url", runtimeUrl],
+    ["runtime-base-url", options["runtime-base-url"] ?? variable(ctx, "SVC_RUNTIME_BASE_URL")],
+    ["openclaw-base-url", options["openclaw-base-url"] ?? openClawUrl],
     ["hook-path", options["hook-path"] ?? variable(ctx, "SVC_HOOK_PATH")],
     ["port", options.port],
   ];
@@ -79,19 +80,17 @@ function serviceArguments(ctx: Context, options: StartOptions): string[] {
   return options["allow-insecure"] ? [...valued, "--allow-insecure"] : valued;
 }
 
-/** Waits until the new connector answers for itself. @throws {CliError} when it does not */
+/** Waits until the new connector answers for itself, and knows whether it has a link. @throws {CliError} when it does not */
 async function comeUp(ctx: Context, folder: AgentFolder, before: string | undefined): Promise<Status> {
   const end = ctx.clock.now() + UP_MS;
-  while (ctx.clock.now() < end) {
+  let status: Status | null = null;
+  while (ctx.clock.now() < end && (status === null || status.connection.state === "connecting")) {
     const client = ConnectorClient.of(ctx, folder);
-    if (client !== null && client.file.token !== before) {
-      const status = await client.status().catch(() => null);
-      if (status !== null) return status;
-    }
-    await sleep(ctx.clock, LOOK_EVERY_MS);
+    if (client !== null && client.file.token !== before) status = await client.status().catch(() => null);
+    if (status === null || status.connection.state === "connecting") await sleep(ctx.clock, LOOK_EVERY_MS);
   }
-  throw new CliError(
-    "CLI_BUSY",
-    `The service is there, but the connector does not come up: svc connector service logs ${folder.name} shows why`,
-  );
+  if (status !== null) return status;
+  throw new CliError("CLI_SERVICE_FAILED", "The service is there, but the connector does not come up", {
+    fix: `svc connector service logs ${folder.name} shows why.`,
+  });
 }

@@ -3,8 +3,12 @@
  * one line at the foot of a terminal.
  */
 import { z } from "zod";
-import { PLATFORM_IDS } from "../platforms/platform.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Field } from "../output.ts";
+import { PLATFORM_IDS } from "../platforms/platform.ts";
+
+/** How late a heartbeat may be before anybody worries. */
+const HEARTBEAT_GRACE_MS = 10_000;
 
 const When = z.string();
 
@@ -29,8 +33,10 @@ export const Status = z.object({
   runtime: z.object({
     platform: z.enum(PLATFORM_IDS),
     url: z.string(),
+    /** Whether somebody answers there; `null`: not looked at yet. */
     reachable: z.boolean().nullable(),
     checkedAt: When.nullable(),
+    /** Why nobody answers, or why messages are not taken all the same. */
     problem: z.string().nullable(),
   }),
   session: z.object({ accessExpiresAt: When, identityExpiresAt: When }),
@@ -48,18 +54,13 @@ export function statusFields(status: Status): Field[] {
     const ms = Date.parse(iso) - now;
     return ms > 0 ? `${iso} (in ${span(ms)})` : `${iso} (OVER for ${span(-ms)})`;
   };
-  const reachable = runtime.reachable === null
-    ? "not looked at yet"
-    : runtime.reachable
-    ? "reachable"
-    : "NOT REACHABLE";
   return [
     ["proxy", status.proxy.url],
     ["connection", `${connection.state} since ${ago(connection.since)}`],
     ["next try", connection.nextTryAt === null ? undefined : left(connection.nextTryAt)],
     ["problem", connection.problem ?? undefined],
     ["heartbeat", heartbeat(status, now)],
-    ["runtime", `${runtime.platform} at ${runtime.url}: ${reachable}`],
+    ["runtime", `${runtime.platform} at ${runtime.url}: ${RUNTIME_IS[runtimeIs(status)].long}`],
     ["runtime problem", runtime.problem ?? undefined],
     ["inbox", `${inbox.waiting} waiting${inbox.oldestAt === null ? "" : `, the oldest since ${ago(inbox.oldestAt)}`}`],
     ["dead letters", status.deadLetters],
@@ -71,20 +72,39 @@ export function statusFields(status: Status): Field[] {
   ];
 }
 
-function heartbeat({ connection: { heartbeatMs, heartbeatAt } }: Status, now: number): string {
+/** How a runtime is, in words. */
+const RUNTIME_IS = {
+  unknown: { long: "not looked at yet", short: "?" },
+  up: { long: "reachable", short: "up" },
+  refuses: { long: "reachable, but it takes NO messages", short: "REFUSES" },
+  down: { long: "NOT REACHABLE", short: "DOWN" },
+} as const;
+
+function runtimeIs({ runtime: { reachable, problem } }: Status): keyof typeof RUNTIME_IS {
+  if (reachable === null) return "unknown";
+  if (!reachable) return "down";
+  return problem === null ? "up" : "refuses";
+}
+
+function heartbeat(status: Status, now: number): string {
+  const { heartbeatMs, heartbeatAt } = status.connection;
   if (heartbeatMs === null || heartbeatAt === null) return "none yet";
-  return `${heartbeatMs} ms, ${span(now - Date.parse(heartbeatAt))} ago`;
+  return `${heartbeatMs} ms, ${span(now - Date.parse(heartbeatAt))} ago${
+    isQuiet(status) ? "; the next is OVERDUE" : ""
+  }`;
 }
 
 /** All of it in one line. */
 export function statusLine(status: Status): string {
-  const { agent, connection, inbox, deadLetters, receiptsWaiting, runtime, session, now } = status;
-  const left = Date.parse(session.accessExpiresAt) - Date.parse(now);
-  const runtimeIs = runtime.reachable === null ? "?" : runtime.reachable ? "up" : "DOWN";
+  const { agent, connection, inbox, deadLetters, receiptsWaiting, session } = status;
+  const now = Date.parse(status.now);
+  const left = Date.parse(session.accessExpiresAt) - now;
+  const { nextTryAt } = connection;
   const parts = [
-    `${agent.name}: ${connection.state} ${span(Date.parse(now) - Date.parse(connection.since))}`,
-    connection.heartbeatMs === null ? null : `${connection.heartbeatMs} ms`,
-    `runtime ${runtimeIs}`,
+    `${agent.name}: ${connection.state} ${span(now - Date.parse(connection.since))}`,
+    nextTryAt === null ? null : `next try in ${span(Date.parse(nextTryAt) - now)}`,
+    isQuiet(status) ? "NOTHING HEARD" : connection.heartbeatMs === null ? null : `${connection.heartbeatMs} ms`,
+    `runtime ${RUNTIME_IS[runtimeIs(status)].short}`,
     `inbox ${inbox.waiting}`,
     `dead letters ${deadLetters}`,
     `token ${left > 0 ? span(left) : "OVER"}`,
@@ -94,9 +114,19 @@ export function statusLine(status: Status): string {
   return parts.filter((part) => part !== null).join(" · ");
 }
 
+/** Connected, but a heartbeat is overdue: the line may be dead, which shows within the minute. */
+function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): boolean {
+  const last = Date.parse(heartbeatAt ?? since);
+  return state === "connected" && Date.parse(now) - last > LIMITS.heartbeatIntervalMs + HEARTBEAT_GRACE_MS;
+}
+
 /** True when everything is as it should be. */
-export function isWell({ connection, runtime, deadLetters }: Status): boolean {
-  return connection.state === "connected" && runtime.reachable !== false && deadLetters === 0;
+export function isWell(status: Status): boolean {
+  const { connection, runtime, deadLetters, session, now } = status;
+  const isValid = (until: string) => Date.parse(until) > Date.parse(now);
+  return connection.state === "connected" && !isQuiet(status) && runtime.reachable !== false &&
+    runtime.problem === null && deadLetters === 0 && isValid(session.accessExpiresAt) &&
+    isValid(session.identityExpiresAt);
 }
 
 /** A length of time for people: `42 s`, `3 min`, `5 h`, `12 d`. */

@@ -8,8 +8,8 @@ import { printable, type Terminal } from "../output.ts";
 import { type EventFields, type EventName, EVENTS } from "./events.ts";
 
 const REDRAW_MS = 1_000;
-/** A live line that wraps could not be drawn over. */
-const MAX_LINE = 119;
+/** A line that wraps could not be drawn over: what does not fit is cut off by the terminal itself (DECAWM off, and on). */
+const unwrapped = (line: string) => `\x1b[?7l${line}\x1b[?7h`;
 
 export interface View {
   event(name: EventName, fields?: EventFields): void;
@@ -75,7 +75,7 @@ class Live implements View {
   #redraw(): void {
     if (this.#stopped) return;
     const line = this.seams.line();
-    if (line !== null) this.seams.terminal.stdout(`\r\x1b[K${[...printable(line)].slice(0, MAX_LINE).join("")}`);
+    if (line !== null) this.seams.terminal.stdout(`\r\x1b[K${unwrapped(printable(line))}`);
   }
 
   #redrawLater(): void {

@@ -19,6 +19,8 @@ export interface Check {
 
 export interface DoctorSeams {
   machine: Machine;
+  /** Where the runtime keeps its state, when somebody said so. */
+  stateDir: string | null;
   folder: AgentFolder;
   file: RuntimeFile | null;
   runtime: Runtime;
@@ -30,6 +32,9 @@ export interface DoctorOptions {
   peer?: string | undefined;
   skipConnector: boolean;
 }
+
+/** Checks without which no message goes out; the others are about messages that come in. */
+export const STOPPERS: ReadonlySet<string> = new Set(["agent", "identity token", "session", "connector", "proxy"]);
 
 /** Runs every check; one that fails keeps no other from being made. */
 export async function examine(seams: DoctorSeams, options: DoctorOptions): Promise<Check[]> {
@@ -89,10 +94,10 @@ async function reachableCheck({ runtime }: DoctorSeams): Promise<Check> {
   return check("runtime", reachable, reachable ? `answers at ${runtime.target.baseUrl}` : problem ?? "silent", fix);
 }
 
-async function hookChecks({ runtime, machine }: DoctorSeams): Promise<Check[]> {
+async function hookChecks({ runtime, machine, stateDir }: DoctorSeams): Promise<Check[]> {
   const { platform, target } = runtime;
   if (platform.inspectHook === undefined) return [];
-  const problem = await platform.inspectHook(machine, target);
+  const problem = await platform.inspectHook(machine, target, stateDir);
   return [
     check(
       "hook",
@@ -112,7 +117,7 @@ async function connectorChecks({ client, folder }: DoctorSeams): Promise<Check[]
   } catch (error) {
     return [check("connector", false, sayError(error), start)];
   }
-  const { connection, deadLetters, clockOffsetMs, inbox } = status;
+  const { connection, deadLetters, clockOffsetMs, inbox, runtime } = status;
   const since = span(Date.parse(status.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   return [
@@ -122,6 +127,12 @@ async function connectorChecks({ client, folder }: DoctorSeams): Promise<Check[]
       connection.state === "connected",
       `${connection.state} for ${since}${connection.problem === null ? "" : `: ${connection.problem}`}`,
       "svc explain says more about a code; svc connector status shows when it tries again",
+    ),
+    check(
+      "hand-over",
+      runtime.problem === null,
+      runtime.problem ?? "the connector has seen nothing wrong",
+      `A wrong token, or hooks that are off: svc provider setup --for ${runtime.platform}`,
     ),
     check("inbox", inbox.waiting < 1_000, `${inbox.waiting} waiting`, "See the check of the runtime"),
     check(

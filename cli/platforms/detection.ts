@@ -16,7 +16,7 @@ export async function detectAll(machine: Machine): Promise<Detected[]> {
     PLATFORM_IDS.map(async (platform) => ({
       platform,
       name: PLATFORMS[platform].name,
-      ...await PLATFORMS[platform].detect(machine),
+      ...await PLATFORMS[platform].detect(machine, null),
     })),
   );
   return found.sort((a, b) => RANK[b.confidence] - RANK[a.confidence]);

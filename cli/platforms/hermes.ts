@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { encodeHex } from "@std/encoding/hex";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Finding, Machine } from "./machine.ts";
+import { textOf } from "./message_text.ts";
 import { type Platform, senderHeaders } from "./platform.ts";
 import { memberOf, readEnvFile, withEnvValues } from "./settings.ts";
 
@@ -29,7 +30,8 @@ export const HERMES: Platform = {
   },
 
   async request(message, { hookToken }, nowSeconds) {
-    const body = message.payload;
+    // The route's own prompt picks members out of an object; anything else has none and comes as text.
+    const body = isObject(message.payload) ? message.payload : JSON.stringify({ message: textOf(message) });
     const headers = {
       ...senderHeaders(message),
       // Hermes dedupes by this one: a sender's own id would clash with another sender's.
@@ -43,9 +45,9 @@ export const HERMES: Platform = {
     };
   },
 
-  async detect(machine) {
+  async detect(machine, stateDir) {
     const reasons: string[] = [];
-    const folder = stateOf(machine, null);
+    const folder = stateOf(machine, stateDir);
     const configPath = folder === null ? null : join(folder, ".env");
     if (folder !== null && await machine.exists(folder)) reasons.push(`its folder is at ${folder}`);
     const values = readEnvFile(configPath === null ? null : await machine.read(configPath));
@@ -59,9 +61,24 @@ export const HERMES: Platform = {
     return { confidence, reasons, configPath, baseUrl };
   },
 
+  async inspectHook(machine, { hookPath, hookToken }, stateDir) {
+    const folder = stateOf(machine, stateDir);
+    const text = folder === null ? null : await machine.read(join(folder, ".env"));
+    // Its state may be out of our sight; then its health is all that can be seen.
+    if (folder === null || text === null) return null;
+    const values = readEnvFile(text);
+    if (values.get("WEBHOOK_ENABLED") !== "true") return `webhooks are off in ${join(folder, ".env")}`;
+    if (values.get("WEBHOOK_SECRET") !== hookToken) return `the secret is not that of ${join(folder, ".env")}`;
+    const route = routeOf(hookPath);
+    const made = memberOf(tryParse(await machine.read(join(folder, "webhook_subscriptions.json"))), route);
+    // A route may be written by hand, too.
+    const isWritten = (await machine.read(join(folder, "config.yaml")))?.includes(`${route}:`) ?? false;
+    return made !== undefined || isWritten ? null : `there is no route ${route}: ${subscribe(route)}`;
+  },
+
   async plan(machine, { target, stateDir, makeToken }) {
     const folder = stateOf(machine, stateDir);
-    const route = target.hookPath.replace(/^\/webhooks\//, "");
+    const route = routeOf(target.hookPath);
     const { hookPath } = target;
     if (folder === null) {
       return {
@@ -88,7 +105,7 @@ export const HERMES: Platform = {
       steps: [
         ...(isSet ? [] : ["Start Hermes anew: it reads its .env when it starts"]),
         ...(hasRoute ? [] : [
-          `Make the route, with a prompt of your own: hermes webhook subscribe ${route} --prompt "A message from another agent: {message}"`,
+          `Make the route, with a prompt of your own: ${subscribe(route)}`,
         ]),
       ],
       hookToken,
@@ -96,6 +113,19 @@ export const HERMES: Platform = {
     };
   },
 };
+
+function routeOf(hookPath: string): string {
+  return hookPath.replace(/^\/webhooks\//, "");
+}
+
+function subscribe(route: string): string {
+  return `hermes webhook subscribe ${route} --prompt "A message from another agent: {message}"`;
+}
+
+function isObject(json: string): boolean {
+  const value: unknown = JSON.parse(json);
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
 
 function stateOf(machine: Machine, stateDir: string | null): string | null {
   return stateDir ?? (machine.home === null ? null : join(machine.home, ".hermes"));

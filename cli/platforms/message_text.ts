@@ -3,7 +3,7 @@ import { withIdentityBlock } from "../../shared/protocol/identity_block.ts";
 import type { RuntimeMessage } from "./platform.ts";
 
 /** The string `message` of the payload, when there is one that says anything. */
-export function ownText({ payload }: Pick<RuntimeMessage, "payload">): string | null {
+function ownText({ payload }: Pick<RuntimeMessage, "payload">): string | null {
   const value: unknown = JSON.parse(payload);
   if (typeof value !== "object" || value === null || !("message" in value)) return null;
   const { message } = value;

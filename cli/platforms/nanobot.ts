@@ -20,15 +20,17 @@ export const NANOBOT: Platform = {
   request(message, { hookToken }) {
     const body = JSON.stringify({
       messages: [{ role: "user", content: textOf(message) }],
-      session_id: message.conversationId ?? message.fromDid,
+      // Of the sender's own: one that a peer could choose freely would let it into another's conversation.
+      session_id: message.conversationId === null ? message.fromDid : `${message.fromDid}#${message.conversationId}`,
     });
     const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
     return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body });
   },
 
-  async detect(machine) {
+  async detect(machine, stateDir) {
     const reasons: string[] = [];
-    const configPath = machine.home === null ? null : join(machine.home, ".nanobot", "config.json");
+    const folder = stateDir ?? (machine.home === null ? null : join(machine.home, ".nanobot"));
+    const configPath = folder === null ? null : join(folder, "config.json");
     if (configPath !== null && await machine.exists(configPath)) reasons.push(`its settings are at ${configPath}`);
     const version = await machine.run("nanobot", ["--version"]);
     if (version !== null && /nanobot/i.test(version)) reasons.push(`${version.trim()} is installed`);

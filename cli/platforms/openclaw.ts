@@ -1,9 +1,10 @@
 /**
- * OpenClaw: its gateway takes messages at `POST /hooks/agent`, with a token of its own and a string `message`. Settings
- * are in `openclaw.json`; changes to its hooks are taken up by the running gateway.
+ * OpenClaw: its gateway takes messages at `POST /hooks/agent`, with a token of its own and a string `message`. It would
+ * also take which agent, session, model and channel: those are for its own settings to say, `openclaw.json`, never for a
+ * peer (D-100). Changes to its hooks are taken up by the running gateway.
  */
 import { join } from "node:path";
-import { ownText, textOf } from "./message_text.ts";
+import { textOf } from "./message_text.ts";
 import type { Finding, Machine } from "./machine.ts";
 import { type Platform, senderHeaders } from "./platform.ts";
 import { memberOf, parseSettings, withMember } from "./settings.ts";
@@ -19,15 +20,14 @@ export const OPENCLAW: Platform = {
   health: { path: "/readyz", isHealthy: (status) => status === 200 },
 
   request(message, { hookToken }) {
-    // A payload without text would be refused: it is shown as text.
-    const body = ownText(message) === null ? JSON.stringify({ message: textOf(message) }) : message.payload;
+    const body = JSON.stringify({ message: textOf(message) });
     const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
     return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body });
   },
 
-  async detect(machine) {
+  async detect(machine, stateDir) {
     const reasons: string[] = [];
-    const configPath = await configPathOf(machine, null);
+    const configPath = await configPathOf(machine, stateDir);
     const text = configPath === null ? null : await machine.read(configPath);
     if (text !== null) reasons.push(`its settings are at ${configPath}`);
     const version = await machine.run("openclaw", ["--version"]);
@@ -44,12 +44,12 @@ export const OPENCLAW: Platform = {
     return { confidence, reasons, configPath, baseUrl, hookPath };
   },
 
-  async inspectHook(machine, { baseUrl, hookPath, hookToken }) {
+  async inspectHook(machine, { baseUrl, hookPath, hookToken }, stateDir) {
     const answer = await machine.ask(baseUrl + hookPath);
     if (answer === null) return "nobody answers";
     // With hooks on a GET is refused by method; with hooks off a page answers it.
     if (answer.status !== 405) return `hooks are off, or not at ${hookPath}: a GET is answered with ${answer.status}`;
-    const path = await configPathOf(machine, null);
+    const path = await configPathOf(machine, stateDir);
     const known = memberOf(tryParse(path === null ? null : await machine.read(path)), "hooks", "token");
     if (typeof known === "string" && known !== hookToken) return `the token is not that of ${path}`;
     return null;

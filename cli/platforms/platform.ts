@@ -63,10 +63,12 @@ export interface Platform {
   needsToken: boolean;
   /** `null`: only whether somebody listens can be seen. */
   health: Health | null;
+  /** What a peer wrote may become text that the runtime reads, never a member that steers it (D-100). */
   request(message: RuntimeMessage, target: RuntimeTarget, nowSeconds: number): Promise<RuntimeRequest>;
-  detect(machine: Machine): Promise<Finding>;
+  /** `stateDir`: where it keeps its state, where that is not the usual place. */
+  detect(machine: Machine, stateDir: string | null): Promise<Finding>;
   /** Whether messages would be taken, seen without giving any: what is wrong, or `null`. */
-  inspectHook?(machine: Machine, target: RuntimeTarget): Promise<string | null>;
+  inspectHook?(machine: Machine, target: RuntimeTarget, stateDir: string | null): Promise<string | null>;
   plan(machine: Machine, wish: SetupWish): Promise<SetupPlan>;
 }
 

@@ -26,10 +26,9 @@ export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceS
   }
   if (os === "darwin") return "launchd";
   if (os === "linux") return "systemd";
-  throw new CliError(
-    "CLI_USAGE",
-    "This system has neither systemd nor launchd: start svc connector start by other means",
-  );
+  throw new CliError("CLI_SERVICE_FAILED", "This system has neither systemd nor launchd", {
+    fix: "Let svc connector start <name> be run by other means.",
+  });
 }
 
 export async function installService(host: Host, system: ServiceSystem, spec: ServiceSpec): Promise<Installed> {
@@ -39,7 +38,7 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
     return system === "systemd" ? await installUnit(host, spec) : await installAgent(host, spec);
   } catch (error) {
     // A service that the system did not take would come as a surprise at the next login.
-    if (!wasThere) await remove(path);
+    if (!wasThere) await uninstallService(host, system, spec.agentName);
     throw error;
   }
 }
@@ -105,7 +104,9 @@ async function installAgent(host: Host, spec: ServiceSpec): Promise<Installed> {
 function must(ran: Ran | null, program: string): void {
   if (ran?.code === 0) return;
   const why = ran === null ? "it is not here" : ran.stderr.trim() || `it ended with ${ran.code}`;
-  throw new CliError("CLI_SAVE_FAILED", `${program} did not take the service: ${why}`);
+  throw new CliError("CLI_SERVICE_FAILED", `The service was not taken by ${program}: ${why}`, {
+    fix: "svc connector start <name>, run by other means, does the same.",
+  });
 }
 
 async function write(path: string, text: string): Promise<void> {

@@ -1,96 +1,102 @@
 /**
  * kill -9 of the connector at any moment: every message is handed to the runtime at least once, only once where the
- * runtime's answer was there before the kill, and each ends in a receipt. 20 trials; more with `-- --trials n`.
+ * runtime's answer was there before the kill, and each ends in a receipt. 20 trials; more with `-- --trials n`. The compiled
+ * binary is killed a quarter as often.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ApiError } from "../../cli/api_client.ts";
 import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { programs } from "../cli/program.ts";
 import { trials } from "../support/trials.ts";
 import { eventually, newId, Service, tempFolder } from "../support/process.ts";
 
-const TRIALS = trials(20);
 const BURST = 8;
 /** An answer on its way when the kill comes may not have been seen, let alone written down. */
 const UNSEEN_MS = 2_000;
 
-Deno.test(`a connector killed at any moment, ${TRIALS} times, loses nothing and repeats nothing that was answered`, async () => {
-  await using service = await Service.open();
-  await using folder = await tempFolder();
-  const dir = `${folder.path}/b`;
-  const a = await service.agent("a");
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  await svc(dir, ["config", "init", "--registry-url", service.url]);
-  await svc(dir, ["agent", "create", "b"], env);
-  const b = await clientFromFiles(dir, "b", service.url);
-  const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
-  await b.pairConfirm(ticket, { agentName: "b", humanName: "B" });
-  await using runtime = new Listener();
-  runtime.answer = async () => {
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * 40));
-    return 200;
-  };
+for (const program of await programs()) {
+  const TRIALS = Math.ceil(trials(20) / (program.name === "compiled" ? 4 : 1));
 
-  /** As senders do: the same id again until it is accepted. */
-  const send = async (requestId: string, n: number) => {
-    const message = { recipientDid: b.agent.did, payload: JSON.stringify({ message: `${n}` }), requestId };
-    const more = { conversationId: `c${n % 4}`, prefer: "respond-async" } as const;
-    await eventually(30_000, `message ${n} is accepted`, async () => {
-      try {
-        return (await a.client.sendMessage({ ...message, ...more })).accepted;
-      } catch (error) {
-        if (error instanceof ApiError && error.status >= 500) return undefined;
-        throw error;
+  Deno.test(`a connector killed at any moment, ${TRIALS} times, loses nothing and repeats nothing that was answered (${program.name})`, async () => {
+    await using service = await Service.open();
+    await using folder = await tempFolder();
+    const dir = `${folder.path}/b`;
+    const a = await service.agent("a");
+    const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+    await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+    await svc(dir, ["agent", "create", "b"], env, program);
+    const b = await clientFromFiles(dir, "b", service.url);
+    const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
+    await b.pairConfirm(ticket, { agentName: "b", humanName: "B" });
+    await using runtime = new Listener();
+    runtime.answer = async () => {
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 40));
+      return 200;
+    };
+
+    /** As senders do: the same id again until it is accepted. */
+    const send = async (requestId: string, n: number) => {
+      const message = { recipientDid: b.agent.did, payload: JSON.stringify({ message: `${n}` }), requestId };
+      const more = { conversationId: `c${n % 4}`, prefer: "respond-async" } as const;
+      await eventually(30_000, `message ${n} is accepted`, async () => {
+        try {
+          return (await a.client.sendMessage({ ...message, ...more })).accepted;
+        } catch (error) {
+          if (error instanceof ApiError && error.status >= 500) return undefined;
+          throw error;
+        }
+      });
+    };
+
+    const kills: number[] = [];
+    const sent: string[] = [];
+    const printed: string[] = [];
+    const start = () => RunningConnector.start(dir, "b", ["--runtime-base-url", runtime.url], { program });
+    let connector = await start();
+    try {
+      for (let trial = 0; trial < TRIALS; trial++) {
+        const ids = Array.from({ length: BURST }, () => newId());
+        const sending = ids.map((id, n) => send(id, n));
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 150));
+        connector.child.signal("SIGKILL");
+        kills.push(Date.now());
+        await connector.child.status;
+        printed.push(connector.child.stdout.text);
+        connector = await start();
+        await Promise.all(sending);
+        sent.push(...ids);
       }
-    });
-  };
-
-  const kills: number[] = [];
-  const sent: string[] = [];
-  const printed: string[] = [];
-  const start = () => RunningConnector.start(dir, "b", ["--runtime-base-url", runtime.url]);
-  let connector = await start();
-  try {
-    for (let trial = 0; trial < TRIALS; trial++) {
-      const ids = Array.from({ length: BURST }, () => newId());
-      const sending = ids.map((id, n) => send(id, n));
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 150));
-      connector.child.signal("SIGKILL");
-      kills.push(Date.now());
-      await connector.child.status;
+      const statuses = await eventually(30_000, "every message has its receipt", async () => {
+        const found = await Promise.all(sent.map(async (id) => (await a.client.receipts(id, b.agent.did)).receipts));
+        return found.every((receipts) => receipts.length > 0) ? found.flat().map(({ status }) => status) : undefined;
+      });
+      assertEquals(new Set(statuses), new Set(["processed_by_svc"]));
+    } finally {
+      await connector[Symbol.asyncDispose]();
       printed.push(connector.child.stdout.text);
-      connector = await start();
-      await Promise.all(sending);
-      sent.push(...ids);
     }
-    const statuses = await eventually(30_000, "every message has its receipt", async () => {
-      const found = await Promise.all(sent.map(async (id) => (await a.client.receipts(id, b.agent.did)).receipts));
-      return found.every((receipts) => receipts.length > 0) ? found.flat().map(({ status }) => status) : undefined;
-    });
-    assertEquals(new Set(statuses), new Set(["processed_by_svc"]));
-  } finally {
-    await connector[Symbol.asyncDispose]();
-    printed.push(connector.child.stdout.text);
-  }
 
-  const byId = Map.groupBy(runtime.handed, ({ headers }) => headers.get("x-request-id") ?? "");
-  assertEquals(sent.filter((id) => !byId.has(id)), [], "every message was handed over");
-  let repeats = 0;
-  for (const [id, calls] of byId) {
-    const finished = printed.flatMap((text) => text.split("\n"))
-      .filter((line) => line.includes('"event":"handed_over"') && line.includes(id));
-    assert(finished.length <= 1, `written down as handed over, and handed over again: ${finished.join("\n")}`);
-    assertEquals(new Set(calls.map(({ key }) => key)).size, 1, "the runtime can tell a repetition");
-    for (const [i, call] of calls.entries()) {
-      if (i === 0) continue;
-      repeats++;
-      const before = calls[i - 1];
-      const wasUnseen = kills.some((kill) =>
-        kill >= (before?.at ?? 0) - UNSEEN_MS && kill <= call.at && (before?.answeredAt ?? Infinity) > kill - UNSEEN_MS
-      );
-      const times = calls.map((one) => `at ${one.at}, answered ${one.answeredAt}`).join("; ");
-      const told = printed.flatMap((text) => text.split("\n").filter((line) => line.includes(id))).join("\n");
-      assert(wasUnseen, `handed over again although answered: ${times}; kills ${kills.join(", ")}\n${told}`);
+    const byId = Map.groupBy(runtime.handed, ({ headers }) => headers.get("x-request-id") ?? "");
+    assertEquals(sent.filter((id) => !byId.has(id)), [], "every message was handed over");
+    let repeats = 0;
+    for (const [id, calls] of byId) {
+      const finished = printed.flatMap((text) => text.split("\n"))
+        .filter((line) => line.includes('"event":"handed_over"') && line.includes(id));
+      assert(finished.length <= 1, `written down as handed over, and handed over again: ${finished.join("\n")}`);
+      assertEquals(new Set(calls.map(({ key }) => key)).size, 1, "the runtime can tell a repetition");
+      for (const [i, call] of calls.entries()) {
+        if (i === 0) continue;
+        repeats++;
+        const before = calls[i - 1];
+        const wasUnseen = kills.some((kill) =>
+          kill >= (before?.at ?? 0) - UNSEEN_MS && kill <= call.at &&
+          (before?.answeredAt ?? Infinity) > kill - UNSEEN_MS
+        );
+        const times = calls.map((one) => `at ${one.at}, answered ${one.answeredAt}`).join("; ");
+        const told = printed.flatMap((text) => text.split("\n").filter((line) => line.includes(id))).join("\n");
+        assert(wasUnseen, `handed over again although answered: ${times}; kills ${kills.join(", ")}\n${told}`);
+      }
     }
-  }
-  console.log(`${TRIALS} kills, ${sent.length} messages, each with a receipt; ${repeats} handed over twice`);
-});
+    console.log(`${TRIALS} kills, ${sent.length} messages, each with a receipt; ${repeats} handed over twice`);
+  });
+}

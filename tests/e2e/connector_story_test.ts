@@ -1,125 +1,233 @@
 /**
- * The five-minute story by `svc` alone: two people with a folder each on one machine, their connectors, a pairing through
- * the local API, a message, a plain HTTP listener in place of the runtime, a receipt; then the ends of it.
+ * The five-minute story of the README, its very lines, by `svc` and `curl` alone: two people with a folder each on one
+ * machine, their connectors, a pairing through the local API, a message, a plain HTTP listener in place of the runtimes,
+ * a receipt; then the ends of it. With the one file of the npm package, and with the compiled binary.
  */
-import { assert, assertEquals } from "@std/assert";
-import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
-import { BOOTSTRAP_SECRET, ChildProcess, eventually, startServer, tempFolder, within } from "../support/process.ts";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { renderUnicodeCompact } from "uqr";
+import { shellQuote } from "../../cli/connector/pairing_hint.ts";
+import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { ended, type Program, programs } from "../cli/program.ts";
+import {
+  BOOTSTRAP_SECRET,
+  ChildProcess,
+  eventually,
+  ROOT,
+  startServer,
+  tempFolder,
+  within,
+} from "../support/process.ts";
 
-Deno.test("two people pair and send a message by svc and curl alone, and see its receipt", async (t) => {
-  await using folder = await tempFolder();
-  await using server = await startServer({ folder: folder.path });
-  const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
-  await svc(ada, ["admin", "bootstrap", "--registry-url", server.address], { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET });
-  await svc(ada, ["config", "init", "--registry-url", server.address]);
-  const invited = await svc(ada, ["invite", "create"]);
-  const code = invited.code ?? invited.invite.code;
-  await svc(bob, ["invite", "redeem", code, "--display-name", "Bob", "--registry-url", server.address]);
-  await Promise.all([svc(ada, ["agent", "create", "alpha"]), svc(bob, ["agent", "create", "beta"])]);
+const README = Deno.readTextFileSync(`${ROOT}/README.md`).split("\n");
+/** `script` of util-linux, which gives a program a terminal. */
+const HAS_TERMINAL = await new Deno.Command("script", { args: ["--version"] }).output().then(
+  (r) => r.success,
+  () => false,
+);
+if (!HAS_TERMINAL) console.log("What a connector shows on a terminal is NOT checked here: there is no script(1)");
 
-  await using runtime = new Listener();
-  await using alpha = await RunningConnector.start(ada, "alpha", ["--runtime-base-url", runtime.url]);
-  await using beta = await RunningConnector.start(bob, "beta", [
-    ...["--runtime-base-url", runtime.url, "--hook-path", "/in"],
-  ]);
+/** A line that the README gives to type, as somebody types it at whose machine some words are others. */
+function typed(line: string, others: Readonly<Record<string, string>>): string {
+  assert(README.includes(line), `The README has no line: ${line}`);
+  const words = Object.keys(others).map((word) => word.replace(/[.?*+]/g, "\\$&"));
+  return words.length === 0 ? line : line.replace(new RegExp(words.join("|"), "g"), (word) => others[word] ?? word);
+}
 
-  await t.step("bare svc connector prints lines that work as they are", async () => {
-    const { lines } = await svc(ada, ["connector"]);
-    const start = (lines as string[]).find((line) => line.includes("/v1/pair/peers"));
-    assert(start);
-    const { code, stdout } = await new Deno.Command("sh", { args: ["-c", start] }).output();
-    assertEquals([code, JSON.parse(new TextDecoder().decode(stdout))], [0, { peers: [] }]);
+/** A shell in which `svc` is the program, like a person's. */
+async function shell(line: string, program: Program, env: Record<string, string> = {}): Promise<string> {
+  const words = [program.command, ...program.args].map(shellQuote).join(" ");
+  const child = new Deno.Command("sh", {
+    args: ["-c", `svc() { ${words} "$@"; }\n${line}`],
+    cwd: ROOT,
+    env: { NO_COLOR: "1", ...env },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const { code, stdout, stderr } = await within(60_000, line, ended(child));
+  assertEquals(code, 0, `${line}\n${stdout}\n${stderr}`);
+  return stdout;
+}
+
+/** An answer that is no error. */
+// deno-lint-ignore no-explicit-any
+function succeeded(text: string): any {
+  const answer = JSON.parse(text);
+  assertEquals(answer.error, undefined, text);
+  return answer;
+}
+
+/** `svc connector start` as a person has it before him: on a terminal, where there is one to be had. */
+function startedByHand(dir: string, agent: string, runtime: string, program: Program): Promise<RunningConnector> {
+  const line = typed(`svc connector start ${agent} --runtime-base-url http://127.0.0.1:9900`, {
+    "http://127.0.0.1:9900": runtime,
   });
+  const words = [program.command, ...program.args, ...line.split(" ").slice(1)];
+  const env = { SVC_CONFIG_DIR: dir };
+  const child = HAS_TERMINAL
+    ? new ChildProcess(["-qfc", words.map(shellQuote).join(" "), "/dev/null"], env, "script")
+    : new ChildProcess(words.slice(1), env, program.command);
+  return RunningConnector.of(dir, agent, child);
+}
 
-  await t.step("they pair through the local API", async () => {
-    const { ticket } = await alpha.json("POST", "/v1/pair/start", {});
-    assertEquals((await alpha.json("POST", "/v1/pair/status", { ticket })).status, "pending");
-    const paired = await beta.json("POST", "/v1/pair/confirm", { ticket });
-    assertEquals([paired.initiatorProfile.agentName, paired.responderProfile], ["alpha", {
-      agentName: "beta",
-      humanName: "Bob",
-    }]);
-    await within(5_000, "alpha hears of it", alpha.child.stdout.match(/"event":"paired"/));
-    assertEquals(alpha.child.printed.includes(ticket), false);
-  });
+/** Ends one that may sit behind a terminal's `script`. */
+function terminate({ file }: RunningConnector): void {
+  Deno.kill(file.pid, "SIGTERM");
+}
 
-  await t.step("a message by alias arrives at the listener, and its receipt is seen", async () => {
-    const payload = { message: "Hello beta", n: 1 };
-    const { requestId, delivered } = await alpha.json("POST", "/v1/outbound", { to: "beta", payload });
-    assertEquals(delivered, true);
-    const receipts = await eventually(5_000, "the receipt is there", async () => {
-      const query = new URLSearchParams({ to: "beta", requestId });
-      const answer = await alpha.json("GET", `/v1/receipts?${query}`);
-      return answer.receipts.length > 0 ? answer.receipts : undefined;
+for (const program of await programs()) {
+  Deno.test(`two people pair and send a message by the lines of the README alone, and see its receipt (${program.name})`, async (t) => {
+    await using folder = await tempFolder();
+    await using server = await startServer({ folder: folder.path });
+    const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
+    const at = { SVC_REGISTRY_URL: server.address };
+    const asAda = (line: string, others = {}) => shell(typed(line, others), program, { ...at, SVC_CONFIG_DIR: ada });
+    const asBob = (line: string, others = {}) => shell(typed(line, others), program, { ...at, SVC_CONFIG_DIR: bob });
+    await asAda("svc admin bootstrap --bootstrap-secret <the one that task dev printed>", {
+      "<the one that task dev printed>": BOOTSTRAP_SECRET,
     });
-    assertEquals(receipts[0].status, "processed_by_svc");
-    assertEquals(runtime.handed.length, 1);
-    assert(runtime.handed[0]?.body.includes("Hello beta"));
-    assertEquals(runtime.handed[0]?.headers.get("x-request-id"), requestId);
-  });
+    const [code = ""] = /svc_inv_\S+/.exec(await asAda("svc invite create")) ?? [];
+    await asAda("svc agent create alpha");
+    await asBob("svc invite redeem <code> --display-name Bob", { "<code>": code });
+    await asBob("svc agent create beta");
 
-  await t.step("connector status tells how it is", async () => {
-    const status = await svc(bob, ["connector", "status"]);
-    assertEquals([status.well, status.connection.state, status.inbox.waiting, status.deadLetters], [
-      true,
-      "connected",
-      0,
-      0,
-    ]);
-    assert(status.connection.heartbeatMs >= 0 && status.runtime.reachable);
-  });
-
-  await t.step("relay-test goes there and back", async () => {
-    const result = await svc(ada, ["provider", "relay-test", "--peer", "beta"]);
-    assertEquals([result.healthy, result.status], [true, "processed_by_svc"]);
-  });
-
-  await t.step("doctor changes nothing (M20)", async () => {
-    const tree = () =>
-      [...Deno.readDirSync(`${bob}/agents/beta`)].filter(({ name }) => !name.startsWith("connector.db")).map(
-        ({ name }) => {
-          const path = `${bob}/agents/beta/${name}`;
-          return [name, Deno.statSync(path).mtime?.getTime(), Deno.readTextFileSync(path)];
-        },
-      );
-    await svc(bob, ["install", "--for", "generic", "--port", new URL(runtime.url).port]);
-    const before = tree();
-    const report = await svc(bob, ["provider", "doctor", "--peer", "alpha"]);
-    assertEquals(report.healthy, true, JSON.stringify(report));
-    assertEquals(tree(), before);
-  });
-
-  await t.step("a second connector of the same agent is refused, and says who has it", async () => {
-    await using second = new ChildProcess([
-      ...["run", "-A", "--no-prompt", "cli/main.ts", "connector", "start", "beta"],
-      ...["--config-dir", bob],
-    ]);
-    assertEquals((await within(20_000, "it is refused", second.status)).code, 1);
-    assert(second.stderr.text.includes(`process ${beta.child.pid}`), second.printed);
-  });
-
-  await t.step("a web page, another name and a wrong token get nothing", async () => {
-    const authorization = { Authorization: `Bearer ${beta.file.token}` };
-    const refused = async (headers: Record<string, string>) => {
-      const response = await fetch(`${beta.file.url}/v1/status`, { headers });
-      return `${response.status} ${(await response.json()).error.code}`;
+    await using runtime = new Listener();
+    await using alpha = await startedByHand(ada, "alpha", runtime.url, program);
+    await using beta = await RunningConnector.start(bob, "beta", ["--runtime-base-url", runtime.url], { program });
+    typed("svc connector start beta --runtime-base-url http://127.0.0.1:9900", {});
+    /** What is different here from the README's machine. */
+    const here = {
+      ".data/ada": ada,
+      ".data/bob": bob,
+      "http://127.0.0.1:19400": alpha.file.url,
+      "http://127.0.0.1:19401": beta.file.url,
     };
-    assertEquals(await refused({}), "401 CONNECTOR_UNAUTHORIZED");
-    assertEquals(await refused({ Authorization: "Bearer x" }), "401 CONNECTOR_UNAUTHORIZED");
-    assertEquals(await refused({ ...authorization, Origin: "https://evil.example" }), "403 CONNECTOR_ORIGIN_FORBIDDEN");
-    const socket = await Deno.connect({ hostname: "127.0.0.1", port: Number(new URL(beta.file.url).port) });
-    const lines = ["GET /v1/status HTTP/1.1", "Host: evil.example", `Authorization: ${authorization.Authorization}`];
-    await socket.write(new TextEncoder().encode(`${[...lines, "Connection: close", "", ""].join("\r\n")}`));
-    const answer = await new Response(socket.readable).text();
-    assert(answer.startsWith("HTTP/1.1 403 ") && answer.includes("CONNECTOR_HOST_FORBIDDEN"), answer);
-  });
+    // deno-lint-ignore no-explicit-any
+    const curl = async (line: string, others: Record<string, string> = {}): Promise<any> =>
+      succeeded(await shell(typed(line, { ...here, ...others }), program));
 
-  await t.step("SIGTERM ends it within 5 s, cleanly; its files say so", async () => {
-    assertEquals((await beta.child.end("SIGTERM", 5_000)).code, 0);
-    assertEquals(beta.events.at(-1)?.event, "stopped");
-    assertEquals(Deno.readTextFileSync(`${bob}/agents/beta/identity.json`).length > 0, true);
-    const left = [...Deno.readDirSync(`${bob}/agents/beta`)].map(({ name }) => name);
-    assertEquals(left.includes("connector.json"), false);
-    for (const name of left) assertEquals((Deno.statSync(`${bob}/agents/beta/${name}`).mode ?? 0) & 0o077, 0, name);
+    await t.step("svc connector prints the lines that the README has", async () => {
+      const lines = await shell(typed("svc connector --config-dir .data/ada", here), program);
+      for (const route of ["pair/start", "outbound"]) {
+        const start = `curl -K ${ada}/agents/alpha/connector.curl ${alpha.file.url}/v1/${route} -d '`;
+        assertStringIncludes(lines, start);
+      }
+      await shell(typed("svc connector --config-dir .data/bob", here), program);
+    });
+
+    let ticket = "";
+    await t.step("a ticket is the answer, and on her terminal, also as a QR code", async () => {
+      ({ ticket } = await curl(
+        "curl -K .data/ada/agents/alpha/connector.curl http://127.0.0.1:19400/v1/pair/start -d '{}'",
+      ));
+      assert(ticket.startsWith("svcpair1_"));
+      if (!HAS_TERMINAL) return;
+      await within(10_000, "the ticket is shown", alpha.child.stdout.match(/works once, until/));
+      const picture = String(renderUnicodeCompact(ticket, { border: 2 })).split("\n");
+      await eventually(5_000, "the whole picture", () => {
+        const shown = alpha.child.stdout.text.replaceAll("\r", "").split("\n");
+        const from = shown.indexOf(ticket);
+        return from !== -1 && shown.slice(from + 2, from + 2 + picture.length).join() === picture.join() || undefined;
+      });
+    });
+
+    await t.step("they pair", async () => {
+      const paired = await curl(
+        `curl -K .data/bob/agents/beta/connector.curl http://127.0.0.1:19401/v1/pair/confirm -d '{"ticket":"<ticket>"}'`,
+        { "<ticket>": ticket },
+      );
+      assertEquals([paired.initiatorProfile.agentName, paired.responderProfile], ["alpha", {
+        agentName: "beta",
+        humanName: "Bob",
+      }]);
+      await within(
+        5_000,
+        "alpha hears of it",
+        alpha.child.stdout.match(HAS_TERMINAL ? /\d {2}Paired/ : /"event":"paired"/),
+      );
+    });
+
+    await t.step("a message by alias arrives at the listener, and its receipt is seen", async () => {
+      const { requestId, delivered } = await curl(
+        `curl -K .data/ada/agents/alpha/connector.curl http://127.0.0.1:19400/v1/outbound -d '{"to":"beta","payload":{"message":"Hello beta"}}'`,
+      );
+      assertEquals(delivered, true);
+      const receipts = await eventually(10_000, "the receipt is there", async () => {
+        const answer = await curl(
+          "curl -K .data/ada/agents/alpha/connector.curl 'http://127.0.0.1:19400/v1/receipts?to=beta&requestId=<requestId>'",
+          { "<requestId>": requestId },
+        );
+        return answer.receipts.length > 0 ? answer.receipts : undefined;
+      });
+      assertEquals(receipts[0].status, "processed_by_svc");
+      assertEquals(runtime.handed.length, 1);
+      const { message } = JSON.parse(runtime.handed[0]?.body ?? "");
+      assert(message.startsWith("[Svc Identity]\n") && message.endsWith("\n\nHello beta"), message);
+      assertEquals(runtime.handed[0]?.headers.get("x-request-id"), requestId);
+    });
+
+    await t.step("no ticket and no token is among the events", () => {
+      for (const secret of [ticket, alpha.file.token, beta.file.token]) assert(!beta.child.printed.includes(secret));
+    });
+
+    await t.step("connector status tells how it is", async () => {
+      const status = await svc(bob, ["connector", "status"], {}, program);
+      assertEquals([status.well, status.connection.state, status.inbox.waiting, status.deadLetters], [
+        true,
+        "connected",
+        0,
+        0,
+      ]);
+      assert(status.connection.heartbeatMs >= 0 && status.runtime.reachable);
+    });
+
+    await t.step("relay-test goes there and back", async () => {
+      const result = await svc(ada, ["provider", "relay-test", "--peer", "beta"], {}, program);
+      assertEquals([result.healthy, result.status], [true, "processed_by_svc"]);
+      // Nobody has said which runtime alpha has: that concerns what comes in, and is a warning.
+      assert(result.warnings.some((text: string) => text.startsWith("platform: ")), JSON.stringify(result));
+    });
+
+    await t.step("doctor changes nothing (M20)", async () => {
+      // What the running connector writes by itself is left out.
+      const tree = (path = bob): unknown[] =>
+        [...Deno.readDirSync(path)].filter(({ name }) => !name.startsWith("connector.db")).flatMap(
+          ({ name, isDirectory }) => {
+            const { mtime, mode } = Deno.lstatSync(`${path}/${name}`);
+            const inside = isDirectory ? tree(`${path}/${name}`) : Deno.readTextFileSync(`${path}/${name}`);
+            return [[`${path}/${name}`, mtime?.getTime(), mode, inside]];
+          },
+        );
+      await svc(bob, ["install", "--for", "generic", "--port", new URL(runtime.url).port], {}, program);
+      const before = tree();
+      const report = await svc(bob, ["provider", "doctor", "--peer", "alpha"], {}, program);
+      assertEquals(report.healthy, true, JSON.stringify(report));
+      assertEquals(tree(), before);
+    });
+
+    await t.step("a second connector of the same agent is refused, and says who has it", async () => {
+      const { code, error } = await attempt(bob, ["connector", "start", "beta"], {}, program);
+      assertEquals([code, error?.code], [1, "CLI_BUSY"]);
+      assertStringIncludes(error?.message ?? "", `process ${beta.child.pid}`);
+    });
+
+    await t.step("SIGTERM ends it within 5 s, cleanly; its files say so", async () => {
+      assertEquals((await beta.child.end("SIGTERM", 5_000)).code, 0);
+      assertEquals(beta.events.at(-1)?.event, "stopped");
+      assertEquals(Deno.readTextFileSync(`${bob}/agents/beta/identity.json`).length > 0, true);
+      const left = [...Deno.readDirSync(`${bob}/agents/beta`)].map(({ name }) => name);
+      assertEquals(left.includes("connector.json"), false);
+      for (const name of left) assertEquals((Deno.statSync(`${bob}/agents/beta/${name}`).mode ?? 0) & 0o077, 0, name);
+    });
+
+    await t.step("without a connector its commands say so, with the cure", async () => {
+      for (const line of [["connector"], ["connector", "status"], ["provider", "relay-test"]]) {
+        const { code, error } = await attempt(bob, line, {}, program);
+        assertEquals([code, error?.code], [5, "CLI_CONNECTOR_DOWN"]);
+        assertStringIncludes(error?.message ?? "", "svc connector start beta");
+      }
+      terminate(alpha);
+      await within(10_000, "alpha ends", alpha.child.status);
+    });
   });
-});
+}

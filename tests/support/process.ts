@@ -119,13 +119,13 @@ export class ChildProcess implements AsyncDisposable {
   readonly status: Promise<Deno.CommandStatus>;
   #ended = false;
 
-  /** Runs Deno with these arguments in the project's folder; the child sees `env` and nothing of ours. */
-  constructor(args: readonly string[], env: Record<string, string> = {}) {
+  /** Runs Deno, or another program, in the project's folder; the child sees `env` and nothing of ours. */
+  constructor(args: readonly string[], env: Record<string, string> = {}, command = Deno.execPath()) {
     const passedOn = PASSED_ON.flatMap((name) => {
       const value = Deno.env.get(name);
       return value === undefined ? [] : [[name, value]];
     });
-    this.#child = new Deno.Command(Deno.execPath(), {
+    this.#child = new Deno.Command(command, {
       args: [...args],
       cwd: ROOT,
       clearEnv: true,

@@ -199,7 +199,7 @@ export class Bench implements AsyncDisposable {
 
   readonly #open: OpenLink = async (_identity, events) => {
     this.links++;
-    const refusal = this.refuse?.();
+    const refusal = await this.refuse?.();
     if (refusal) throw refusal;
     const { proxy, clock, newId } = this.world;
     const { did, ownerDid, currentJti, expiresAt } = this.agent.agent;
@@ -217,6 +217,8 @@ export class Bench implements AsyncDisposable {
         const frame = decodeFrame(text, "proxy");
         if (frame.type === "heartbeat") {
           link.receive(encodeFrame({ ...head(), type: "heartbeat_ack", ackId: frame.id }));
+          // The connector's own heartbeats are the link's, which this is not: the proxy's stand in.
+          events.heartbeat?.(1);
         }
         if (frame.type === "paired") events.paired?.(frame);
         if (frame.type !== "deliver") return;

@@ -52,12 +52,19 @@ Deno.test("a message is stored, acknowledged, handed over with the headers of D-
 
 Deno.test("the frame is acknowledged before the runtime answers; three times 500, then 200, is one hand-over (K22)", async () => {
   await using world = await World.open();
+  const first = Promise.withResolvers<void>();
   const { a, b, bench } = await story(world, {
-    behaviour: (_, n) => new Response(null, { status: n <= 3 ? 500 : 200 }),
+    async behaviour(_, n) {
+      if (n === 1) await first.promise;
+      return new Response(null, { status: n <= 3 ? 500 : 200 });
+    },
   });
   await using _ = bench;
   const response = await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   assertEquals((await response.json()).delivered, true);
+  await until("the runtime has the message", () => bench.handed.length === 1);
+  assertEquals([bench.told("handover_failed"), bench.connector.inbox.counts().waiting], [[], 1]);
+  first.resolve();
   for (const [n, wait] of [300, 600, 1_200].entries()) {
     await until("an attempt failed", () => bench.told("handover_failed").length === n + 1);
     await world.clock.advance(wait);

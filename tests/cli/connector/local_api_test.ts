@@ -1,6 +1,8 @@
 /** The local API (D-87): who gets in, what each route does, and that errors have one form. */
 import { assert, assertEquals } from "@std/assert";
 import { localApi } from "../../../cli/connector/local_api.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../cli/connector/local_errors.ts";
+import { Machine } from "../cli_world.ts";
 import { World } from "../../support/world.ts";
 import { accepts, Bench, passing, story, until } from "./bench.ts";
 
@@ -99,6 +101,17 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
       assertEquals([answer.status, answer.body.error.code], [status, code]);
       assertEquals(Object.keys(answer.body), ["error"]);
     });
+  }
+});
+
+Deno.test("svc explain knows every code that only a connector answers with", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  assertEquals(CONNECTOR_CODES.length, 6);
+  for (const code of CONNECTOR_CODES) {
+    const { when, fix, status, from } = await machine.json("explain", code);
+    const row = LOCAL_ERRORS[code as LocalCode];
+    assertEquals([when, fix, status, from], [row.when, row.fix, [row.status], "the connector on this machine"]);
   }
 });
 

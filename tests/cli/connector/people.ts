@@ -5,18 +5,56 @@
 import { AgentClient } from "../../../cli/api_client.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
+import type { Program } from "../program.ts";
 import { ChildProcess, eventually, seams, within } from "../../support/process.ts";
 
-/** `cli/main.ts`, once it lists the commands of the connector. */
-export const SVC = "cli/main.ts";
+/** `svc` from source, allowed everything. */
+const SOURCE: Program = {
+  name: "from source",
+  command: Deno.execPath(),
+  args: ["run", "-A", "--no-prompt", "cli/main.ts"],
+};
 
-/** Runs `svc` to its end; what it printed, as JSON. */
-// deno-lint-ignore no-explicit-any
-export async function svc(dir: string, args: readonly string[], env: Record<string, string> = {}): Promise<any> {
-  await using child = new ChildProcess(["run", "-A", "--no-prompt", SVC, ...args, "--config-dir", dir, "--json"], env);
+/** What came of a command line. */
+export interface Attempt {
+  code: number;
+  /** Its result as JSON; `null` without one. */
+  // deno-lint-ignore no-explicit-any
+  result: any;
+  /** Why it failed; `null` when it says nothing. */
+  error: { code: string; message: string } | null;
+}
+
+/** Runs `svc` to its end, however that is. */
+export async function attempt(
+  dir: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+  program = SOURCE,
+): Promise<Attempt> {
+  const line = [...program.args, ...args, "--config-dir", dir, "--json"];
+  await using child = new ChildProcess(line, env, program.command);
   const { code } = await within(60_000, `svc ${args.join(" ")}`, child.status);
-  if (code !== 0) throw new Error(`svc ${args.join(" ")} ended with ${code}\n${child.printed}`);
-  return JSON.parse(child.stdout.text);
+  const parsed = (text: string) => text === "" ? null : JSON.parse(text);
+  return { code, result: parsed(child.stdout.text), error: parsed(child.stderr.text)?.error ?? null };
+}
+
+/** Runs `svc`, which must succeed; its result. */
+export async function svc(
+  dir: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+  program = SOURCE,
+  // deno-lint-ignore no-explicit-any
+): Promise<any> {
+  const { code, result, error } = await attempt(dir, args, env, program);
+  if (code !== 0) throw new Error(`svc ${args.join(" ")} ended with ${code}\n${JSON.stringify({ result, error })}`);
+  return result;
+}
+
+/** Where Deno keeps its cache: for a child that has another home. */
+export function denoDir(): string {
+  return Deno.env.get("DENO_DIR") ?? `${Deno.env.get("XDG_CACHE_HOME") ?? `${Deno.env.get("HOME")}/.cache`}/deno`;
 }
 
 /** A request that the runtime got. */
@@ -73,11 +111,20 @@ interface ConnectorFile {
 export class RunningConnector implements AsyncDisposable {
   private constructor(readonly child: ChildProcess, readonly file: ConnectorFile) {}
 
-  static async start(dir: string, agent: string, args: readonly string[] = []): Promise<RunningConnector> {
-    const command = ["run", "-A", "--no-prompt", SVC, "connector", "start", agent, "--config-dir", dir, ...args];
-    const child = new ChildProcess(command);
+  static async start(
+    dir: string,
+    agent: string,
+    args: readonly string[] = [],
+    { env = {}, program = SOURCE }: { env?: Record<string, string>; program?: Program } = {},
+  ): Promise<RunningConnector> {
+    const line = [...program.args, "connector", "start", agent, "--config-dir", dir, ...args];
+    return await this.of(dir, agent, new ChildProcess(line, env, program.command));
+  }
+
+  /** The connector that a process is about to be. */
+  static async of(dir: string, agent: string, child: ChildProcess): Promise<RunningConnector> {
     try {
-      await within(20_000, "the connector connects", child.stdout.match(/"event":"connected"/));
+      await within(20_000, "the connector connects", child.stdout.match(/"event":"connected"|\d\d {2}Connected/));
       const file = JSON.parse(Deno.readTextFileSync(`${dir}/agents/${agent}/connector.json`)) as ConnectorFile;
       return new RunningConnector(child, file);
     } catch (cause) {

@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { AgentStore } from "../../../cli/agent_store.ts";
 import type { Context } from "../../../cli/context.ts";
+import { Interrupt } from "../../../cli/interrupt.ts";
 import { Output } from "../../../cli/output.ts";
 import { RegistryClient } from "../../../cli/registry_client.ts";
 import { ServiceClock } from "../../../cli/connector/service_clock.ts";
@@ -19,6 +20,7 @@ async function opened(world: World, machine: Machine) {
     terminal: silent,
     stdin: () => Promise.resolve(new Uint8Array()),
     confirm: null,
+    interrupt: new Interrupt(world.clock),
     env: () => undefined,
     os: Deno.build.os,
     uid: Deno.uid(),

@@ -4,6 +4,7 @@ import { mergePeers } from "../../../cli/connector/peers.ts";
 import { shellQuote, ticketLines } from "../../../cli/connector/pairing_hint.ts";
 import { isWell, span, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
 import { viewOf } from "../../../cli/connector/view.ts";
+import { RefusedError } from "../../../cli/connector/link.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { isDown, story, until } from "./bench.ts";
@@ -33,10 +34,12 @@ Deno.test("on a terminal events are sentences above one live line, and nothing s
   let line = "alpha: connected 1 s";
   const view = viewOf({ clock, terminal: tty, json: false, line: () => line });
   view.event("refused", { why: "\u001b]0;title\u0007" });
-  assert(screen.text.includes("The proxy refused the connection") && screen.text.endsWith(line));
+  // The terminal cuts off what does not fit: a line that wraps could not be drawn over.
+  const live = () => `\r\x1b[K\x1b[?7l${line}\x1b[?7h`;
+  assert(screen.text.includes("The proxy refused the connection") && screen.text.endsWith(live()));
   line = "alpha: connected 2 s";
   await clock.advance(1_000);
-  assert(screen.text.endsWith(line));
+  assert(screen.text.endsWith(live()));
   assert(!screen.text.includes("\u001b]"));
   view.stop();
   assertEquals(clock.waiting, 0);
@@ -58,6 +61,110 @@ Deno.test("the status is honest: it fits its schema, and is not well when the ru
   const ill = bench.connector.status();
   assertEquals([isWell(ill), ill.runtime.reachable, ill.inbox.waiting], [false, false, 1]);
   assert(statusLine(ill).includes("runtime DOWN"));
+});
+
+Deno.test("a runtime that answers and takes no message is told as that, not as up or down, until it takes one", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await story(world, { platform: "openclaw", target: { hookToken: "wrong" } });
+  await using _ = bench;
+  let status = 401;
+  bench.behaviour = ({ url }) => new Response(null, { status: url.endsWith("/readyz") ? 200 : status });
+  await world.message(a, b);
+  await until("it was tried", () => bench.told("handover_failed").length === 1);
+  // Its health stays good: that says nothing about the token.
+  for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
+  const { runtime } = bench.connector.status();
+  assertEquals([runtime.reachable, runtime.problem, isWell(bench.connector.status())], [true, "status 401", false]);
+  assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
+  assert(statusFields(bench.connector.status()).some(([, value]) => String(value).includes("takes NO messages")));
+  assertEquals(bench.told("runtime_down"), []);
+  assert(bench.handed.length <= 10, "a good health does not hurry what the token keeps back");
+  status = 200;
+  for (let s = 0; s < 61; s++) await world.clock.advance(1_000);
+  await until("it is handed over", () => bench.told("handed_over").length === 1);
+  assertEquals([bench.connector.status().runtime.problem, isWell(bench.connector.status())], [null, true]);
+});
+
+Deno.test("each field of the status is true while connecting, connected, refused and stopped", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  const now = () => new Date(world.clock.now()).toISOString();
+  const status = () => Status.parse(bench.connector.status());
+  await world.clock.advance(31_000);
+  const since = status().connection.since;
+  bench.refuse = () => new RefusedError(503, "PROXY_RELAY_UNAVAILABLE", "Not now", null);
+  bench.endLink(1006);
+  await until("it waits", () => status().connection.state === "waiting");
+  const lost = status().connection;
+  assertEquals([lost.since, lost.problem, lost.heartbeatMs, lost.heartbeatAt], [
+    now(),
+    "the connection was lost (1006)",
+    null,
+    null,
+  ]);
+  const wait = Date.parse(lost.nextTryAt ?? "") - world.clock.now();
+  assertEquals([wait, since < lost.since], [Number(bench.told("waiting")[0]?.ms), true]);
+  assert(/waiting 0 s · next try in \d s/.test(statusLine(status())), statusLine(status()));
+  await world.clock.advance(wait);
+  await until("it was refused", () => bench.told("refused").length === 1);
+  await until("it waits again", () => bench.told("waiting").length === 2);
+  const refused = status();
+  assertEquals([refused.connection.state, refused.connection.problem, isWell(refused)], [
+    "waiting",
+    "PROXY_RELAY_UNAVAILABLE: Not now",
+    false,
+  ]);
+  assert(statusLine(refused).endsWith("PROXY_RELAY_UNAVAILABLE: Not now"));
+  const opening = Promise.withResolvers<unknown>();
+  bench.refuse = () => opening.promise;
+  await world.clock.advance(Date.parse(refused.connection.nextTryAt ?? "") - world.clock.now());
+  await until("it connects", () => status().connection.state === "connecting");
+  assertEquals([status().connection.nextTryAt, status().connection.since, isWell(status())], [null, now(), false]);
+  opening.resolve(null);
+  await until("it is back", () => status().connection.state === "connected");
+  assertEquals([status().connection.problem, isWell(status())], [null, true]);
+  await bench.connector.stop();
+  assertEquals(status().connection.state, "stopped");
+});
+
+Deno.test("a token that has ended and a heartbeat that is overdue are seen, in the line and by isWell()", () => {
+  const at = (s: number) => new Date(s * 1000).toISOString();
+  const status: Status = {
+    agent: { name: "alpha", did: "did" },
+    version: "0",
+    pid: 1,
+    startedAt: at(0),
+    now: at(100),
+    proxy: { url: "http://127.0.0.1:1", origin: "http://127.0.0.1:1" },
+    connection: {
+      state: "connected",
+      since: at(10),
+      nextTryAt: null,
+      problem: null,
+      heartbeatMs: 3,
+      heartbeatAt: at(70),
+    },
+    inbox: { waiting: 0, oldestAt: null, bytes: 0 },
+    deadLetters: 0,
+    receiptsWaiting: 0,
+    runtime: { platform: "generic", url: "http://127.0.0.1:2/", reachable: true, checkedAt: at(90), problem: null },
+    session: { accessExpiresAt: at(900), identityExpiresAt: at(9_000) },
+    clockOffsetMs: 0,
+  };
+  const line = "alpha: connected 90 s · 3 ms · runtime up · inbox 0 · dead letters 0 · token 800 s".replace(
+    "800 s",
+    "13 min",
+  );
+  assertEquals([isWell(status), statusLine(status)], [true, line]);
+  const quiet = { ...status, now: at(111) };
+  assertEquals([isWell(quiet), statusLine(quiet).includes("NOTHING HEARD")], [false, true]);
+  assert(statusFields(quiet).some(([, value]) => String(value).includes("OVERDUE")));
+  const silent = { ...quiet, connection: { ...status.connection, heartbeatMs: null, heartbeatAt: null } };
+  assertEquals([isWell(silent), statusLine(silent).includes("NOTHING HEARD")], [false, true]);
+  const over = { ...status, session: { ...status.session, accessExpiresAt: at(99) } };
+  assertEquals([isWell(over), statusLine(over).includes("token OVER")], [false, true]);
+  assertEquals(isWell({ ...status, session: { ...status.session, identityExpiresAt: at(99) } }), false);
 });
 
 Deno.test("span() is short, shellQuote() safe, a ticket shown whole", async () => {

@@ -53,17 +53,40 @@ function machine(
   };
 }
 
-Deno.test("openclaw and generic get the payload as it came, with their token", async (t) => {
+Deno.test("generic gets the payload as it came; openclaw its text; both with their token", async (t) => {
   for (const platform of ["openclaw", "generic"] as const) {
     await t.step(platform, async () => {
       const { headers, body } = await request(platform);
       assertEquals([body, headers.Authorization, headers["Idempotency-Key"], headers["x-request-id"]], [
-        MESSAGE.payload,
+        platform === "generic" ? MESSAGE.payload : '{"message":"hi"}',
         "Bearer s3cret",
         "key-of-this-message",
         "request-1",
       ]);
       assertEquals((await request(platform, {}, null)).headers.Authorization, undefined);
+    });
+  }
+});
+
+Deno.test("no member of a peer's payload but its text gets to openclaw or nanobot (D-100)", async (t) => {
+  // What `POST /hooks/agent` would take from its caller.
+  const steering = {
+    ...{ name: "x", agentId: "admin", sessionKey: "agent:main:main", sessionMode: "persistent", wakeMode: "now" },
+    ...{ deliver: true, channel: "telegram", to: "+1", accountId: "a", model: "m", thinking: "high" },
+    ...{ timeoutSeconds: 9, waitForCompletion: true, idempotencyKey: "k", url: "http://evil.example", headers: {} },
+    ...{ messages: [], session_id: "other", stream: true, tools: [], metadata: {}, __proto__: null },
+  };
+  const payloads = ["hi", undefined].map((message) => JSON.stringify({ ...steering, message }));
+  payloads.push('{"message":"hi","__proto__":{"deliver":true},"constructor":1}', '[{"deliver":true}]');
+  for (const payload of payloads) {
+    await t.step(`openclaw ${payload.slice(-40)}`, async () => {
+      assertEquals(Object.keys(JSON.parse((await request("openclaw", { payload })).body)), ["message"]);
+    });
+    await t.step(`nanobot ${payload.slice(-40)}`, async () => {
+      const body = JSON.parse((await request("nanobot", { payload })).body);
+      assertEquals([Object.keys(body), body.session_id], [["messages", "session_id"], SENDER]);
+      assertEquals(body.messages.map((one: object) => Object.keys(one)), [["role", "content"]]);
+      assertEquals(body.messages[0].role, "user");
     });
   }
 });
@@ -94,12 +117,35 @@ Deno.test("hermes gets a signature over time and body, and an id of its own to d
     undefined,
   ]);
   assertEquals(body, MESSAGE.payload);
+  // A prompt picks members of an object; anything else has none.
+  for (const payload of ["[1]", '"text"', "null"]) {
+    const { message } = JSON.parse((await request("hermes", { payload })).body) as { message: string };
+    assert(message.startsWith("[Svc Identity]\n") && message.endsWith(payload), message);
+  }
+});
+
+Deno.test("no message header comes from a payload, and no header of a message says more than who, to whom and which", async () => {
+  const payload = '{"message":"hi","headers":{"authorization":"x"},"x-request-id":"y","idempotency-key":"z"}';
+  for (const platform of PLATFORM_IDS) {
+    const { headers } = await request(platform, { payload });
+    assertEquals(headers, (await request(platform, { payload })).headers);
+    for (const name of Object.keys(headers)) {
+      assert(/^(content-type|authorization|x-request-id|idempotency-key|x-svc-|x-webhook-)/i.test(name), name);
+    }
+    assertEquals(headers["Idempotency-Key"], "key-of-this-message");
+  }
 });
 
 Deno.test("nanobot gets one user message and a session; 120 s are its own", async () => {
   const { body } = await request("nanobot");
   assertEquals(JSON.parse(body), { messages: [{ role: "user", content: "hi" }], session_id: SENDER });
-  assertEquals(JSON.parse((await request("nanobot", { conversationId: "talk" })).body).session_id, "talk");
+  // A peer names its conversations as it likes; they stay its own.
+  const session = async (conversationId: string) =>
+    JSON.parse((await request("nanobot", { conversationId })).body).session_id;
+  assertEquals([await session("talk"), await session("did:svc:x:agent:y")], [
+    `${SENDER}#talk`,
+    `${SENDER}#did:svc:x:agent:y`,
+  ]);
   assertEquals(PLATFORMS.nanobot.timeoutMs, 120_000);
 });
 
@@ -172,6 +218,33 @@ Deno.test("set-up of hermes writes its .env, keeps every other line, and names t
   assertEquals([again.changes, again.steps, again.hookToken], [[], [], "made"]);
 });
 
+Deno.test("what would keep messages out is seen in the runtime's own files, also where --platform-state-dir says", async () => {
+  const look = (files: Record<string, string>, stateDir: string | null = "/x") =>
+    PLATFORMS.hermes.inspectHook?.(machine(files), target("hermes"), stateDir);
+  const env = "WEBHOOK_ENABLED=true\nWEBHOOK_SECRET=s3cret\n";
+  const routes = { "/x/webhook_subscriptions.json": '{"svc":{}}' };
+  assertEquals(await look({}), null);
+  assertEquals(await look({ "/x/.env": "A=1" }), "webhooks are off in /x/.env");
+  assertEquals(await look({ "/x/.env": env.replace("s3", "S3") }), "the secret is not that of /x/.env");
+  assert((await look({ "/x/.env": env }))?.startsWith("there is no route svc: hermes webhook subscribe svc"));
+  assertEquals(await look({ "/x/.env": env, ...routes }), null);
+  assertEquals(await look({ "/x/.env": env, "/x/config.yaml": "routes:\n  svc:\n" }), null);
+  assertEquals(await look({ "/home/me/.hermes/.env": "A=1" }, null), "webhooks are off in /home/me/.hermes/.env");
+
+  const openclaw = (stateDir: string | null) =>
+    PLATFORMS.openclaw.inspectHook?.(
+      machine({ "/x/openclaw.json": '{"hooks":{"token":"other"}}' }, {
+        "http://127.0.0.1:18789/hooks/agent": { status: 405, body: "" },
+      }),
+      target("openclaw"),
+      stateDir,
+    );
+  assertEquals([await openclaw(null), await openclaw("/x")], [null, "the token is not that of /x/openclaw.json"]);
+  for (const [id, file] of [["openclaw", "openclaw.json"], ["hermes", ".env"], ["nanobot", "config.json"]] as const) {
+    assertEquals((await PLATFORMS[id].detect(machine(), "/x")).configPath, `/x/${file}`);
+  }
+});
+
 Deno.test("settings are changed without losing what they hold", () => {
   assertEquals(withMember({ a: 1, b: { c: 2 } }, ["b", "d"], 3), { a: 1, b: { c: 2, d: 3 } });
   assertThrows(() => parseSettings("[]", "/x"), CliError);
@@ -223,7 +296,11 @@ Deno.test("where messages go: option, environment, runtime.json, the platform's 
     const { baseUrl, hookPath, hookToken, platform } = runtimeTarget(...args);
     return [platform, baseUrl + hookPath, hookToken];
   };
-  assertEquals(url(env({}), null, "generic", none), ["generic", "http://127.0.0.1:18789/hooks/agent", null]);
+  // The address that is meant when none is given is OpenClaw's: so is the request, then.
+  assertEquals(url(env({}), null, "generic", none), ["openclaw", "http://127.0.0.1:18789/hooks/agent", null]);
+  assertEquals(url(env({}), null, "something", { ...none, "openclaw-base-url": "http://127.0.0.1:5" })[0], "openclaw");
+  assertEquals(url(env({}), null, "something", { ...none, "runtime-base-url": "http://127.0.0.1:5" })[0], "generic");
+  assertEquals(url(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), null, "generic", none)[0], "generic");
   assertEquals(url(env({}), null, "openclaw", none)[0], "openclaw");
   assertEquals(url(env({}), file, "", none), ["hermes", "http://127.0.0.1:9000/webhooks/svc", "t"]);
   const both = env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:2", OPENCLAW_BASE_URL: "http://127.0.0.1:3" });

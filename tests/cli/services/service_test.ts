@@ -28,24 +28,34 @@ Deno.test("the unit restarts, stops in time, expands nothing and keeps its words
   }
 });
 
+const HAS_SYSTEMD = await new Deno.Command("systemd-analyze", { args: ["--version"] }).output()
+  .then(({ success }) => success, () => false);
+
+/** What systemd says about a user unit, line by line; about that one alone, and not about what else is on this machine. */
+async function complaints(folder: string, text: string): Promise<string[]> {
+  const name = "svc-connector-alpha.service";
+  await Deno.writeTextFile(`${folder}/${name}`, text);
+  const { stderr } = await new Deno.Command("systemd-analyze", {
+    args: ["--user", "verify", "--man=no", `${folder}/${name}`],
+    clearEnv: true,
+    // A home of its own: nothing of the user's is read.
+    env: { PATH: Deno.env.get("PATH") ?? "", HOME: folder, XDG_RUNTIME_DIR: folder, TMPDIR: folder },
+  }).output();
+  return new TextDecoder().decode(stderr).split("\n").filter((line) => line.includes(name));
+}
+
 Deno.test({
-  name: "systemd itself takes the unit",
-  ignore: await new Deno.Command("systemd-analyze", { args: ["--version"] }).output().then(
-    (r) => !r.success,
-    () => true,
-  ),
+  name: "systemd itself takes the unit (M21)",
+  ignore: !HAS_SYSTEMD,
   async fn() {
     const folder = await Deno.makeTempDir({ prefix: "svc unit " });
     try {
       const program = `${folder}/a b $x %h;`;
       await Deno.writeTextFile(program, "#!/bin/sh\n", { mode: 0o755 });
-      const path = `${folder}/svc-connector-alpha.service`;
-      await Deno.writeTextFile(path, unitText({ ...SPEC, command: [program, ...NASTY.slice(1)] }));
-      const { code, stderr } = await new Deno.Command("systemd-analyze", { args: ["verify", "--man=no", path] })
-        .output();
-      const said = new TextDecoder().decode(stderr);
-      assert(!said.includes("svc-connector-alpha.service:"), said);
-      assertEquals(code, 0, said);
+      const text = unitText({ ...SPEC, command: [program, ...NASTY.slice(1)] });
+      assertEquals(await complaints(folder, text), []);
+      // It does complain where there is a reason to.
+      assert((await complaints(folder, text.replace("a b $x", "a b $y"))).length > 0);
     } finally {
       await Deno.remove(folder, { recursive: true });
     }
@@ -110,9 +120,14 @@ Deno.test("a program whose path systemd would refuse is refused before anything 
 
 Deno.test("a system that does not take the service is told with its own words", () =>
   withHost(async (host) => {
-    host.fails = "daemon-reload";
-    await assertRejects(() => installService(host, "systemd", SPEC), CliError, "it says why");
-    assertEquals(await Deno.stat(unitPath(host, "alpha")).then(() => "there", () => "gone"), "gone");
+    for (const step of ["daemon-reload", "enable", "restart"]) {
+      host.fails = step;
+      await assertRejects(() => installService(host, "systemd", SPEC), CliError, "it says why");
+      assertEquals(await Deno.stat(unitPath(host, "alpha")).then(() => "there", () => "gone"), "gone");
+      // Nor does a link to it stay among what is started at login.
+      assert(host.ran.some((line) => line.startsWith("systemctl --user disable --now")));
+      host.ran.length = 0;
+    }
   }));
 
 Deno.test("the system is chosen by name, or by what the machine is; logs come from there", () => {

@@ -1,0 +1,188 @@
+/**
+ * What a connector keeps to itself, as a process: the hook token, from everybody but the configured runtime (N02, N07,
+ * N09); its local API, from web pages and other machines (D-87); and its traffic, from a network where others read along
+ * (N11).
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { attempt, clientFromFiles, denoDir, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { bundledProgram } from "../cli/program.ts";
+import { eventually, type LiveAgent, Service, tempFolder } from "../support/process.ts";
+
+const program = await bundledProgram();
+const HOOK_TOKEN = "hook-token-that-nobody-else-may-see";
+
+/** An agent `b` with its files, and an agent `a` that it trusts. */
+async function paired(service: Service, dir: string): Promise<{ a: LiveAgent; did: string }> {
+  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  await svc(dir, ["agent", "create", "b"], env, program);
+  const a = await service.agent("a");
+  const b = await clientFromFiles(dir, "b", service.url);
+  const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
+  await b.pairConfirm(ticket, { agentName: "b", humanName: "B" });
+  return { a, did: b.agent.did };
+}
+
+/** Every file below a folder, as bytes that could hold a secret. */
+function contents(folder: string): string {
+  return [...Deno.readDirSync(folder)].map(({ name, isDirectory }) =>
+    isDirectory
+      ? contents(`${folder}/${name}`)
+      : new TextDecoder("latin1").decode(Deno.readFileSync(`${folder}/${name}`))
+  ).join("\n");
+}
+
+Deno.test("the hook token goes to the configured origin alone, and into no output and no file (N02, N07, N09)", async () => {
+  await using service = await Service.open();
+  await using folder = await tempFolder();
+  const { a, did } = await paired(service, folder.path);
+  let strayed = 0;
+  await using canary = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
+    strayed++;
+    return new Response();
+  });
+  const elsewhere = `http://127.0.0.1:${canary.addr.port}/x`;
+  // Each kind of redirect, then yes.
+  const answers = [302, 307, 308, 200];
+  const tokens: (string | null)[] = [];
+  await using runtime = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, ({ method, headers }) => {
+    if (method !== "POST") return new Response(null, { status: 302, headers: { Location: elsewhere } });
+    tokens.push(headers.get("authorization"));
+    return new Response(null, { status: answers[tokens.length - 1] ?? 200, headers: { Location: elsewhere } });
+  });
+  const runtimeUrl = `http://127.0.0.1:${runtime.addr.port}`;
+  const env = { SVC_HOOK_TOKEN: HOOK_TOKEN };
+  await using connector = await RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtimeUrl], {
+    env,
+    program,
+  });
+  const members = ["url", "headers", "replyTo", "callback", "webhook", "runtimeBaseUrl", "hookPath", "redirect"];
+  const payload = { message: "hi", ...Object.fromEntries(members.map((name) => [name, elsewhere])) };
+  const { requestId } = await a.client.sendMessage({ recipientDid: did, payload: JSON.stringify(payload) });
+  await eventually(20_000, "the runtime has taken it", async () => {
+    const { receipts } = await a.client.receipts(requestId, did);
+    return receipts[0]?.status === "processed_by_svc" || undefined;
+  });
+  const said = [
+    await attempt(folder.path, ["connector", "status"], env, program),
+    await attempt(folder.path, ["provider", "doctor"], env, program),
+    await attempt(folder.path, ["connector", "start", "b", "--hook-token", `${HOOK_TOKEN} x`], {}, program),
+  ];
+  assertEquals(said.map(({ code }) => code), [0, 1, 2]);
+  const commandLine = Deno.build.os === "linux" ? Deno.readTextFileSync(`/proc/${connector.file.pid}/cmdline`) : "";
+  await connector.child.end("SIGTERM");
+  assertEquals([tokens, strayed], [answers.map(() => `Bearer ${HOOK_TOKEN}`), 0]);
+  for (const text of [connector.child.printed, JSON.stringify(said), commandLine, contents(folder.path)]) {
+    assert(!text.includes(HOOK_TOKEN), text.slice(0, 2_000));
+  }
+});
+
+Deno.test("the local API answers neither web pages nor other names nor other machines (D-87)", async (t) => {
+  await using service = await Service.open();
+  await using folder = await tempFolder();
+  await paired(service, folder.path);
+  await using runtime = new Listener();
+  await using connector = await RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtime.url], {
+    program,
+  });
+  const { url, token } = connector.file;
+  const port = Number(new URL(url).port);
+
+  const raw = async (lines: string[], hostname = "127.0.0.1") => {
+    const socket = await Deno.connect({ hostname, port });
+    await socket.write(new TextEncoder().encode(`${[...lines, "Connection: close", "", ""].join("\r\n")}`));
+    return await new Response(socket.readable).text();
+  };
+  const get = (...headers: string[]) => raw(["GET /v1/status HTTP/1.1", ...headers]);
+  const [host, bearer] = [`Host: 127.0.0.1:${port}`, `Authorization: Bearer ${token}`];
+  const refused = async (what: string, code: string, lines: string[]) => {
+    await t.step(what, async () => {
+      const answer = await raw(lines);
+      assertStringIncludes(answer, code);
+      assert(!/access-control-allow/i.test(answer) && !answer.includes(token), answer);
+    });
+  };
+
+  assertStringIncludes(await get(host, bearer), '"state":"connected"');
+  const origin = "Origin: https://evil.example";
+  const [FORBIDDEN_HOST, FORBIDDEN_ORIGIN] = ["CONNECTOR_HOST_FORBIDDEN", "CONNECTOR_ORIGIN_FORBIDDEN"];
+  await refused("a preflight", FORBIDDEN_ORIGIN, [
+    "OPTIONS /v1/outbound HTTP/1.1",
+    ...[host, origin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization"],
+    "Access-Control-Request-Private-Network: true",
+  ]);
+  await refused("a page that has the token", FORBIDDEN_ORIGIN, ["GET /v1/status HTTP/1.1", host, bearer, origin]);
+  await refused("a sandboxed page", FORBIDDEN_ORIGIN, ["GET /v1/status HTTP/1.1", host, bearer, "Origin: null"]);
+  await refused("an image of a page, which has no Origin", "CONNECTOR_UNAUTHORIZED", [
+    ...["GET /v1/status HTTP/1.1", host, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"],
+  ]);
+  await refused("a form of a page", FORBIDDEN_ORIGIN, [
+    ...["POST /v1/dead-letter/purge HTTP/1.1", host, origin, "Content-Type: text/plain", "Content-Length: 0"],
+  ]);
+  await refused("a WebSocket of a page", FORBIDDEN_ORIGIN, [
+    ...["GET /v1/status HTTP/1.1", host, origin, "Upgrade: websocket", "Sec-WebSocket-Version: 13"],
+  ]);
+  await refused("the token in the query", "CONNECTOR_UNAUTHORIZED", [
+    `GET /v1/status?token=${token.slice(1)} HTTP/1.1`,
+    host,
+  ]);
+  for (const name of ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "localhost.", "0.0.0.0"]) {
+    await refused(`a page that calls us ${name}`, FORBIDDEN_HOST, [
+      ...["GET /v1/status HTTP/1.1", `Host: ${name}:${port}`, bearer],
+    ]);
+  }
+  await refused("no Host", FORBIDDEN_HOST, ["GET /v1/status HTTP/1.0", bearer]);
+  await t.step("two Hosts", async () => {
+    assert(!(await get(host, "Host: evil.example", bearer)).includes('"state"'));
+  });
+  await t.step("other machines find nobody", async () => {
+    const others = Deno.networkInterfaces().filter(({ address, family }) =>
+      family === "IPv4" && !address.startsWith("127.")
+    );
+    if (others.length === 0) console.log("Other machines' view is NOT checked here: there is no network but loopback");
+    for (const { address } of others) {
+      const socket = await Deno.connect({ hostname: address, port }).catch(() => null);
+      socket?.close();
+      assertEquals(socket, null, `it listens on ${address}`);
+    }
+  });
+  await t.step("other users cannot read the token", () => {
+    const mode = (path: string) => (Deno.statSync(`${folder.path}/${path}`).mode ?? 0) & 0o777;
+    assertEquals(["agents", "agents/b"].map(mode), [0o700, 0o700]);
+    assertEquals(["connector.json", "connector.curl", "connector.db"].map((file) => mode(`agents/b/${file}`)), [
+      ...[0o600, 0o600, 0o600],
+    ]);
+  });
+  await t.step("it still works for who may", async () => {
+    assertEquals((await connector.call("GET", "/v1/status")).status, 200);
+  });
+});
+
+Deno.test("addresses that lead elsewhere are refused at the start: plain ws:// to another machine, odd base URLs and paths (N10, N11)", async () => {
+  await using folder = await tempFolder();
+  await using service = await Service.open();
+  const dir = folder.path;
+  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  await svc(dir, ["agent", "create", "b"], env, program);
+  // 192.0.2.0/24 is nobody's (RFC 5737).
+  const url = "ws://192.0.2.1:9";
+  for (const [args, more] of [[["--proxy-ws-url", url], {}], [[], { SVC_PROXY_WS_URL: url }]] as const) {
+    const { code, error } = await attempt(dir, ["connector", "start", "b", ...args], more, program);
+    assertEquals([code, error?.code], [2, "CLI_INSECURE_URL"]);
+  }
+  const odd = [
+    ["--runtime-base-url", "http://127.0.0.1:1@evil.example", "CLI_USAGE"],
+    ["--openclaw-base-url", "http://127.0.0.1:1/?x", "CLI_USAGE"],
+    ["--runtime-base-url", "http://192.0.2.1:9", "CLI_INSECURE_URL"],
+    ["--hook-path", "http://evil.example/", "CLI_USAGE"],
+    ["--hook-path", "//evil.example", "CLI_USAGE"],
+  ] as const;
+  for (const [option, value, expected] of odd) {
+    const { code, error } = await attempt(dir, ["connector", "start", "b", option, value], {}, program);
+    assertEquals([code, error?.code], [2, expected], `${option} ${value}`);
+  }
+  const install = ["connector", "service", "install", "b", "--proxy-ws-url", url];
+  const { code, error } = await attempt(dir, install, { HOME: dir, DENO_DIR: denoDir() }, program);
+  assertEquals([code, error?.code], [2, "CLI_INSECURE_URL"]);
+});

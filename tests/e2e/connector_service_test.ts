@@ -1,0 +1,123 @@
+/**
+ * `svc connector service …` as a program (D-91, M19, M21). No system service is touched: `systemctl` and its like are
+ * stand-ins on the PATH that write down how they are called, and run what the unit says the way systemd would.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { attempt, denoDir, Listener, svc } from "../cli/connector/people.ts";
+import { bundledProgram } from "../cli/program.ts";
+import { Service, tempFolder } from "../support/process.ts";
+
+const program = await bundledProgram();
+
+/** What stands in for systemd's programs: `$RECORD` is what they were called with, `$PID` whom they have started. */
+const STAND_INS = {
+  systemctl: `#!/bin/sh
+echo "systemctl $*" >> "$RECORD"
+stop() { [ -f "$PID" ] && kill "$(cat "$PID")" 2>/dev/null; rm -f "$PID"; }
+case "$2" in
+  restart)
+    stop
+    eval "exec $(sed -n 's/^ExecStart=://p' "$XDG_CONFIG_HOME/systemd/user/$3" | sed 's/%%/%/g')" >/dev/null 2>&1 </dev/null &
+    echo $! > "$PID" ;;
+  disable) stop ;;
+esac
+`,
+  loginctl: '#!/bin/sh\necho "loginctl $*" >> "$RECORD"\necho Linger=no\n',
+  journalctl: '#!/bin/sh\necho "journalctl $*" >> "$RECORD"\necho a line of the journal\n',
+};
+
+Deno.test("a service is installed, is up, shows its logs, and is gone after uninstall; each of them twice", async (t) => {
+  await using service = await Service.open();
+  await using folder = await tempFolder();
+  await using runtime = new Listener();
+  // systemd quotes what a shell quotes in the same way: a space, a percent sign and a semicolon.
+  const [dir, home] = [`${folder.path}/s v%c;`, `${folder.path}/home`];
+  const bin = `${folder.path}/bin`;
+  for (const path of [bin, home, `${folder.path}/empty`]) await Deno.mkdir(path);
+  for (const [name, text] of Object.entries(STAND_INS)) {
+    await Deno.writeTextFile(`${bin}/${name}`, text, { mode: 0o755 });
+  }
+  const env = {
+    HOME: home,
+    XDG_CONFIG_HOME: `${home}/.config`,
+    DENO_DIR: denoDir(),
+    RECORD: `${folder.path}/record`,
+    PID: `${folder.path}/pid`,
+    SVC_HOOK_TOKEN: "hook-token-of-this-test",
+  };
+  const without = { ...env, PATH: `${folder.path}/empty` };
+  const within = { ...env, PATH: `${bin}:${Deno.env.get("PATH")}` };
+  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  await svc(dir, ["agent", "create", "beta"], { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url }, program);
+  const unit = `${env.XDG_CONFIG_HOME}/systemd/user/svc-connector-beta.service`;
+  const install = [
+    "connector",
+    "service",
+    "install",
+    "beta",
+    "--platform",
+    "systemd",
+    "--runtime-base-url",
+    runtime.url,
+  ];
+  const uninstall = ["connector", "service", "uninstall", "beta", "--platform", "systemd"];
+  const isThere = (path: string) => Deno.stat(path).then(() => true, () => false);
+
+  for (const [system, tool] of [["systemd", "systemctl"], ["launchd", "launchctl"]] as const) {
+    await t.step(`without ${tool} it says so, exits with 1, and leaves nothing`, async () => {
+      const line = ["connector", "service", "install", "beta", "--platform", system];
+      const { code, error } = await attempt(dir, line, without, program);
+      assertEquals([code, error?.code], [1, "CLI_SERVICE_FAILED"]);
+      assertStringIncludes(error?.message ?? "", `The service was not taken by ${tool}: it is not here`);
+      assert(!await isThere(unit) && !await isThere(`${home}/Library/LaunchAgents/com.svc.connector.beta.plist`));
+    });
+  }
+
+  await t.step("without journalctl the logs are said to be out of reach", async () => {
+    const line = ["connector", "service", "logs", "beta", "--platform", "systemd"];
+    const { code, error } = await attempt(dir, line, without, program);
+    assertEquals([code, error?.code], [1, "CLI_SERVICE_FAILED"]);
+  });
+
+  try {
+    await t.step("install is done when the connector itself is up; once more starts it anew", async () => {
+      const first = await svc(dir, install, within, program);
+      assertEquals([first.connection, first.path, first.notes.length], ["connected", unit, 1]);
+      const text = await Deno.readTextFile(unit);
+      const second = await svc(dir, install, within, program);
+      assertEquals([second.connection, second.pid === first.pid, await Deno.readTextFile(unit)], [
+        "connected",
+        false,
+        text,
+      ]);
+      assert(!text.includes(env.SVC_HOOK_TOKEN) && text.includes(`"--config-dir" "${dir.replace("%", "%%")}"`), text);
+      const saved = JSON.parse(await Deno.readTextFile(`${dir}/agents/beta/runtime.json`));
+      assertEquals(saved.webhookToken, env.SVC_HOOK_TOKEN);
+      assertEquals((await svc(dir, ["connector", "status"], {}, program)).pid, second.pid);
+    });
+
+    await t.step("logs come from where the system keeps them", async () => {
+      const { lines } = await svc(
+        dir,
+        ["connector", "service", "logs", "beta", "--platform", "systemd"],
+        within,
+        program,
+      );
+      assertEquals(lines, ["a line of the journal"]);
+    });
+
+    await t.step("uninstall twice ends the same", async () => {
+      assertEquals((await svc(dir, uninstall, within, program)).removed, true);
+      assertEquals((await svc(dir, uninstall, within, program)).removed, false);
+      assert(!await isThere(unit) && !await isThere(env.PID));
+      const calls = (await Deno.readTextFile(env.RECORD)).trimEnd().split("\n");
+      const name = "svc-connector-beta.service";
+      const starting = ["daemon-reload", `enable ${name}`, `restart ${name}`].map((call) => `systemctl --user ${call}`);
+      assertEquals(calls.slice(0, 3), starting);
+      assertEquals(calls.slice(-2), [`systemctl --user disable --now ${name}`, "systemctl --user daemon-reload"]);
+    });
+  } finally {
+    const pid = await Deno.readTextFile(env.PID).catch(() => null);
+    if (pid !== null) Deno.kill(Number(pid), "SIGKILL");
+  }
+});
