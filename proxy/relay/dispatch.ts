@@ -9,6 +9,7 @@ import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update } from "../../shared/server/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
+import { arePaired } from "../trust/store.ts";
 import type { Bus } from "./bus.ts";
 import type { Drain } from "./drain.ts";
 import type { Hub } from "./hub.ts";
@@ -41,6 +42,7 @@ type Note =
   | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: Profile };
 
 interface DispatchSeams {
+  kv: Deno.Kv;
   clock: Clock;
   log: Log;
   newId: () => string;
@@ -67,11 +69,14 @@ export class Dispatch {
     const { toAgentDid: recipient } = message;
     if (mayQueue && drain.underWay(recipient)) return await this.#queue(message);
     const deadline = clock.now() + timeoutMs;
-    await this.#lineEnd(recipient, timeoutMs);
+    const isWelcome = () => this.#isWelcome(message);
+    const line = await this.#lineEnd(recipient, timeoutMs);
+    // While it waited the pair may have ended.
+    if (line === "late" || line === "over" && !(await isWelcome())) return { result: "failed" };
     const session = hub.session(recipient);
     if (!session) return { result: "offline" };
     const rest = deadline - clock.now();
-    const outcome = rest > 0 ? await session.deliver(message, rest) : { acked: false as const };
+    const outcome = rest > 0 ? await session.deliver(message, rest, isWelcome) : { acked: false as const };
     if (!outcome.acked) return { result: "failed" };
     const { accepted, reason } = outcome;
     const connectedSockets = session.links.length;
@@ -125,7 +130,8 @@ export class Dispatch {
     const { bus, hub, log } = this.#seams;
     if (hub.session(agentDid)) return this.#receive(note, new Uint8Array());
     try {
-      const instance = await bus.locate(agentDid);
+      // Also to one that seems dead: with a clock that differs, or a lease that came late, it may hold the session still.
+      const instance = await bus.lastSeenAt(agentDid);
       if (instance) await bus.send(instance, note);
     } catch (cause) {
       // News: the store's next look, or the agent's next connect, brings the same.
@@ -156,12 +162,21 @@ export class Dispatch {
 
   async #serve({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
     const { bus, commits, log } = this.#seams;
-    const dispatched = await this.here({ ...message, payload }, mayQueue, timeoutMs).catch((cause): Dispatched => {
+    const deliver = async (): Promise<Dispatched> => {
+      // The note may have waited for this instance to look, and the pair may have ended meanwhile.
+      if (!(await this.#isWelcome(message))) return { result: "failed" };
+      return await this.here({ ...message, payload }, mayQueue, timeoutMs);
+    };
+    const dispatched = await deliver().catch((cause): Dispatched => {
       log("error", "dispatch_failed", { agentDid: message.fromAgentDid, requestId: message.requestId, cause });
       return { result: "failed" };
     });
     const note: Note = { kind: "dispatched", id, dispatched };
     await commits.claim([bus.post(from, note)]).catch((cause) => log("warn", "note_lost", { kind: note.kind, cause }));
+  }
+
+  #isWelcome({ fromAgentDid, toAgentDid }: Pick<Message, "fromAgentDid" | "toAgentDid">): Promise<boolean> {
+    return arePaired(this.#seams.kv, fromAgentDid, toAgentDid);
   }
 
   async #queue(message: Message): Promise<Dispatched> {
@@ -174,15 +189,16 @@ export class Dispatch {
     return { result: "queued", expiresAt, connectedSockets };
   }
 
-  /** Waits until nothing is in line before a message to this recipient, or the time is over. */
-  async #lineEnd(recipient: string, timeoutMs: number): Promise<void> {
+  /** Waits until nothing is in line before a message to this recipient, or it is too late. */
+  async #lineEnd(recipient: string, timeoutMs: number): Promise<"none" | "over" | "late"> {
     const { drain, clock } = this.#seams;
-    if (!drain.underWay(recipient)) return;
+    if (!drain.underWay(recipient)) return "none";
     const late = new AbortController();
     const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);
     for (let line = drain.underWay(recipient); line; line = drain.underWay(recipient)) {
-      if (await Promise.race([line, timeout]) === "late") break;
+      if (await Promise.race([line, timeout]) === "late") return "late";
     }
     late.abort();
+    return "over";
   }
 }

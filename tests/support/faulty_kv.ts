@@ -1,6 +1,7 @@
 /**
  * A real store in memory that fails as a test wants it: chosen calls, a share of the commits, a cap on the checks of one
- * commit, or another client's work just before a call. Everything else is Deno KV itself.
+ * commit, or another client's work just before a call. A commit that mixes arithmetic with other mutations is refused as
+ * well: the store is known to get it wrong. Everything else is Deno KV itself.
  */
 import { fraction, type Random } from "../../shared/random.ts";
 import { nameFailures } from "../../shared/server/kv.ts";
@@ -23,7 +24,7 @@ export interface Faults {
   loses?: (call: KvCall) => boolean;
   /** Runs before a call reaches the store: what another client does in between. */
   before?: (call: KvCall) => Promise<void> | void;
-  /** Share of the commits, 0 to 1, that answer `ok: false` without being tried. */
+  /** Share of the commits that check anything, 0 to 1, that answer `ok: false` without being tried. */
   conflictRate?: number;
   /** True for a commit that answers `ok: false` without being tried. */
   conflicts?: (call: KvCall) => boolean;
@@ -102,7 +103,13 @@ export class FaultyKv implements Disposable {
 
   #operation(real: Deno.AtomicOperation): Deno.AtomicOperation {
     const keys: Deno.KvKey[] = [];
-    let checks = 0;
+    let checks = 0, sums = 0;
+    const arithmetic = <A extends unknown[]>(call: (...args: A) => unknown) => (...args: A) => {
+      sums++;
+      keys.push(args[0] as Deno.KvKey);
+      call(...args);
+      return operation;
+    };
     const operation: Deno.AtomicOperation = overlaid(real, {
       check: (...more) => {
         checks += more.length;
@@ -120,14 +127,18 @@ export class FaultyKv implements Disposable {
         real.delete(key);
         return operation;
       },
+      sum: arithmetic(real.sum.bind(real)),
+      min: arithmetic(real.min.bind(real)),
+      max: arithmetic(real.max.bind(real)),
       commit: async () => {
         const call: KvCall = { method: "commit", keys, checks };
         await this.#pass(call);
         this.mostChecks = Math.max(this.mostChecks, checks);
+        if (sums > 0 && keys.length - checks > sums) throw new TypeError("Arithmetic beside other mutations");
         const { maxChecks, conflictRate = 0 } = this.faults;
         if (maxChecks !== undefined && checks > maxChecks) throw new TypeError(`Too many checks (max ${maxChecks})`);
         if (this.faults.conflicts?.(call)) return { ok: false };
-        if (conflictRate > 0 && fraction(this.#random) < conflictRate) return { ok: false };
+        if (checks > 0 && conflictRate > 0 && fraction(this.#random) < conflictRate) return { ok: false };
         return this.#lost(call, await real.commit());
       },
     });
@@ -136,7 +147,7 @@ export class FaultyKv implements Disposable {
 }
 
 /** The object with some members replaced; those assigned later are kept apart too, as `nameFailures` assigns them. */
-function overlaid<T extends object>(real: T, own: Partial<T>): T {
+export function overlaid<T extends object>(real: T, own: Partial<T>): T {
   return new Proxy(real, {
     get(_, name) {
       if (Object.hasOwn(own, name)) return Reflect.get(own, name);

@@ -31,8 +31,8 @@ export class ManualClock implements Clock {
     return this.#timers.length;
   }
 
-  /** Lets time pass, and everything that comes of a timer settle before the next. */
-  async advance(ms: number): Promise<void> {
+  /** Lets time pass, and everything that comes of a timer come to `rest` before the next. */
+  async advance(ms: number, rest = settle): Promise<void> {
     const end = this.#now + ms;
     while (true) {
       const due = this.#timers.filter((timer) => timer.at <= end).sort((a, b) => a.at - b.at)[0];
@@ -40,10 +40,10 @@ export class ManualClock implements Clock {
       this.#timers = this.#timers.filter((timer) => timer !== due);
       this.#now = Math.max(this.#now, due.at);
       due.fn();
-      await settle();
+      await rest();
     }
     this.#now = end;
-    await settle();
+    await rest();
   }
 
   /** Sets the clock, back or forth, without firing anything: somebody changed the machine's time. */

@@ -1,0 +1,248 @@
+/**
+ * Shows the proxy on a store that misbehaves (O08, O09, O13): whatever call of it fails, and however, a thing is done
+ * whole or not at all; commits that meet others are tried again, at most ten times; no commit holds more than ten checks
+ * where the store takes no more. The registry's part: `tests/registry/store_test.ts` and `faults_test.ts`.
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { UpgradeWebSocket } from "../../proxy/relay/connect.ts";
+import { PROXY_ROUTES } from "../../proxy/routes.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { failEach, GONE, TOO_LARGE } from "../support/each_fault.ts";
+import { FaultyKv } from "../support/faulty_kv.ts";
+import { settle } from "../support/manual_clock.ts";
+import { outcome, tally, withTime } from "../support/registry_world.ts";
+import { seededRandom } from "../support/seeded_random.ts";
+import { fraction } from "../../shared/random.ts";
+import type { TestAgent, World } from "../support/world.ts";
+import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
+
+/** What admission leaves behind, whatever becomes of the request. */
+const ADMISSION = ["nonce", "window"];
+
+interface Step {
+  /** Row of the route table. */
+  route: string;
+  name: string;
+  wanted: string;
+  /** Kind of record that it writes, besides what admission does. */
+  record: string;
+  beside?: readonly string[];
+  prepare(w: World): Promise<() => Promise<Response>>;
+}
+
+async function two(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
+  return { a: await w.agent(), b: await w.agent() };
+}
+
+async function pair(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
+  const agents = await two(w);
+  await w.pair(agents.a, agents.b);
+  return agents;
+}
+
+/** A proxy that has its revocation list: what comes of a list that cannot be had is in `crl_test.ts`. */
+async function openReady(kv: Deno.Kv): Promise<World> {
+  const w = await openProxy({ kv });
+  await w.proxy.deps.crl.refresh();
+  return w;
+}
+
+const ticketOf = async ({ client }: TestAgent) => (await client.pairStart({ ...PROFILE })).ticket;
+
+const STEPS: readonly Step[] = [{
+  route: "POST /hooks/agent",
+  name: "a message to a connected agent",
+  wanted: "202",
+  record: "delivery",
+  // The attempt is on record before the frame is sent.
+  beside: ["delivery"],
+  async prepare(w) {
+    const { a, b } = await pair(w);
+    w.connect(b);
+    await settle();
+    return () => w.message(a, b);
+  },
+}, {
+  route: "POST /hooks/agent",
+  name: "a message that waits for its recipient",
+  wanted: "202",
+  record: "mailbox_state",
+  async prepare(w) {
+    const { a, b } = await pair(w);
+    return () => w.message(a, b, { headers: { Prefer: "respond-async" } });
+  },
+}, {
+  route: "GET /v1/relay/connect",
+  name: "a connect, up to the socket",
+  wanted: "426 PROXY_RELAY_UPGRADE_REQUIRED",
+  record: "presence",
+  async prepare(w) {
+    const a = await w.agent();
+    const upgrade: UpgradeWebSocket = () => {
+      throw new TypeError("No socket can be opened here");
+    };
+    w.proxy.deps.upgrade = upgrade;
+    return async () =>
+      await w.fetch(
+        await w.signed(a, { method: "GET", target: "/v1/relay/connect", headers: { Upgrade: "websocket" } }),
+      );
+  },
+}, {
+  route: "POST /v1/relay/delivery-receipts",
+  name: "a receipt",
+  wanted: "201",
+  record: "receipt",
+  async prepare(w) {
+    const { a, b } = await pair(w);
+    w.connect(b);
+    await w.message(a, b, { headers: { "x-request-id": "request-0001" } });
+    const body = {
+      requestId: "request-0001",
+      recipientAgentDid: b.agent.did,
+      status: "processed_by_svc",
+      timestamp: toIso(w.clock.now()),
+    };
+    return () => post(w, b, "/v1/relay/delivery-receipts", body);
+  },
+}, {
+  route: "GET /v1/relay/delivery-receipts",
+  name: "reading receipts",
+  wanted: "200",
+  record: "nonce",
+  async prepare(w) {
+    const { a, b } = await pair(w);
+    const query = new URLSearchParams({ requestId: "request-0001", recipientAgentDid: b.agent.did });
+    return () => get(w, a, `/v1/relay/delivery-receipts?${query}`);
+  },
+}, {
+  route: "POST /pair/start",
+  name: "a ticket",
+  wanted: "200",
+  record: "ticket",
+  async prepare(w) {
+    const a = await w.agent();
+    return () => post(w, a, "/pair/start", { initiatorProfile: PROFILE });
+  },
+}, {
+  route: "POST /pair/confirm",
+  name: "a confirmation",
+  wanted: "201",
+  record: "pair",
+  async prepare(w) {
+    const { a, b } = await two(w);
+    const ticket = await ticketOf(a);
+    return () => post(w, b, "/pair/confirm", { ticket, responderProfile: PROFILE });
+  },
+}, {
+  route: "POST /pair/status",
+  name: "the state of a ticket",
+  wanted: "200",
+  record: "nonce",
+  async prepare(w) {
+    const a = await w.agent();
+    const ticket = await ticketOf(a);
+    return () => post(w, a, "/pair/status", { ticket });
+  },
+}, {
+  route: "GET /pair/peers",
+  name: "the list of peers",
+  wanted: "200",
+  record: "nonce",
+  async prepare(w) {
+    const { a } = await pair(w);
+    return () => get(w, a, "/pair/peers");
+  },
+}, {
+  route: "POST /pair/remove",
+  name: "the end of a pair",
+  wanted: "204",
+  // Deletes without looking: that meets nothing.
+  record: "nonce",
+  async prepare(w) {
+    const { a, b } = await pair(w);
+    return () => post(w, a, "/pair/remove", { peerAgentDid: b.agent.did });
+  },
+}];
+
+Deno.test("every route of the proxy that uses the store is tried", () => {
+  const steps = new Set(STEPS.map(({ route }) => route));
+  const rows = PROXY_ROUTES.filter(({ auth }) => auth !== "none").map(({ method, path }) => `${method} ${path}`);
+  assertEquals([...steps].sort(), rows.sort());
+});
+
+for (const { name, wanted, beside = [], prepare } of STEPS) {
+  const trial = { open: openReady, prepare, wanted, beside: [...ADMISSION, ...beside] };
+
+  Deno.test(`O09: ${name}: a store that fails at any call of it is 503, and leaves all of it or nothing`, () =>
+    failEach(trial, GONE));
+
+  Deno.test(`O09: ${name}: a commit that throws a TypeError is 500 or 503, and leaves all of it or nothing`, () =>
+    failEach({ ...trial, beside: [...trial.beside, "delivery"] }, TOO_LARGE));
+}
+
+Deno.test("O08: with three commits in ten meeting others, every route answers as ever", async (t) => {
+  for (const { name, wanted, prepare } of STEPS) {
+    await t.step(name, async () => {
+      using faulty = await FaultyKv.open({}, name.length);
+      await using w = await openProxy({ kv: faulty.kv });
+      const calls = [];
+      for (let i = 0; i < 8; i++) calls.push(await prepare(w));
+      faulty.faults = { conflictRate: 0.3 };
+      const counts = await withTime(w, tally(calls.map((call) => call())), 20);
+      faulty.faults = {};
+      // Ten conflicts in a row are one in 170 000.
+      assertEquals(counts, { [wanted]: calls.length });
+    });
+  }
+});
+
+Deno.test("O08: a record that stays contended is 503 in the end, after at most ten tries", async (t) => {
+  for (const { name, record, prepare } of STEPS) {
+    await t.step(name, async () => {
+      using faulty = await FaultyKv.open();
+      await using w = await openProxy({ kv: faulty.kv });
+      const call = await prepare(w);
+      let tries = 0;
+      faulty.faults = { conflicts: ({ keys }) => keys.some((key) => key[1] === record) && ++tries > 0 };
+      const result = await withTime(w, call().then(outcome), 100);
+      assert(/^503 /.test(result), result);
+      // A claim is first tried with what is known, then anew.
+      assert(tries >= 2 && tries <= 11, `${tries} tries`);
+    });
+  }
+});
+
+Deno.test("O08, as KV Connect has it: no commit of any route holds more than ten checks, one at a time and many at once", async (t) => {
+  for (const { name, wanted, prepare } of STEPS) {
+    await t.step(name, async () => {
+      using faulty = await FaultyKv.open({ maxChecks: 10 });
+      await using w = await openProxy({ kv: faulty.kv, maxChecks: 10 });
+      const calls = [];
+      for (let i = 0; i < 6; i++) calls.push(await prepare(w));
+      assertEquals(await tally(calls.map((call) => call())), { [wanted]: calls.length });
+      assert(faulty.mostChecks > 0 && faulty.mostChecks <= 10, `${faulty.mostChecks} checks`);
+    });
+  }
+});
+
+Deno.test("O09: a read that fails now and then is 503 or nothing at all, and no message is delivered twice", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openProxy({ kv: faulty.kv });
+  const { a, b } = await pair(w);
+  const socket = w.connect(b);
+  await settle();
+  const random = seededRandom(9);
+  faulty.faults = { fails: ({ method }) => method !== "commit" && fraction(random) < 0.2 };
+  const results: string[] = [];
+  for (let n = 0; n < 60; n++) {
+    const parts = { body: JSON.stringify({ n }), headers: { "x-request-id": `request-${1000 + n}` } };
+    let result = "";
+    while (result !== "202") {
+      result = await outcome(await w.message(a, b, parts));
+      assert(/^(202|503 .*)$/.test(result), result);
+      results.push(result);
+    }
+  }
+  assert(results.length > 60, "no read failed");
+  assertEquals(socket.delivered.map(({ payload }) => JSON.parse(payload).n), Array.from({ length: 60 }, (_, n) => n));
+});

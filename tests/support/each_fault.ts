@@ -1,0 +1,85 @@
+/**
+ * Fails every call that a request makes to the store, one after the other, and looks at what is left: everything that
+ * the request does, or nothing.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { FaultyKv } from "./faulty_kv.ts";
+import { settle } from "./manual_clock.ts";
+import { outcome } from "./registry_world.ts";
+import type { World } from "./world.ts";
+
+/** A request that is made again and again, each time in a new world. */
+export interface Trial {
+  open(kv: Deno.Kv): Promise<World>;
+  prepare(w: World): Promise<() => Promise<Response>>;
+  /** What it answers when nothing fails. */
+  wanted: string;
+  /** Kinds of records that may be written though the request fails: what admission uses up. */
+  beside: readonly string[];
+}
+
+/** How a call fails, and what may be answered then. */
+export interface Failure {
+  error: () => Error;
+  only?: "commit";
+  answers: readonly RegExp[];
+}
+
+/** The store does not answer. */
+export const GONE: Failure = { error: () => new Error("The store is gone"), answers: [/^503 /] };
+/** A commit throws that a value or the commit is too large. */
+export const TOO_LARGE: Failure = {
+  error: () => new TypeError("Value too large (max 65536 bytes)"),
+  only: "commit",
+  answers: [/^500 INTERNAL_ERROR$/, /^503 /],
+};
+
+/** Tries a request once for every call of the store that it makes, with that one failing. */
+export async function failEach(trial: Trial, { error, only, answers }: Failure): Promise<void> {
+  const whole = await attempt(trial, () => false);
+  assertEquals(whole.result, trial.wanted);
+  const count = only ? whole.commits : whole.calls;
+  assert(count > 0, "no such call was made");
+  for (let failing = 1; failing <= count; failing++) {
+    let calls = 0;
+    const tried = await attempt(trial, (method) => (!only || method === only) && ++calls === failing && error());
+    const what = `call ${failing} of ${count} fails: ${tried.result}, changed: ${tried.changed}`;
+    assert(tried.result === trial.wanted || answers.some((one) => one.test(tried.result)), what);
+    if (tried.changed.length > 0 || tried.result === trial.wanted) assertEquals(tried.changed, whole.changed, what);
+    else assertEquals(tried.again, trial.wanted, `${what}; then again`);
+  }
+}
+
+/** One try: what was answered, the calls it made, the kinds of records it changed, and what a second one answers. */
+async function attempt(
+  { open, prepare, beside, wanted }: Trial,
+  fails: (method: string) => false | Error,
+): Promise<{ result: string; calls: number; commits: number; changed: string[]; again: string }> {
+  using faulty = await FaultyKv.open();
+  await using w = await open(faulty.kv);
+  const call = await prepare(w);
+  await settle();
+  const before = await stampsOf(w);
+  let calls = 0, commits = 0;
+  faulty.faults.fails = ({ method }) => {
+    calls++;
+    if (method === "commit") commits++;
+    return fails(method);
+  };
+  const result = await outcome(await call());
+  await settle();
+  delete faulty.faults.fails;
+  const after = await stampsOf(w);
+  const kinds = [...new Set([...before.keys(), ...after.keys()])]
+    .filter((key) => before.get(key) !== after.get(key))
+    .map((key) => String((JSON.parse(key) as string[])[1]));
+  const changed = [...new Set(kinds)].filter((kind) => !beside.includes(kind)).sort();
+  const again = changed.length === 0 && result !== wanted ? await outcome(await call()) : "";
+  return { result, calls, commits, changed, again };
+}
+
+async function stampsOf(w: World): Promise<Map<string, string>> {
+  const entries = await Array.fromAsync(w.kv.list({ prefix: [] }));
+  const text = (key: Deno.KvKey) => JSON.stringify(key, (_, part) => typeof part === "bigint" ? String(part) : part);
+  return new Map(entries.map(({ key, versionstamp }) => [text(key), versionstamp]));
+}
