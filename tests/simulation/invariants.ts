@@ -1,0 +1,211 @@
+/**
+ * The invariants of the network, each a pure function from what a simulation wrote down to what is wrong with it. I7,
+ * on the files of the command line, is not among them: `tests/e2e/cli_kill_test.ts` holds it.
+ */
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Area, Event, Logged } from "./events.ts";
+
+/** What a simulation leaves behind. */
+export interface Run {
+  log: readonly Logged[];
+  /** Requests that an agent may make in a window. */
+  limit: { requests: number; windowMs: number };
+  /** Every secret that was handed out. */
+  secrets: readonly string[];
+  /** Where no secret may be: lines of logs, records of the store, bodies of errors. */
+  texts: readonly string[];
+}
+
+/** How long after its acknowledgement a revocation may still not be heard of, milliseconds. */
+const BOUND_MS: Readonly<Record<Area, number>> = {
+  message: 0,
+  connect: 0,
+  receipt: 0,
+  refresh: 0,
+  // Judged without an access token: by the revocation list, which is used up to this age.
+  pairing: LIMITS.crlMaxAgeMs,
+};
+
+export const INVARIANTS: Readonly<Record<string, (run: Run) => string[]>> = {
+  I1: ({ log }) => singleUse(log),
+  I2: ({ log }) => oneGeneration(log),
+  I3: ({ log }) => revokedStaysOut(log),
+  I4: ({ log }) => deliveredMeansAcked(log),
+  I5: ({ log }) => framesOnlyToPeers(log),
+  I6: ({ log, limit }) => withinLimit(log, limit.requests, limit.windowMs),
+  I8: ({ log }) => listKeepsEntries(log),
+  I9: ({ log }) => inOrder(log),
+  I10: ({ secrets, texts }) => noSecrets(secrets, texts),
+};
+
+type Of<K extends Event["kind"]> = Extract<Logged, { kind: K }>;
+
+function of<K extends Event["kind"]>(log: readonly Logged[], kind: K): Of<K>[] {
+  return log.filter((event): event is Of<K> => event.kind === kind);
+}
+
+function grouped<T>(items: readonly T[], nameOf: (item: T) => string): [string, T[]][] {
+  return [...Map.groupBy(items, nameOf)];
+}
+
+/** I1: each single-use thing is used by one. */
+export function singleUse(log: readonly Logged[]): string[] {
+  return grouped(of(log, "used"), ({ thing }) => thing).flatMap(([thing, uses]) => {
+    const users = new Set(uses.map(({ by }) => by));
+    return users.size > 1 ? [`${thing} was used by ${[...users].join(" and by ")}`] : [];
+  });
+}
+
+/** I2: a refresh takes the newest token, or as recovery the one before, whose successor was not used. */
+export function oneGeneration(log: readonly Logged[]): string[] {
+  return grouped(of(log, "refreshed"), ({ session }) => session).flatMap(([session, refreshes]) => {
+    let current = 1, previous = 0;
+    return refreshes.flatMap(({ presented, issued, recovery }) => {
+      const isLive = presented === current || recovery && presented === previous;
+      if (presented === current) previous = current;
+      const was = current;
+      current = issued;
+      return isLive ? [] : [`${session} took generation ${presented} when ${was} was live`];
+    });
+  });
+}
+
+/** I3: what starts after a revocation was acknowledged is not accepted beyond the bound. */
+export function revokedStaysOut(log: readonly Logged[]): string[] {
+  const revokedAt = new Map<string, number>();
+  const startedAt = new Map<number, number>();
+  const problems: string[] = [];
+  for (const event of log) {
+    if (event.kind === "revoked" && !revokedAt.has(event.credential)) revokedAt.set(event.credential, event.at);
+    if (event.kind === "started") startedAt.set(event.serving, revokedAt.size);
+    if (event.kind !== "accepted") continue;
+    const before = [...revokedAt].slice(0, startedAt.get(event.serving));
+    for (const [credential, at] of before) {
+      if (!event.credentials.includes(credential) || event.at - at < BOUND_MS[event.area]) continue;
+      problems.push(`a ${event.area} under ${credential} was accepted ${event.at - at} ms after its revocation`);
+    }
+  }
+  return problems;
+}
+
+/**
+ * I4: 202 `delivered:true` says that an ack was accepted, and then the message is not handed over again; what was
+ * acknowledged is not answered otherwise. What a crash cut off in between may be handed over once more.
+ */
+export function deliveredMeansAcked(log: readonly Logged[]): string[] {
+  const problems: string[] = [];
+  const acked = new Map<string, number>(), delivered = new Map<string, number>();
+  const startedAt = new Map<number, number>();
+  let crashedIn = -1;
+  log.forEach((event, i) => {
+    if (event.kind === "crashed") crashedIn = event.step;
+    if (event.kind === "sent") startedAt.set(event.serving, i);
+    if (event.kind === "acked" && event.accepted) acked.set(event.message, i);
+    if (event.kind === "taken" && event.as === "delivered") {
+      if (!acked.has(event.message)) problems.push(`${event.message} counts as delivered without an ack`);
+      if (crashedIn !== event.step) delivered.set(event.message, event.step);
+    }
+    if (
+      event.kind === "taken" && event.as === "refused" &&
+      (acked.get(event.message) ?? -1) > Number(startedAt.get(event.serving))
+    ) {
+      problems.push(`${event.message} was acknowledged and answered as refused`);
+    }
+    if (
+      event.kind === "frame" && (delivered.get(event.message) ?? Infinity) < event.step &&
+      crashedIn !== delivered.get(event.message)
+    ) {
+      problems.push(`${event.message} was handed over again after its 202`);
+    }
+  });
+  return problems;
+}
+
+/** I5: no frame to an agent that is not paired with the sender. */
+export function framesOnlyToPeers(log: readonly Logged[]): string[] {
+  const pairs = new Set<string>();
+  const nameOf = (agents: readonly string[]) => [...agents].sort().join(" and ");
+  return log.flatMap((event) => {
+    if (event.kind === "paired") pairs.add(nameOf(event.agents));
+    if (event.kind === "unpaired") pairs.delete(nameOf(event.agents));
+    if (event.kind !== "frame" || pairs.has(nameOf([event.from, event.to]))) return [];
+    return [`${event.message} went from ${event.from} to ${event.to}, who are no pair`];
+  });
+}
+
+/** I6: in no window is more accepted than the limit, as long as the clocks agree and nobody sets them. */
+export function withinLimit(log: readonly Logged[], requests: number, windowMs: number): string[] {
+  const problems: string[] = [];
+  let counted = new Map<string, number[]>();
+  let isSkewed = false;
+  for (const event of log) {
+    if (event.kind === "clock") {
+      isSkewed = event.skewed;
+      counted = new Map();
+    }
+    if (event.kind !== "counted" || isSkewed) continue;
+    const { agent, startedAt } = event;
+    const moments = [...counted.get(agent) ?? [], startedAt];
+    counted.set(agent, moments);
+    const inWindow = moments.filter((at) => Math.abs(startedAt - at) < windowMs);
+    const most = Math.max(
+      ...inWindow.map((from) => inWindow.filter((at) => at >= from && at < from + windowMs).length),
+    );
+    if (most > requests) problems.push(`${agent} made ${most} requests in a window of ${windowMs} ms`);
+  }
+  return problems;
+}
+
+/** I8: what was revoked or listed once stays listed, and the list's number does not fall. */
+export function listKeepsEntries(log: readonly Logged[]): string[] {
+  const known = new Set<string>();
+  let last = 0;
+  return log.flatMap((event) => {
+    // A session is not on the list.
+    if (event.kind === "revoked" && / ait \d+$/.test(event.credential)) known.add(event.credential);
+    if (event.kind !== "listed") return [];
+    const gone = [...known].filter((ait) => !event.aits.includes(ait));
+    const problems = gone.map((ait) => `list ${event.seq} has lost ${ait}`);
+    if (event.seq < last) problems.push(`list ${event.seq} came after ${last}`);
+    last = event.seq;
+    for (const ait of event.aits) known.add(ait);
+    return problems;
+  });
+}
+
+/**
+ * I9: what was taken before another message of that sender was sent comes to the recipient before it, as long as the
+ * clocks agree: by a clock that is off by more than a lease, who lives counts as dead.
+ */
+export function inOrder(log: readonly Logged[]): string[] {
+  const first = (kind: "taken" | "sent" | "frame") => {
+    const at = new Map<string, number>();
+    let isSkewed = false;
+    log.forEach((event, i) => {
+      if (event.kind === "clock") isSkewed = event.skewed;
+      if (event.kind !== kind || at.has(event.message)) return;
+      at.set(event.message, isSkewed && kind === "taken" ? Infinity : i);
+    });
+    return at;
+  };
+  const taken = first("taken"), sent = first("sent"), handed = first("frame");
+  const lines = grouped(of(log, "frame"), ({ from, to }) => `${from} ${to}`);
+  return lines.flatMap(([, frames]) => {
+    const messages = [...new Set(frames.map(({ message }) => message))];
+    return messages.flatMap((a) =>
+      messages
+        .filter((b) => sent.has(b) && at(taken, a) < at(sent, b) && at(handed, b) < at(handed, a))
+        .map((b) => `${b} overtook ${a}, which had been taken before it was sent`)
+    );
+  });
+}
+
+/** I10: no secret in what is kept, logged or answered as an error. */
+export function noSecrets(secrets: readonly string[], texts: readonly string[]): string[] {
+  return texts.filter((text) => secrets.some((secret) => text.includes(secret)))
+    .map((text) => `a secret is in: ${text.slice(0, 120)}`);
+}
+
+function at(moments: ReadonlyMap<string, number>, name: string): number {
+  return moments.get(name) ?? Infinity;
+}
