@@ -1,5 +1,5 @@
 /**
- * The grounds of a decision: records that must stand for it, and must still stand when its claim takes effect. One that
+ * The grounds of a decision (D-101): records that must stand for it, and must still stand when its claim takes effect. One that
  * this instance has seen stand need not be read for that; one that would refuse is read first. Never the last word: that
  * is the commit's.
  */

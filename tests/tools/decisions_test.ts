@@ -9,7 +9,7 @@ const TEXT = /\.(?:ts|md|json|jsonc|sh|ya?ml|js)$|^\.ci\//;
 /** Numbers that a text cites; two joined by "to" cite those between them as well. There is no 00. */
 function citedIn(text: string): Set<string> {
   const cited = new Set<string>();
-  for (const [, first, last = first] of text.matchAll(/\bD-(?!00)(\d\d)\b(?: to D-(\d\d)\b)?/g)) {
+  for (const [, first, last = first] of text.matchAll(/\bD-(?!00)(\d{2,3})\b(?: to D-(\d{2,3})\b)?/g)) {
     for (let n = Number(first); n <= Number(last); n++) cited.add(`D-${String(n).padStart(2, "0")}`);
   }
   return cited;
@@ -35,7 +35,7 @@ async function entries(): Promise<Entry[]> {
   const text = await Deno.readTextFile(new URL(DECISIONS, ROOT));
   const sections = text.split(/^(?=##+ )/m);
   return sections.flatMap((section) => {
-    const [, number, title = ""] = /^### (D-\d\d) (.+)$/m.exec(section) ?? [];
+    const [, number, title = ""] = /^### (D-\d{2,3}) (.+)$/m.exec(section) ?? [];
     return number ? [{ number, isMarked: title.endsWith("(not cited)"), body: section }] : [];
   });
 }
@@ -51,8 +51,8 @@ async function citations(): Promise<Map<string, string[]>> {
 
 Deno.test("citedIn() finds numbers and ranges, and nothing that only looks like one", () => {
   const cite = (n: string) => `D${"-"}${n}`;
-  const text = `(${cite("42")} to ${cite("44")}, ${cite("07")}) ${cite("123")} x${cite("99")}`;
-  assertEquals([...citedIn(text)], ["42", "43", "44", "07"].map(cite));
+  const text = `(${cite("42")} to ${cite("44")}, ${cite("07")}) ${cite("123")} ${cite("1234")} x${cite("99")}`;
+  assertEquals([...citedIn(text)], ["42", "43", "44", "07", "123"].map(cite));
 });
 
 Deno.test("every decision that is cited has an entry in docs/decisions.md", async () => {
@@ -72,7 +72,8 @@ Deno.test("every entry is cited somewhere else, or is marked (not cited) and say
 Deno.test("the entries ascend, each number once, and name tests that exist", async () => {
   const all = await entries();
   const numbers = all.map(({ number }) => number);
-  assertEquals(numbers, [...new Set(numbers)].sort());
+  const byNumber = (a: string, b: string) => Number(a.slice(2)) - Number(b.slice(2));
+  assertEquals(numbers, [...new Set(numbers)].sort(byNumber));
   const named = new Set(
     all.flatMap(({ body }) => [...body.matchAll(/`(tests\/[\w/]+_test\.ts)`/g)].map(([, path]) => path)),
   );
