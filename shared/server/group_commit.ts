@@ -84,7 +84,7 @@ export class GroupCommit {
    */
   claim<R>(updates: readonly Update<R>[]): Promise<Fate<R>> {
     return new Promise<Fate<R>>((resolve, reject) => {
-      const ids = updates.map((update) => JSON.stringify(update.key));
+      const ids = updates.map((update) => idOf(update.key));
       this.#waiting.push({ updates, ids, resolve: resolve as Pending["resolve"], reject });
       if (this.#running) return;
       this.#running = true;
@@ -94,7 +94,7 @@ export class GroupCommit {
 
   /** The record as the last commit here left or found it; a claim that builds on it is judged anew when it is stale. */
   recall(key: Deno.KvKey): Deno.KvEntryMaybe<unknown> | undefined {
-    return this.#known.get(JSON.stringify(key)) as Deno.KvEntryMaybe<unknown> | undefined;
+    return this.#known.get(idOf(key)) as Deno.KvEntryMaybe<unknown> | undefined;
   }
 
   async #drain(): Promise<void> {
@@ -199,6 +199,11 @@ export class GroupCommit {
 }
 
 const REMEMBERED = 5_000;
+
+/** A key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
+function idOf(key: Deno.KvKey): string {
+  return key.join("\0");
+}
 
 function untouched({ key, value, versionstamp }: Known): Entry {
   return { key, value, versionstamp, change: null, isHeld: false, also: [], once: true };

@@ -64,7 +64,7 @@ Deno.test("LIMITS holds the numbers of the decisions, and the table says where f
 Deno.test("LIMIT_TABLE's rows are positive whole numbers with a source and words", () => {
   for (const [name, { value, source, what }] of rows) {
     assert(Number.isSafeInteger(value) && value > 0, name);
-    assertMatch(source, /^(SPEC Limits|(D-\d\d|PROTOCOL \d|ARCHITECTURE \d)(, D-\d\d)*)$/);
+    assertMatch(source, /^(SPEC Limits|(D-\d{2,3}|PROTOCOL \d|ARCHITECTURE \d)(, D-\d{2,3})*)$/);
     assert(what.trim() !== "", name);
   }
 });
