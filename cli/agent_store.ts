@@ -3,7 +3,7 @@
  * one that is being made. Reads and writes files, every one checked; asks no registry.
  */
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { AgentAuth } from "../shared/protocol/api/sessions.ts";
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isAgentDid, isHumanDid } from "../shared/protocol/did.ts";

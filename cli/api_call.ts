@@ -2,7 +2,7 @@
  * One HTTP call to a service: in time, without following redirects, the answer checked against its wire schema. Retries
  * nothing and keeps nothing; who calls decides what an error means.
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Clock } from "../shared/clock.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import type { Random } from "../shared/random.ts";

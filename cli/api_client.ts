@@ -2,7 +2,7 @@
  * The proxy as an agent calls it: one method a route, each request signed anew. Follows no redirect, retries nothing and
  * keeps nothing. Also the one place to import both services' clients from.
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import * as pairing from "../shared/protocol/api/pairing.ts";
 import * as relay from "../shared/protocol/api/relay.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";

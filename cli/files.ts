@@ -2,8 +2,8 @@
  * Files that hold secrets (D-81): private from the first byte, whole or not there at all, and never through a link.
  * Knows modes and renames, not what the files say.
  */
-import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import process from "node:process";
 import { toBase64Url, utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Random } from "../shared/random.ts";
 import { CliError } from "./errors.ts";
@@ -14,6 +14,8 @@ const OTHERS_MAY_WRITE = 0o022;
 
 /** Text of a file, or `null` when there is none. Reads no link, no device, and no more than `maxBytes`. */
 export function readPrivate(path: string, maxBytes: number): string | null {
+  // Loaded here, since it takes longer than all the rest of the program, and Deno's own open() has no O_NOFOLLOW.
+  const { closeSync, constants, fstatSync, openSync, readFileSync } = process.getBuiltinModule("node:fs");
   // O_NONBLOCK: opening a pipe must not wait for somebody to write into it.
   const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   if (isLink(path)) throw unsafe(path, "is a link");

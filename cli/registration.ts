@@ -4,7 +4,7 @@
  * identity never lost.
  */
 import { decodeTime } from "ulid";
-import { z } from "zod";
+import * as z from "zod";
 import type { Agent } from "../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../shared/protocol/api/sessions.ts";
 import { type KeyPair, keyPairFromSeed } from "../shared/protocol/ed25519.ts";

@@ -2,7 +2,7 @@
  * The registry as a person and an agent call it: one method a route. Follows no redirect, retries nothing and keeps
  * nothing.
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import * as accounts from "../shared/protocol/api/accounts.ts";
 import * as agents from "../shared/protocol/api/agents.ts";
 import * as invites from "../shared/protocol/api/invites.ts";

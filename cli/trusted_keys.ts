@@ -3,7 +3,7 @@
  * registry when the copy is older than the five minutes that D-22 allows, and makes do with it when there is no answer.
  */
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import type { AitAuthority } from "../shared/protocol/ait.ts";
 import { KeyDocument, readKeyDocument } from "../shared/protocol/key_document.ts";
 import { parseIso, toIso } from "../shared/protocol/time.ts";

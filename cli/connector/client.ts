@@ -1,5 +1,5 @@
 /** The local API as other commands of this machine call it: `connector status`, `doctor`, `relay-test`. */
-import { z } from "zod";
+import * as z from "zod";
 import type { Clock } from "../../shared/clock.ts";
 import type { AgentFolder } from "../agent_store.ts";
 import { CliError } from "../errors.ts";

@@ -3,7 +3,7 @@
  * this machine, of the same user, learn address and token. Beside it `connector.curl`, the same for `curl -K`.
  */
 import { join } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { Random } from "../../shared/random.ts";

@@ -2,7 +2,7 @@
  * The connector's HTTP API on this machine (D-87): for the agent's runtime and its person. Safe from web pages (no
  * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; listens elsewhere.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { equalConstantTime } from "../../shared/protocol/base64url.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";

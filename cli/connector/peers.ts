@@ -2,7 +2,7 @@
  * The agent's peers by alias (D-93): `peers.json`, filled from the proxy's list. An alias, once given, stays with its
  * agent; a peer that is gone loses it.
  */
-import { z } from "zod";
+import * as z from "zod";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { AgentFolder } from "../agent_store.ts";

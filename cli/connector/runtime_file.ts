@@ -2,7 +2,7 @@
  * `runtime.json` (D-93): what is known about the agent's runtime, set by `install` and `provider setup`, read by
  * `connector start`, `doctor` and `relay-test`. From it, the options and the environment follows where messages go.
  */
-import { z } from "zod";
+import * as z from "zod";
 import type { AgentFolder } from "../agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";

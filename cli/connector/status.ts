@@ -2,7 +2,7 @@
  * What a connector honestly knows about itself: the answer of `GET /v1/status`, the lines of `connector status`, and the
  * one line at the foot of a terminal.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Field } from "../output.ts";
 import { PLATFORM_IDS } from "../platforms/platform.ts";

@@ -3,7 +3,7 @@
  * it is put back; a file that somebody else has changed since is not touched.
  */
 import { dirname } from "node:path";
-import { z } from "zod";
+import * as z from "zod";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { AgentFolder } from "../agent_store.ts";
 import type { Context } from "../context.ts";

@@ -54,11 +54,12 @@ export class KeyCache {
   /**
    * The keys after a look for a `kid` that is not among them; the registry is asked at most once in 30 s.
    *
-   * @throws {RegistryUnavailable} when it was asked and failed
+   * @throws {RegistryUnavailable} when it was asked and failed, also when that was up to 30 s ago
    */
   async search(): Promise<VerificationKeys> {
     const now = this.#clock.now();
     if (this.#fetching === null && now < this.#searchedAt + LIMITS.keysRefetchMs && now >= this.#searchedAt) {
+      if (this.#failedAt >= this.#searchedAt) throw new RegistryUnavailable("The last look for keys failed");
       return this.#stale();
     }
     this.#searchedAt = now;

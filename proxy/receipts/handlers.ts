@@ -1,7 +1,7 @@
 /**
  * HTTP of delivery receipts (D-72).
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shared/protocol/api/relay.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";

@@ -12,12 +12,15 @@ import type { ConnectedAgent, Link } from "./session.ts";
 /** Turns a request into a socket and the answer that opens it; `Deno.upgradeWebSocket` in the service. */
 export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; response: Response };
 
+/** The version of the WebSocket protocol. */
+const VERSION = "13";
+
 export async function relayConnect(
   deps: ProxyDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, Admitted | undefined>,
 ): Promise<Response> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
-  if (exchange.request.headers.get("upgrade")?.toLowerCase() !== "websocket") throw upgradeRequired();
+  if (!opensWebSocket(exchange.request)) throw upgradeRequired();
   if (deps.lingering.bytes > LIMITS.lingeringBytes) throw new ServiceError("PROXY_RELAY_UNAVAILABLE");
   const { agentDid, ownerDid, aitJti, aitExpiresAt } = caller;
   try {
@@ -36,10 +39,16 @@ export async function relayConnect(
   return upgraded.response;
 }
 
+/** What the platform does not judge of an upgrade: it is a GET, and of the version that it speaks (RFC 6455, 4.2.1). */
+function opensWebSocket({ method, headers }: Request): boolean {
+  return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket" &&
+    (headers.get("sec-websocket-version") ?? VERSION) === VERSION;
+}
+
 function upgradeRequired(cause?: unknown): ServiceError {
   return new ServiceError("PROXY_RELAY_UPGRADE_REQUIRED", {
     cause,
-    headers: { Upgrade: "websocket", Connection: "Upgrade" },
+    headers: { Upgrade: "websocket", Connection: "Upgrade", "Sec-WebSocket-Version": VERSION },
   });
 }
 

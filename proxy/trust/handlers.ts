@@ -1,7 +1,7 @@
 /**
  * HTTP of pairing and peers (D-73 to D-77).
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type {
   PairConfirmAnswer,
   PairConfirmBody,

@@ -1,7 +1,7 @@
 /**
  * HTTP of accounts: the bootstrap and the caller's own profile (D-33, D-34).
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { BootstrapAnswer, BootstrapBody, Profile } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { type Input, json } from "../../shared/server/route.ts";

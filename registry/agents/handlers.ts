@@ -1,7 +1,7 @@
 /**
  * HTTP of agents (D-38 to D-41).
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type {
   AgentListQuery,
   AgentPath,

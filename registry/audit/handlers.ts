@@ -1,7 +1,7 @@
 /**
  * HTTP of the audit log (D-50): pages, newest first.
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { AuditQuery } from "../../shared/protocol/api/audit.ts";
 import { type Input, json } from "../../shared/server/route.ts";
 import type { ApiKeyCaller } from "../auth.ts";

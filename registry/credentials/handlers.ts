@@ -1,7 +1,7 @@
 /**
  * HTTP of the caller's own API keys (D-35).
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { ApiKeyPath, CreateApiKeyBody } from "../../shared/protocol/api/accounts.ts";
 import { type Input, json, noContent } from "../../shared/server/route.ts";
 import type { ApiKeyCaller } from "../auth.ts";

@@ -1,7 +1,7 @@
 /**
  * HTTP of invites (D-36, D-37).
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type {
   CreateInviteAnswer,
   CreateInviteBody,

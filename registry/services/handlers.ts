@@ -1,7 +1,7 @@
 /**
  * HTTP of internal services: managing them (D-46), and what they may ask (D-48).
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { CreateServiceBody, Ownership, OwnershipBody, ServicePath } from "../../shared/protocol/api/services.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type Input, json, noContent } from "../../shared/server/route.ts";

@@ -1,7 +1,7 @@
 /**
  * HTTP of agent sessions: refresh and validate (D-42 to D-45).
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/protocol/api/sessions.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";

@@ -2,7 +2,7 @@
  * The agent identity token, AIT (D-20): claims, signing, verifying.
  * Keys, issuer and the moment of judgement are handed in.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { authorityOf, isAgentDid, isHumanDid, parseDid } from "./did.ts";
 import { isPublicKey } from "./ed25519.ts";
 import { isUlid } from "./ids.ts";

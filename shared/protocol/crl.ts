@@ -2,7 +2,7 @@
  * The certificate-style revocation list of identity tokens, CRL (D-21): claims, signing, verifying.
  * Which list is newer than another is decided here too; keeping one is the proxy's business.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { isAgentDid } from "./did.ts";
 import { isUlid } from "./ids.ts";
 import { parseJws, type SigningKey, signJws, TokenError, type VerificationKeys, verifyJws } from "./jws.ts";

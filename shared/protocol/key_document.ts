@@ -2,7 +2,7 @@
  * The registry's published keys (D-22): a JWK Set at `/.well-known/svc-keys.json`.
  * Reading one is all or nothing: a bad document never yields a usable key.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { importPublicKey, isPublicKey } from "./ed25519.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
 

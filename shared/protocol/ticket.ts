@@ -2,7 +2,7 @@
  * Pairing tickets (D-26): how one is written, and how a pasted one is read.
  * Whether a ticket is known is the proxy's business: it keeps the digest of the whole text and matches nothing else.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { fromBase64Url, toBase64Url, utf8Bytes } from "./base64url.ts";
 import { isUlid } from "./ids.ts";
 

@@ -1,7 +1,7 @@
 /**
  * From untrusted input to typed values, or to the route's code with the problems by field.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { type ErrorCode, type ErrorDetails, ServiceError } from "../protocol/errors.ts";
 
 /** @throws {ServiceError} with `code` when the value does not fit */

@@ -2,7 +2,7 @@
  * OpenAPI 3.1 from the route tables (D-52): one operation a row, with every code it can answer. States nothing that is
  * not in the rows.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { type ErrorCode, ERRORS } from "../protocol/errors.ts";
 import { HEADERS } from "../protocol/proof.ts";
 import { errorsOf } from "./app.ts";

@@ -2,7 +2,7 @@
  * What a route is: one complete row of a service's table. Method, path, who may call it, its limit, the shapes of its
  * input, the code for invalid input, every error it can answer, and its handler.
  */
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Bytes } from "../protocol/base64url.ts";
 import type { ErrorCode } from "../protocol/errors.ts";
 import type { Room } from "./body_room.ts";

@@ -93,6 +93,18 @@ Deno.test("K01: who is admitted and asks for no WebSocket is told to upgrade", a
       await refused(answer, "PROXY_RELAY_UPGRADE_REQUIRED");
     });
   }
+  for (const version of ["8", "12", "13, 8", ""]) {
+    await t.step(`version ${version}`, async () => {
+      const answer = await upgrading.connect(a, { Upgrade: "websocket", "Sec-WebSocket-Version": version });
+      assertEquals(answer.headers.get("sec-websocket-version"), "13");
+      await refused(answer, "PROXY_RELAY_UPGRADE_REQUIRED");
+    });
+  }
+  await t.step("HEAD, which has no socket", async () => {
+    const headers = { Upgrade: "websocket", "Sec-WebSocket-Version": "13" };
+    const request = await w.signed(a, { method: "HEAD", target: "/v1/relay/connect", headers });
+    assertEquals((await upgrading.app.fetch(request, w.peer)).status, 426);
+  });
   assertEquals(upgrading.sockets, []);
   // What the platform itself refuses to upgrade has the same answer.
   const headers = { Upgrade: "websocket" };

@@ -60,7 +60,7 @@ Deno.test("check() allows every import along the direction of the rings", () => 
 });
 
 Deno.test("check() says where and why", () => {
-  const text = '/** Doc. */\nimport { z } from "zod";\nimport {\n  a,\n} from "../registry/keys.ts";\n';
+  const text = '/** Doc. */\nimport * as z from "zod";\nimport {\n  a,\n} from "../registry/keys.ts";\n';
   assertEquals(check([{ path: "proxy/app.ts", text }]), [{
     path: "proxy/app.ts",
     line: 5,

@@ -73,7 +73,7 @@ class NotBuilt extends Error {}
 
 /** Bundles the CLI, or another program, into one JavaScript file. The bundler itself, esbuild, comes from npm at the first use. */
 export async function bundle(output: string, program = "cli/main.ts"): Promise<void> {
-  const { success, text } = await deno([
+  const { success, text: said } = await deno([
     "bundle",
     "--quiet",
     "--minify",
@@ -83,14 +83,23 @@ export async function bundle(output: string, program = "cli/main.ts"): Promise<v
     program,
   ]);
   if (!success) {
-    throw new NotBuilt(`The CLI could not be bundled (deno bundle fetches esbuild from npm once):\n${text}`);
+    throw new NotBuilt(`The CLI could not be bundled (deno bundle fetches esbuild from npm once):\n${said}`);
   }
-  await Deno.writeTextFile(output, REQUIRE + await Deno.readTextFile(output));
+  // A newer bundler brings a `require` of its own, made from a module that is slow to load.
+  const text = (await Deno.readTextFile(output)).replace(
+    /import *\{ *createRequire as (\w+) *\} *from *"node:module";/,
+    "var $1=()=>require;",
+  );
+  await Deno.writeTextFile(output, REQUIRE + text);
 }
 
-/** The WebSocket library asks for its modules by `require`, which a bundle does not have; nothing outside it is found. */
-const REQUIRE = 'import{createRequire as __create}from"node:module";const __builtin=__create(import.meta.url);' +
-  'const require=(id)=>{if(id.startsWith("node:"))return __builtin(id);throw new Error(`${id} is not in the bundle`)};\n';
+/**
+ * The WebSocket library asks for its modules by `require`, which a bundle does not have; nothing outside it is found.
+ * They are loaded when they are asked for: most commands need none of them.
+ */
+const REQUIRE =
+  'const require=(id)=>{const found=id.startsWith("node:")&&process.getBuiltinModule(id);if(found)return found;' +
+  "throw new Error(`${id} is not in the bundle`)};\n";
 
 /** Compiles a bundled file. */
 async function compile(bundled: string, output: string, target?: string): Promise<void> {

@@ -1,5 +1,5 @@
 /** Wire bodies of humans, API keys and the bootstrap (D-33 to D-35). */
-import { z } from "zod";
+import * as z from "zod";
 import { ActiveOrRevoked, DisplayName, HumanDid, IsoTime, Ulid } from "./fields.ts";
 
 /** A human account. */

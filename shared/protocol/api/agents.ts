@@ -1,5 +1,5 @@
 /** Wire bodies of agents: challenge, registration, the record (D-38 to D-41). */
-import { z } from "zod";
+import * as z from "zod";
 import { fromBase64Url } from "../base64url.ts";
 import { LIMITS } from "../limits.ts";
 import {

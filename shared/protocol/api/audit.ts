@@ -1,5 +1,5 @@
 /** Wire bodies of the audit log (D-50). */
-import { z } from "zod";
+import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { IsoTime, PageLimit, Ulid } from "./fields.ts";
 

@@ -1,7 +1,7 @@
 /**
  * Field rules as zod schemas, shared by the wire bodies beside this file. The rules themselves live one folder up.
  */
-import { z } from "zod";
+import * as z from "zod";
 import { isAgentDid, isHumanDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
 import { isRequestId, isUlid } from "../ids.ts";

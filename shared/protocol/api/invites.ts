@@ -1,5 +1,5 @@
 /** Wire bodies of invites (D-36, D-37). */
-import { z } from "zod";
+import * as z from "zod";
 import { Human, NewApiKey } from "./accounts.ts";
 import { DisplayName, IsoTime, Ulid } from "./fields.ts";
 import { LIMITS } from "../limits.ts";

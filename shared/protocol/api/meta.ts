@@ -1,5 +1,5 @@
 /** Wire bodies of health and metadata (D-30, D-31, D-78). */
-import { z } from "zod";
+import * as z from "zod";
 
 /** Where a service runs. */
 export const Environment = z.enum(["local", "dev", "production"]);

@@ -1,5 +1,5 @@
 /** Wire bodies of pairing (D-73 to D-75). */
-import { z } from "zod";
+import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 

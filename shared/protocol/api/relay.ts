@@ -1,5 +1,5 @@
 /** Wire bodies of message delivery and receipts (D-66 to D-72). */
-import { z } from "zod";
+import * as z from "zod";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
 /**

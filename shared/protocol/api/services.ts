@@ -1,5 +1,5 @@
 /** Wire bodies between the services (D-46 to D-48). */
-import { z } from "zod";
+import * as z from "zod";
 import { ActiveOrRevoked, AgentDid, HumanDid, IsoTime, Ulid } from "./fields.ts";
 
 /** What an internal service may do. */

@@ -1,5 +1,5 @@
 /** Wire bodies of agent sessions: refresh and validate (D-42 to D-45). */
-import { z } from "zod";
+import * as z from "zod";
 import { AgentDid, IsoTime, Ulid } from "./fields.ts";
 
 /** Tokens of an agent's session; both are shown this once. */

@@ -3,7 +3,7 @@
  * Each schema takes its good bodies, fills in the defaults, ignores unknown members and refuses each bad one.
  */
 import { assertEquals } from "@std/assert";
-import type { z } from "zod";
+import type * as z from "zod";
 import { BootstrapBody } from "../../../shared/protocol/api/accounts.ts";
 import { AgentPath, ChallengeBody, RegisterBody } from "../../../shared/protocol/api/agents.ts";
 import { CreateInviteBody, RedeemInviteBody } from "../../../shared/protocol/api/invites.ts";

@@ -2,7 +2,7 @@
  * Shows how input becomes typed values, or the route's code with the problems by field and never the value itself.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { z } from "zod";
+import * as z from "zod";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { invalidInput, parseInput } from "../../../shared/server/input.ts";
 

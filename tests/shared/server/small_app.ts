@@ -2,7 +2,7 @@
  * A small table of routes, one of each kind, put together as a service's is: for the tests of the pipeline.
  */
 import { assertEquals } from "@std/assert";
-import { z } from "zod";
+import * as z from "zod";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { type App, type AppDeps, createApp } from "../../../shared/server/app.ts";
