@@ -1,9 +1,10 @@
 /**
  * Identity tokens whose signature was verified (D-20): kept, so that one token costs one signature check. A kept token
- * counts only while its key is published; its times are judged at every use by the caller.
+ * counts only while the document that its key came from serves; its times are judged at every use by the caller.
  */
 import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
+import type { VerificationKey } from "../../shared/protocol/jws.ts";
 import { digest } from "../../shared/server/signed_request.ts";
 import type { KeyCache } from "./key_cache.ts";
 
@@ -11,6 +12,8 @@ import type { KeyCache } from "./key_cache.ts";
 export interface VerifiedAit {
   claims: AitClaims;
   kid: string;
+  /** What the document had under that `kid`: a later one may name another key so. */
+  signer: VerificationKey | undefined;
   /** base64url SHA-256 of the token. */
   sha256: string;
   /** The agent's key, ready to verify proofs. */
@@ -39,12 +42,12 @@ export class AitCache {
   async verify(token: string): Promise<VerifiedAit> {
     const kept = this.#kept.get(token);
     let keys = await this.#keys.current();
-    if (kept && keys.has(kept.kid)) return kept;
+    if (kept?.signer && keys.get(kept.kid) === kept.signer) return kept;
     const jws = parseAit(token);
     if (!keys.has(jws.kid)) keys = await this.#keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
     const publicKey = await importPublicKey(claims.cnf.jwk.x);
-    const verified = { claims, kid: jws.kid, sha256: digest(token), publicKey };
+    const verified = { claims, kid: jws.kid, signer: keys.get(jws.kid), sha256: digest(token), publicKey };
     this.#keep(token, verified);
     return verified;
   }

@@ -129,6 +129,16 @@ Deno.test("C13: a key that is withdrawn is believed no longer than the keys are 
   assertEquals(await ask(w, a), INVALID);
 });
 
+Deno.test("C13: a key that gives its kid to another is withdrawn too, also for an AIT seen before", async () => {
+  const { w, a, keys, own } = await cast({ registryKeysTtlMs: 2_000 });
+  await using _ = w;
+  const { key, agent } = await second(a, own.kid);
+  assertEquals([await ask(w, a), await ask(w, agent)], ["200", INVALID]);
+  keys.publish({ keys: [key] });
+  w.clock.step(2_000);
+  assertEquals([await ask(w, a), await ask(w, agent)], [INVALID, "200"]);
+});
+
 Deno.test("C14: a retired key verifies AITs, and no revocation list", async () => {
   const { w, a, keys, own } = await cast();
   await using _ = w;
