@@ -52,6 +52,9 @@ interface Configuration {
   proxy: ProxyConfig;
 }
 
+/** Where the command svc looks for a registry when nobody has said. */
+const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
+
 /** On Deno Deploy this variable makes `Deno.openKv` lose everything at each restart. */
 const WEAK_STORE = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
 
@@ -280,9 +283,9 @@ async function main(args: readonly string[]): Promise<void> {
   try {
     server = await startServer(environ, log);
   } catch (error) {
-    if (!(error instanceof ConfigError || error instanceof StoreRefused)) throw error;
-    console.error(error.message);
-    Deno.exit(2);
+    const isExplained = error instanceof ConfigError || error instanceof StoreRefused;
+    console.error(isExplained ? error.message : error);
+    Deno.exit(isExplained ? 2 : 1);
   }
   let stopping = false;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
@@ -293,15 +296,18 @@ async function main(args: readonly string[]): Promise<void> {
     });
   }
   console.log(`listening on ${server.address}`);
-  if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") ?? "");
+  if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") === devSecret ? devSecret : null);
 }
 
-async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, secret: string): Promise<void> {
+/** @param made the bootstrap secret that was made at this start; one that was given is not repeated */
+async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: string | null): Promise<void> {
   console.log(`registry and proxy, pid ${Deno.pid}; stop with Ctrl-C`);
-  if (!(await bootstrapOpen())) return;
-  console.log(`bootstrap secret: ${secret}`);
+  if (!(await bootstrapOpen())) return console.log("this store has an admin; KV_URL names another one");
+  if (made !== null) console.log(`bootstrap secret: ${made}`);
+  const registry = address === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${address}`;
+  const secret = made ?? "<your BOOTSTRAP_SECRET>";
   console.log(`\nNext, in another terminal, make yourself the admin:\n`);
-  console.log(`  curl -X POST ${address}/v1/admin/bootstrap -H 'x-bootstrap-secret: ${secret}'\n`);
+  console.log(`  npx -y deno@${Deno.version.deno} task cli admin bootstrap --bootstrap-secret ${secret}${registry}\n`);
 }
 
 if (import.meta.main) await main(Deno.args);

@@ -60,7 +60,7 @@ export const CLI_ERRORS = Object.freeze(
     CLI_AGENT_EXISTS: {
       exit: EXIT.failed,
       when: "an agent of this name is on this machine already",
-      fix: "Choose another name, or delete that agent first.",
+      fix: "Choose another name, or delete that agent first; if its registry knows it no more, remove its folder.",
     },
     CLI_AGENT_UNKNOWN: {
       exit: EXIT.notFound,
@@ -172,7 +172,8 @@ const CURES: Readonly<Record<string, string>> = {
   API_KEY_MISSING: "Save one with svc config set apiKey -, or get one with svc invite redeem <code>.",
   API_KEY_INVALID: "Save the right one with svc config set apiKey -, and check svc config get registryUrl.",
   API_KEY_NOT_FOUND: "svc api-key list shows the ids of your keys.",
-  AGENT_NOT_FOUND: "svc agent list shows your agents.",
+  AGENT_NOT_FOUND:
+    "svc agent list shows your agents. One of another registry or account can only be removed as a folder.",
   INTERNAL_SERVICE_NOT_FOUND: "svc admin service list shows the ids of the services.",
   ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's own secret with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",

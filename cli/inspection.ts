@@ -45,7 +45,7 @@ export async function inspectAgent(
   const keys = await folder.keys();
   const kid = kidOf(ait);
   ctx.out.doing(`Asking ${registry.registryUrl}`);
-  const [judged, status] = await Promise.all([judge(ctx, registry, ait, kid), statusOf(registry, identity.did)]);
+  const [judged, status] = await Promise.all([judge(ctx, registry, ait), statusOf(registry, identity.did)]);
   const { claims } = judged;
   const mismatch = claims && claims.cnf.jwk.x !== keys.publicKey
     ? "it is for another key than secret.key"
@@ -79,9 +79,9 @@ interface Judged {
   unreachable: UnreachableError | null;
 }
 
-async function judge(ctx: Context, registry: RegistryClient, ait: string, kid: string | null): Promise<Judged> {
+async function judge(ctx: Context, registry: RegistryClient, ait: string): Promise<Judged> {
   try {
-    const trusted = await trustedKeys(ctx, registry, { wantedKid: kid ?? undefined });
+    const trusted = await trustedKeys(ctx, registry);
     const nowSeconds = unixSeconds(ctx.clock.now());
     const { checks, claims } = await judgeToken(ait, { trusted, crl: "asked for the status instead", nowSeconds });
     const bad = checks.find(({ result }) => result === "failed");

@@ -1,12 +1,12 @@
 /**
  * The registry's published keys, kept in `{config_dir}/keys/`, so that tokens can be verified without it. Asks the
- * registry when the copy is older than the five minutes that D-22 allows, and makes do with it when there is no answer.
+ * registry each time, and makes do with the copy when there is no answer or nobody may be asked.
  */
 import { join } from "node:path";
 import * as z from "zod";
 import type { AitAuthority } from "../shared/protocol/ait.ts";
 import { KeyDocument, readKeyDocument } from "../shared/protocol/key_document.ts";
-import { parseIso, toIso } from "../shared/protocol/time.ts";
+import { toIso } from "../shared/protocol/time.ts";
 import { type Context, ensureConfigDir } from "./context.ts";
 import { CliError, UnreachableError } from "./errors.ts";
 import { ensureDirectory, readPrivate, writePrivate } from "./files.ts";
@@ -15,7 +15,6 @@ import type { RegistryClient } from "./registry_client.ts";
 const Copy = z.object({ issuer: z.string(), proxyUrl: z.string(), fetchedAt: z.string(), document: KeyDocument });
 type Copy = z.infer<typeof Copy>;
 
-const FRESH_MS = 300_000;
 const MAX_BYTES = 256 * 1024;
 
 /** Whom to believe, and since when that is known. */
@@ -23,30 +22,25 @@ export interface TrustedKeys extends AitAuthority {
   /** Public origin of the registry's proxy. */
   proxyUrl: string;
   fetchedAt: string;
-  /** Why the copy on disk had to do; `null` when the registry was asked or the copy is fresh. */
+  /** Why the copy on disk had to do; `null` when the registry has answered. */
   stale: string | null;
 }
 
 /**
  * The keys of a registry.
  *
- * @param offline use the copy whatever its age
- * @param wantedKid a key that the copy must have to be good enough
+ * @param offline use the copy, and ask nobody
  * @throws {UnreachableError} when the registry does not answer and there is no copy
  */
 export async function trustedKeys(
   ctx: Context,
   registry: RegistryClient,
-  { offline = false, wantedKid }: { offline?: boolean; wantedKid?: string | undefined } = {},
+  { offline = false }: { offline?: boolean } = {},
 ): Promise<TrustedKeys> {
   const path = join(ctx.configDir, "keys", `${encodeURIComponent(registry.registryUrl)}.json`);
   const copy = readCopy(path);
-  const age = copy === null ? Infinity : ctx.clock.now() - (parseIso(copy.fetchedAt) ?? 0);
-  const knows = wantedKid === undefined || copy?.document.keys.some(({ kid }) => kid === wantedKid);
-  if (copy !== null && (offline || (age >= 0 && age < FRESH_MS && knows))) {
-    return await usable(copy, offline ? "the registry was not asked" : null);
-  }
   if (offline) {
+    if (copy !== null) return await usable(copy, "the registry was not asked");
     throw new UnreachableError(`The keys of ${registry.registryUrl} are not on this machine`, {
       fix: "Run it once without --offline: then they are kept here.",
     });

@@ -2,10 +2,8 @@
  * Gathers what a token or a request is judged by (keys, revocation list, origins) and has it judged. Without the
  * network, by the keys that are on this machine.
  */
-import { parseAit } from "../shared/protocol/ait.ts";
 import { verifyCrl } from "../shared/protocol/crl.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
-import { HEADERS } from "../shared/protocol/proof.ts";
 import type { Connection } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { ApiError, CliError, UnreachableError } from "./errors.ts";
@@ -36,15 +34,14 @@ export async function verifyToken(ctx: Context, setting: Setting, token: string)
   if (other !== undefined) {
     throw new CliError("CLI_USAGE", `${other}… is no identity token; only the service that made it can judge it`);
   }
-  const known = await gather(ctx, setting, trimmed);
+  const known = await gather(ctx, setting);
   return { ...await judgeToken(trimmed, known), keysFrom: source(known.trusted) };
 }
 
 export async function verifyRequest(ctx: Context, setting: Setting, path: string): Promise<Verdict> {
   const request = parseRequestFile(await readRequest(ctx, path));
   if (request === null) throw new CliError("CLI_USAGE", `${path} is not a request: ${REQUEST_FILE_FORM}`);
-  const token = /^Svc +(\S+)$/i.exec(request.headers.get(HEADERS.authorization) ?? "")?.[1] ?? "";
-  const known = await gather(ctx, setting, token);
+  const known = await gather(ctx, setting);
   const { issuer, proxyUrl } = known.trusted;
   const given = setting.origin === undefined ? null : parseServiceUrl(setting.origin);
   if (setting.origin !== undefined && given === null) {
@@ -58,9 +55,9 @@ export async function verifyRequest(ctx: Context, setting: Setting, path: string
   return { ...await judgeRequest(request, known, origins), keysFrom: source(known.trusted) };
 }
 
-async function gather(ctx: Context, setting: Setting, token: string): Promise<Known> {
+async function gather(ctx: Context, setting: Setting): Promise<Known> {
   const { registry, offline, nowSeconds } = setting;
-  const trusted = await trustedKeys(ctx, registry, { offline, wantedKid: kidOf(token) });
+  const trusted = await trustedKeys(ctx, registry, { offline });
   return { trusted, nowSeconds, crl: await revocations(ctx, setting, trusted) };
 }
 
@@ -88,14 +85,6 @@ async function readRequest(ctx: Context, path: string): Promise<Uint8Array<Array
   }
   if (bytes.length > MAX_REQUEST_BYTES) throw new CliError("CLI_USAGE", `${path} is over ${MAX_REQUEST_BYTES} bytes`);
   return bytes;
-}
-
-function kidOf(token: string): string | undefined {
-  try {
-    return parseAit(token).kid;
-  } catch {
-    return undefined;
-  }
 }
 
 function source({ issuer, fetchedAt, stale }: TrustedKeys): Verdict["keysFrom"] {

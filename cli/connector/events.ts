@@ -30,6 +30,7 @@ export const EVENTS = {
   receipt_failed: "A receipt could not be sent; it is kept",
   receipt_refused: "A receipt was refused for good",
   sent: "Message sent",
+  not_sent: "Message not sent: the proxy refused it",
   paired: "Paired",
   revoked: "The agent is no longer authorised",
   pair_ticket: "Pairing started",

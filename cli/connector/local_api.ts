@@ -149,7 +149,11 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
       ...(prefer === undefined ? {} : { Prefer: prefer }),
     },
   });
-  connector.seams.tell("sent", { to: recipient, status: answer.status, requestId: answer.requestId });
+  connector.seams.tell(answer.status < 300 ? "sent" : "not_sent", {
+    to: recipient,
+    status: answer.status,
+    requestId: answer.requestId,
+  });
   return passed(answer);
 }
 

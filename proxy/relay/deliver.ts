@@ -164,7 +164,7 @@ async function queue(
 
 /** `Prefer: respond-async` (RFC 7240), among other preferences or alone. */
 function prefersAsync(headers: Headers): boolean {
-  const preferences = headers.get("prefer")?.split(",") ?? [];
+  const preferences = headers.get("prefer")?.replace(/"(?:[^"\\]|\\.)*"/g, "").split(",") ?? [];
   return preferences.some((one) => one.split(/[;=]/)[0]?.trim().toLowerCase() === "respond-async");
 }
 

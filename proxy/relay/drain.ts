@@ -101,7 +101,8 @@ export class Drain {
     const message = await mailbox.load(entry);
     const session = hub.session(entry.message.toAgentDid);
     if (!message || !session) return 0;
-    const outcome = await session.deliver(message, ackTimeoutMs, () => this.#isStillWelcome(entry));
+    const isWelcome = () => this.#isStillWelcome(entry);
+    const outcome = await session.deliver(message, ackTimeoutMs, isWelcome, entry.nacks);
     if (!outcome.acked) return backoff(failures);
     if (outcome.accepted) {
       await mailbox.remove(entry);

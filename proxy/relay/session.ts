@@ -189,8 +189,15 @@ export class Session {
   /**
    * Delivers a message: to the newest link, to the next when that is lost before the ack, within `timeoutMs` over all
    * tries. `isWelcome` is asked before each try but the first, as the message may be no more by then.
+   *
+   * @param triedBefore tries of this message before these
    */
-  async deliver(message: Message, timeoutMs: number, isWelcome = () => Promise.resolve(true)): Promise<Outcome> {
+  async deliver(
+    message: Message,
+    timeoutMs: number,
+    isWelcome = () => Promise.resolve(true),
+    triedBefore = 0,
+  ): Promise<Outcome> {
     let cancel = () => {};
     const timeout = new Promise<Outcome>((resolve) => {
       cancel = this.#clock.after(timeoutMs, () => resolve({ acked: false }));
@@ -201,7 +208,7 @@ export class Session {
         const link = this.links.findLast((candidate) => !tried.has(candidate));
         if (!link || attempt > 1 && !(await isWelcome())) return { acked: false };
         tried.add(link);
-        const fate = await link.deliver(message, attempt, timeout);
+        const fate = await link.deliver(message, triedBefore + attempt, timeout);
         if (fate !== "lost") return fate;
       }
     } finally {

@@ -49,7 +49,16 @@ export async function openStore(url: string | null): Promise<Store> {
     return opened(kv, LIMITS.commitChecksConnect, false, () => {});
   }
   if (url === ":memory:") return opened(await Deno.openKv(url), LIMITS.commitChecks, true, () => {});
-  await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
+  try {
+    await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);
+    if (!(cause instanceof Deno.errors.NotCapable || cause instanceof Deno.errors.PermissionDenied)) throw cause;
+    throw new StoreRefused(
+      `Cannot keep a store at ${url}: this process may not write there. Set KV_URL to a path where it may ` +
+        `(deno task dev: below .data), or start it with leave to read and write that folder.`,
+    );
+  }
   const { isSole, unlock } = await lockFile(`${url}.lock`);
   try {
     await createPrivate(url);

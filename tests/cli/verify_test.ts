@@ -110,6 +110,24 @@ Deno.test("svc verify refuses what is no identity token with a word on what it i
   assertEquals((await machine.failure("verify", "x", "--at", "yesterday")).exit, 2);
 });
 
+Deno.test("svc verify asks the registry for its keys, also when it has asked a moment ago", async () => {
+  await using world = await World.open();
+  let isOther = false;
+  await using machine = await Machine.open(world, {
+    fetch: async (input, init) => {
+      const answer = await world.fetch(input, init);
+      const isKeys = String(input instanceof Request ? input.url : input).endsWith("/.well-known/svc-keys.json");
+      if (!isKeys || !isOther) return answer;
+      return new Response((await answer.text()).replaceAll(/"kid":"[^"]+"/g, '"kid":"another"'));
+    },
+  });
+  const { identity } = await world.agent();
+  assertEquals((await verdict(machine, identity.ait)).valid, true);
+  isOther = true;
+  const said = await verdict(machine, identity.ait);
+  assertEquals([said.valid, failing(said.checks)], [false, ["key"]]);
+});
+
 Deno.test("svc verify works offline by the keys on this machine, and only then", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);

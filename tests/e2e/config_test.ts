@@ -116,6 +116,13 @@ Deno.test("config: what only a whole configuration gets wrong is named too", asy
   }
 });
 
+Deno.test("config: a store where the process may not write is refused in plain words, exit 2", async () => {
+  await using folder = await tempFolder();
+  const { code, stderr } = await refusedStart({ folder: folder.path, env: { KV_URL: "/nowhere/to/be/seen/svc.kv" } });
+  assertEquals(code, 2, stderr);
+  assert(stderr.includes("may not write there") && !/^\s+at /m.test(stderr), stderr);
+});
+
 Deno.test("config: secrets are not repeated in what is said about them (I10)", async () => {
   const d = "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A";
   const env = {

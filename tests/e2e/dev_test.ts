@@ -29,14 +29,17 @@ Deno.test("dev: --dev says address, pid and the next command, and the secret whi
   const options = { folder: folder.path, args: ["--dev"], env: { PORT: String(freePort()), BOOTSTRAP_SECRET: "" } };
   await t.step("before the first admin: the command as printed makes one", async () => {
     await using server = await startServer(options);
-    await within(5_000, "the next command", server.stdout.match(/curl .*'\n/));
+    await within(5_000, "the next command", server.stdout.match(/task cli .*\n/));
     const said = server.stdout.text;
     assertStringIncludes(said, `pid ${server.pid}`);
-    const [, url = "", secret = ""] = said.match(/curl -X POST (\S+) -H 'x-bootstrap-secret: (\S+)'/) ?? [];
-    assertEquals(url, `${server.address}/v1/admin/bootstrap`);
+    const next = /task cli (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
+    const [, line = "", secret = "", url = ""] = said.match(next) ?? [];
+    assertEquals(url, server.address);
     assert(secret.length >= 32, said);
     assertStringIncludes(said, `bootstrap secret: ${secret}`);
-    await new RegistryClient(seams, server.address).bootstrap(secret);
+    const svc = ["run", "-A", "--quiet", `${ROOT}/cli/main.ts`, ...line.split(" ")];
+    await using cli = new ChildProcess(svc, { SVC_CONFIG_DIR: `${folder.path}/config` });
+    assertEquals((await within(10_000, "the command ends", cli.status)).code, 0, cli.printed);
     assert(!server.stderr.text.includes(secret));
     assertEquals((await server.end()).code, 0);
   });
@@ -44,7 +47,8 @@ Deno.test("dev: --dev says address, pid and the next command, and the secret whi
     await using server = await startServer(options);
     await within(5_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
     assertEquals((await server.end()).code, 0);
-    assert(!/secret|curl/.test(server.stdout.text), server.stdout.text);
+    assertStringIncludes(server.stdout.text, "this store has an admin");
+    assert(!/secret|task cli/.test(server.stdout.text), server.stdout.text);
   });
   await t.step("a secret from the environment is taken; without --dev none is made or printed", async () => {
     await using other = await tempFolder();

@@ -38,6 +38,10 @@ Deno.test("a message for an offline recipient is queued with Prefer, and refused
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   assertEquals(await codeOf(await w.message(a, b)), "PROXY_RELAY_CONNECTOR_OFFLINE");
+  for (const other of ['foo="a, respond-async, b"', "respond-asynchronously", '"respond-async"']) {
+    const answer = await w.message(a, b, { headers: { Prefer: other } });
+    assertEquals(await codeOf(answer), "PROXY_RELAY_CONNECTOR_OFFLINE", other);
+  }
   const response = await queued(w, a, b, "one");
   assertEquals(response.status, 202);
   assertEquals(response.headers.get("Preference-Applied"), "respond-async");
@@ -177,6 +181,7 @@ Deno.test("a refused message is tried again after 1 s doubling, and dead-lettere
     tries.push(socket.delivered.length - before);
   }
   assertEquals(tries, [1, 1, 1, 1, 1]);
+  assertEquals(socket.delivered.map(({ attempt }) => attempt), [1, 2, 3, 4, 5]);
   const { receipts } = await a.client.receipts(requestId, b.agent.did);
   assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
   assertEquals(await keysBelow(w, "mailbox"), 0);

@@ -172,7 +172,7 @@ Deno.test("D12: nothing but the very ticket is known; white space and backticks 
       ]);
     });
   }
-  for (const missing of [undefined, "", "   ", null, 7, [ticket]]) {
+  for (const missing of [undefined, "", "   ", "```", " `\n` ", null, 7, [ticket]]) {
     await t.step(`no ticket: ${JSON.stringify(missing)}`, async () => {
       await refused(await confirm(w, b, missing), "PROXY_PAIR_INVALID_BODY");
       await refused(await status(w, b, missing), "PROXY_PAIR_INVALID_BODY");

@@ -171,7 +171,9 @@ async function demo(): Promise<void> {
   try {
     await story(secret, server.address, links);
     console.log(
-      `\nDone in ${((performance.now() - began) / 1000).toFixed(1)} s. To keep a server running: deno task dev`,
+      `\nDone in ${
+        ((performance.now() - began) / 1000).toFixed(1)
+      } s. To keep a server running: npx -y deno@${Deno.version.deno} task dev`,
     );
   } catch (error) {
     if (!(error instanceof StepFailed)) throw error;

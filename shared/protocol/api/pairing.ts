@@ -7,6 +7,9 @@ import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 export const Profile = z.object({ agentName: DisplayName, humanName: DisplayName });
 export type Profile = z.infer<typeof Profile>;
 
+/** A ticket as it was pasted; white space and backticks around it are forgiven, and are no ticket by themselves. */
+const PastedTicket = z.string().regex(/[^\s`]/);
+
 /** Body of `POST /pair/start`. */
 export const PairStartBody = z.object({
   ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
@@ -24,7 +27,7 @@ export const PairStartAnswer = z.object({
 export type PairStartAnswer = z.infer<typeof PairStartAnswer>;
 
 /** Body of `POST /pair/confirm`. */
-export const PairConfirmBody = z.object({ ticket: z.string().trim().min(1), responderProfile: Profile });
+export const PairConfirmBody = z.object({ ticket: PastedTicket, responderProfile: Profile });
 
 /** Answer of `POST /pair/confirm`. */
 export const PairConfirmAnswer = z.object({
@@ -37,7 +40,7 @@ export const PairConfirmAnswer = z.object({
 export type PairConfirmAnswer = z.infer<typeof PairConfirmAnswer>;
 
 /** Body of `POST /pair/status`. */
-export const PairStatusBody = z.object({ ticket: z.string().trim().min(1) });
+export const PairStatusBody = z.object({ ticket: PastedTicket });
 
 /** Answer of `POST /pair/status`; the last three once confirmed. */
 export const PairStatusAnswer = z.object({
