@@ -84,6 +84,7 @@ export class CrlPublisher {
     const key = await this.#signing.current();
     const jti = this.#newId();
     const crl = await signCrl({ issuer: this.#issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
-    return { body: JSON.stringify({ crl }), etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
+    // A JWS needs no escaping.
+    return { body: `{"crl":"${crl}"}`, etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
   }
 }
