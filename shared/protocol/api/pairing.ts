@@ -8,7 +8,7 @@ export const Profile = z.object({ agentName: DisplayName, humanName: DisplayName
 export type Profile = z.infer<typeof Profile>;
 
 /** A ticket as it was pasted; white space and backticks around it are forgiven, and are no ticket by themselves. */
-const PastedTicket = z.string().regex(/[^\s`]/);
+const PastedTicket = z.string().trim().regex(/[^\s`]/);
 
 /** Body of `POST /pair/start`. */
 export const PairStartBody = z.object({
