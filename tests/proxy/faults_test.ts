@@ -9,7 +9,6 @@ import { PROXY_ROUTES } from "../../proxy/routes.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { failEach, GONE, TOO_LARGE } from "../support/each_fault.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
-import { settle } from "../support/manual_clock.ts";
 import { outcome, tally, withTime } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { fraction } from "../../shared/random.ts";
@@ -59,7 +58,7 @@ const STEPS: readonly Step[] = [{
   async prepare(w) {
     const { a, b } = await pair(w);
     w.connect(b);
-    await settle();
+    await w.connected();
     return () => w.message(a, b);
   },
 }, {
@@ -230,7 +229,7 @@ Deno.test("O09: a read that fails now and then is 503 or nothing at all, and no 
   await using w = await openProxy({ kv: faulty.kv });
   const { a, b } = await pair(w);
   const socket = w.connect(b);
-  await settle();
+  await w.connected();
   const random = seededRandom(9);
   faulty.faults = { fails: ({ method }) => method !== "commit" && fraction(random) < 0.2 };
   const results: string[] = [];

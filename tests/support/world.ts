@@ -249,6 +249,11 @@ export class World implements AsyncDisposable {
     return socket;
   }
 
+  /** Waits until every connection made so far is on record. */
+  async connected(): Promise<void> {
+    await Promise.all(this.#claims.splice(0));
+  }
+
   /** Builds a signed request, with any part of it as the test wants it. */
   async signed(agent: Pick<TestAgent, "identity">, parts: RequestParts = {}): Promise<Request> {
     const { method = "POST", base = PROXY_URL, target = "/hooks/agent", recipient = "" } = parts;
@@ -287,7 +292,7 @@ export class World implements AsyncDisposable {
 
   /** Sends a message from one agent to another, any part of it as the test wants it. */
   async message(from: TestAgent, to: Pick<TestAgent, "agent">, parts: RequestParts = {}): Promise<Response> {
-    await Promise.all(this.#claims.splice(0));
+    await this.connected();
     return await this.fetch(
       await this.signed(from, { recipient: to.agent.did, body: JSON.stringify({ message: "hi" }), ...parts }),
     );
