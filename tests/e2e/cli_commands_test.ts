@@ -28,6 +28,13 @@ for (const program of await programs()) {
       },
     });
 
+  test("nothing is left in the folder for temporary files, and nothing is run from it (D-103)", async (_, machine) => {
+    const folder = machine.env.TMPDIR = `${machine.folder.path}/tmp`;
+    await Deno.mkdir(folder);
+    for (const _ of [1, 2]) assertEquals((await machine.svc("config", "show")).code, 0);
+    assertEquals([...Deno.readDirSync(folder)], []);
+  });
+
   test("config get, set, show (M13)", async (_, machine) => {
     delete machine.env.SVC_API_KEY;
     assertEquals((await machine.svc("config", "get", "apiKey")).stdout, "(not set)\n");

@@ -1,5 +1,5 @@
 /**
- * `deno task compile`: the CLI as one executable file. Bundles first, so that nothing but one file is compiled in; then
+ * `deno task compile`: the CLI as one executable file. Bundles first, so that nothing unused is compiled in; then
  * compiles for this system (dist/svc), or with --all for six. Every file is checked for its header and machine, this
  * system's is also run. What was not built is said aloud, and the exit code is 1.
  *
@@ -73,24 +73,25 @@ class NotBuilt extends Error {}
 
 /** Bundles the CLI, or another program, into one JavaScript file. The bundler itself, esbuild, comes from npm at the first use. */
 export async function bundle(output: string, program = "cli/main.ts"): Promise<void> {
-  const { success, text: said } = await deno([
-    "bundle",
-    "--quiet",
-    "--minify",
-    "--platform=deno",
-    "-o",
-    output,
-    program,
-  ]);
+  await runBundler("-o", output, program);
+  await withoutNodeModule(output);
+}
+
+/**
+ * Bundles the CLI into a folder (D-103): what every command needs in `main.js`, the rest in files beside it that are read when a
+ * command asks for them. V8 parses a program's whole text at its start; one file would cost half as much again.
+ */
+async function bundleInParts(folder: string): Promise<string> {
+  await runBundler("--code-splitting", "--outdir", folder, "cli/main.ts");
+  for await (const { name } of Deno.readDir(folder)) await withoutNodeModule(`${folder}/${name}`);
+  return `${folder}/main.js`;
+}
+
+async function runBundler(...args: string[]): Promise<void> {
+  const { success, text } = await deno(["bundle", "--quiet", "--minify", "--platform=deno", ...args]);
   if (!success) {
-    throw new NotBuilt(`The CLI could not be bundled (deno bundle fetches esbuild from npm once):\n${said}`);
+    throw new NotBuilt(`The CLI could not be bundled (deno bundle fetches esbuild from npm once):\n${text}`);
   }
-  // A newer bundler brings a `require` of its own, made from a module that is slow to load.
-  const text = (await Deno.readTextFile(output)).replace(
-    /import *\{ *createRequire as (\w+) *\} *from *"node:module";/,
-    "var $1=()=>require;",
-  );
-  await Deno.writeTextFile(output, REQUIRE + text);
 }
 
 /**
@@ -101,10 +102,23 @@ const REQUIRE =
   'const require=(id)=>{const found=id.startsWith("node:")&&process.getBuiltinModule(id);if(found)return found;' +
   "throw new Error(`${id} is not in the bundle`)};\n";
 
-/** Compiles a bundled file. */
+async function withoutNodeModule(file: string): Promise<void> {
+  // A newer bundler brings a `require` of its own, made from a module that is slow to load.
+  const text = (await Deno.readTextFile(file)).replace(
+    /import *\{ *createRequire as (\w+) *\} *from *"node:module";/,
+    "var $1=()=>require;",
+  );
+  if (/\brequire\b/.test(text)) await Deno.writeTextFile(file, REQUIRE + text);
+}
+
+/**
+ * Compiles what was bundled. Without Deno's code cache (D-103): it would be a file in the system's folder for temporary files,
+ * under a name that everybody knows, and whoever puts one there first has his code run.
+ */
 async function compile(bundled: string, output: string, target?: string): Promise<void> {
   const to = target === undefined ? [] : ["--target", target];
-  const args = ["compile", "--quiet", "--no-check", "--no-config", "--cached-only", ...PERMISSIONS, ...to];
+  const how = ["--quiet", "--no-check", "--no-config", "--no-code-cache", "--cached-only"];
+  const args = ["compile", ...how, ...PERMISSIONS, ...to];
   const { success, text } = await deno([...args, "-o", output, bundled]);
   if (success) return;
   if (/invalid value .* for '--target/.test(text)) throw new NotBuilt(`Deno ${Deno.version.deno} knows no such target`);
@@ -213,15 +227,15 @@ async function main(args: readonly string[]): Promise<number> {
     }
   };
   try {
-    const bundled = `${folder}/svc.js`;
+    let bundled: Promise<string> | undefined;
+    const program = () => bundled ??= bundleInParts(folder);
     const own = `svc${Deno.build.os === "windows" ? ".exe" : ""}`;
     await attempt(own, async () => {
-      await bundle(bundled);
-      await buildHere(dist, bundled);
+      await buildHere(dist, await program());
     });
     for (const { triple, file, machine } of isAll ? TARGETS : []) {
       await attempt(file, async () => {
-        await compile(bundled, `${dist}/${file}`, triple);
+        await compile(await program(), `${dist}/${file}`, triple);
         await checkHeader(`${dist}/${file}`, machine);
       });
     }
