@@ -39,9 +39,9 @@ export async function createRegistry(seams: ServiceSeams, config: RegistryConfig
   if (authority === null) throw new ConfigError(["REGISTRY_URL: its host cannot be part of a DID"]);
   const [issuer, stored] = await readAtStart<[string, SigningKeySet]>(kv, [KEYS.issuer(), KEYS.signingKeys()]);
   await fixIssuer(kv, issuer.value, config.registryUrl);
-  const signing = await Signing.open(seams, config.signingKeys, stored.value);
-  const commits = new GroupCommit(kv, maxChecks);
   const reads = new Reads(kv);
+  const signing = await Signing.open({ ...seams, reads }, config.signingKeys, stored.value);
+  const commits = new GroupCommit(kv, maxChecks);
   const deps: RegistryDeps = {
     ...seams,
     config,
@@ -49,7 +49,7 @@ export async function createRegistry(seams: ServiceSeams, config: RegistryConfig
     signing,
     commits,
     reads,
-    crl: new CrlPublisher({ kv, clock, newId, signing }, config.registryUrl),
+    crl: new CrlPublisher({ kv, reads, clock, newId, signing }, config.registryUrl),
     nonces: new Nonces(clock, KEYS.nonce),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     random,

@@ -11,6 +11,7 @@ import { type KeyDocument, MAX_KEYS, readKeyDocument } from "../shared/protocol/
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
+import type { Reads } from "../shared/server/reads.ts";
 import { ConfigError } from "../shared/server/config.ts";
 import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./keys.ts";
@@ -29,31 +30,39 @@ export interface SigningKeySet {
   keys: StoredKey[];
 }
 
+interface SigningSeams {
+  kv: Deno.Kv;
+  reads: Reads;
+  clock: Clock;
+  random: Random;
+}
+
 /** An AIT of a retired key lives at most this long. */
 const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * 86_400_000;
 
 /** Signs, and publishes what verifies. */
 export class Signing {
   readonly #kv: Deno.Kv;
+  readonly #reads: Reads;
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #configured: SigningKeySet | null;
   readonly #imported = new Map<string, Promise<CryptoKey>>();
 
-  private constructor(kv: Deno.Kv, clock: Clock, random: Random, configured: SigningKeySet | null) {
-    this.#kv = kv;
-    this.#clock = clock;
-    this.#random = random;
+  private constructor(seams: SigningSeams, configured: SigningKeySet | null) {
+    this.#kv = seams.kv;
+    this.#reads = seams.reads;
+    this.#clock = seams.clock;
+    this.#random = seams.random;
     this.#configured = configured;
   }
 
   /** Takes the keys as the start has read them; makes the first one when there is none. */
   static async open(
-    seams: { kv: Deno.Kv; clock: Clock; random: Random },
+    seams: SigningSeams,
     configured: readonly ConfiguredKey[] | null,
     stored: SigningKeySet | null,
   ): Promise<Signing> {
-    const { kv, clock, random } = seams;
     await checkPairs(configured ?? []);
     const given = configured && {
       keys: await Promise.all(configured.map(async (key) => ({
@@ -62,11 +71,12 @@ export class Signing {
         retiredAt: null,
       }))),
     };
-    const signing = new Signing(kv, clock, random, given);
+    const signing = new Signing(seams, given);
     if (!given && !stored) {
       // Of several instances at their first start, one makes the key.
       const set: SigningKeySet = { keys: [await signing.#newKey()] };
-      await kv.atomic().check({ key: KEYS.signingKeys(), versionstamp: null }).set(KEYS.signingKeys(), set).commit();
+      await seams.kv.atomic().check({ key: KEYS.signingKeys(), versionstamp: null }).set(KEYS.signingKeys(), set)
+        .commit();
     }
     await signing.#signer(given ?? stored ?? await signing.#load());
     return signing;
@@ -133,7 +143,7 @@ export class Signing {
 
   async #load(): Promise<SigningKeySet> {
     if (this.#configured) return this.#configured;
-    return (await this.#kv.get<SigningKeySet>(KEYS.signingKeys())).value ?? { keys: [] };
+    return (await this.#reads.get<SigningKeySet>(KEYS.signingKeys())).value ?? { keys: [] };
   }
 
   #import(kid: string, seed: string): Promise<CryptoKey> {

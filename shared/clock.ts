@@ -35,3 +35,8 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
     signal?.addEventListener("abort", finish);
   });
 }
+
+/** Lets everybody else have a turn, in the middle of work that would hold them up too long in one go. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
+}

@@ -2,7 +2,7 @@
  * The revocation list as the proxy knows it (D-62): refreshed in the background, never rolled back, fail closed. That a
  * signed list was ever seen is remembered in the store, so that a forged 404 undoes nothing.
  */
-import type { Clock } from "../../shared/clock.ts";
+import { type Clock, turn } from "../../shared/clock.ts";
 import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../../shared/protocol/crl.ts";
 import { TokenError } from "../../shared/protocol/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -29,6 +29,9 @@ interface Installed {
   deleted: ReadonlySet<string>;
   etag: string | null;
 }
+
+/** From this many characters on, checking a list is done in parts, with turns for others in between (D-104). */
+const LONG_LIST = 100_000;
 
 interface CrlCacheOptions {
   issuer: string;
@@ -156,7 +159,10 @@ export class CrlCache {
     if (status !== 200 || typeof answer?.crl !== "string") {
       throw new RegistryUnavailable(`The revocation list was answered with ${status}`);
     }
-    const claims = await this.#verify(answer.crl);
+    const breathe = answer.crl.length < LONG_LIST ? () => Promise.resolve() : turn;
+    await breathe();
+    const claims = await this.#verify(answer.crl, breathe);
+    await breathe();
     if (this.#seen && isCrlRollback(claims, this.#seen)) {
       log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
       throw new RegistryUnavailable("The revocation list is older than the one known");
@@ -175,16 +181,16 @@ export class CrlCache {
     this.onInstalled();
   }
 
-  async #verify(crl: string): Promise<CrlClaims> {
+  async #verify(crl: string, breathe: () => Promise<void>): Promise<CrlClaims> {
     const { clock, keys } = this.#seams;
     const { issuer } = this.#options;
     const now = unixSeconds(clock.now());
     try {
-      return await verifyCrl(crl, { issuer, keys: await keys.current() }, now);
+      return await verifyCrl(crl, { issuer, keys: await keys.current() }, now, breathe);
     } catch (error) {
       if (!(error instanceof TokenError && error.reason === "unknown_kid")) throw error;
       // A key that came since: one look for it, then the list counts as wrong.
-      return await verifyCrl(crl, { issuer, keys: await keys.search() }, now);
+      return await verifyCrl(crl, { issuer, keys: await keys.search() }, now, breathe);
     }
   }
 }

@@ -2,7 +2,7 @@
  * HTTP of what the registry says of itself: health, metadata, keys, key rotation (D-22, D-30, D-31, D-53).
  */
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
-import { sha256 } from "../../shared/protocol/base64url.ts";
+import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { cacheable } from "../../shared/server/cacheable.ts";
 import { ringTrustBell } from "../../shared/server/bell.ts";
@@ -46,7 +46,7 @@ export async function keys(
   deps: RegistryDeps,
   { exchange }: Input<undefined, undefined, undefined, null>,
 ): Promise<Response> {
-  const body = JSON.stringify(await deps.signing.document());
+  const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
   const etag = `"${await sha256(body)}"`;
   return cacheable(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
 }

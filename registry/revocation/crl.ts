@@ -1,21 +1,24 @@
 /**
  * Publishing the revocation list (D-21): read, built and signed once per change, served from memory until the next.
- * When it cannot be built it is an error, never an older list.
+ * When it cannot be built it is an error, never an older list. A long one is made in parts, others served in between
+ * (D-104).
  */
+import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/crl.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import type { Clock } from "../../shared/clock.ts";
+import { type Clock, turn } from "../../shared/clock.ts";
+import type { Reads } from "../../shared/server/reads.ts";
 import { KEYS } from "../keys.ts";
 import type { Signing } from "../signing.ts";
 import { type CrlHead, type RevocationRecord, seqOf } from "./store.ts";
 
 /** A signed list, ready to be answered. */
 export interface PublishedCrl {
-  /** The answer's JSON text. */
-  body: string;
+  /** The answer's JSON text, as UTF-8. */
+  body: Bytes;
   etag: string;
   seq: number;
   kid: string;
@@ -23,9 +26,13 @@ export interface PublishedCrl {
   issuedAt: number;
 }
 
+/** Revocations read in one go; requests that wait are answered in between. */
+const BATCH = 500;
+
 /** Keeps the newest signed list. */
 export class CrlPublisher {
   readonly #kv: Deno.Kv;
+  readonly #reads: Reads;
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #signing: Signing;
@@ -33,8 +40,12 @@ export class CrlPublisher {
   #published: PublishedCrl | null = null;
   #building: { seq: number; kid: string; list: Promise<PublishedCrl> } | null = null;
 
-  constructor(seams: { kv: Deno.Kv; clock: Clock; newId: NewId; signing: Signing }, issuer: string) {
+  constructor(
+    seams: { kv: Deno.Kv; reads: Reads; clock: Clock; newId: NewId; signing: Signing },
+    issuer: string,
+  ) {
     this.#kv = seams.kv;
+    this.#reads = seams.reads;
     this.#clock = seams.clock;
     this.#newId = seams.newId;
     this.#signing = seams.signing;
@@ -48,9 +59,12 @@ export class CrlPublisher {
    */
   async current(): Promise<PublishedCrl | null> {
     try {
-      const seq = seqOf((await this.#kv.get<CrlHead>(KEYS.crlHead())).value);
+      const [head, { kid }] = await Promise.all([
+        this.#reads.get<CrlHead>(KEYS.crlHead()),
+        this.#signing.current(),
+      ]);
+      const seq = seqOf(head.value);
       if (seq === 0) return null;
-      const { kid } = await this.#signing.current();
       if (this.#published && this.#isFresh(this.#published, seq, kid)) return this.#published;
       // Whoever comes while this very list is being built waits for it.
       if (this.#building?.seq !== seq || this.#building.kid !== kid) {
@@ -73,18 +87,23 @@ export class CrlPublisher {
     // A revocation that lands while the list is read may be in it or not; under the number read first, both are true.
     const seq = seqOf((await this.#kv.get<CrlHead>(KEYS.crlHead())).value);
     const revocations: Revocation[] = [];
-    for await (const { value } of this.#kv.list({ prefix: KEYS.revocations() }, { batchSize: 200 })) {
+    let read = 0;
+    for await (const { value } of this.#kv.list({ prefix: KEYS.revocations() }, { batchSize: BATCH })) {
       const { keptUntil, ...revocation } = value as RevocationRecord;
       if (!isRevocation(revocation) || !Number.isSafeInteger(keptUntil)) {
         throw new TypeError("A revocation does not parse");
       }
       if (keptUntil > issuedAt) revocations.push(revocation);
+      if (++read % BATCH === 0) await turn();
     }
     revocations.sort((a, b) => b.revokedAt - a.revokedAt || (a.jti < b.jti ? 1 : -1));
+    const breathe = revocations.length < BATCH ? () => Promise.resolve() : turn;
+    await breathe();
     const key = await this.#signing.current();
     const jti = this.#newId();
     const crl = await signCrl({ issuer: this.#issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
+    await breathe();
     // A JWS needs no escaping.
-    return { body: `{"crl":"${crl}"}`, etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
+    return { body: utf8Bytes(`{"crl":"${crl}"}`), etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
   }
 }

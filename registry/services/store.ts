@@ -140,8 +140,10 @@ export async function authenticateService(
   secret: string,
 ): Promise<ServiceRecord | null> {
   if (!isUlid(id)) return null;
-  const digest = await secretDigest(secret);
-  const entry = await deps.kv.get<ServiceRecord>(KEYS.service(id));
+  const [digest, entry] = await Promise.all([
+    secretDigest(secret),
+    deps.reads.get<ServiceRecord>(KEYS.service(id)),
+  ]);
   const record = entry.value;
   if (record?.status !== "active") return null;
   const now = deps.clock.now();

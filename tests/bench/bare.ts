@@ -1,20 +1,29 @@
 /**
- * What the runtime does without the service, for comparison: answers `/bytes` with a fixed text of so many bytes and
- * anything else with `ok`, and holds every WebSocket it is asked for. Knows no agent, no message and no store.
+ * What the runtime does without the service, for comparison: answers `/bytes` with a fixed text of so many bytes,
+ * `/looked` with the same after one read of a store, anything else with `ok`, and holds every WebSocket it is asked for.
+ * Knows no agent and no message.
  *
  *   deno run --allow-net=127.0.0.1 tests/bench/bare.ts <bytes> [port]
  */
 const [bytes = "0", port = "0"] = Deno.args;
 const text = "x".repeat(Number(bytes));
 const sockets = new Set<WebSocket>();
+let store: Deno.Kv | undefined;
 
-function answer(request: Request): Response {
+async function looked(): Promise<Response> {
+  store ??= await Deno.openKv(":memory:");
+  await store.get(["revision"]);
+  return new Response(text);
+}
+
+function answer(request: Request): Response | Promise<Response> {
   if (request.headers.get("upgrade") === "websocket") {
     const { socket, response } = Deno.upgradeWebSocket(request);
     sockets.add(socket);
     socket.onclose = () => sockets.delete(socket);
     return response;
   }
+  if (request.url.endsWith("/looked")) return looked();
   return new Response(request.url.endsWith("/bytes") ? text : "ok");
 }
 

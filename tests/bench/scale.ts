@@ -64,7 +64,7 @@ const usual: Scale = {
   concurrency: [1, 16, 64],
   commits: 3_000,
   crlEntries: 10_000,
-  crlRequests: 300,
+  crlRequests: 2_000,
   rebuilds: 5,
   idleBeside: 2_000,
   idleSockets: 2_000,

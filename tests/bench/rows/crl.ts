@@ -28,6 +28,7 @@ export async function list(world: World): Promise<Outcome> {
   const load = world.load();
   const served = await requests(load, `${place.registryUrl}/v1/crl`, crlRequests, bytes, headers, place.children);
   const plain = await requests(load, `${bare.url}/bytes`, crlRequests, bytes, {}, [bare.child]);
+  const looked = await requests(load, `${bare.url}/looked`, crlRequests, bytes, {}, [bare.child]);
   const calm = await probe(world, load, place);
   const rebuilt = await whileRebuilding(world, load, place, admin, headers);
   return {
@@ -37,8 +38,11 @@ export async function list(world: World): Promise<Outcome> {
       figure("requests for the list: CPU of each", served.cpuUs, "µs"),
       figure("fixed text of that size", plain.perSecond, "/s"),
       figure("fixed text of that size: CPU of each", plain.cpuUs, "µs"),
-      ratio("list / fixed text: throughput", served.perSecond, plain.perSecond),
-      ratio("fixed text / list: CPU of each", plain.cpuUs, served.cpuUs),
+      figure("fixed text after one read of a store", looked.perSecond, "/s"),
+      figure("fixed text after one read of a store: CPU of each", looked.cpuUs, "µs"),
+      ratio("list / fixed text: throughput", served.perSecond, plain.perSecond, { atLeast: 1 }),
+      ratio("list / fixed text after one read: throughput", served.perSecond, looked.perSecond),
+      ratio("fixed text after one read / list: CPU of each", looked.cpuUs, served.cpuUs),
       figure("longest wait of another request", calm.max, "ms"),
       figure(`longest wait while the list is rebuilt`, rebuilt.max, "ms"),
       figure(`p99 of another request`, calm.p99, "ms"),
