@@ -6,13 +6,12 @@ import { verifyAit } from "../shared/protocol/ait.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 import { equalConstantTime } from "../shared/protocol/base64url.ts";
 import { parseDid } from "../shared/protocol/did.ts";
-import { importPublicKey } from "../shared/protocol/ed25519.ts";
 import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
-import { secretDigest } from "../shared/protocol/secrets.ts";
 import type { Authenticator, Authenticators, Exchange } from "../shared/server/route.ts";
-import { authorizationToken, digest, holdsProof, requestTimestamp } from "../shared/server/signed_request.ts";
+import { digest, readPublicKey } from "../shared/server/crypto.ts";
+import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/signed_request.ts";
 import { findHuman, type HumanRecord } from "./accounts/store.ts";
 import { type ApiKeyRecord, findApiKey, touchApiKey } from "./credentials/store.ts";
 import type { RegistryDeps } from "./deps.ts";
@@ -57,7 +56,7 @@ export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
     credential: "bootstrap_secret",
     scheme: "Bearer",
     errors: ["ADMIN_BOOTSTRAP_UNAUTHORIZED"],
-    run: checkBootstrapSecret,
+    run: (deps, exchange) => Promise.resolve(checkBootstrapSecret(deps, exchange)),
   },
   api_key: apiKey(),
   admin: apiKey("ADMIN_REQUIRED"),
@@ -85,9 +84,9 @@ export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
   },
 };
 
-async function checkBootstrapSecret(deps: RegistryDeps, { request }: Exchange): Promise<null> {
-  const given = await secretDigest(request.headers.get("x-bootstrap-secret") ?? "");
-  const wanted = await secretDigest(deps.config.bootstrapSecret ?? "");
+function checkBootstrapSecret(deps: RegistryDeps, { request }: Exchange): null {
+  const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
+  const wanted = digest(deps.config.bootstrapSecret ?? "");
   if (!equalConstantTime(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
   return null;
 }
@@ -166,8 +165,7 @@ async function proveAgent(deps: RegistryDeps, exchange: Exchange): Promise<Prove
   if (timestamp === "skew") throw refuse("X-Svc-Timestamp is over 300 s off");
   const nonce = headers.get(HEADERS.nonce) ?? "";
   if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
-  const key = await importPublicKey(claims.cnf.jwk.x);
-  if (!(await holdsProof(exchange, key, digest(token), deps.origins))) {
+  if (!holdsProof(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins)) {
     throw refuse(`The proof does not verify for the origin ${deps.origins[0]}`);
   }
   const reservation = deps.nonces.reserve(claims.sub, nonce, timestamp);

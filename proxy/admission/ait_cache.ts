@@ -2,10 +2,10 @@
  * Identity tokens whose signature was verified (D-20): kept, so that one token costs one signature check. A kept token
  * counts only while the document that its key came from serves; its times are judged at every use by the caller.
  */
+import type { KeyObject } from "node:crypto";
 import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
-import { importPublicKey } from "../../shared/protocol/ed25519.ts";
 import type { VerificationKey } from "../../shared/protocol/jws.ts";
-import { digest } from "../../shared/server/signed_request.ts";
+import { digest, readPublicKey } from "../../shared/server/crypto.ts";
 import type { KeyCache } from "./key_cache.ts";
 
 /** A token that the registry signed. */
@@ -17,7 +17,7 @@ export interface VerifiedAit {
   /** base64url SHA-256 of the token. */
   sha256: string;
   /** The agent's key, ready to verify proofs. */
-  publicKey: CryptoKey;
+  publicKey: KeyObject;
 }
 
 const MAX_KEPT = 20_000;
@@ -46,7 +46,7 @@ export class AitCache {
     const jws = parseAit(token);
     if (!keys.has(jws.kid)) keys = await this.#keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
-    const publicKey = await importPublicKey(claims.cnf.jwk.x);
+    const publicKey = readPublicKey(claims.cnf.jwk.x);
     const verified = { claims, kid: jws.kid, signer: keys.get(jws.kid), sha256: digest(token), publicKey };
     this.#keep(token, verified);
     return verified;

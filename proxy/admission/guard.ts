@@ -8,7 +8,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Exchange } from "../../shared/server/route.ts";
-import { digest } from "../../shared/server/signed_request.ts";
+import { digest } from "../../shared/server/crypto.ts";
 
 const MAX_KEPT = 10_000;
 

@@ -3,7 +3,7 @@
  * responders at once one wins.
  */
 import type { Profile } from "../../shared/protocol/api/pairing.ts";
-import { digest } from "../../shared/server/signed_request.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type Attempt, optimistically } from "../../shared/server/kv.ts";

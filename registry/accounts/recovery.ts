@@ -17,7 +17,7 @@ export async function recoverAdmin(seams: RecordSeams): Promise<{ human: HumanRe
     const entry = await seams.kv.get<HumanRecord>(KEYS.human(bootstrap.humanId));
     if (!entry.value) throw new Error("The store holds a bootstrap without its admin");
     const human: HumanRecord = { ...entry.value, role: "admin" };
-    const key = await issueApiKey(seams, human.id, "recovered");
+    const key = issueApiKey(seams, human.id, "recovered");
     const operation = putApiKey(seams.kv.atomic().check(entry).set(entry.key, human), key);
     const requestId = seams.newId();
     audited(operation, seams, { event: "admin.recovered", actor: "store recover", subject: human.did, requestId });

@@ -68,8 +68,8 @@ export async function bootstrapAdmin(
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey; service: IssuedService }> {
   const human = newHuman(deps, names.displayName, "admin");
-  const key = await issueApiKey(deps, human.id, names.apiKeyName);
-  const service = await issueService(deps, "proxy", [...SERVICE_SCOPES]);
+  const key = issueApiKey(deps, human.id, names.apiKeyName);
+  const service = issueService(deps, "proxy", [...SERVICE_SCOPES]);
   const record: BootstrapRecord = { humanId: human.id, at: human.createdAt };
   return await optimistically(deps, async () => {
     const entry = await deps.kv.get(KEYS.bootstrap());

@@ -1,10 +1,10 @@
 /**
  * The rules of registration (D-23, D-38): in which order a registration is judged against its challenge. Pure.
  */
-import { importPublicKey, verify } from "../../shared/protocol/ed25519.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
+import { readPublicKey, verify } from "../../shared/server/crypto.ts";
 
 /** A challenge as stored; times are milliseconds since the Unix epoch. */
 export interface ChallengeRecord {
@@ -33,18 +33,13 @@ export interface RegistrationRequest {
  * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_REPLAYED`, `…_CHALLENGE_EXPIRED`, `…_PROOF_MISMATCH`,
  * `…_PROOF_INVALID`
  */
-export async function judgeRegistration(
-  challenge: ChallengeRecord,
-  request: RegistrationRequest,
-  now: number,
-): Promise<void> {
+export function judgeRegistration(challenge: ChallengeRecord, request: RegistrationRequest, now: number): void {
   if (challenge.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
   if (now >= challenge.expiresAt) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_EXPIRED");
   if (challenge.publicKey !== request.publicKey) throw new ServiceError("AGENT_REGISTRATION_PROOF_MISMATCH");
   const { nonce, ownerDid } = challenge;
   const message = registrationMessage({ ...request, nonce, ownerDid });
-  const key = await importPublicKey(request.publicKey);
-  if (!(await verify(key, request.challengeSignature, utf8Bytes(message)))) {
+  if (!verify(readPublicKey(request.publicKey), request.challengeSignature, utf8Bytes(message))) {
     throw new ServiceError("AGENT_REGISTRATION_PROOF_INVALID");
   }
 }

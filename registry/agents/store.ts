@@ -88,7 +88,7 @@ export async function registerAgent(
     const entry = await deps.kv.get<ChallengeRecord>(KEYS.challenge(request.challengeId));
     if (entry.value?.ownerId !== owner.id) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
     const now = deps.clock.now();
-    await judgeRegistration(entry.value, request, now);
+    judgeRegistration(entry.value, request, now);
     const id = deps.newId();
     const ttlDays = request.ttlDays ?? LIMITS.aitTtlDaysDefault;
     const { agent, ait } = await withNewAit(deps, {
@@ -103,7 +103,7 @@ export async function registerAgent(
       status: "active",
       createdAt: toIso(now),
     });
-    const session = await issueSession(deps);
+    const session = issueSession(deps);
     const used: ChallengeRecord = { ...entry.value, usedAt: now };
     const operation = deps.kv.atomic()
       .check(entry, { key: KEYS.agent(id), versionstamp: null })
@@ -131,7 +131,7 @@ export async function reissueAgent(
   if (entry.value.status !== "active") throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
   const session = await deps.kv.get<SessionRecord>(KEYS.session(id));
   const issued = await withNewAit(deps, entry.value);
-  const fresh = isLive(session.value, deps.clock.now()) ? null : await issueSession(deps);
+  const fresh = isLive(session.value, deps.clock.now()) ? null : issueSession(deps);
   const committed = await withRevocation(
     deps,
     entry.value,

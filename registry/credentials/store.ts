@@ -2,7 +2,8 @@
  * API keys (PATs) in the store: kept by digest, listed by owner. A key in the clear exists only on its way out.
  */
 import type { ApiKey } from "../../shared/protocol/api/accounts.ts";
-import { makeSecret, secretDigest } from "../../shared/protocol/secrets.ts";
+import { makeSecret } from "../../shared/protocol/secrets.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
@@ -23,7 +24,7 @@ export interface IssuedApiKey {
   token: string;
 }
 
-export async function issueApiKey(deps: RecordSeams, humanId: string, name: string): Promise<IssuedApiKey> {
+export function issueApiKey(deps: RecordSeams, humanId: string, name: string): IssuedApiKey {
   const token = makeSecret("pat", deps.random.bytes);
   const record: ApiKeyRecord = {
     id: deps.newId(),
@@ -32,7 +33,7 @@ export async function issueApiKey(deps: RecordSeams, humanId: string, name: stri
     createdAt: toIso(deps.clock.now()),
     lastUsedAt: null,
     humanId,
-    digest: await secretDigest(token),
+    digest: digest(token),
   };
   return { record, token };
 }
@@ -56,7 +57,7 @@ export async function createApiKey(
   name: string,
   requestId: string,
 ): Promise<IssuedApiKey> {
-  const key = await issueApiKey(deps, owner.id, name);
+  const key = issueApiKey(deps, owner.id, name);
   const subject = key.record.id;
   return await optimistically(deps, () => {
     const operation = putApiKey(deps.kv.atomic(), key);
@@ -101,7 +102,7 @@ export async function revokeApiKey(
 }
 
 export async function findApiKey(deps: RegistryDeps, token: string): Promise<Deno.KvEntryMaybe<ApiKeyRecord>> {
-  return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(await secretDigest(token)));
+  return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
 }
 
 /** Notes the use of a key, at most once a minute. Losing against another change is fine: that one counts. */

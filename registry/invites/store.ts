@@ -2,7 +2,8 @@
  * Invites in the store. A code works once: invite, human and API key change in one commit.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { makeSecret, secretDigest } from "../../shared/protocol/secrets.ts";
+import { makeSecret } from "../../shared/protocol/secrets.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { optimistically } from "../../shared/server/kv.ts";
 import { type HumanRecord, newHuman, putHuman } from "../accounts/store.ts";
@@ -36,7 +37,7 @@ export async function createInvite(
   const code = makeSecret("invite", deps.random.bytes);
   const invite: InviteRecord = {
     id: deps.newId(),
-    digest: await secretDigest(code),
+    digest: digest(code),
     expiresAt,
     createdAt: toIso(deps.clock.now()),
     redeemedAt: null,
@@ -62,9 +63,9 @@ export async function redeemInvite(
   { code, displayName, apiKeyName }: { code: string; displayName: string; apiKeyName: string },
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey }> {
-  const digest = await secretDigest(code);
+  const given = digest(code);
   return await optimistically(deps, async () => {
-    const id = (await deps.kv.get<string>(KEYS.inviteCode(digest))).value;
+    const id = (await deps.kv.get<string>(KEYS.inviteCode(given))).value;
     const entry = id === null ? null : await deps.kv.get<InviteRecord>(KEYS.invite(id));
     if (!entry?.value) throw new ServiceError("INVITE_REDEEM_CODE_INVALID");
     const now = deps.clock.now();
@@ -72,7 +73,7 @@ export async function redeemInvite(
     if (status === "redeemed") throw new ServiceError("INVITE_REDEEM_ALREADY_USED");
     if (status === "expired") throw new ServiceError("INVITE_REDEEM_EXPIRED");
     const human = newHuman(deps, displayName, "user");
-    const key = await issueApiKey(deps, human.id, apiKeyName);
+    const key = issueApiKey(deps, human.id, apiKeyName);
     const redeemed: InviteRecord = { ...entry.value, redeemedAt: toIso(now), redeemedBy: human.did };
     const operation = putHuman(deps.kv.atomic().check(entry).set(entry.key, redeemed), human, key);
     audited(operation, deps, { event: "invite.redeemed", actor: human.did, subject: entry.value.id, requestId });

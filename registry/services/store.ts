@@ -7,7 +7,8 @@ import { equalConstantTime } from "../../shared/protocol/base64url.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { makeSecret, secretDigest } from "../../shared/protocol/secrets.ts";
+import { makeSecret } from "../../shared/protocol/secrets.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { optimistically } from "../../shared/server/kv.ts";
 import type { HumanRecord } from "../accounts/store.ts";
@@ -28,7 +29,7 @@ export interface IssuedService {
   secret: string;
 }
 
-export async function issueService(deps: RegistryDeps, name: string, scopes: ServiceScope[]): Promise<IssuedService> {
+export function issueService(deps: RegistryDeps, name: string, scopes: ServiceScope[]): IssuedService {
   const secret = makeSecret("service", deps.random.bytes);
   const record: ServiceRecord = {
     id: deps.newId(),
@@ -38,7 +39,7 @@ export async function issueService(deps: RegistryDeps, name: string, scopes: Ser
     createdAt: toIso(deps.clock.now()),
     rotatedAt: null,
     lastUsedAt: null,
-    digest: await secretDigest(secret),
+    digest: digest(secret),
     previousDigest: null,
     previousUntil: 0,
   };
@@ -66,7 +67,7 @@ export async function createService(
   { name, scopes }: { name: string; scopes: ServiceScope[] },
   requestId: string,
 ): Promise<IssuedService> {
-  const service = await issueService(deps, name, scopes);
+  const service = issueService(deps, name, scopes);
   return await optimistically(deps, async () => {
     if ((await deps.kv.get(KEYS.serviceName(name))).value !== null) {
       throw new ServiceError("INTERNAL_SERVICE_ALREADY_EXISTS");
@@ -95,13 +96,13 @@ export async function rotateService(
   requestId: string,
 ): Promise<IssuedService> {
   const secret = makeSecret("service", deps.random.bytes);
-  const digest = await secretDigest(secret);
+  const renewed = digest(secret);
   return await optimistically(deps, async () => {
     const entry = await activeService(deps, id);
     const now = deps.clock.now();
     const record: ServiceRecord = {
       ...entry.value,
-      digest,
+      digest: renewed,
       rotatedAt: toIso(now),
       previousDigest: entry.value.digest,
       previousUntil: now + LIMITS.serviceOverlapSeconds * 1000,
@@ -140,15 +141,13 @@ export async function authenticateService(
   secret: string,
 ): Promise<ServiceRecord | null> {
   if (!isUlid(id)) return null;
-  const [digest, entry] = await Promise.all([
-    secretDigest(secret),
-    deps.reads.get<ServiceRecord>(KEYS.service(id)),
-  ]);
+  const given = digest(secret);
+  const entry = await deps.reads.get<ServiceRecord>(KEYS.service(id));
   const record = entry.value;
   if (record?.status !== "active") return null;
   const now = deps.clock.now();
-  const isCurrent = equalConstantTime(record.digest, digest);
-  const isPrevious = record.previousDigest !== null && equalConstantTime(record.previousDigest, digest) &&
+  const isCurrent = equalConstantTime(record.digest, given);
+  const isPrevious = record.previousDigest !== null && equalConstantTime(record.previousDigest, given) &&
     now < record.previousUntil;
   if (!isCurrent && !isPrevious) return null;
   const last = record.lastUsedAt === null ? null : parseIso(record.lastUsedAt);

@@ -7,7 +7,7 @@ import { isSecret } from "../../shared/protocol/secrets.ts";
 import type { AccessClaim } from "../../shared/server/access.ts";
 import { hold, lookUp, type Records } from "../../shared/server/grounds.ts";
 import type { Update } from "../../shared/server/group_commit.ts";
-import { digest } from "../../shared/server/signed_request.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import type { AgentRecord } from "../agents/store.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";

@@ -4,7 +4,8 @@
  */
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { makeSecret, secretDigest } from "../../shared/protocol/secrets.ts";
+import { makeSecret } from "../../shared/protocol/secrets.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { ringTrustBell } from "../../shared/server/bell.ts";
 import { optimistically } from "../../shared/server/kv.ts";
@@ -21,10 +22,10 @@ export interface IssuedSession {
 }
 
 /** Makes new tokens; `before` is the session they continue. */
-export async function issueSession(
+export function issueSession(
   deps: RegistryDeps,
   before: Partial<SessionRecord> = {},
-): Promise<IssuedSession> {
+): IssuedSession {
   const now = deps.clock.now();
   const accessToken = makeSecret("access", deps.random.bytes);
   const refreshToken = makeSecret("refresh", deps.random.bytes);
@@ -35,9 +36,9 @@ export async function issueSession(
     createdAt: now,
     ...before,
     status: "active",
-    accessDigest: await secretDigest(accessToken),
+    accessDigest: digest(accessToken),
     accessExpiresAt: now + deps.config.accessTokenTtlSeconds * 1000,
-    refreshDigest: await secretDigest(refreshToken),
+    refreshDigest: digest(refreshToken),
     refreshExpiresAt: now + deps.config.refreshTokenTtlSeconds * 1000,
   };
   const agentAuth: AgentAuth = {
@@ -74,7 +75,7 @@ export async function refreshSession(
   requestId: string,
 ): Promise<AgentAuth> {
   const { agentId, agentDid, aitJti, timestamp } = refresher;
-  const request: RefreshRequest = { digest: await secretDigest(refreshToken), recovery, timestamp };
+  const request: RefreshRequest = { digest: digest(refreshToken), recovery, timestamp };
   const [agent, entry, spent] = await deps.kv.getMany<[AgentRecord, SessionRecord, SpentRefresh]>([
     KEYS.agent(agentId),
     KEYS.session(agentId),
@@ -116,7 +117,7 @@ export async function refreshSession(
       throw new ServiceError("AGENT_AUTH_REFRESH_CONFLICT");
   }
   const rotated = { previousDigest: session.refreshDigest, previousExpiresAt: session.refreshExpiresAt };
-  const next = await issueSession(deps, {
+  const next = issueSession(deps, {
     ...session,
     ...(verdict === "rotate" ? rotated : {}),
     refreshedAtSeconds: timestamp,

@@ -1,8 +1,8 @@
 /**
- * Bearer secrets (D-08): their formats, making them from bytes, the digest under which they are kept.
- * Nothing but a digest is ever stored or logged.
+ * Bearer secrets (D-08): their formats, and making them from bytes. Nothing but their SHA-256 is ever stored, and none
+ * is logged.
  */
-import { fromBase64Url, sha256, toBase64Url } from "./base64url.ts";
+import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
 /** Prefix and random bytes of each kind of secret. */
 export const SECRET_KINDS = {
@@ -26,11 +26,6 @@ export function makeSecret(kind: SecretKind, bytes: (n: number) => Uint8Array): 
 export function isSecret(kind: SecretKind, text: string): boolean {
   const { prefix, bytes } = SECRET_KINDS[kind];
   return text.startsWith(prefix) && fromBase64Url(text.slice(prefix.length))?.length === bytes;
-}
-
-/** The digest under which a secret is stored and looked up: base64url SHA-256 of the whole text. */
-export function secretDigest(secret: string): Promise<string> {
-  return sha256(secret);
 }
 
 /** A secret as it may be shown to people: its prefix and four characters. */

@@ -2,11 +2,11 @@
  * Opening the store, and what its failures are called. The store is Deno KV itself: nothing here hides its interface.
  * Also the lock that keeps two processes off one file, and the shortening of key parts that users choose.
  */
-import { createHash } from "node:crypto";
 import { dirname } from "node:path";
 import { type Clock, sleep, systemClock } from "../clock.ts";
 import { fraction, type Random, systemRandom } from "../random.ts";
 import { LIMITS } from "../protocol/limits.ts";
+import { digest } from "./crypto.ts";
 
 /** Waits up to about two seconds for a lock. */
 const LOCKED_TRIES = 64;
@@ -155,7 +155,7 @@ function isLocked(error: unknown): boolean {
 
 /** A key part made from a text that a user chose: fixed length, no meaning of its own. */
 export function keyPart(text: string): string {
-  return createHash("sha256").update(text).digest("base64url");
+  return digest(text);
 }
 
 /**

@@ -2,12 +2,12 @@
  * Reading a signed request (D-13, D-24, D-25): what its headers say, and whether the proof holds for it. Registry and
  * proxy share these; each gives a failure its own code.
  */
-import { createHash } from "node:crypto";
+import type { KeyObject } from "node:crypto";
 import { LIMITS } from "../protocol/limits.ts";
 import { canonicalProof, HEADERS } from "../protocol/proof.ts";
 import { utf8Bytes } from "../protocol/base64url.ts";
-import { verify } from "../protocol/ed25519.ts";
 import { parseUnixSeconds, unixSeconds } from "../protocol/time.ts";
+import { digest, verify } from "./crypto.ts";
 import type { Exchange } from "./route.ts";
 
 /** The one token of an `Authorization` header of this scheme; `null` without a header, `""` for any other form. */
@@ -26,21 +26,16 @@ export function requestTimestamp(headers: Headers, now: number): number | "inval
   return Math.abs(unixSeconds(now) - timestamp) > LIMITS.timestampSkewSeconds ? "skew" : timestamp;
 }
 
-/** base64url SHA-256, without the detour that WebCrypto takes. */
-export function digest(data: string | Uint8Array): string {
-  return createHash("sha256").update(data).digest("base64url");
-}
-
 /**
  * True when the proof was made with the agent's key for this very request: body, path, recipient and AIT as received,
  * and one of the origins that the service answers to.
  */
-export async function holdsProof(
+export function holdsProof(
   exchange: Exchange,
-  publicKey: CryptoKey,
+  publicKey: KeyObject,
   aitSha256: string,
   origins: readonly string[],
-): Promise<boolean> {
+): boolean {
   const { headers, method } = exchange.request;
   const bodySha256 = headers.get(HEADERS.bodySha256) ?? "";
   const proof = headers.get(HEADERS.proof) ?? "";
@@ -56,7 +51,7 @@ export async function holdsProof(
       recipient: headers.get(HEADERS.recipient) ?? "",
       aitSha256,
     };
-    if (await verify(publicKey, proof, utf8Bytes(canonicalProof(fields)))) return true;
+    if (verify(publicKey, proof, utf8Bytes(canonicalProof(fields)))) return true;
   }
   return false;
 }

@@ -10,7 +10,7 @@ import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import type { IssuedServiceAnswer } from "../../shared/protocol/api/services.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
-import { secretDigest } from "../../shared/protocol/secrets.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { systemRandom } from "../../shared/random.ts";
 import {
   BOOTSTRAP_SECRET,
@@ -86,7 +86,7 @@ async function play(server: ServerProcess): Promise<{ secrets: Map<string, strin
   assert(reissued.agentAuth, "an agent without a live session gets a new one (D-40)");
   secrets.set("reissued access token", reissued.agentAuth.accessToken);
   secrets.set("reissued refresh token", reissued.agentAuth.refreshToken);
-  return { secrets, known: [a.agent.id, b.agent.did, await secretDigest(bob.apiKey.token)] };
+  return { secrets, known: [a.agent.id, b.agent.did, digest(bob.apiKey.token)] };
 }
 
 /** The forms in which a secret could lie in a file: each half of its random part as text, as UTF-16, as raw bytes. */

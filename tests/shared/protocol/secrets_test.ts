@@ -5,14 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
-import {
-  isSecret,
-  makeSecret,
-  maskSecret,
-  SECRET_KINDS,
-  secretDigest,
-  type SecretKind,
-} from "../../../shared/protocol/secrets.ts";
+import { isSecret, makeSecret, maskSecret, SECRET_KINDS, type SecretKind } from "../../../shared/protocol/secrets.ts";
 
 const RUNS = { seed: 1, numRuns: 200 };
 const FORMS: [kind: SecretKind, prefix: string, bytes: number][] = [
@@ -71,12 +64,6 @@ Deno.test("isSecret() refuses", async (t) => {
     ["10 KiB", `svc_pat_${"A".repeat(10_240)}`],
   ];
   for (const [name, text] of rows) await t.step(name, () => assertEquals(isSecret("pat", text), false));
-});
-
-Deno.test("secretDigest() is base64url SHA-256 of the whole text, prefix included", async () => {
-  assertEquals(await secretDigest("abc"), "ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0");
-  const body = "A".repeat(43);
-  assert(await secretDigest(`svc_pat_${body}`) !== await secretDigest(`svc_agt_${body}`));
 });
 
 Deno.test("maskSecret() shows no more than the prefix and four characters", () => {

@@ -3,11 +3,12 @@
  * skew, and whether the proof holds for exactly what was sent, for an origin of ours.
  */
 import { assertEquals } from "@std/assert";
-import { type Bytes, sha256, utf8Bytes } from "../../../shared/protocol/base64url.ts";
-import { importPublicKey, keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
+import { type Bytes, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
 import { canonicalProof, EMPTY_BODY_SHA256, HEADERS, type ProofFields } from "../../../shared/protocol/proof.ts";
 import type { Exchange } from "../../../shared/server/route.ts";
-import { authorizationToken, digest, holdsProof, requestTimestamp } from "../../../shared/server/signed_request.ts";
+import { digest, readPublicKey } from "../../../shared/server/crypto.ts";
+import { authorizationToken, holdsProof, requestTimestamp } from "../../../shared/server/signed_request.ts";
 
 Deno.test("authorizationToken() is the one token of the scheme, in any case, or nothing", async (t) => {
   const cases: [name: string, value: string | null, token: string | null][] = [
@@ -73,14 +74,8 @@ Deno.test("requestTimestamp() is whole seconds within 300 s of now, judged on wh
   }
 });
 
-Deno.test("digest() is base64url SHA-256", async () => {
-  assertEquals(digest(""), EMPTY_BODY_SHA256);
-  assertEquals(digest(new Uint8Array()), EMPTY_BODY_SHA256);
-  assertEquals(digest("caf\u00e9"), await sha256(utf8Bytes("caf\u00e9")));
-});
-
 const pair = await keyPairFromSeed(new Uint8Array(32).fill(7));
-const publicKey = await importPublicKey(pair.publicKey);
+const publicKey = readPublicKey(pair.publicKey);
 const ORIGINS = ["https://proxy.example", "http://127.0.0.1:8787"];
 const BODY = utf8Bytes('{"message":"hi"}');
 const SIGNED: ProofFields = {
@@ -121,7 +116,7 @@ async function holds(sent: Partial<Sent>, origins = ORIGINS): Promise<boolean> {
     body: all.body,
     answerHeaders: new Headers(),
   };
-  return await holdsProof(exchange, publicKey, all.aitSha256, origins);
+  return holdsProof(exchange, publicKey, all.aitSha256, origins);
 }
 
 Deno.test("holdsProof() is true for the request as it was signed, for any origin of ours", async () => {

@@ -1,0 +1,79 @@
+/**
+ * Shows that the services' own verification is the protocol's (D-09, Q01, Q04): the same verdict for every Wycheproof and
+ * RFC 8032 vector, and for signatures that differ in a bit.
+ */
+import { assert, assertEquals, assertNotEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { importPublicKey, keyPairFromSeed, sign, verify as verifyAnywhere } from "../../../shared/protocol/ed25519.ts";
+import { EMPTY_BODY_SHA256 } from "../../../shared/protocol/proof.ts";
+import { digest, readPublicKey, verify } from "../../../shared/server/crypto.ts";
+import { sharedVectors } from "../../support/vectors.ts";
+
+Deno.test("digest() is base64url SHA-256, of a secret with its prefix", async () => {
+  assertEquals(digest("abc"), "ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0");
+  assertEquals([digest(""), digest(new Uint8Array())], [EMPTY_BODY_SHA256, EMPTY_BODY_SHA256]);
+  assertEquals(digest("caf\u00e9"), await sha256(utf8Bytes("caf\u00e9")));
+  assertNotEquals(digest("svc_pat_AAAA"), digest("svc_agt_AAAA"));
+});
+
+Deno.test("verify() gives the stated verdict for every Wycheproof vector", () => {
+  const file = sharedVectors("wycheproof-ed25519");
+  if (!file) return;
+  let checked = 0;
+  for (const { publicKey, tests } of file.testGroups) {
+    const key = readPublicKey(toBase64Url(Uint8Array.fromHex(publicKey.pk)));
+    for (const { tcId, comment, msg, sig, result } of tests) {
+      const valid = verify(key, toBase64Url(Uint8Array.fromHex(sig)), Uint8Array.fromHex(msg));
+      assertEquals(valid, result === "valid", `tcId ${tcId} ${comment}`);
+      checked++;
+    }
+  }
+  assertEquals([checked, file.numberOfTests], [151, 151]);
+});
+
+Deno.test("verify() agrees with RFC 8032", () => {
+  const file = sharedVectors("rfc8032");
+  if (!file) return;
+  assert(file.length > 0);
+  for (const { pub, msg, sig } of file) {
+    const key = readPublicKey(toBase64Url(Uint8Array.fromHex(pub)));
+    assert(verify(key, toBase64Url(Uint8Array.fromHex(sig)), Uint8Array.fromHex(msg)));
+  }
+});
+
+Deno.test("verify() has the verdict of the protocol's for a signature, a changed one, and any 64 bytes", async () => {
+  const pair = await keyPairFromSeed(new Uint8Array(32).fill(7));
+  const here = readPublicKey(pair.publicKey);
+  const there = await importPublicKey(pair.publicKey);
+  const message = fc.uint8Array({ minLength: 1, maxLength: 80 }).map((bytes) => new Uint8Array(bytes));
+  const any = fc.uint8Array({ minLength: 64, maxLength: 64 });
+  await fc.assert(
+    fc.asyncProperty(message, any, fc.nat(511), async (signed, random, bit) => {
+      const signature = Uint8Array.fromBase64(await sign(pair.privateKey, signed), { alphabet: "base64url" });
+      const flipped = signature.map((byte, i) => i === bit >> 3 ? byte ^ 1 << (bit & 7) : byte);
+      for (const [bytes, valid] of [[signature, true], [flipped, false], [random, false]] as const) {
+        const text = toBase64Url(bytes);
+        assertEquals([verify(here, text, signed), await verifyAnywhere(there, text, signed)], [valid, valid]);
+      }
+    }),
+    { seed: 1, numRuns: 150 },
+  );
+});
+
+Deno.test("verify() takes a malformed signature for a wrong one", async () => {
+  const pair = await keyPairFromSeed(new Uint8Array(32).fill(7));
+  const message = utf8Bytes("a");
+  const signature = await sign(pair.privateKey, message);
+  const key = readPublicKey(pair.publicKey);
+  assert(verify(key, signature, message));
+  for (const text of ["", "AAAA", `${signature}=`, ` ${signature}`, signature.slice(1), `${signature}A`, "\n"]) {
+    assertEquals(verify(key, text, message), false);
+  }
+});
+
+Deno.test("readPublicKey() refuses what is not 32 bytes of base64url", () => {
+  for (const text of ["", "AAAA", "A".repeat(42), "A".repeat(44), `${"A".repeat(43)}=`, "A".repeat(42) + "B"]) {
+    assertThrows(() => readPublicKey(text), TypeError);
+  }
+});
