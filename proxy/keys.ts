@@ -5,8 +5,8 @@
  * |---|---|---|---|
  * | nonce, agent, nonce | NonceRecord | admission, through group commit | D-25 |
  * | window, rule, agent | WindowRecord | admission, through group commit | two windows |
- * | delivery, recipient, request, sender | DeliveryRecord | deliver, through group commit | 8 days |
- * | receipt, recipient, request, sender, status | ReceiptRecord | receipts | 8 days |
+ * | delivery, request, recipient, sender | DeliveryRecord | deliver, through group commit | 8 days |
+ * | receipt, request, recipient, sender, status | ReceiptRecord | receipts | 8 days |
  * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
  * | open_tickets, agent | OpenTicket[] | pairing | the longest ticket |
  * | pair, agent, peer | PairRecord | pairing | none |
@@ -36,12 +36,11 @@ const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["proxy", ...parts];
 export const KEYS = {
   nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, keyPart(nonce)),
   window: (rule: string, agentDid: string) => key("window", rule, agentDid),
-  delivery: (recipient: string, requestId: string, sender: string) =>
-    key("delivery", recipient, keyPart(requestId), sender),
-  deliveries: (recipient: string, requestId: string) => key("delivery", recipient, keyPart(requestId)),
+  delivery: (recipient: string, requestId: string, sender: string) => key("delivery", requestId, recipient, sender),
+  deliveries: (recipient: string, requestId: string) => key("delivery", requestId, recipient),
   receipt: (recipient: string, requestId: string, sender: string, status: ReceiptStatus) =>
-    key("receipt", recipient, keyPart(requestId), sender, status),
-  receipts: (recipient: string, requestId: string) => key("receipt", recipient, keyPart(requestId)),
+    key("receipt", requestId, recipient, sender, status),
+  receipts: (recipient: string, requestId: string) => key("receipt", requestId, recipient),
   ticket: (digest: string) => key("ticket", digest),
   openTickets: (agentDid: string) => key("open_tickets", agentDid),
   pair: (agentDid: string, peerDid: string) => key("pair", agentDid, peerDid),

@@ -75,7 +75,7 @@ async function senderOf(
 ): Promise<string | null> {
   const prefix = KEYS.deliveries(recipientAgentDid, requestId);
   const deliveries = await Array.fromAsync(deps.kv.list<DeliveryRecord>({ prefix }));
-  const senders = deliveries.map((entry) => entry.value.sender);
+  const senders = deliveries.map(({ key }) => String(key.at(-1)));
   if (senderAgentDid !== undefined) return senders.includes(senderAgentDid) ? senderAgentDid : null;
   if (senders.length > 1) {
     throw new ServiceError("PROXY_RELAY_RECEIPT_INVALID", {

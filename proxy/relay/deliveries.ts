@@ -16,10 +16,8 @@ export interface DeliveryId {
   requestId: string;
 }
 
-/** A delivery on record; times are milliseconds since the Unix epoch. */
+/** A delivery on record, under its id; times are milliseconds since the Unix epoch. */
 export interface DeliveryRecord {
-  sender: string;
-  requestId: string;
   bodySha256: string;
   startedAt: number;
   /** Instance that delivers it; `null` once the attempt has ended without a 202. */
@@ -104,10 +102,9 @@ export class Deliveries {
   /** The update that records a new attempt, with its 202 when that is known already; refused by a 202 that stands. */
   begin(id: DeliveryId, bodySha256: string, answer: HookAnswer | null = null): Update<Repeat> {
     const now = this.#seams.clock.now();
-    const { sender, requestId } = id;
     const answeredAt = answer ? now : 0;
     const { instance } = this.#seams;
-    const value: DeliveryRecord = { sender, requestId, bodySha256, startedAt: now, instance, answer, answeredAt };
+    const value: DeliveryRecord = { bodySha256, startedAt: now, instance, answer, answeredAt };
     const key = keyOf(id);
     return {
       key,

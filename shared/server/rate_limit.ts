@@ -14,7 +14,7 @@ export interface WindowRule {
   windowMs: number;
 }
 
-/** Requests counted: moment (milliseconds since the Unix epoch) and how many share it. */
+/** Requests counted, by time: moment (milliseconds since the Unix epoch) and how many share it. */
 export type WindowRecord = (readonly [at: number, count: number])[];
 
 /** What a window says to one more request. */
@@ -40,9 +40,14 @@ export function decide(rule: WindowRule, record: WindowRecord, now: number): Dec
   const grain = rule.requests > LIMITS.exactWindowRequests ? rule.windowMs / 60 : 0;
   const life = rule.windowMs + grain;
   // Entries from the future are a clock that stepped back: they count as made now, for one window and no longer.
-  const mended = record.some(([at]) => at > now);
-  const live = (mended ? merge(record, now) : record).filter(([at]) => now < at + life);
-  const used = live.reduce((sum, [, count]) => sum + count, 0);
+  const mended = (record.at(-1)?.[0] ?? now) > now;
+  const all = mended ? merge(record, now) : record;
+  let gone = 0, used = 0;
+  for (const [at, count] of all) {
+    if (now >= at + life) gone++;
+    else used += count;
+  }
+  const live = gone === 0 ? all : all.slice(gone);
   const oldest = live[0]?.[0] ?? now;
   if (used >= rule.requests) {
     return { allowed: false, remaining: 0, resetMs: oldest + life - now, record: live, mended };
