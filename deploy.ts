@@ -6,6 +6,7 @@ import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
 import { proxyHealth } from "./proxy/meta/handlers.ts";
+import type { Siblings } from "./proxy/relay/bus.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";
@@ -84,6 +85,7 @@ async function compose(
   store: Store,
   port: number,
   log: Log,
+  siblings?: Siblings,
 ): Promise<{ registry: Registry | null; proxy: Proxy | null }> {
   const { environment, service, trustedProxies } = server;
   const own = `http://127.0.0.1:${port}`;
@@ -114,6 +116,7 @@ async function compose(
       }
       : { send: (request) => fetch(request) },
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
+    ...(siblings ? { siblings } : {}),
   }, { ...proxyConfig, ...place });
   await proxy?.start(store.isSole);
   // In one process there is nothing to wait for: the service is ready when it listens.
@@ -158,7 +161,8 @@ export async function openServices(environ: Environ, log: Log): Promise<Deno.Ser
   const configuration = readConfiguration(environ);
   const store = await openStore(configuration.server.kvUrl);
   const entry = new Entry(log);
-  const { registry, proxy } = await compose(configuration, store, configuration.server.port, log);
+  const siblings = new BroadcastChannel("svc");
+  const { registry, proxy } = await compose(configuration, store, configuration.server.port, log, siblings);
   entry.open(registry, proxy);
   return (request, info) => entry.answer(request, peerOf(info));
 }

@@ -18,7 +18,7 @@ import type { ProxyConfig } from "./config.ts";
 import type { ProxyDeps } from "./deps.ts";
 import { KEYS } from "./keys.ts";
 import { RegistryClient, type Send } from "./registry_client.ts";
-import { Bus } from "./relay/bus.ts";
+import { Bus, type Siblings } from "./relay/bus.ts";
 import { Lingering, type UpgradeWebSocket } from "./relay/connect.ts";
 import { Deliveries } from "./relay/deliveries.ts";
 import { Dispatch } from "./relay/dispatch.ts";
@@ -36,6 +36,8 @@ export interface ProxySeams extends ServiceSeams {
   /** Judges access tokens in the registry's place, where both share process and store. */
   judgeAccess?: JudgeAccess;
   upgrade: UpgradeWebSocket;
+  /** The other isolates of this process, where there may be some. */
+  siblings?: Siblings;
 }
 
 /** A proxy that answers. */
@@ -63,7 +65,8 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
   const drain = new Drain({ kv, clock, log, hub, crl, mailbox, ackTimeoutMs: config.ackTimeoutMs });
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
   const bell = new TrustBell(seams, (agentDids) => void revalidation.rung(agentDids));
-  const bus = new Bus({ kv, clock, random, newId, log });
+  const { siblings } = seams;
+  const bus = new Bus({ kv, clock, random, newId, log, ...(siblings ? { siblings } : {}) });
   const dispatch = new Dispatch({ kv, clock, log, newId, commits, bus, hub, drain, mailbox });
   hub.onAttached = (agentDid) => {
     // The link before may have ended between claim and attach, and taken the presence along.

@@ -20,6 +20,8 @@
  * | inbox_part, instance, id, part | bytes of a note | bus | a minute |
  * | bell, instance | id of the newest note | bus | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
+ *
+ * A request id stands in front where it is a part: ids of one time lie together, and one commit writes fewer pages (D-105).
  */
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { keyPart } from "../shared/server/kv.ts";

@@ -2,7 +2,8 @@
  * The bus between proxy instances on one store: which instance holds an agent's session, and notes from one to another.
  * An instance proves that it lives by a lease of its own; an agent's presence names instance and epoch, and moves with
  * its newest connection. Notes lie in the receiver's inbox and ring its bell in the same commit; the bell is watched,
- * and the inbox looked at every 2 s besides. Knows nothing of what notes mean.
+ * and the inbox looked at every 2 s besides. Isolates of one process also knock, which is heard at once (D-105). Knows
+ * nothing of what notes mean.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
@@ -37,6 +38,14 @@ export interface StoredNote {
 export type Receive = (body: unknown, bytes: Uint8Array) => void;
 
 const NOTE_KEPT_MS = 60_000;
+/** Notes taken from the inbox in one commit: it may hold 1 000 deletions, and a note has 13 parts at most. */
+const NOTES_AT_ONCE = 50;
+
+/** How isolates of one process knock at each other's doors, by the name of the instance: as `BroadcastChannel` does. */
+export interface Siblings {
+  postMessage(instance: string): void;
+  onmessage: ((event: MessageEvent) => void) | null;
+}
 
 interface BusSeams {
   kv: Deno.Kv;
@@ -44,6 +53,8 @@ interface BusSeams {
   random: Random;
   newId: NewId;
   log: Log;
+  /** Absent where no other isolate is part of this process. */
+  siblings?: Siblings;
 }
 
 export class Bus {
@@ -68,6 +79,8 @@ export class Bus {
     await this.#renew();
     this.#every(LIMITS.instanceRenewMs, () => this.#renew());
     this.#every(LIMITS.bellLookMs, () => this.look());
+    const { siblings } = this.#seams;
+    if (siblings) siblings.onmessage = ({ data }) => void (data === this.instance && this.#rung());
     void this.#watch();
   }
 
@@ -82,7 +95,9 @@ export class Bus {
 
   /** Takes an agent's session to this instance; `moved` is written to the one that had it. */
   async claim(agentDid: string, isHere: () => boolean, moved: (presence: Presence) => unknown): Promise<void> {
+    let told: string | undefined;
     await optimistically(this.#seams, async () => {
+      told = undefined;
       const entry = await this.#seams.kv.get<Presence>(KEYS.presence(agentDid));
       const operation = this.#seams.kv.atomic().check(entry);
       const before = entry.value;
@@ -90,10 +105,12 @@ export class Bus {
       const presence: Presence = { instance: this.instance, epoch: (before?.epoch ?? 0) + 1 };
       operation.set(entry.key, presence);
       if (before && before.instance !== this.instance) {
+        told = before.instance;
         for (const write of this.#note(before.instance, this.#seams.newId(), moved(before), [])) put(operation, write);
       }
       return { operation, result: undefined };
     });
+    if (told) this.knock(told);
   }
 
   /** Gives up an agent's session that ended here, unless it has moved or come back meanwhile. */
@@ -136,7 +153,12 @@ export class Bus {
     };
   }
 
-  /** The update that writes a note and rings, as part of a claim. */
+  /** Tells a sibling that a note has been written for it; others hear of it by their bell. */
+  knock(instance: string): void {
+    this.#seams.siblings?.postMessage(instance);
+  }
+
+  /** The update that writes a note and rings, as part of a claim; `knock` when it has taken effect. */
   post(instance: string, body: unknown, bytes: Uint8Array = new Uint8Array()): Update<never> {
     const id = this.#seams.newId();
     const [first, ...also] = this.#note(instance, id, body, cut(bytes));
@@ -152,6 +174,7 @@ export class Bus {
     const operation = this.#seams.kv.atomic();
     for (const write of this.#note(instance, this.#seams.newId(), body, [])) put(operation, write);
     await operation.commit();
+    this.knock(instance);
   }
 
   /** Reads the inbox. */
@@ -174,15 +197,26 @@ export class Bus {
 
   async #look(): Promise<void> {
     const { kv } = this.#seams;
-    for await (const { key, value } of kv.list<StoredNote>({ prefix: KEYS.inbox(this.instance) })) {
-      if (this.#stopped) return;
-      const id = String(key.at(-1));
-      const bytes = await this.#bytes(id, value.parts);
-      const operation = kv.atomic().delete(key);
-      for (let i = 0; i < value.parts; i++) operation.delete(KEYS.inboxPart(this.instance, id, i));
+    const inbox = { prefix: KEYS.inbox(this.instance) };
+    while (!this.#stopped) {
+      const notes = await Array.fromAsync(kv.list<StoredNote>(inbox, { limit: NOTES_AT_ONCE }));
+      if (notes.length === 0) return;
+      const operation = kv.atomic();
+      const bytes = await Promise.all(notes.map(({ key, value: { parts } }) => {
+        const id = String(key.at(-1));
+        operation.delete(key);
+        for (let i = 0; i < parts; i++) operation.delete(KEYS.inboxPart(this.instance, id, i));
+        return this.#bytes(id, parts);
+      }));
       await operation.commit();
-      this.onNote(value.body, bytes);
+      notes.forEach(({ value }, i) => this.onNote(value.body, bytes[i] ?? new Uint8Array()));
     }
+  }
+
+  async #rung(): Promise<void> {
+    // A look that is under way may have passed the new note already.
+    await this.#looking;
+    await this.look();
   }
 
   async #bytes(id: string, parts: number): Promise<Uint8Array> {
@@ -220,11 +254,7 @@ export class Bus {
   async #watch(): Promise<void> {
     try {
       const reader = this.#reader = this.#seams.kv.watch([KEYS.instanceBell(this.instance)]).getReader();
-      while (!(await reader.read()).done) {
-        // A look that is under way may have passed the new note already.
-        await this.#looking;
-        await this.look();
-      }
+      while (!(await reader.read()).done) await this.#rung();
     } catch (cause) {
       if (!this.#stopped) this.#seams.log("warn", "bus_watch_failed", { cause });
     } finally {

@@ -98,6 +98,7 @@ export class Dispatch {
     // Before the commit: the answer may be quicker than its return.
     this.#away.set(id, resolve);
     const dispatched = async () => {
+      bus.knock(instance);
       const cancel = clock.after(timeoutMs + LIMITS.wayBackMs, () => resolve({ result: "failed" }));
       try {
         return await promise;
@@ -172,7 +173,12 @@ export class Dispatch {
       return { result: "failed" };
     });
     const note: Note = { kind: "dispatched", id, dispatched };
-    await commits.claim([bus.post(from, note)]).catch((cause) => log("warn", "note_lost", { kind: note.kind, cause }));
+    try {
+      await commits.claim([bus.post(from, note)]);
+      bus.knock(from);
+    } catch (cause) {
+      log("warn", "note_lost", { kind: note.kind, cause });
+    }
   }
 
   #isWelcome({ fromAgentDid, toAgentDid }: Pick<Message, "fromAgentDid" | "toAgentDid">): Promise<boolean> {

@@ -1,6 +1,6 @@
 /**
  * Hashing and verifying in the services, on the thread that asks: WebCrypto hands each call to another one, which costs
- * more than the work. What is accepted is what shared/protocol accepts (D-09). Makes no keys and signs nothing.
+ * more than the work (D-105). What is accepted is what shared/protocol accepts (D-09). Makes no keys and signs nothing.
  */
 import { createPublicKey, hash, type KeyObject, verify as verifyHere } from "node:crypto";
 import { type Bytes, fromBase64Url } from "../protocol/base64url.ts";
