@@ -159,9 +159,11 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
  */
 export async function openServices(environ: Environ, log: Log): Promise<Deno.ServeHandler> {
   const configuration = readConfiguration(environ);
-  const store = await openStore(configuration.server.kvUrl);
+  const { kvUrl } = configuration.server;
+  const store = await openStore(kvUrl);
   const entry = new Entry(log);
-  const siblings = new BroadcastChannel("svc");
+  // Isolates of Deno Deploy are in processes of their own.
+  const siblings = kvUrl === null ? undefined : new BroadcastChannel("svc");
   const { registry, proxy } = await compose(configuration, store, configuration.server.port, log, siblings);
   entry.open(registry, proxy);
   return (request, info) => entry.answer(request, peerOf(info));

@@ -15,14 +15,18 @@ export type Parsed =
 
 /** @throws {CliError} `CLI_USAGE` */
 export function parse(argv: readonly string[], commands: readonly Command[]): Parsed {
-  const { flags, words, unknown } = readFlags(argv, allOptions(commands));
+  const { flags, words: given, unknown } = readFlags(argv, allOptions(commands));
+  // `svc help agent create` is `svc agent create --help`.
+  const asksHelp = given[0] === "help";
+  const words = asksHelp ? given.slice(1) : given;
   if (flags.version !== undefined && words.length === 0) return { kind: "version" };
   const found = findCommand(words, commands);
-  const wantsHelp = flags.help !== undefined;
+  const wantsHelp = asksHelp || flags.help !== undefined;
   if (found === null) {
     const group = knownGroup(words, commands);
-    if (wantsHelp) return { kind: "help", path: group };
-    if (words.length > group.length) throw new CliError("CLI_USAGE", unknownCommand(words, commands));
+    const isKnown = words.length === group.length;
+    if (wantsHelp && (isKnown || !asksHelp)) return { kind: "help", path: group };
+    if (!isKnown) throw new CliError("CLI_USAGE", unknownCommand(words, commands));
     const known = ["version", ...Object.keys(GLOBAL_OPTIONS)];
     const wrong = [...unknown, ...Object.keys(flags)].find((name) => !known.includes(name));
     if (wrong !== undefined) {

@@ -7,6 +7,7 @@ import { CliError, EXIT } from "../errors.ts";
 import { fields, table } from "../output.ts";
 
 const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
+const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Its name on this machine", complete: "agents" } as const;
 
 export const AGENT_COMMANDS = [
@@ -53,15 +54,21 @@ export const AGENT_COMMANDS = [
     args: {},
     options: {
       ...PERSON_OPTIONS,
-      status: { value: "status", summary: "active or revoked only", complete: ["active", "revoked"] },
+      status: { value: "status", summary: "active or revoked only", complete: STATUSES },
       framework: { value: "framework", summary: "Of that framework only" },
       limit: { value: "count", summary: "So many at most, 1 to 100; 20 unless given" },
       cursor: { value: "cursor", summary: "Go on after an earlier page" },
     },
     examples: [{ run: "svc agent list --status active", says: "Those that work" }],
     async run(ctx, { options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { status, framework, limit, cursor } = options;
+      if (status !== undefined && !STATUSES.some((known) => known === status)) {
+        throw new CliError("CLI_USAGE", `--status must be ${STATUSES.join(" or ")}, not "${status}"`);
+      }
+      if (limit !== undefined && !/^(?:[1-9]\d?|100)$/.test(limit)) {
+        throw new CliError("CLI_USAGE", `--limit must be a whole number from 1 to 100, not "${limit}"`);
+      }
+      const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { agents, pagination } = await registry.agents(apiKey, { status, framework, limit, cursor });
       const { AgentStore } = await import("../agent_store.ts");
       const store = new AgentStore(ctx);

@@ -24,10 +24,14 @@ Deno.test("agent list shows the agents of the person, where they are, and those 
   assert(!text.stdout.includes("gamma"));
   assertStringIncludes(text.stderr, "--cursor");
   assertStringIncludes(text.stderr, "svc agent create delta");
-  for (const [option, value] of [["--status", "dead"], ["--limit", "0"], ["--cursor", "x"]]) {
-    const { exit, code } = await machine.failure("agent", "list", option ?? "", value ?? "");
-    assertEquals([exit, code], [1, "AGENT_LIST_INVALID_QUERY"]);
+  for (
+    const [option, value] of [["--status", "dead"], ["--limit", "0"], ["--limit", "101"], ["--limit", "x"]] as const
+  ) {
+    const { exit, code } = await machine.failure("agent", "list", option, value);
+    assertEquals([exit, code], [2, "CLI_USAGE"]);
   }
+  const { exit, code } = await machine.failure("agent", "list", "--cursor", "x");
+  assertEquals([exit, code], [1, "AGENT_LIST_INVALID_QUERY"]);
 });
 
 Deno.test("a damaged agent does not keep the others from being listed", async () => {

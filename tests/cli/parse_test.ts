@@ -128,6 +128,10 @@ Deno.test("parse() gives help at every level and the version", () => {
     [["--help", "agent", "create"], ["agent", "create"]],
     [["agent", "create", "--help", "--nonsense"], ["agent", "create"]],
     [["nonsense", "--help"], []],
+    [["help"], []],
+    [["help", "agent"], ["agent"]],
+    [["help", "agent", "create"], ["agent", "create"]],
+    [["help", "agent", "create", "--json"], ["agent", "create"]],
   ];
   for (const [argv, path] of helps) assertEquals(parse(argv, SMALL), { kind: "help", path });
   assertEquals(parse(["--version"], SMALL), { kind: "version" });
