@@ -4,6 +4,8 @@
  *
  *   deno run --allow-read --allow-write tests/tools/gen.ts [--check]
  */
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/connector/local_errors.ts";
+import { CLI_ERRORS } from "../../cli/errors.ts";
 import { renderCliDoc } from "../../cli/help.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
@@ -25,7 +27,11 @@ interface Document {
 }
 
 const DOCUMENTS: readonly Document[] = [
-  { path: "docs/errors.md", from: ["shared/protocol/errors.ts"], render: errors },
+  {
+    path: "docs/errors.md",
+    from: ["shared/protocol/errors.ts", "cli/errors.ts", "cli/connector/local_errors.ts"],
+    render: errors,
+  },
   { path: "docs/limits.md", from: ["shared/protocol/limits.ts"], render: limits },
   { path: "docs/cli.md", from: ["cli/commands/table.ts"], render: renderCliDoc },
   { path: "docs/routes.md", from: ["registry/routes.ts", "proxy/routes.ts"], render: routes },
@@ -45,7 +51,24 @@ async function errors(): Promise<string> {
   const head = ["Code", "Status", "When", "What to do", "Origin"];
   const sections = groups.filter(({ rows }) => rows.length > 0)
     .map(({ title, rows }) => `## ${title}\n\n${table(head, rows)}`);
-  return `# Errors\n\n${sections.join("\n")}`;
+  return `# Errors\n\n${[...sections, commandErrors(), connectorErrors()].join("\n")}`;
+}
+
+/** What the command svc itself ends with. */
+function commandErrors(): string {
+  const rows = Object.entries(CLI_ERRORS).map((
+    [code, { exit, when, fix }],
+  ) => [`\`${code}\``, String(exit), when, fix]);
+  return `## The command svc\n\n${table(["Code", "Exit code", "When", "What to do"], rows)}`;
+}
+
+/** What the connector's local API answers besides the services' codes. */
+function connectorErrors(): string {
+  const rows = CONNECTOR_CODES.map((code) => {
+    const { status, when, fix } = LOCAL_ERRORS[code as LocalCode];
+    return [`\`${code}\``, String(status), when, fix];
+  });
+  return `## The connector's local API\n\n${table(["Code", "Status", "When", "What to do"], rows)}`;
 }
 
 function errorRow(code: ErrorCode): string[] {
