@@ -3,6 +3,7 @@
  * what it has seen by `X-Request-ID`. On when `~/.hermes/.env` says so; a route is made by its own command.
  */
 import { join } from "node:path";
+import { encodeHex } from "@std/encoding/hex";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Finding, Machine } from "./machine.ts";
 import { textOf } from "./message_text.ts";
@@ -133,7 +134,7 @@ function stateOf(machine: Machine, stateDir: string | null): string | null {
 async function hmac(secret: string, text: string): Promise<string> {
   const algorithm = { name: "HMAC", hash: "SHA-256" };
   const key = await crypto.subtle.importKey("raw", utf8Bytes(secret), algorithm, false, ["sign"]);
-  return new Uint8Array(await crypto.subtle.sign("HMAC", key, utf8Bytes(text))).toHex();
+  return encodeHex(new Uint8Array(await crypto.subtle.sign("HMAC", key, utf8Bytes(text))));
 }
 
 function tryParse(text: string | null): unknown {

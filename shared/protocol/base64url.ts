@@ -2,13 +2,14 @@
  * Strict base64url (D-01): RFC 4648 section 5 without padding.
  * One byte string has exactly one accepted text; everything else is refused.
  */
+import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
 
 /** Bytes over a plain `ArrayBuffer`, as WebCrypto wants them. */
 export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Encodes bytes without padding. */
 export function toBase64Url(bytes: Uint8Array): string {
-  return bytes.toBase64({ alphabet: "base64url", omitPadding: true });
+  return encodeBase64Url(bytes);
 }
 
 /**
@@ -27,7 +28,7 @@ export function fromBase64Url(text: string): Bytes | null {
   // The decoder ignores the bits of the last character that belong to no byte.
   const unused = rest === 2 ? 0b1111 : rest === 3 ? 0b11 : 0;
   if (unused !== 0 && (ALPHABET.indexOf(text.slice(-1)) & unused) !== 0) return null;
-  return Uint8Array.fromBase64(text, { alphabet: "base64url" });
+  return decodeBase64Url(text) as Bytes;
 }
 
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -42,7 +43,7 @@ export function utf8Bytes(text: string): Bytes {
 /** base64url SHA-256 of a text (as UTF-8) or of bytes. */
 export async function sha256(data: string | Bytes): Promise<string> {
   const bytes = typeof data === "string" ? utf8Bytes(data) : data;
-  return toBase64Url(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
+  return encodeBase64Url(await crypto.subtle.digest("SHA-256", bytes));
 }
 
 /** Compares two digests or other texts of public length in time that depends on the length alone. */

@@ -39,7 +39,7 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   {
     from: ["shared/protocol/"],
     forbidden: ["*"],
-    except: ["shared/protocol/", "zod", "ulid", "jose", "@noble/ed25519"],
+    except: ["shared/protocol/", "zod", "ulid", "jose", "@noble/ed25519", "@std/encoding"],
     why: "the protocol is pure, so that a third party can import it in another runtime: itself and pure libraries only",
   },
   {
