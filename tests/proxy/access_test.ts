@@ -5,6 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { settle } from "../support/manual_clock.ts";
+import { until } from "../support/until.ts";
 import { outcome, tally } from "../support/registry_world.ts";
 import type { TestAgent, TestSocket, World, WorldOptions } from "../support/world.ts";
 import { get, openProxy, post, PROFILE, withAccess } from "./proxy_world.ts";
@@ -249,7 +250,8 @@ Deno.test("identical calls at once are joined, others are not, and none is remem
   const parts = { body: "{}", headers: { "Content-Length": "2" } };
   const answers = tally(Array.from({ length: 20 }, () => w.message(a, b, parts)));
   const other = w.message(withAccess(a, "svc_agt_other"), b, parts);
-  for (let i = 0; i < 30; i++) await settle();
+  await until(() => validations.asked.length === 2);
+  await settle();
   assertEquals(validations.asked.length, 2);
   resolve();
   assertEquals([await answers, await outcome(await other)], [{ "202": 20 }, "202"]);

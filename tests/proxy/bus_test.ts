@@ -7,6 +7,7 @@ import { Bus, type Siblings } from "../../proxy/relay/bus.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { GroupCommit } from "../../shared/server/group_commit.ts";
 import { ManualClock, settle } from "../support/manual_clock.ts";
+import { until } from "../support/until.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 
 /** A store whose watch never says anything. */
@@ -50,10 +51,6 @@ async function buses(
   await run(a, b, heard, clock, kv);
   await Promise.all([a.stop(), b.stop()]);
   kv.close();
-}
-
-async function until(done: () => boolean): Promise<void> {
-  for (let i = 0; i < 500 && !done(); i++) await settle();
 }
 
 Deno.test("a note for a sibling is heard by its knock, without the bell", () =>

@@ -12,6 +12,7 @@ import { type App, createApp } from "../../shared/server/app.ts";
 import { routeFor } from "../../shared/server/route.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { settle } from "../support/manual_clock.ts";
+import { until } from "../support/until.ts";
 import { answered, outcome, refused } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { get, openProxy, restart } from "./proxy_world.ts";
@@ -220,8 +221,7 @@ Deno.test("an upgrade that comes to nothing leaves no trace of the agent here", 
   const { bus } = w.proxy.deps;
   const holder = async () => (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance;
   const gone = async () => {
-    for (let i = 0; i < 200 && await holder() !== ""; i++) await settle();
-    assertEquals(await holder(), "");
+    await until(async () => await holder() === "");
   };
   await t.step("the client is gone before it is open", async () => {
     assertEquals((await upgrading.connect(a)).status, 200);

@@ -10,7 +10,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import { createApp } from "../../shared/server/app.ts";
 import { type Authenticators, routeFor } from "../../shared/server/route.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
-import { settle } from "../support/manual_clock.ts";
+import { until } from "../support/until.ts";
 import { answered, outcome, refused } from "../support/registry_world.ts";
 import {
   PROXY_URL,
@@ -35,8 +35,8 @@ async function cast(options: WorldOptions = {}): Promise<Cast> {
 }
 
 /** Waits until a connector has so many messages. */
-async function until(socket: TestSocket, count: number): Promise<void> {
-  for (let i = 0; i < 200 && socket.delivered.length < count; i++) await settle();
+async function received(socket: TestSocket, count: number): Promise<void> {
+  await until(() => socket.delivered.length >= count);
   assertEquals(socket.delivered.length, count);
 }
 
@@ -246,7 +246,7 @@ Deno.test("K05: a connector that says nothing fails the delivery after RELAY_ACK
   socket.behaviour = "silent";
   let result: string | null = null;
   const sending = w.message(a, b).then(outcome).then((one) => result = one);
-  await until(socket, 1);
+  await received(socket, 1);
   await w.clock.advance(2_999);
   assertEquals([result, w.proxy.deps.hub.inFlight], [null, 1]);
   await w.clock.advance(1);
@@ -265,7 +265,7 @@ Deno.test("K06: a connector that is lost before its ack fails the delivery at on
   await using _ = w;
   socket.behaviour = "silent";
   const sending = w.message(a, b);
-  await until(socket, 1);
+  await received(socket, 1);
   socket.link.lost();
   assertEquals(await outcome(await sending), "502 PROXY_RELAY_DELIVERY_FAILED");
   assertEquals(w.proxy.deps.hub.inFlight, 0);

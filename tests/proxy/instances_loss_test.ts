@@ -6,7 +6,8 @@ import { assert, assertEquals } from "@std/assert";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { settle } from "../support/manual_clock.ts";
 import { codeOf, PROXY_URL, REGISTRY_URL } from "../support/world.ts";
-import { connected, type SharedStore, two, until } from "./instances_suite.ts";
+import { until } from "../support/until.ts";
+import { connected, type SharedStore, two } from "./instances_suite.ts";
 
 /** A store over a connection that can be cut: calls fail, and watches end in an error. */
 class CutStore implements SharedStore {

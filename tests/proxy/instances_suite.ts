@@ -5,6 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/keys.ts";
 import { settle } from "../support/manual_clock.ts";
+import { until } from "../support/until.ts";
 import { codeOf, type TestAgent, World, type WorldOptions } from "../support/world.ts";
 
 /** A store for one test, empty. */
@@ -30,10 +31,6 @@ export async function two(open: () => Promise<SharedStore>, run: Run, options: W
   }
   await settle();
   await store[Symbol.asyncDispose]();
-}
-
-export async function until(done: () => boolean | Promise<boolean>): Promise<void> {
-  for (let i = 0; i < 500 && !(await done()); i++) await settle();
 }
 
 /** Connects an agent to an instance and waits until the store says so. */

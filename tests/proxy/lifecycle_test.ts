@@ -3,19 +3,10 @@
  * D-70). Nothing is left behind that would fire later.
  */
 import { assert, assertEquals } from "@std/assert";
-import { settle } from "../support/manual_clock.ts";
 import { outcome } from "../support/registry_world.ts";
+import { until } from "../support/until.ts";
 import { PROXY_URL, type World } from "../support/world.ts";
 import { get, openProxy, restart } from "./proxy_world.ts";
-
-/** Waits until something is so; the work of the store and of the registry takes turns of its own. */
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (let i = 0; i < 200; i++) {
-    if (await isSo()) return;
-    await settle();
-  }
-  throw new Error("It never came to that");
-}
 
 async function isHealthy(w: World): Promise<boolean> {
   return (await w.fetch(`${PROXY_URL}/health`)).status === 200;
@@ -53,8 +44,8 @@ Deno.test("a proxy that has stopped asks nothing more, and leaves no timer", asy
   assert(w.clock.waiting > 0);
   await w.proxy.stop();
   w.proxy.deps.hub.closeAll();
-  for (let i = 0; i < 20; i++) await settle();
-  assertEquals([w.clock.waiting, socket.closed?.code], [0, 1001]);
+  await until(() => w.clock.waiting === 0, () => w.clock.pending());
+  assertEquals(socket.closed?.code, 1001);
   let asked = 0;
   w.registryAnswer = () => (asked++, null);
   await w.clock.advance(3_600_000);

@@ -6,13 +6,9 @@ import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/keys.ts";
 import { nameFailures } from "../../shared/server/kv.ts";
 import { settle } from "../support/manual_clock.ts";
+import { until } from "../support/until.ts";
 import { codeOf, type TestAgent, World } from "../support/world.ts";
 import { openProxy } from "./proxy_world.ts";
-
-async function until(done: () => boolean): Promise<void> {
-  for (let i = 0; i < 500 && !done(); i++) await settle();
-  assert(done());
-}
 
 async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
   const body = JSON.stringify({ peerAgentDid: b.agent.did });

@@ -1,12 +1,8 @@
 /** Revocation is fast (D-64): a connected agent is judged again when the bell rings, and closed with its code. */
 import { assertEquals } from "@std/assert";
 import { settle } from "../support/manual_clock.ts";
+import { until } from "../support/until.ts";
 import { codeOf, type TestAgent, type TestSocket, World } from "../support/world.ts";
-
-/** Waits for the watch of the store, which tells time by itself. */
-async function heard(done: () => boolean): Promise<void> {
-  for (let i = 0; i < 400 && !done(); i++) await settle();
-}
 
 const ENDINGS: [string, (w: World, agent: TestAgent) => Promise<unknown>][] = [
   ["agent deleted", (w, { owner, agent }) => w.client.deleteAgent(owner.apiKey, agent.id)],
@@ -22,7 +18,7 @@ Deno.test("a connected agent is told and closed with 4401 as soon as it is no lo
       const { a, b, socket } = await w.story();
       const bystander = w.connect(a);
       await end(w, b);
-      await heard(() => socket.closed !== null);
+      await until(() => socket.closed !== null);
       assertEquals(socket.closed?.code, 4401);
       assertEquals(socket.frames.at(-1)?.type, "revoked");
       assertEquals(bystander.closed, null);
@@ -37,7 +33,7 @@ Deno.test("a deleted agent's next message is refused as revoked once the bell wa
   const { a, b } = await w.story();
   await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
   assertEquals((await w.message(a, b)).status, 401);
-  await heard(() => false);
+  await settle();
   assertEquals(await codeOf(await w.message(a, b)), "PROXY_AUTH_REVOKED");
 });
 
@@ -66,7 +62,7 @@ Deno.test("without a shared store a link is judged at the CRL's interval and eve
       socket.alive = true;
       await end(w, b);
       await w.clock.advance(within);
-      await heard(() => socket.closed !== null);
+      await until(() => socket.closed !== null);
       assertEquals(socket.closed?.code, 4401);
       w.proxy.deps.revalidation.stop();
     });

@@ -1,9 +1,12 @@
 /** A clock that stands still until a test moves it. Timers fire in order of their time, as time passes over them. */
 import type { Cancel, Clock } from "../../shared/clock.ts";
+import { outsideWork } from "./outside_work.ts";
 
 interface Timer {
   at: number;
   fn: () => void;
+  /** Its stack names the caller of `after`. */
+  origin: Error;
 }
 
 export class ManualClock implements Clock {
@@ -19,16 +22,22 @@ export class ManualClock implements Clock {
   }
 
   after(ms: number, fn: () => void): Cancel {
-    const timer = { at: Math.ceil(this.#now + ms), fn };
+    const timer = { at: Math.ceil(this.#now + ms), fn, origin: new Error() };
     this.#timers.push(timer);
     return () => {
       this.#timers = this.#timers.filter((other) => other !== timer);
     };
   }
 
-  /** Timers that wait. */
+  /** Number of pending timers. */
   get waiting(): number {
     return this.#timers.length;
+  }
+
+  /** The pending timers, one line each: the delay, and the code that set it. */
+  pending(): string {
+    const lines = this.#timers.map(({ at, origin }) => `+${at - this.#now} ms ${origin.stack?.split("\n")[2]?.trim()}`);
+    return lines.join("\n");
   }
 
   /** Lets time pass, and everything that comes of a timer come to `rest` before the next. */
@@ -53,7 +62,16 @@ export class ManualClock implements Clock {
   }
 }
 
-/** Lets pending work of this turn and of the store run. */
+/** Turns without work outside the event loop after which nothing more follows. */
+const IDLE_TURNS = 3;
+/** A call that a test holds back on purpose is not waited for longer than this. */
+const HELD_BACK_MS = 2_000;
+
+/** Runs pending tasks until the store and WebCrypto have answered every call, and three turns bring no new one. */
 export async function settle(): Promise<void> {
-  for (let i = 0; i < 3; i++) await new Promise((resolve) => setTimeout(resolve, 0));
+  const end = performance.now() + HELD_BACK_MS;
+  for (let idle = 0; idle < IDLE_TURNS && performance.now() < end;) {
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    idle = outsideWork() === 0 ? idle + 1 : 0;
+  }
 }

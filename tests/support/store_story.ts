@@ -9,6 +9,7 @@ import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { exportLines } from "../../shared/server/transfer.ts";
 import { settle } from "./manual_clock.ts";
+import { until } from "./until.ts";
 import { codeOf, type Person, type TestAgent, World } from "./world.ts";
 
 export const TABLES = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
@@ -66,7 +67,7 @@ export async function tellStory(w: World): Promise<Kept> {
   await w.client.deleteAgent(deleted.owner.apiKey, deleted.agent.id);
   const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
   // What came of the deliveries is written behind the answers.
-  for (let i = 0; i < 10; i++) await settle();
+  await settle();
   return {
     now: w.clock.now(),
     admin,
@@ -94,7 +95,7 @@ export async function goesOn(w: World, kept: Kept): Promise<void> {
   assertEquals(await codeOf(await w.message(a, b, { nonce: kept.nonce, body: FIRST })), "PROXY_AUTH_REPLAY");
   const atC = w.connect(c);
   const atB = w.connect(b);
-  for (let i = 0; i < 500 && atC.delivered.length === 0; i++) await settle();
+  await until(() => atC.delivered.length > 0);
   assertEquals(atC.delivered.map(({ requestId, payload }) => [requestId, payload]), [[kept.queuedRequestId, QUEUED]]);
   const again = await w.message(a, b, { body: FIRST, headers: { "x-request-id": kept.requestId } });
   assertEquals([again.status, atB.delivered.length], [202, 0], "a message that was delivered comes once");

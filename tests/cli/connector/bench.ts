@@ -22,7 +22,7 @@ export const RUNTIME_URL = "http://127.0.0.1:18789";
 
 /** Waits, without moving the clock, until something is so. */
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 10_000; Date.now() < end;) {
+  for (const end = Date.now() + 30_000; Date.now() < end;) {
     if (await isSo()) return;
     await settle();
   }

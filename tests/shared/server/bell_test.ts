@@ -7,6 +7,7 @@ import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ringTrustBell, TrustBell } from "../../../shared/server/bell.ts";
 import { ManualClock, settle } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
 class Listener {
@@ -21,7 +22,7 @@ class Listener {
 
   /** Waits for the watch, which the store wakes in its own time. */
   async until(count: number): Promise<void> {
-    for (let i = 0; i < 200 && this.heard.length < count; i++) await settle();
+    await until(() => this.heard.length >= count);
   }
 }
 

@@ -14,6 +14,7 @@ import { GroupCommit } from "../../../shared/server/group_commit.ts";
 import { RateLimiter } from "../../../shared/server/rate_limit.ts";
 import { json, routeFor } from "../../../shared/server/route.ts";
 import { ManualClock, settle } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { AUTHENTICATORS, type Callers } from "./small_app.ts";
 
@@ -182,10 +183,10 @@ Deno.test("D-98: a request gives its room back whatever becomes of it, and what 
     gate = promise;
     const holding = Array.from({ length: HALF / LIMITS.bodyBytes }, () => ask(large(0), length));
     const waiting = ask(large(0), length);
-    for (let i = 0; i < 100 && seen.length < 2 + holding.length; i++) await settle();
+    await until(() => seen.length >= 2 + holding.length);
     const own = ask(large(0), {}, { from: "process" });
     const small = ask(new Uint8Array(LIMITS.bodyFreeBytes), { "Content-Length": String(LIMITS.bodyFreeBytes) });
-    for (let i = 0; i < 100 && seen.length < 4 + holding.length; i++) await settle();
+    await until(() => seen.length >= 4 + holding.length);
     assertEquals(seen.length, 4 + holding.length, "all but the one that waits are served");
     await clock.advance(LIMITS.bodyWaitMs);
     const refused = await waiting;

@@ -1,0 +1,19 @@
+/** Waiting for a condition instead of a number of event-loop turns (D-206). */
+import { settle } from "./manual_clock.ts";
+
+/** Longer than any condition takes on a busy machine: only a condition that never holds reaches it. */
+const DEADLINE_MS = 30_000;
+
+/**
+ * Waits, without moving the clock of the test, until a condition holds.
+ *
+ * @param details evaluated for the error, for example the timers that are still pending
+ * @throws {Error} after 30 s of real time, with the source of the condition
+ */
+export async function until(holds: () => boolean | Promise<boolean>, details: () => string = () => ""): Promise<void> {
+  for (const end = performance.now() + DEADLINE_MS; performance.now() < end;) {
+    if (await holds()) return;
+    await settle();
+  }
+  throw new Error(`Not true after ${DEADLINE_MS / 1000} s: ${holds} ${details()}`.trim());
+}
