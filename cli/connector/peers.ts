@@ -39,7 +39,7 @@ export function mergePeers(known: Peers, { peers }: PeerList): Peers {
 
 /** The agent's name as one word; a number behind it when another peer has that. */
 function freeAlias(agentName: string, taken: ReadonlySet<string>): string {
-  const word = agentName.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, "") || "peer";
+  const word = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
   for (let n = 1;; n++) {
     const alias = n === 1 ? word : `${word}-${n}`;
     if (!taken.has(alias)) return alias;

@@ -24,6 +24,7 @@ import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { DeliveryId, Repeat } from "./deliveries.ts";
 import type { Dispatched } from "./dispatch.ts";
+import { prefersAsync } from "./prefer.ts";
 import type { Message } from "./session.ts";
 
 export async function postMessage(
@@ -74,7 +75,7 @@ async function deliver(
   const { hub, deliveries, dispatch, bus, config } = deps;
   // The proof has shown that it is the body's.
   const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
-  const mayQueue = prefersAsync(exchange.request.headers);
+  const mayQueue = prefersAsync(exchange.request.headers.get("prefer"));
   const begin = deliveries.begin(id, bodySha256);
   let dispatched: Dispatched = { result: "offline" };
   if (hub.session(id.recipient)) {
@@ -162,17 +163,12 @@ async function queue(
   return json(body, 202, QUEUED_HEADERS);
 }
 
-/** `Prefer: respond-async` (RFC 7240), among other preferences or alone. */
-function prefersAsync(headers: Headers): boolean {
-  const preferences = headers.get("prefer")?.replace(/"(?:[^"\\]|\\.)*"/g, "").split(",") ?? [];
-  return preferences.some((one) => one.split(/[;=]/)[0]?.trim().toLowerCase() === "respond-async");
-}
-
 /** Media type, JSON, recipient, conversation, pair: in this order (D-60). */
 async function judgeMessage(deps: ProxyDeps, caller: Admitted, exchange: Exchange): Promise<Message> {
   const { headers } = exchange.request;
   const contentType = headers.get("content-type") ?? "";
-  if (contentType.split(";")[0]?.trim().toLowerCase() !== "application/json") {
+  const isTooLong = contentType.length > LIMITS.contentTypeLength;
+  if (isTooLong || contentType.split(";")[0]?.trim().toLowerCase() !== "application/json") {
     throw new ServiceError("PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
   }
   const parsed = parseJson(exchange.body);

@@ -30,6 +30,8 @@ const INVISIBLE = /[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu;
 // deno-lint-ignore no-control-regex
 const LINE_ENDS = /(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/;
 const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
+/** UTF-16 units. The marker has 14 characters, and no character that is kept here can vanish when it is normalised. */
+const MAX_MARKER_UNITS = 128;
 
 /** A field's value as it stands in the block: one line, bounded, never blank. */
 export function sanitizeField(value: string, maxCodePoints: number): string {
@@ -73,8 +75,10 @@ function quoteMarkers(text: string): string {
   return text.split(LINE_ENDS).map((part, i) => i % 2 === 0 && isMarker(part) ? `> ${part}` : part).join("");
 }
 
+/** NFKC of a line of any length takes time that grows with its square: only a short rest is normalised (D-212). */
 function isMarker(line: string): boolean {
-  return line !== "" && foldLine(line) === MARKER_FOLDED;
+  const visible = line.replace(INVISIBLE, "").trim();
+  return visible !== "" && visible.length <= MAX_MARKER_UNITS && foldLine(visible) === MARKER_FOLDED;
 }
 
 function foldLine(line: string): string {

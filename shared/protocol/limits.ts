@@ -150,6 +150,13 @@ export const LIMIT_TABLE = rows({
   },
   bodyBytes: { value: 65_536, unit: "bytes", source: "D-12", what: "a request body" },
   hookBodyBytes: { value: 262_144, unit: "bytes", source: "D-12", what: "the body of POST /hooks/agent" },
+  preferLength: {
+    value: 256,
+    unit: "count",
+    source: "D-211",
+    what: "characters of a Prefer header; a longer one counts as absent",
+  },
+  contentTypeLength: { value: 256, unit: "count", source: "D-241", what: "characters of a message's Content-Type" },
   bodyTimeoutMs: { value: 10_000, unit: "ms", source: "D-12", what: "time for a body to arrive" },
   bodyFreeBytes: { value: 8_192, unit: "bytes", source: "D-98", what: "a request body that needs no room" },
   bodyRoomBytes: {

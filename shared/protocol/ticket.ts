@@ -8,6 +8,8 @@ import { isUlid } from "./ids.ts";
 
 const PREFIX = "svcpair1_";
 const MAX_LENGTH = 2048;
+/** From the first to the last character that is neither white space nor a backtick. */
+const TEXT = /[^\s`](?:.*[^\s`])?/s;
 
 const TicketBody = z.strictObject({
   v: z.literal(1),
@@ -39,7 +41,7 @@ export function formatTicket(fields: { iss: string; id: string; exp: number }, s
 /** Reads a ticket, forgiving white space and backticks around it; `null` for anything else. */
 export function parseTicket(pasted: string): Ticket | null {
   if (pasted.length > MAX_LENGTH) return null;
-  const ticket = pasted.replace(/^[\s`]+|[\s`]+$/g, "");
+  const ticket = TEXT.exec(pasted)?.[0] ?? "";
   if (!ticket.startsWith(PREFIX)) return null;
   const bytes = fromBase64Url(ticket.slice(PREFIX.length));
   if (!bytes) return null;

@@ -60,7 +60,7 @@ function bucketOf(address: string): string {
 
 /** An IPv4-mapped IPv6 address as its IPv4 address; any other as it is, without zone. */
 function unmapped(address: string): string {
-  const plain = address.replace(/^\[|\]$/g, "").replace(/%.*$/, "");
+  const plain = address.replace(/^\[|\]$/g, "").replace(/%.*$/s, "");
   if (isIP(plain) !== 6) return plain;
   const groups = ipv6Groups(plain);
   if (!groups.slice(0, 5).every((group) => group === "0") || groups[5] !== "ffff") return plain;

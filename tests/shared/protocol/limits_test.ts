@@ -50,6 +50,8 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["PROTOCOL 5", "malformedFrames", 3],
   ["ARCHITECTURE 5", "commitChecks", 100],
   ["ARCHITECTURE 5", "commitChecksConnect", 10],
+  ["D-211", "preferLength", 256],
+  ["D-241", "contentTypeLength", 256],
 ];
 
 Deno.test("LIMITS holds the numbers of the decisions, and the table says where from", async (t) => {

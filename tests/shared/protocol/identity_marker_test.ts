@@ -1,0 +1,114 @@
+/**
+ * The test for a line that passes for the identity marker (D-212): bounded work, and the same verdicts as a fold of the
+ * whole line.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
+
+const IDENTITY = { agentDid: "a", ownerDid: "b", issuer: "c", aitJti: "d" };
+const EMPTY_BLOCK = withIdentityBlock("", IDENTITY);
+
+/** Verdict of the product for one line. */
+function isQuoted(line: string): boolean {
+  return withIdentityBlock(line, IDENTITY).slice(EMPTY_BLOCK.length) !== line;
+}
+
+/** Reference: folds the whole line, in time that grows with the square of its length. */
+function passesForMarker(line: string): boolean {
+  const folded = line.normalize("NFKC").replace(/[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu, "").trim();
+  return folded.toLowerCase() === "[svc identity]";
+}
+
+/** Numbers below `n`, the same in each run (mulberry32). */
+function numbers(seed: number): (n: number) => number {
+  let state = seed;
+  return (n) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % n;
+  };
+}
+
+const LINE_END = /[\n\r\v\f\u0085\u2028\u2029]/;
+
+/** For each letter of the marker, every code point that NFKC or lower case makes to it. */
+function spellingsOf(): Map<string, string[]> {
+  const spellings = new Map<string, string[]>();
+  for (let code = 0; code <= 0x10ffff; code++) {
+    if (code >= 0xd800 && code <= 0xdfff) continue;
+    const char = String.fromCodePoint(code);
+    if (LINE_END.test(char)) continue;
+    const folded = char.normalize("NFKC").toLowerCase();
+    if ("[svc identity]".includes(folded) && folded.length === 1) {
+      spellings.set(folded, [...spellings.get(folded) ?? [], char]);
+    }
+  }
+  return spellings;
+}
+
+/** Every code point that is invisible, and some that are not. */
+function fillersOf(): { invisible: string[]; visible: string[] } {
+  const invisible: string[] = [];
+  for (let code = 0; code <= 0x10ffff; code++) {
+    if (code >= 0xd800 && code <= 0xdfff) continue;
+    const char = String.fromCodePoint(code);
+    if (!LINE_END.test(char) && /[\p{Cc}\p{Default_Ignorable_Code_Point}]/u.test(char)) invisible.push(char);
+  }
+  return { invisible, visible: [" ", "\u3000", "\u00a0", "\u0301", "x", "\u115f\u0301", "\ud800", "ﬁ", "\ufe64"] };
+}
+
+Deno.test("the identity marker is recognised as by the whole fold in 10 000 generated spellings", () => {
+  const pick = numbers(1);
+  const spellings = spellingsOf();
+  const { invisible, visible } = fillersOf();
+  let markers = 0;
+  for (let i = 0; i < 10_000; i++) {
+    const parts: string[] = [];
+    for (const letter of "[svc identity]") {
+      const choices = spellings.get(letter) ?? [letter];
+      parts.push(choices[pick(choices.length)] ?? letter);
+      const fillers = pick(3) === 0 ? 1 + pick(i % 100 === 0 ? 200 : 3) : 0;
+      for (let n = 0; n < fillers; n++) parts.push(invisible[pick(invisible.length)] ?? "");
+      if (pick(80) === 0) parts.push(visible[pick(visible.length)] ?? "");
+    }
+    const line = [" ".repeat(pick(3)), ...parts, "\u3000".repeat(pick(3))].join("");
+    const expected = passesForMarker(line);
+    if (expected) markers++;
+    assertEquals(isQuoted(line), expected, JSON.stringify(line));
+  }
+  assert(markers > 2_000 && markers < 9_990, `${markers} of the spellings pass`);
+});
+
+Deno.test("the identity marker is recognised as by the whole fold with each code point beside it", () => {
+  for (let code = 0; code <= 0x10ffff; code++) {
+    const char = String.fromCodePoint(code);
+    if (LINE_END.test(char)) continue;
+    for (const line of [`[Svc${char} Identity]`, `${char}[Svc Identity]`]) {
+      if (isQuoted(line) !== passesForMarker(line)) assertEquals(isQuoted(line), passesForMarker(line), `U+${code}`);
+    }
+  }
+});
+
+Deno.test("the identity marker is recognised behind any number of invisible characters", () => {
+  for (const filler of ["\u200b", "\u0001", "\u{e0041}", "\ufe0f", " "]) {
+    assert(isQuoted(`${filler.repeat(5_000)}[Svc Identity]${filler.repeat(5_000)}`), JSON.stringify(filler));
+  }
+});
+
+Deno.test("a line is normalised only when at most 128 units of it remain", () => {
+  const { normalize } = String.prototype;
+  const lengths: number[] = [];
+  String.prototype.normalize = function (this: string, form?: string): string {
+    lengths.push(this.length);
+    return normalize.call(this, form);
+  };
+  try {
+    for (const unit of ["\u0301", "a\u0323\u0301", "ﷺ", "x"]) {
+      for (const length of [128, 129, 240_000]) assert(!isQuoted(unit.repeat(length).slice(0, length)));
+    }
+  } finally {
+    String.prototype.normalize = normalize;
+  }
+  assertEquals([...new Set(lengths)], [128]);
+});

@@ -1,0 +1,122 @@
+/**
+ * Every regular expression of the product that meets outside input is linear on its worst text (D-211). A quadratic one
+ * takes seconds on 64 KiB, a linear one well under a millisecond. The bound of 20 times the floor lies far from both, so
+ * that the load of the machine does not decide the result.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { REGEXES, type RegexRow, type WorstText } from "./regex_table.ts";
+
+const ROOT = new URL("../../", import.meta.url);
+const LENGTH = 65_536;
+const MAX_RATIO = 20;
+/** Milliseconds; what is faster counts as this. */
+const FLOOR_MS = 2;
+const RUNS = 5;
+
+/** Texts that each expression meets beside its own worst. */
+const HOSTILE: readonly WorstText[] = [
+  ...[..." \t\n`\"'\\%=-./:,;_0aA[(\u0301\u200b"].map((unit): WorstText => ["", unit, "\u0000"]),
+  ...[...' \t`"-./=%'].map((unit): WorstText => ["x", unit, "x"]),
+  ["", 'x="', ""],
+  ["", '\\"', ""],
+];
+
+async function* sources(folder: string): AsyncGenerator<string> {
+  for await (const { name, isDirectory } of Deno.readDir(new URL(folder, ROOT))) {
+    if (isDirectory) yield* sources(`${folder}${name}/`);
+    else if (name.endsWith(".ts") && !name.endsWith(".d.ts")) yield folder + name;
+  }
+}
+
+/** The texts of all regular expressions of a file: literals, and what constructs one. */
+function expressionsOf(path: string, source: string): string[] {
+  const found: string[] = [];
+  const isConstructor = (callee: Deno.lint.Node) => callee.type === "Identifier" && callee.name === "RegExp";
+  const plugin: Deno.lint.Plugin = {
+    name: "regex",
+    rules: {
+      collect: {
+        create: () => ({
+          Literal(node) {
+            if ("regex" in node && node.regex) found.push(source.slice(...node.range));
+          },
+          NewExpression(node) {
+            if (isConstructor(node.callee)) found.push(source.slice(...node.range));
+          },
+          CallExpression(node) {
+            if (isConstructor(node.callee)) found.push(source.slice(...node.range));
+          },
+        }),
+      },
+    },
+  };
+  Deno.lint.runPlugin(plugin, path, source);
+  return [...new Set(found)].sort();
+}
+
+function compiled({ literal }: RegexRow): RegExp {
+  if (literal.startsWith("new ")) return new RegExp("/v1/relay/connect/?$");
+  const end = literal.lastIndexOf("/");
+  return new RegExp(literal.slice(1, end), literal.slice(end + 1));
+}
+
+function textOf([head, unit, tail]: WorstText): string {
+  const count = Math.max(1, Math.floor((LENGTH - head.length - tail.length) / unit.length));
+  // Joined, so that the first search does not pay for putting the text together.
+  return [head, ...Array<string>(count).fill(unit), tail].join("");
+}
+
+/** Shortest time in milliseconds that a search and a replacement take; ends early when one run is fast enough. */
+function timeOf(regex: RegExp, text: string): number {
+  let best = Infinity;
+  for (let run = 0; run < RUNS && best > FLOOR_MS; run++) {
+    const start = performance.now();
+    regex.lastIndex = 0;
+    regex.exec(text);
+    text.replace(regex, "");
+    best = Math.min(best, performance.now() - start);
+  }
+  return best;
+}
+
+Deno.test("the scanner finds literals and constructed expressions, not divisions, strings or comments", () => {
+  const source = 'const a = 1 / 2 / 3; // /x/\nconst b = "/y/"; const c = /z/g; new RegExp(a); RegExp("q"); `${/t/}`;';
+  assertEquals(expressionsOf("x.ts", source), ["/t/", "/z/g", 'RegExp("q")', "new RegExp(a)"]);
+});
+
+Deno.test("the table lists every regular expression of the product and no other", async () => {
+  const paths = ["deploy.ts", "deploy_store.ts"];
+  for (const folder of ["shared/", "registry/", "proxy/", "cli/"]) {
+    for await (const path of sources(folder)) paths.push(path);
+  }
+  const found: Record<string, string[]> = {};
+  for (const path of paths.sort()) {
+    const expressions = expressionsOf(path, await Deno.readTextFile(new URL(path, ROOT)));
+    if (expressions.length > 0) found[path] = expressions;
+  }
+  const listed = Object.entries(REGEXES).map(([path, rows]) => [path, rows.map(({ literal }) => literal).sort()]);
+  assertEquals(Object.fromEntries(listed), found);
+});
+
+Deno.test("each regular expression takes at most 20 times as long on its worst text as on a harmless one", async (t) => {
+  const harmless = textOf(["", "a", ""]);
+  const hostile = HOSTILE.map((worst) => [worst, textOf(worst)] as const);
+  for (const [path, rows] of Object.entries(REGEXES)) {
+    for (const row of rows.filter(({ never }) => never === undefined)) {
+      await t.step(`${path} ${row.literal}`, () => {
+        const regex = compiled(row);
+        const usual = Math.max(FLOOR_MS, timeOf(regex, harmless));
+        for (const [worst, text] of [...row.worst ? [[row.worst, textOf(row.worst)] as const] : [], ...hostile]) {
+          const time = timeOf(regex, text);
+          assert(time <= MAX_RATIO * usual, `${time.toFixed(1)} ms on ${JSON.stringify(worst)}, usual ${usual} ms`);
+        }
+      });
+    }
+  }
+});
+
+Deno.test("the measurement refuses the expression that read the Prefer header before", () => {
+  const regex = /"(?:[^"\\]|\\.)*"/g;
+  const text = textOf(["", '\\"', ""]).slice(0, LENGTH / 4);
+  assert(timeOf(regex, text) > MAX_RATIO * FLOOR_MS);
+});
