@@ -19,7 +19,7 @@ import { errorEnvelope, ServiceError } from "./shared/protocol/errors.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { LIMITS } from "./shared/protocol/limits.ts";
 import { systemRandom } from "./shared/random.ts";
-import { rawTarget, requestIdOf, withoutBody } from "./shared/server/app.ts";
+import { requestIdOf, routedPath, withoutBody } from "./shared/server/app.ts";
 import type { Peer } from "./shared/server/client_ip.ts";
 import { ConfigError, ConfigReader, type Environ, processEnviron } from "./shared/server/config.ts";
 import { documentsOf } from "./shared/server/documents.ts";
@@ -214,13 +214,13 @@ class Entry {
   async #dispatch(request: Request, peer: Peer): Promise<Response> {
     const registry = this.#registry, proxy = this.#proxy;
     if (!registry || !proxy) return await (registry ?? proxy as Proxy).fetch(request, peer);
-    const path = rawTarget(request.url).split("?")[0] ?? "/";
+    const path = routedPath(request);
     if (path === "/health" && request.method === "GET") return await this.#health(request, registry, proxy);
     if (path === "/health" && request.method === "HEAD") {
       return await withoutBody(await this.#health(request, registry, proxy));
     }
     // The few paths that both have (health, documents) tell of both, whoever answers.
-    return await (registry.owns(path) ? registry : proxy).fetch(request, peer);
+    return await (registry.owns(request) ? registry : proxy).fetch(request, peer);
   }
 
   async #health(request: Request, registry: Registry, proxy: Proxy): Promise<Response> {

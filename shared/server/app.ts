@@ -49,8 +49,8 @@ export interface ServiceSeams {
 /** A service that answers requests. */
 export interface App {
   fetch(request: Request, peer: Peer): Promise<Response>;
-  /** True when the path is one of the table's, whatever the method. */
-  owns(path: string): boolean;
+  /** True when the request's path is one of the table's, for any method. */
+  owns(request: Request): boolean;
   /** The router, for a test that compares it with the table. */
   hono: Hono<Env>;
 }
@@ -91,7 +91,7 @@ export function createApp<D extends AppDeps, Callers>(
   hono.onError((error, c) => errorAnswer(deps, c.env.exchange, error, "Bearer"));
   return {
     hono,
-    owns: (path) => methodsOf(path).length > 0,
+    owns: (request) => methodsOf(routedPath(request)).length > 0,
     async fetch(request, peer) {
       const exchange = openExchange(deps, request, peer);
       if (request.method !== "HEAD") return finish(await hono.fetch(request, { exchange }), exchange);
@@ -126,6 +126,16 @@ export function errorsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D
   const order = Object.keys(ERRORS);
   return [...new Set(codes.filter((code) => code !== undefined))].sort((a, b) => order.indexOf(a) - order.indexOf(b));
 }
+
+/**
+ * The path by which requests are routed: percent-encoded letters count as the letters themselves, in every form of
+ * deployment (D-241). What a proof covers is `rawTarget`.
+ */
+export function routedPath(request: Request): string {
+  return ROUTER.getPath(request);
+}
+
+const ROUTER = new Hono();
 
 /** Path and query as the request line has them; `Request.url` keeps them, a parsed URL would not. */
 export function rawTarget(url: string): string {

@@ -12,9 +12,10 @@ export type Level = "info" | "warn" | "error";
 export type Log = (level: Level, event: string, fields?: Record<string, unknown>) => void;
 
 const SECRET_NAME = /secret|token|ticket|password|authorization|proof|privatekey|seed|signature|ait$|code$|access$/i;
-/** What is secret wherever it stands: somebody may have put it into a path. */
-const SECRET_VALUE = /svc_(?:pat|agt|rft|srv|inv)_|svcpair1_|eyJ[\w-]+\./;
-const SECRET_VALUES = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_|eyJ[\w-]+\.)[\w.~%-]*/g;
+/** Starts of secrets, in any member: a client may have put one into a path. A token is one only when a dot follows. */
+const SECRET_STARTS = /svc_(?:pat|agt|rft|srv|inv)_|svcpair1_|eyJ/;
+const SECRETS = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w.~%-]*|eyJ[\w-]+(\.[\w.~%-]*)?/g;
+const SECRETS_IN_WORD = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w-]*/g;
 /** Members whose names look secret and whose values are not. */
 const PLAIN_NAMES = new Set(["code", "errorCode", "statusCode"]);
 
@@ -36,6 +37,35 @@ function redact(name: string, value: unknown): unknown {
   if (value instanceof Error) return { name: value.name, message: value.message, cause: value.cause };
   if (typeof value === "bigint") return String(value);
   if (typeof value !== "string" || value === "") return value;
-  if (SECRET_VALUE.test(value)) return value.replaceAll(SECRET_VALUES, "[redacted]");
-  return SECRET_NAME.test(name) && !PLAIN_NAMES.has(name) ? "[redacted]" : value;
+  const clean = withoutSecrets(value);
+  return clean === value && SECRET_NAME.test(name) && !PLAIN_NAMES.has(name) ? "[redacted]" : clean;
 }
+
+/** The text as it is, or decoded and redacted when a secret is in it, percent-encoded or not. Linear (D-241). */
+function withoutSecrets(text: string): string {
+  const decoded = text.includes("%") ? percentDecoded(text) : text;
+  if (!SECRET_STARTS.test(decoded)) return text;
+  const redacted = decoded.replace(SECRETS, (match: string, rest: string | undefined) => {
+    const isToken = !match.startsWith("eyJ") || rest !== undefined;
+    return isToken ? "[redacted]" : match.replace(SECRETS_IN_WORD, "[redacted]");
+  });
+  return redacted === decoded ? text : redacted;
+}
+
+/** Decodes printable ASCII, however often it was encoded, in one pass: each decoded character may complete another. */
+function percentDecoded(text: string): string {
+  const out: string[] = [];
+  for (let i = 0; i < text.length; i++) {
+    out.push(text.charAt(i));
+    while (out.length >= 3 && out[out.length - 3] === "%") {
+      const digits = `${out[out.length - 2]}${out[out.length - 1]}`;
+      if (!PRINTABLE_ASCII.test(digits)) break;
+      out.length -= 3;
+      out.push(String.fromCharCode(parseInt(digits, 16)));
+    }
+  }
+  return out.join("");
+}
+
+/** Two hexadecimal digits of a printable ASCII character. */
+const PRINTABLE_ASCII = /^(?:[2-6][0-9a-f]|7[0-9a-e])$/i;

@@ -3,7 +3,14 @@
  * That the table is the specification's is shown in spec_tables_test.ts.
  */
 import { assert, assertEquals, assertInstanceOf, assertMatch, assertThrows } from "@std/assert";
-import { type ErrorCode, errorEnvelope, ERRORS, isErrorCode, ServiceError } from "../../../shared/protocol/errors.ts";
+import {
+  type ErrorCode,
+  errorCodeOf,
+  errorEnvelope,
+  ERRORS,
+  isErrorCode,
+  ServiceError,
+} from "../../../shared/protocol/errors.ts";
 
 type OneStatus = Exclude<ErrorCode, "AGENT_AUTH_REFRESH_INVALID">;
 const rows = Object.entries(ERRORS);
@@ -85,6 +92,24 @@ Deno.test("isErrorCode() is true for the codes of the table only", () => {
   for (const text of ["", "constructor", "toString", "__proto__", "hasOwnProperty", "not_found", "NOT_FOUND "]) {
     assertEquals(isErrorCode(text), false);
   }
+});
+
+Deno.test("errorCodeOf() returns the code of an envelope, and UNKNOWN_ERROR for any other value", () => {
+  const envelope = (code: unknown) => ({ error: { code, message: "x" } });
+  for (const code of ["NOT_FOUND", "A_CODE_OF_TOMORROW", "E2", "A".repeat(64)]) {
+    assertEquals(errorCodeOf(envelope(code)), code);
+  }
+  const inherited = Object.create(envelope("NOT_FOUND"));
+  const others = [
+    ...["", "not_found", "A".repeat(65), "A\u001b[31m", "NOT_FOUND\n", " NOT_FOUND", 404, null, undefined, {}].map(
+      envelope,
+    ),
+    ...[null, undefined, "NOT_FOUND", 1, [], [envelope("NOT_FOUND")], {}, { error: null }, { error: "NOT_FOUND" }],
+    { error: [{ code: "NOT_FOUND" }] },
+    { code: "NOT_FOUND" },
+    inherited,
+  ];
+  for (const value of others) assertEquals(errorCodeOf(value), "UNKNOWN_ERROR", JSON.stringify(value));
 });
 
 Deno.test("ERRORS has a condition and a remedy for every code, and statuses of errors only", () => {

@@ -3,6 +3,7 @@
  * members whose names say that they are secret.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { jsonLog, type Level, silentLog } from "../../../shared/server/log.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 
@@ -60,6 +61,33 @@ Deno.test("jsonLog() redacts by name, at any depth, and leaves the rest", async 
     await t.step(`shows ${name}`, () => {
       assertEquals(JSON.parse(logged("x", { [name]: value }))[name], typeof value === "bigint" ? "12" : value);
     });
+  }
+});
+
+Deno.test("jsonLog() redacts a secret that is percent-encoded any number of times", async (t) => {
+  const encoded = (text: string) => [...utf8Bytes(text)].map((byte) => `%${byte.toString(16)}`).join("");
+  const token = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl";
+  for (const secret of ["svc_pat_abcdefgh", "svcpair1_abcdefgh", "svc_inv_abcdefgh", token]) {
+    const forms = [
+      secret,
+      encoded(secret),
+      encoded(encoded(secret)),
+      encoded(encoded(encoded(encoded(secret)))),
+      secret.replace("_", "%5F").replace(".", "%2E"),
+      secret.replaceAll("e", "%65"),
+      `eyJnot_a_token${secret}`,
+    ];
+    for (const form of forms) {
+      await t.step(form.slice(0, 60), () => {
+        const { path } = JSON.parse(logged("x", { path: `/v1/x/${form}` }));
+        assert(path.startsWith("/v1/x/"), path);
+        assert(path.endsWith("[redacted]"), path);
+        assert(!path.includes("abcdefgh") && !path.includes("c2ln"), path);
+      });
+    }
+  }
+  for (const plain of ["/a%2Fb%zz%", "/%E2%82%AC", "/100%", "eyJnothing", "/%0a%7f", "%25253431"]) {
+    await t.step(`keeps ${plain}`, () => assertEquals(JSON.parse(logged("x", { path: plain })).path, plain));
   }
 });
 
