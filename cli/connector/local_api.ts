@@ -4,6 +4,7 @@
  */
 import * as z from "zod";
 import { equalConstantTime } from "../../shared/protocol/base64url.ts";
+import { inputText, problemText } from "../../shared/protocol/input_text.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -120,10 +121,10 @@ function read<S extends z.ZodType>(schema: S, body: string): z.output<S> {
   } catch {
     throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not JSON");
   }
-  const parsed = schema.safeParse(value);
+  const parsed = schema.safeParse(value, { error: inputText });
   if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0];
-  throw new LocalError("CONNECTOR_INVALID_BODY", `${issue?.path.join(".") || "The body"}: ${issue?.message}`);
+  const [issue] = parsed.error.issues;
+  throw new LocalError("CONNECTOR_INVALID_BODY", `Invalid body: ${issue ? problemText(issue) : "it does not fit"}`);
 }
 
 function idsOf(body: string): number[] | null {

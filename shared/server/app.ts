@@ -248,7 +248,7 @@ function queryOf(target: string): Record<string, string | string[]> {
 function jsonBody<D>(route: Route<D>, { body }: Exchange): unknown {
   if (body.length === 0 && route.emptyBody) return {};
   const parsed = parseJson(body);
-  if (!parsed) throw invalidInput(route.invalid, { formErrors: ["The body is not JSON"], fieldErrors: {} });
+  if (!parsed) throw invalidInput(route.invalid, { formErrors: ["the body is not JSON"], fieldErrors: {} });
   return parsed.value;
 }
 

@@ -36,3 +36,36 @@ Deno.test("invalidInput() answers 400 where the code has two statuses, and 500 w
   assertEquals(invalidInput("AGENT_AUTH_REFRESH_INVALID", details).status, 400);
   assertEquals(invalidInput(undefined, details).code, "INTERNAL_ERROR");
 });
+
+Deno.test("a validation text names the field and what is expected, in the message and in the details", () => {
+  const All = z.object({
+    payload: z.unknown().nonoptional(),
+    name: z.string(),
+    count: z.int().min(1).max(5),
+    role: z.enum(["a", "b"]),
+    list: z.array(z.object({ id: z.string() })).min(1),
+    word: z.string().regex(/^x/),
+    either: z.union([z.string(), z.number()]),
+  });
+  const good = { payload: null, name: "n", count: 1, role: "a", list: [{ id: "i" }], word: "x", either: 1 };
+  const cases: [change: Record<string, unknown> | null, field: string, text: string][] = [
+    [{ payload: undefined }, "payload", "payload is missing; expected any JSON value"],
+    [{ name: undefined }, "name", "name is missing; expected text"],
+    [{ name: 7 }, "name", "name must be text"],
+    [{ count: "svc_pat_hidden" }, "count", "count must be a number"],
+    [{ count: 1.5 }, "count", "count must be a whole number"],
+    [{ count: 9 }, "count", "count must be at most 5"],
+    [{ role: "svc_pat_hidden" }, "role", 'role must be "a" or "b"'],
+    [{ list: [] }, "list", "list must have at least 1 entries"],
+    [{ list: [{}] }, "list", "list.0.id is missing; expected text"],
+    [{ word: "svc_pat_hidden" }, "word", "word must be text that matches /^x/"],
+    [{ either: null }, "either", "either must be one of the forms in the documentation"],
+    [null, "", "the input must be an object"],
+  ];
+  for (const [change, field, text] of cases) {
+    const value = change && { ...good, ...change };
+    const error = assertThrows(() => parseInput(All, value, "INVITE_CREATE_INVALID"), ServiceError);
+    assertEquals(error.message, `The body of an invite is not valid: ${text}`);
+    assertEquals(field ? error.details?.fieldErrors[field] : error.details?.formErrors, [text]);
+  }
+});

@@ -1,0 +1,56 @@
+/**
+ * Texts for input that does not fit its schema: the field and what is expected, never the value (D-240). Shared by the
+ * services and the connector's local API.
+ */
+import type * as z from "zod";
+
+/** What a schema expects, as it is named to people. */
+const EXPECTED: Readonly<Record<string, string>> = {
+  nonoptional: "any JSON value",
+  string: "text",
+  number: "a number",
+  int: "a whole number",
+  boolean: "true or false",
+  array: "a list",
+  object: "an object",
+  record: "an object",
+  null: "null",
+};
+
+/** Units of a size, by what has it. */
+const UNITS: Readonly<Record<string, string | undefined>> = { string: " characters", array: " entries", object: " members" };
+
+/** The error map for `safeParse(value, { error: inputText })`: what is wrong with one field, without its name. */
+export function inputText(issue: z.core.$ZodRawIssue): string | undefined {
+  const expected = expectationOf(issue);
+  if (expected === undefined) return undefined;
+  if (issue.input === undefined) return `is missing; expected ${expected}`;
+  const isSize = (issue.code === "too_small" || issue.code === "too_big") && UNITS[issue.origin] !== undefined;
+  return `must ${isSize ? "have" : "be"} ${expected}`;
+}
+
+function expectationOf(issue: z.core.$ZodRawIssue): string | undefined {
+  switch (issue.code) {
+    case "invalid_type":
+      return EXPECTED[issue.expected ?? ""] ?? String(issue.expected);
+    case "invalid_value":
+      return (issue.values ?? []).map((value) => JSON.stringify(value)).join(" or ");
+    case "too_small":
+      return `at least ${issue.minimum}${UNITS[issue.origin ?? ""] ?? ""}`;
+    case "too_big":
+      return `at most ${issue.maximum}${UNITS[issue.origin ?? ""] ?? ""}`;
+    case "invalid_format":
+      return issue.pattern === undefined ? undefined : `text that matches ${issue.pattern}`;
+    case "invalid_union":
+      return "one of the forms in the documentation";
+    case "unrecognized_keys":
+      return "without members that the documentation does not name";
+    default:
+      return undefined;
+  }
+}
+
+/** One problem as a sentence: `to is missing; expected text`. */
+export function problemText(issue: { path: readonly PropertyKey[]; message: string }): string {
+  return `${issue.path.length === 0 ? "the input" : issue.path.map(String).join(".")} ${issue.message}`;
+}
