@@ -7,7 +7,8 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { AccessClaim } from "../shared/server/access.ts";
-import { readBody } from "../shared/server/body.ts";
+import { readBody, refuseByLength } from "../shared/server/body.ts";
+import { BoundedMap } from "../shared/server/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 
 /** The registry did not give an answer that can be used. */
@@ -34,7 +35,7 @@ export class RegistryClient {
   /** Validations under way: identical ones are joined. */
   readonly #validating = new Map<string, Promise<boolean>>();
   /** Verdicts kept, where configured: until when, milliseconds since the Unix epoch. */
-  readonly #accepted = new Map<string, number>();
+  readonly #accepted = new BoundedMap<string, number>(10_000);
 
   constructor(send: Send, clock: Clock, config: ProxyConfig) {
     this.#send = send;
@@ -90,17 +91,12 @@ export class RegistryClient {
     const headers = { ...this.#credential(), [HEADERS.access]: accessToken };
     const { status, value } = await this.#call("POST", "/v1/agents/auth/validate", headers, { agentDid, aitJti });
     if (status === 204) {
-      if (this.#config.accessCacheMs > 0) this.#keep(key);
+      if (this.#config.accessCacheMs > 0) this.#accepted.set(key, this.#clock.now() + this.#config.accessCacheMs);
       return true;
     }
     const code = (value as { error?: { code?: unknown } } | undefined)?.error?.code;
     if (status === 401 && code !== "INTERNAL_SERVICE_UNAUTHORIZED") return false;
     throw new RegistryUnavailable(`Validation was answered with ${status}`);
-  }
-
-  #keep(key: string): void {
-    if (this.#accepted.size >= 10_000) this.#accepted.clear();
-    this.#accepted.set(key, this.#clock.now() + this.#config.accessCacheMs);
   }
 
   #credential(): Record<string, string> {

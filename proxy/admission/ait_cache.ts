@@ -5,6 +5,7 @@
 import type { KeyObject } from "node:crypto";
 import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
 import type { VerificationKey } from "../../shared/protocol/jws.ts";
+import { BoundedMap } from "../../shared/server/bounded_map.ts";
 import { digest, readPublicKey } from "../../shared/server/crypto.ts";
 import type { KeyCache } from "./key_cache.ts";
 
@@ -26,7 +27,7 @@ export class AitCache {
   readonly #keys: KeyCache;
   readonly #issuer: string;
   /** By token. */
-  readonly #kept = new Map<string, VerifiedAit>();
+  readonly #kept = new BoundedMap<string, VerifiedAit>(MAX_KEPT);
 
   constructor(keys: KeyCache, issuer: string) {
     this.#keys = keys;
@@ -48,13 +49,7 @@ export class AitCache {
     const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
     const publicKey = readPublicKey(claims.cnf.jwk.x);
     const verified = { claims, kid: jws.kid, signer: keys.get(jws.kid), sha256: digest(token), publicKey };
-    this.#keep(token, verified);
-    return verified;
-  }
-
-  #keep(token: string, verified: VerifiedAit): void {
-    const oldest = this.#kept.size >= MAX_KEPT ? this.#kept.keys().next() : undefined;
-    if (oldest && !oldest.done) this.#kept.delete(oldest.value);
     this.#kept.set(token, verified);
+    return verified;
   }
 }

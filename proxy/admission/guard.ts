@@ -1,14 +1,15 @@
 /**
- * A coarse guard in front of admission (D-94): who keeps sending bad proofs is answered before the body is read. It
- * counts per address and token together, so that nobody can shut out an agent whose token he has seen, nor its
- * neighbours at the same address. In memory, bounded, and of no meaning for anything but load.
+ * A coarse guard in front of admission (D-94): a client that keeps sending bad proofs is answered before its body is
+ * read. It counts per address and token together. So an attacker who has seen a token cannot lock out its agent, nor
+ * other agents at the same address. In memory and bounded; it affects load only.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { HEADERS } from "../../shared/protocol/proof.ts";
-import type { Exchange } from "../../shared/server/route.ts";
+import { BoundedMap } from "../../shared/server/bounded_map.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import type { Exchange } from "../../shared/server/route.ts";
+import { authorizationToken } from "../../shared/server/signed_request.ts";
 
 const MAX_KEPT = 10_000;
 
@@ -20,9 +21,8 @@ interface Count {
 
 export class Guard {
   readonly #clock: Clock;
-  /** Address → digest of the token → bad proofs. */
-  readonly #counts = new Map<string, Map<string, Count>>();
-  #kept = 0;
+  /** Bad proofs by address and digest of the token. */
+  readonly #counts = new BoundedMap<string, Count>(MAX_KEPT);
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -30,8 +30,9 @@ export class Guard {
 
   /** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many bad proofs from this address */
   look(exchange: Exchange): void {
-    const tokens = this.#counts.get(exchange.ip);
-    const count = tokens?.get(tokenOf(exchange));
+    if (this.#counts.size === 0) return;
+    const key = keyOf(exchange);
+    const count = key === null ? undefined : this.#counts.get(key);
     if (!count || count.failures < LIMITS.badProofs) return;
     const rest = count.since + LIMITS.badProofsWindowMs - this.#clock.now();
     if (rest <= 0 || rest > LIMITS.badProofsWindowMs) return;
@@ -41,23 +42,19 @@ export class Guard {
     });
   }
 
-  /** Notes a bad proof. */
+  /** Counts a bad proof. */
   note(exchange: Exchange): void {
+    const key = keyOf(exchange);
+    if (key === null) return;
     const now = this.#clock.now();
-    if (this.#kept >= MAX_KEPT) {
-      this.#counts.clear();
-      this.#kept = 0;
-    }
-    const tokens = this.#counts.get(exchange.ip) ?? new Map<string, Count>();
-    this.#counts.set(exchange.ip, tokens);
-    const token = tokenOf(exchange);
-    const count = tokens.get(token);
-    if (!count) this.#kept++;
+    const count = this.#counts.get(key);
     const isOver = !count || now - count.since >= LIMITS.badProofsWindowMs || now < count.since;
-    tokens.set(token, isOver ? { since: now, failures: 1 } : { ...count, failures: count.failures + 1 });
+    this.#counts.set(key, isOver ? { since: now, failures: 1 } : { ...count, failures: count.failures + 1 });
   }
 }
 
-function tokenOf({ request }: Exchange): string {
-  return digest(request.headers.get(HEADERS.authorization) ?? "");
+/** The parsed token, as check 1 reads it: the spelling of the header does not matter (D-241). */
+function keyOf({ request, ip }: Exchange): string | null {
+  const token = authorizationToken(request.headers, "Svc");
+  return token ? `${ip} ${digest(token)}` : null;
 }

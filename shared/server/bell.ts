@@ -1,6 +1,6 @@
 /**
- * The bell: how services that share a store tell each other that trust has changed (D-64). Rung in the commit of the
- * change itself; the note says whom it concerns. A doorbell, not the data: who hears it reads the records anew.
+ * Announces to the services on one store that trust in some agents has changed (D-64). The note is part of the commit of
+ * the change itself and names the agents, not the change: receivers read the records again.
  */
 import type { Clock } from "../clock.ts";
 import type { NewId } from "../protocol/ids.ts";
@@ -10,36 +10,40 @@ import type { Log } from "./log.ts";
 const BELL = ["bell", "trust"];
 const NOTE_KEPT_MS = 15 * 60_000;
 
-/** What has changed: a revocation or a session, or only a pair. */
-export type Change = "revocation" | "pair";
+interface Note {
+  agentDids: string[];
+  /** The previous version wrote notes of pairs too. No service reads them. */
+  change: "revocation" | "pair";
+}
 
-/** Adds to a commit that trust in these agents has changed. */
+/** Adds to a commit that sessions or revocations of these agents have changed. */
 export function ringTrustBell(
   operation: Deno.AtomicOperation,
   newId: NewId,
   agentDids: readonly string[],
-  change: Change = "revocation",
 ): Deno.AtomicOperation {
-  const id = newId();
-  const note: Note = { agentDids: [...agentDids], change };
-  return operation.set(BELL, { seq: id }).set([...BELL, id], note, { expireIn: NOTE_KEPT_MS });
+  const note: Note = { agentDids: [...agentDids], change: "revocation" };
+  // The store itself numbers notes, in the order of their commits: a reader needs one cursor, whatever the writers'
+  // clocks say (D-214).
+  const committed = Deno.Kv.prototype.commitVersionstamp();
+  return operation.set(BELL, { seq: newId() }).set([...BELL, committed], note, { expireIn: NOTE_KEPT_MS });
 }
 
-interface Note {
-  agentDids: string[];
-  change: Change;
-}
+/** Notes of the previous version have a ULID in place of a versionstamp, which sorts behind every versionstamp. */
+const ULIDS = "01";
 
 /**
- * Listens to the bell: by a watch, and by a look every 2 s in case the watch was deaf for a moment. Each note is heard
- * once, also when it comes from an instance whose clock is a little behind.
+ * Receives announcements: by a watch, and by a poll every 2 s in case the watch missed one. It reads only notes that were
+ * committed after the newest one it has read (D-214). Each note is handled once.
  */
 export class TrustBell {
   readonly #kv: Deno.Kv;
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #heard: (agentDids: string[]) => void;
-  /** Notes heard, with the moment they are forgotten. */
+  /** Versionstamp of the newest note that was read. */
+  #cursor = "";
+  /** Notes of the previous version that were read, with the time at which they are forgotten. */
   readonly #known = new Map<string, number>();
   #reader: ReadableStreamDefaultReader<unknown> | null = null;
   #looking: Promise<void> | null = null;
@@ -53,9 +57,10 @@ export class TrustBell {
     this.#heard = heard;
   }
 
-  /** Calls `heard` for revocations. Notes from before this moment are not heard: whoever starts has read the records themselves. */
+  /** Calls `heard` for changes from now on. A service that starts reads the records of older changes themselves. */
   async start(): Promise<void> {
-    for await (const { key } of this.#kv.list({ prefix: BELL })) this.#know(String(key.at(-1)));
+    this.#cursor = (await this.#kv.get(BELL)).versionstamp ?? "";
+    for await (const { key } of this.#kv.list({ prefix: BELL, start: [...BELL, ULIDS] })) this.#know(String(key.at(-1)));
     void this.#watch();
     this.#lookLater();
   }
@@ -77,18 +82,23 @@ export class TrustBell {
   async #look(): Promise<void> {
     const agentDids = new Set<string>();
     let isRevocation = false;
-    for await (const { key, value } of this.#kv.list<Note>({ prefix: BELL })) {
-      const id = String(key.at(-1));
-      if (this.#known.has(id) || key.length === BELL.length) continue;
-      this.#know(id);
-      // A pair is read from the store with every message: nothing is kept that this would empty.
-      if (value.change === "pair") continue;
-      isRevocation = true;
-      for (const did of value.agentDids) agentDids.add(did);
+    try {
+      // Of the previous version's notes, which come last, all are read. There are none once that version has stopped.
+      for await (const { key, value } of this.#kv.list<Note>({ prefix: BELL, start: [...BELL, this.#cursor] })) {
+        const id = String(key.at(-1));
+        if (id === this.#cursor || this.#known.has(id)) continue;
+        if (id < ULIDS) this.#cursor = id;
+        else this.#know(id);
+        if (value.change === "pair") continue;
+        isRevocation = true;
+        for (const did of value.agentDids) agentDids.add(did);
+      }
+    } finally {
+      // Also after a failure halfway: what was read is not read again.
+      if (isRevocation && !this.#stopped) this.#heard([...agentDids]);
     }
     const now = this.#clock.now();
     for (const [id, until] of this.#known) if (until < now) this.#known.delete(id);
-    if (isRevocation && !this.#stopped) this.#heard([...agentDids]);
   }
 
   #know(id: string): void {
@@ -109,7 +119,7 @@ export class TrustBell {
     try {
       const reader = this.#reader = this.#kv.watch([BELL]).getReader();
       while (!(await reader.read()).done) {
-        // A look that is under way may have passed the new note already.
+        // A poll that is under way may have passed the new note already.
         await this.#looking;
         await this.look();
       }

@@ -5,6 +5,7 @@
  */
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
+import { BoundedMap } from "./bounded_map.ts";
 import { absent, type Update } from "./group_commit.ts";
 
 /** A nonce on record. */
@@ -36,7 +37,7 @@ export class Nonces {
   readonly #clock: Clock;
   readonly #keyOf: (agentDid: string, nonce: string) => Deno.KvKey;
   readonly #held = new Set<string>();
-  readonly #used = new Map<string, NonceRecord>();
+  readonly #used = new BoundedMap<string, NonceRecord>(REMEMBERED);
 
   constructor(clock: Clock, keyOf: (agentDid: string, nonce: string) => Deno.KvKey) {
     this.#clock = clock;
@@ -74,15 +75,8 @@ export class Nonces {
       release: (fate) => {
         this.#held.delete(name);
         // Of a replay no more is known than that this very request was made before.
-        if (fate !== "unused") this.#remember(name, fate === "used" ? value : { expiresAt: 0, timestamp });
+        if (fate !== "unused") this.#used.set(name, fate === "used" ? value : { expiresAt: 0, timestamp });
       },
     };
-  }
-
-  #remember(name: string, record: NonceRecord): void {
-    const oldest = this.#used.size >= REMEMBERED ? this.#used.keys().next() : undefined;
-    if (oldest && !oldest.done) this.#used.delete(oldest.value);
-    this.#used.delete(name);
-    this.#used.set(name, record);
   }
 }

@@ -1,6 +1,11 @@
-/** The guard against floods of bad proofs (D-94): it costs the one who floods, and nobody else. */
-import { assertEquals } from "@std/assert";
-import { codeOf, World } from "../support/world.ts";
+/** Shows the guard against floods of bad proofs (D-94, D-241): it refuses the client that floods, and no other. */
+import { assertEquals, assertThrows } from "@std/assert";
+import { Guard } from "../../proxy/admission/guard.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Exchange } from "../../shared/server/route.ts";
+import { ManualClock } from "../support/manual_clock.ts";
+import { codeOf, PROXY_URL, World } from "../support/world.ts";
 
 const BAD = { signed: { method: "PUT" } };
 
@@ -32,4 +37,29 @@ Deno.test("H10: bad proofs use up nothing of the agent's own limit", async () =>
   for (let i = 0; i < 100; i++) await w.message(a, b, BAD);
   for (let i = 0; i < 5; i++) assertEquals((await w.message(a, b)).status, 202);
   assertEquals((await w.message(a, b)).status, 429);
+});
+
+Deno.test("the guard refuses a token in every spelling of its header when it has sent 200 bad proofs", async () => {
+  await using w = await World.open();
+  const { a, b } = await w.story();
+  const spelling = (i: number) => ({ ...BAD, headers: { Authorization: `Svc${" ".repeat(1 + i)}${a.identity.ait}` } });
+  for (let i = 0; i < 200; i++) {
+    assertEquals(await codeOf(await w.message(a, b, spelling(i))), "PROXY_AUTH_INVALID_PROOF");
+  }
+  const others = [spelling(500), { ...BAD, headers: { Authorization: `sVC ${a.identity.ait}` } }];
+  for (const parts of others) assertEquals((await w.message(a, b, parts)).status, 429);
+});
+
+Deno.test("the guard keeps the newest counts when a flood of tokens passes", () => {
+  const guard = new Guard(new ManualClock());
+  const exchangeOf = (token: string) =>
+    ({ ip: "192.0.2.1", request: new Request(PROXY_URL, { headers: { Authorization: `Svc ${token}` } }) }) as Exchange;
+  const noted = (token: string) => {
+    const exchange = exchangeOf(token);
+    for (let i = 0; i < LIMITS.badProofs; i++) guard.note(exchange);
+  };
+  for (let i = 0; i < 10_000; i++) guard.note(exchangeOf(`first-${i}`));
+  noted("attacker");
+  for (let i = 0; i < 9_000; i++) guard.note(exchangeOf(`second-${i}`));
+  assertThrows(() => guard.look(exchangeOf("attacker")), ServiceError);
 });

@@ -1,6 +1,7 @@
 /**
- * Shows the bell (D-64): rung in the commit of a change, heard once by everyone who listens, within a second or at the
- * next look; what was rung before somebody listened is not heard.
+ * Shows announcements of trust changes (D-64, D-214): part of the commit of a change, handled once by each reader, within
+ * a second or at the next poll; changes from before a reader's start are not handled. A reader reads only later notes,
+ * whatever the writers' clocks say, and understands the previous version's notes, as that version understands these.
  */
 import { assertEquals } from "@std/assert";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
@@ -99,4 +100,111 @@ Deno.test("a change that is not committed rings nothing", async () => {
   const operation = kv.atomic().check({ key: ["x"], versionstamp: null }).set(["x"], 2);
   assertEquals((await ringTrustBell(operation, ulidSource(() => 0, seededRandom().bytes), ["a"]).commit()).ok, false);
   assertEquals((await Array.fromAsync(kv.list({ prefix: ["bell"] }))).length, 0);
+});
+
+/** The entries that lists of this store have given so far. */
+function countEntries(kv: Deno.Kv): () => number {
+  const { list } = kv;
+  let entries = 0;
+  kv.list = ((...args: Parameters<typeof list>) => {
+    const iterator = list.apply(kv, args);
+    const next = iterator.next.bind(iterator);
+    iterator.next = async () => {
+      const result = await next();
+      if (!result.done) entries++;
+      return result;
+    };
+    return iterator;
+  }) as typeof kv.list;
+  return () => entries;
+}
+
+/** A listener whose watch fails, so that it reads only when a test polls. */
+async function deafListener(kv: Deno.Kv): Promise<Listener> {
+  kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
+  const listener = new Listener(kv, new ManualClock());
+  await listener.bell.start();
+  return listener;
+}
+
+Deno.test("a trust change is read at the same cost when many came before it", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const newId = ulidSource(() => 1_000, seededRandom().bytes);
+  const listener = await deafListener(kv);
+  const entries = countEntries(kv);
+  const costs: number[] = [];
+  for (let i = 0; i < 300; i++) {
+    const before = entries();
+    await ring(kv, newId, `agent-${i}`);
+    await listener.bell.look();
+    costs.push(entries() - before);
+  }
+  assertEquals(listener.heard.length, 300);
+  assertEquals(Math.max(...costs) <= 2, true, `entries read for one change: ${costs}`);
+  listener.bell.stop();
+});
+
+Deno.test("trust changes are all read when the clocks of their writers differ and commits swap places", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const listener = await deafListener(kv);
+  const ahead = ulidSource(() => 9_000_000, seededRandom(1).bytes);
+  const behind = ulidSource(() => 1_000, seededRandom(2).bytes);
+  for (const [newId, did] of [[ahead, "a"], [behind, "b"], [ahead, "c"]] as const) {
+    await ring(kv, newId, did);
+    await listener.bell.look();
+  }
+  const first = ringTrustBell(kv.atomic(), ahead, ["made first"]);
+  await ring(kv, ahead, "made second");
+  await listener.bell.look();
+  await first.commit();
+  await listener.bell.look();
+  assertEquals(listener.heard, [["a"], ["b"], ["c"], ["made second"], ["made first"]]);
+  listener.bell.stop();
+});
+
+Deno.test("neighbouring versions read each other's notes when both run on one store", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const newId = ulidSource(() => Date.UTC(2026, 1, 1), seededRandom().bytes);
+  const previous = async (change: "revocation" | "pair", ...agentDids: string[]) => {
+    const id = newId();
+    const note = { agentDids, change };
+    await kv.atomic().set(["bell", "trust"], { seq: id }).set(["bell", "trust", id], note, { expireIn: 900_000 }).commit();
+  };
+  await previous("revocation", "before");
+  const listener = await deafListener(kv);
+  await previous("revocation", "old");
+  await listener.bell.look();
+  await ring(kv, newId, "new");
+  await previous("pair", "a pair");
+  await previous("revocation", "old again");
+  await listener.bell.look();
+  await listener.bell.look();
+  assertEquals(listener.heard, [["old"], ["new", "old again"]]);
+  // What the previous version reads: notes by the prefix, their last key part as a text, and a new value of the key that
+  // it watches.
+  const notes = await Array.fromAsync(kv.list<{ agentDids: string[]; change: string }>({ prefix: ["bell", "trust"] }));
+  const note = notes.find(({ value }) => value.agentDids[0] === "new");
+  assertEquals([typeof note?.key.at(-1), note?.key.length, note?.value.change], ["string", 3, "revocation"]);
+  listener.bell.stop();
+});
+
+Deno.test("a note is handled when the poll that read it fails at the next one", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const newId = ulidSource(() => 1_000, seededRandom().bytes);
+  const listener = await deafListener(kv);
+  await ring(kv, newId, "a");
+  await ring(kv, newId, "b");
+  const { list } = kv;
+  kv.list = ((...args: Parameters<typeof list>) => {
+    const iterator = list.apply(kv, args);
+    const next = iterator.next.bind(iterator);
+    let reads = 0;
+    iterator.next = () => ++reads === 2 ? Promise.reject(new Error("disk I/O error")) : next();
+    return iterator;
+  }) as typeof kv.list;
+  await listener.bell.look();
+  kv.list = list;
+  await listener.bell.look();
+  assertEquals(listener.heard, [["a"], ["b"]]);
+  listener.bell.stop();
 });
