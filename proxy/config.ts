@@ -20,6 +20,8 @@ export interface ProxyConfig extends ServicePlace {
   accessCacheMs: number;
   mailboxTtlSeconds: number;
   sessionRevalidateMs: number;
+  /** Most pairs of one agent. */
+  pairQuota: number;
 }
 
 /** Names of the variables, for the permission that reading them needs. */
@@ -37,6 +39,7 @@ export const PROXY_VARIABLES = [
   "AGENT_ACCESS_CACHE_MS",
   "RELAY_MAILBOX_TTL_SECONDS",
   "SESSION_REVALIDATE_INTERVAL_MS",
+  "QUOTA_PAIRS",
 ] as const;
 
 const DAY_MS = 86_400_000;
@@ -62,6 +65,7 @@ export function readProxyConfig(reader: ConfigReader, place: ServicePlace): Prox
     accessCacheMs: reader.read("AGENT_ACCESS_CACHE_MS", wholeNumber(0, LIMITS.accessCacheMaxMs), 0),
     mailboxTtlSeconds: reader.read("RELAY_MAILBOX_TTL_SECONDS", wholeNumber(1, 604_800), LIMITS.mailboxTtlSeconds),
     sessionRevalidateMs: reader.read("SESSION_REVALIDATE_INTERVAL_MS", ms, LIMITS.sessionRevalidateMs),
+    pairQuota: reader.read("QUOTA_PAIRS", wholeNumber(1, 1_000_000), LIMITS.pairsPerAgent),
   };
 }
 

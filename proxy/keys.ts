@@ -9,7 +9,9 @@
  * | receipt, request, recipient, sender, status | ReceiptRecord | receipts | 8 days |
  * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
  * | open_tickets, agent | OpenTicket[] | pairing | the longest ticket |
- * | pair, agent, peer | PairRecord | pairing | none |
+ * | pair, agent, peer | PairRecord | pairing | none: removed with either agent (D-218); at most a quota |
+ * | pair_count, agent | PairCount | pairing | none while there are pairs, else an hour |
+ * | pairs_ended | unix seconds | pair removal | none: one record |
  * | mailbox, recipient, number | MailboxEntry | mailbox, through group commit | its expiry + 1 day |
  * | mailbox_part, recipient, number, part | bytes of a payload | mailbox, through group commit | the same |
  * | mailbox_state, recipient | MailboxState | mailbox, through group commit | twice a message's |
@@ -47,6 +49,8 @@ export const KEYS = {
   openTickets: (agentDid: string) => key("open_tickets", agentDid),
   pair: (agentDid: string, peerDid: string) => key("pair", agentDid, peerDid),
   pairs: (agentDid: string) => key("pair", agentDid),
+  pairCount: (agentDid: string) => key("pair_count", agentDid),
+  pairsEnded: () => key("pairs_ended"),
   mailboxEntry: (recipient: string, number: number) => key("mailbox", recipient, number),
   mailbox: (recipient: string) => key("mailbox", recipient),
   mailboxPart: (recipient: string, number: number, part: number) => key("mailbox_part", recipient, number, part),
@@ -75,6 +79,9 @@ export const STORED: StoredKinds = {
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
   open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
   pair: "forever",
+  // Counted again where it is missing.
+  pair_count: "never",
+  pairs_ended: "forever",
   mailbox: (value: MailboxEntry) => value.expiresAt + DAY_MS,
   mailbox_part: (_: unknown, now: number) => now + 9 * DAY_MS,
   mailbox_state: (_: unknown, now: number) => now + 9 * DAY_MS,

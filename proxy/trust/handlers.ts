@@ -11,6 +11,7 @@ import type {
   PairStatusAnswer,
   PairStatusBody,
   PeerList,
+  PeerListQuery,
 } from "../../shared/protocol/api/pairing.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -20,7 +21,7 @@ import { optimistically } from "../../shared/server/kv.ts";
 import { type Input, json, noContent } from "../../shared/server/route.ts";
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
-import { judgeConfirmation, requireActive, requireOwnership } from "./pairing.ts";
+import { judgeConfirmation, requireInitiator, requireOwnership } from "./pairing.ts";
 import * as store from "./store.ts";
 
 type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, Admitted>;
@@ -56,14 +57,20 @@ export async function pairConfirm(
 ): Promise<Response> {
   const { ticket, isNew } = await optimistically(deps, async () => {
     const entry = await knownTicket(deps, body.ticket);
+    const { initiatorOwnerDid, initiatorAgentDid } = entry.value;
     const verdict = judgeConfirmation(entry.value, caller.agentDid, deps.clock.now());
+    // Read before the registry is asked: a deletion in between makes the commit fail, and the registry is asked again.
+    const between = await store.readBetween(deps.kv, initiatorAgentDid, caller.agentDid);
+    if (verdict === "confirmed_before" && !store.isPairOfTicket(between.pair.value, entry.value)) {
+      throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+    }
+    await requireOwnership(deps, caller.ownerDid, caller.agentDid);
+    await requireInitiator(deps, initiatorOwnerDid, initiatorAgentDid);
     if (verdict === "confirmed_before") {
       return { operation: deps.kv.atomic(), result: { ticket: entry.value, isNew: false } };
     }
-    await requireOwnership(deps, caller.ownerDid, caller.agentDid);
-    await requireActive(deps, entry.value.initiatorOwnerDid, entry.value.initiatorAgentDid);
     const responder = { agentDid: caller.agentDid, profile: body.responderProfile };
-    const { operation, result } = await store.confirmTicket(deps, entry, responder);
+    const { operation, result } = await store.confirmTicket(deps, entry, responder, between);
     return { operation, result: { ticket: result, isNew: true } };
   });
   if (!ticket.confirmed) throw new Error("A confirmed ticket holds no confirmation");
@@ -81,6 +88,7 @@ export async function pairConfirm(
 }
 
 export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Response> {
+  await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { value: ticket } = await knownTicket(deps, body.ticket);
   const { initiatorAgentDid, initiatorProfile, expiresAt, confirmed } = ticket;
   if (caller.agentDid !== initiatorAgentDid && caller.agentDid !== confirmed?.responderAgentDid) {
@@ -105,20 +113,23 @@ export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<type
 
 export async function listPeers(
   deps: ProxyDeps,
-  { caller }: Input<undefined, undefined, undefined, Admitted>,
+  { caller, query }: Input<undefined, z.output<typeof PeerListQuery>, undefined, Admitted>,
 ): Promise<Response> {
-  const peers = await store.listPeers(deps.kv, caller.agentDid);
+  await requireOwnership(deps, caller.ownerDid, caller.agentDid);
+  const { peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);
   const answer: PeerList = {
     peers: peers.map(({ agentDid, pair }) => ({
       agentDid,
       profile: pair.peerProfile,
       pairedAt: toIso(pair.pairedAt),
     })),
+    pagination: { limit: query.limit, nextCursor },
   };
   return json(answer);
 }
 
 export async function removePeer(deps: ProxyDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Response> {
+  await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   await store.removePair(deps, caller.agentDid, body.peerAgentDid);
   return noContent();
 }

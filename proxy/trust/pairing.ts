@@ -31,30 +31,32 @@ export function judgeConfirmation(ticket: TicketRecord, responderDid: string, no
 }
 
 /**
- * Asks the registry whether an agent may pair: owned as it says, active, with a live session.
+ * Asks the registry whether an agent may use the pairing routes: owned as its AIT says, active, with an active session
+ * (D-225).
  *
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
  */
 export async function requireOwnership(deps: ProxyDeps, ownerDid: string, agentDid: string): Promise<void> {
-  const { ownsAgent, agentStatus, session } = await ownership(deps, ownerDid, agentDid);
-  if (!ownsAgent || agentStatus !== "active" || session !== "active") {
-    throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN");
-  }
+  if (await mayPair(deps, ownerDid, agentDid)) return;
+  throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN");
 }
 
-/** The initiator of a ticket must still be active when it is confirmed. */
-export async function requireActive(deps: ProxyDeps, ownerDid: string, agentDid: string): Promise<void> {
-  const { ownsAgent, agentStatus } = await ownership(deps, ownerDid, agentDid);
-  if (!ownsAgent || agentStatus !== "active") {
-    throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", {
-      message: "The agent that made the ticket is not active",
-    });
-  }
+/**
+ * The same for the initiator of a ticket, at its confirmation.
+ *
+ * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
+ */
+export async function requireInitiator(deps: ProxyDeps, ownerDid: string, agentDid: string): Promise<void> {
+  if (await mayPair(deps, ownerDid, agentDid)) return;
+  throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", {
+    message: "The agent that made the ticket is not active, or its session has ended",
+  });
 }
 
-async function ownership(deps: ProxyDeps, ownerDid: string, agentDid: string) {
+async function mayPair(deps: ProxyDeps, ownerDid: string, agentDid: string): Promise<boolean> {
   try {
-    return await deps.registry.ownership(ownerDid, agentDid);
+    const { ownsAgent, agentStatus, session } = await deps.registry.ownership(ownerDid, agentDid);
+    return ownsAgent && agentStatus === "active" && session === "active";
   } catch (cause) {
     if (!(cause instanceof RegistryUnavailable)) throw cause;
     throw new ServiceError("PROXY_PAIR_OWNERSHIP_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });

@@ -1,20 +1,23 @@
 /**
  * Pairs and pairing tickets in the store. A ticket becomes a pair, in both directions, in one commit; of many
- * responders at once one wins.
+ * responders at once one wins. Each change of a pair also changes the counts of both agents (D-215).
  */
-import type { Profile } from "../../shared/protocol/api/pairing.ts";
+import type * as z from "zod";
+import type { PeerListQuery, Profile } from "../../shared/protocol/api/pairing.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type Attempt, optimistically } from "../../shared/server/kv.ts";
-import { ringTrustBell } from "../../shared/server/bell.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
+import { countPairs, type PairCount, setCount } from "./pair_count.ts";
 
 /** One direction of a pair, as its owner sees the peer; time is milliseconds since the Unix epoch. */
 export interface PairRecord {
   peerProfile: Profile;
   pairedAt: number;
+  /** ID of the ticket that made the pair. Absent in records of the previous version. */
+  ticketId?: string;
 }
 
 /** A ticket as stored, under the digest of its text; times are milliseconds since the Unix epoch. */
@@ -47,16 +50,55 @@ export async function arePaired(kv: Deno.Kv, agentDid: string, peerDid: string):
   return agentDid !== peerDid && (await kv.get(KEYS.pair(agentDid, peerDid))).value !== null;
 }
 
-/** The peers of an agent. */
-export async function listPeers(kv: Deno.Kv, agentDid: string): Promise<{ agentDid: string; pair: PairRecord }[]> {
-  const entries = await Array.fromAsync(kv.list<PairRecord>({ prefix: KEYS.pairs(agentDid) }));
-  return entries.map(({ key, value }) => ({ agentDid: String(key.at(-1)), pair: value }));
+/** One page of an agent's peers, by DID; `nextCursor` is `null` on the last page. */
+export async function listPeers(
+  kv: Deno.Kv,
+  agentDid: string,
+  { limit, cursor }: z.output<typeof PeerListQuery>,
+): Promise<{ peers: { agentDid: string; pair: PairRecord }[]; nextCursor: string | null }> {
+  const prefix = KEYS.pairs(agentDid);
+  const selector = cursor === undefined ? { prefix } : { prefix, start: KEYS.pair(agentDid, cursor) };
+  // Two more than a page: the cursor's own pair, and one that shows that another page follows.
+  const entries = await Array.fromAsync(kv.list<PairRecord>(selector, { limit: limit + 2, batchSize: limit + 2 }));
+  const later = entries
+    .map(({ key, value }) => ({ agentDid: String(key.at(-1)), pair: value }))
+    .filter((peer) => peer.agentDid !== cursor);
+  const peers = later.slice(0, limit);
+  return { peers, nextCursor: later.length > limit ? peers.at(-1)?.agentDid ?? null : null };
 }
 
-/** Ends a pair, both ways; nothing happens when there is none. */
+/** Ends a pair, both ways. Writes nothing when there is none. */
 export async function removePair(deps: ProxyDeps, agentDid: string, peerDid: string): Promise<void> {
-  const operation = deps.kv.atomic().delete(KEYS.pair(agentDid, peerDid)).delete(KEYS.pair(peerDid, agentDid));
-  await ringTrustBell(operation, deps.newId, [agentDid, peerDid], "pair").commit();
+  if (!(await arePaired(deps.kv, agentDid, peerDid))) return;
+  await optimistically(deps, async () => {
+    const { pair, counts } = await readBetween(deps.kv, agentDid, peerDid);
+    const operation = deps.kv.atomic();
+    if (pair.value === null) return { operation, result: undefined };
+    operation.check(pair).delete(pair.key).delete(KEYS.pair(peerDid, agentDid));
+    for (const count of counts) setCount(operation, count, count.value?.pairs == null ? null : count.value.pairs - 1);
+    return { operation, result: undefined };
+  });
+}
+
+/** What stands between two agents: the first one's record of the pair, and how many pairs each has. */
+export interface Between {
+  pair: Deno.KvEntryMaybe<PairRecord>;
+  counts: [Deno.KvEntryMaybe<PairCount>, Deno.KvEntryMaybe<PairCount>];
+}
+
+export async function readBetween(kv: Deno.Kv, agentDid: string, peerDid: string): Promise<Between> {
+  const [pair, own, theirs] = await kv.getMany<[PairRecord, PairCount, PairCount]>([
+    KEYS.pair(agentDid, peerDid),
+    KEYS.pairCount(agentDid),
+    KEYS.pairCount(peerDid),
+  ]);
+  return { pair, counts: [own, theirs] };
+}
+
+/** True for the pair that this very ticket made, not for a later one of the same agents (D-226). */
+export function isPairOfTicket(pair: PairRecord | null, { id, confirmed }: TicketRecord): boolean {
+  if (pair === null || confirmed === null) return false;
+  return pair.ticketId === undefined ? pair.pairedAt === confirmed.at : pair.ticketId === id;
 }
 
 export async function findTicket(deps: ProxyDeps, ticket: string): Promise<Deno.KvEntryMaybe<TicketRecord>> {
@@ -91,11 +133,17 @@ export async function createTicket(deps: ProxyDeps, ticket: string, record: Tick
   });
 }
 
-/** The change that confirms a ticket: the ticket, both directions of the pair, and the initiator's open tickets. */
+/**
+ * The change that confirms a ticket: the ticket, both directions of the pair, both counts, and the initiator's open
+ * tickets.
+ *
+ * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has no room for it
+ */
 export async function confirmTicket(
   deps: ProxyDeps,
   entry: Deno.KvEntry<TicketRecord>,
   responder: { agentDid: string; profile: Profile },
+  { pair, counts }: Between,
 ): Promise<Attempt<TicketRecord>> {
   const now = deps.clock.now();
   const { initiatorAgentDid, initiatorProfile, expiresAt, id } = entry.value;
@@ -104,10 +152,20 @@ export async function confirmTicket(
     confirmed: { responderAgentDid: responder.agentDid, responderProfile: responder.profile, at: now },
   };
   const open = await deps.kv.get<OpenTicket[]>(KEYS.openTickets(initiatorAgentDid));
-  const forward: PairRecord = { peerProfile: responder.profile, pairedAt: now };
-  const back: PairRecord = { peerProfile: initiatorProfile, pairedAt: now };
-  const operation = deps.kv.atomic()
-    .check(entry, open)
+  const forward: PairRecord = { peerProfile: responder.profile, pairedAt: now, ticketId: id };
+  const back: PairRecord = { peerProfile: initiatorProfile, pairedAt: now, ticketId: id };
+  const operation = deps.kv.atomic();
+  for (const [agentDid, count] of [[initiatorAgentDid, counts[0]], [responder.agentDid, counts[1]]] as const) {
+    const pairs = await countPairs(deps.kv, agentDid, count);
+    if (pair.value === null && pairs >= deps.config.pairQuota) {
+      throw new ServiceError("QUOTA_EXCEEDED", {
+        message: `The agent ${agentDid} has ${pairs} pairs, at most ${deps.config.pairQuota} are allowed`,
+      });
+    }
+    setCount(operation, count, pair.value === null ? pairs + 1 : pairs);
+  }
+  operation
+    .check(entry, open, pair)
     .set(entry.key, confirmed, { expireIn: expiresAt - now + KEPT_MS })
     .set(KEYS.pair(initiatorAgentDid, responder.agentDid), forward)
     .set(KEYS.pair(responder.agentDid, initiatorAgentDid), back)

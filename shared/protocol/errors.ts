@@ -63,6 +63,12 @@ export const ERRORS = rows({
     fix: "List the invites to see their ids.",
     origin: "project",
   },
+  QUOTA_EXCEEDED: {
+    status: 409,
+    when: "a quota of this account or agent is used up",
+    fix: "Delete what is not needed, or ask the operator to raise the quota.",
+    origin: "project",
+  },
   ADMIN_BOOTSTRAP_DISABLED: {
     status: 503,
     when: "no bootstrap secret is configured",

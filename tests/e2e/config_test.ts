@@ -37,6 +37,7 @@ const WRONG: Record<string, string[]> = {
   RELAY_ACK_TIMEOUT_MS: ["0", "10s"],
   RELAY_HEARTBEAT_INTERVAL_MS: ["0", "x"],
   SESSION_REVALIDATE_INTERVAL_MS: ["0", "x"],
+  QUOTA_PAIRS: ["0", "1000001"],
   RELAY_MAILBOX_TTL_SECONDS: ["0", "x"],
   AGENT_ACCESS_CACHE_MS: ["-1", "5001"],
 };

@@ -36,6 +36,7 @@ Deno.test("without variables the proxy has the defaults of the specification", (
     accessCacheMs: 0,
     mailboxTtlSeconds: 86_400,
     sessionRevalidateMs: 300_000,
+    pairQuota: 10_000,
   });
   assertEquals([...asked].toSorted(), [...PROXY_VARIABLES].toSorted());
 });
@@ -64,6 +65,7 @@ Deno.test("H09: each variable takes what makes sense, and anything else is refus
     ["RELAY_ACK_TIMEOUT_MS", "ackTimeoutMs", milliseconds.good, milliseconds.bad],
     ["RELAY_HEARTBEAT_INTERVAL_MS", "heartbeatIntervalMs", milliseconds.good, milliseconds.bad],
     ["SESSION_REVALIDATE_INTERVAL_MS", "sessionRevalidateMs", milliseconds.good, milliseconds.bad],
+    ["QUOTA_PAIRS", "pairQuota", { "1": 1, "1000000": 1_000_000 }, ["0", "1000001", "x", "1.5"]],
     ["AGENT_ACCESS_CACHE_MS", "accessCacheMs", { "0": 0, "5000": 5000 }, ["5001", "-1", "x"]],
     ["RELAY_MAILBOX_TTL_SECONDS", "mailboxTtlSeconds", { "1": 1, "86400": 86_400 }, ["0", "-1", "x"]],
     ["INJECT_IDENTITY_INTO_MESSAGE", "injectIdentity", { "true": true, "false": false }, ["yes", "0", "TRUE", "1"]],

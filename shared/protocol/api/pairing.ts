@@ -54,9 +54,18 @@ export const PairStatusAnswer = z.object({
 });
 export type PairStatusAnswer = z.infer<typeof PairStatusAnswer>;
 
-/** Answer of `GET /pair/peers` (D-76). */
+/** Query of `GET /pair/peers` (D-215); `cursor` is the `nextCursor` of the page before. */
+export const PeerListQuery = z.object({
+  limit: z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).pipe(z.int().max(LIMITS.peerListMax)).default(
+    LIMITS.peerListDefault,
+  ),
+  cursor: AgentDid.optional(),
+});
+
+/** Answer of `GET /pair/peers` (D-76): one page, by DID. */
 export const PeerList = z.object({
   peers: z.array(z.object({ agentDid: AgentDid, profile: Profile, pairedAt: IsoTime })),
+  pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
 });
 export type PeerList = z.infer<typeof PeerList>;
 

@@ -1,0 +1,164 @@
+/**
+ * Shows how many pairs an agent may have, how they are counted, listed page by page and removed (D-214, D-215), and what
+ * a used ticket is worth after its pair was removed (D-226).
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../proxy/keys.ts";
+import type { PairCount } from "../../proxy/trust/pair_count.ts";
+import type { PeerList } from "../../shared/protocol/api/pairing.ts";
+import { formatDid } from "../../shared/protocol/did.ts";
+import { answered, outcome, refused, tally, withTime } from "../support/registry_world.ts";
+import type { TestAgent, World } from "../support/world.ts";
+import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
+
+const FULL = "409 QUOTA_EXCEEDED";
+const NOT_FOUND = "404 PROXY_PAIR_TICKET_NOT_FOUND";
+
+async function start(w: World, agent: TestAgent): Promise<string> {
+  return (await answered<{ ticket: string }>(await post(w, agent, "/pair/start", { initiatorProfile: PROFILE }))).ticket;
+}
+
+const confirm = (w: World, agent: TestAgent, ticket: string) =>
+  post(w, agent, "/pair/confirm", { ticket, responderProfile: PROFILE });
+const remove = (w: World, agent: TestAgent, peer: TestAgent) =>
+  post(w, agent, "/pair/remove", { peerAgentDid: peer.agent.did });
+
+async function count(w: World, { agent }: TestAgent): Promise<number | null | undefined> {
+  return (await w.kv.get<PairCount>(KEYS.pairCount(agent.did))).value?.pairs;
+}
+
+/** Pairs as the previous version wrote them: no ticket ID, no count. */
+async function oldPairs(w: World, { agent }: TestAgent, pairs: number): Promise<string[]> {
+  const dids: string[] = [];
+  for (let i = 0; i < pairs; i++) {
+    const did = formatDid({ authority: "registry.example.test", kind: "agent", id: w.newId() });
+    const record = { peerProfile: PROFILE, pairedAt: w.clock.now() };
+    await w.kv.atomic().set(KEYS.pair(agent.did, did), record).set(KEYS.pair(did, agent.did), record).commit();
+    dids.push(did);
+  }
+  return dids;
+}
+
+async function cast(pairQuota: number) {
+  const w = await openProxy({ proxy: { pairQuota } });
+  const owner = await w.person();
+  return { w, a: await w.agent(owner), b: await w.agent(owner), c: await w.agent(owner), d: await w.agent(owner) };
+}
+
+Deno.test("a confirmation is refused when either agent has its quota of pairs", async () => {
+  const { w, a, b, c, d } = await cast(2);
+  await using _ = w;
+  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201");
+  assertEquals(await outcome(await confirm(w, c, await start(w, a))), "201");
+  const ticket = await start(w, a);
+  await refused(await confirm(w, d, ticket), "QUOTA_EXCEEDED");
+  assertEquals(await outcome(await confirm(w, a, await start(w, d))), FULL);
+  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201", "a pair that stands is renewed");
+  assertEquals([await count(w, a), await count(w, b), await count(w, d)], [2, 1, undefined]);
+  assertEquals(await outcome(await remove(w, a, b)), "204");
+  assertEquals([await count(w, a), await count(w, b)], [1, 0]);
+  assertEquals(await outcome(await confirm(w, d, ticket)), "201");
+});
+
+Deno.test("one pair is made when many confirm at once and one place is left", async () => {
+  await using w = await openProxy({ proxy: { pairQuota: 1 } });
+  const a = await w.agent();
+  const owner = await w.person();
+  const tickets: string[] = [];
+  const others: TestAgent[] = [];
+  for (let i = 0; i < 6; i++) {
+    tickets.push(await start(w, a));
+    others.push(await w.agent(owner));
+  }
+  const counts = await withTime(w, tally(others.map((agent, i) => confirm(w, agent, tickets[i] ?? ""))));
+  assertEquals(counts, { "201": 1, [FULL]: 5 });
+  assertEquals(await count(w, a), 1);
+});
+
+Deno.test("pairs are counted once when the previous version wrote them", async () => {
+  const { w, a, b, c } = await cast(5);
+  await using _ = w;
+  const old = await oldPairs(w, a, 4);
+  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201");
+  assertEquals(await count(w, a), 5);
+  assertEquals(await outcome(await confirm(w, c, await start(w, a))), FULL);
+  assertEquals(await outcome(await post(w, a, "/pair/remove", { peerAgentDid: old[0] })), "204");
+  assertEquals(await count(w, a), 4);
+  assertEquals(await outcome(await confirm(w, c, await start(w, a))), "201");
+});
+
+Deno.test("a count stays unknown when a pair without a count is removed", async () => {
+  const { w, a, b } = await cast(3);
+  await using _ = w;
+  const old = await oldPairs(w, a, 4);
+  for (const peerAgentDid of old.slice(0, 2)) await post(w, a, "/pair/remove", { peerAgentDid });
+  assertEquals(await count(w, a), null);
+  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201");
+  assertEquals(await count(w, a), 3);
+});
+
+Deno.test("removing a pair that does not exist writes nothing, and removing one announces nothing", async () => {
+  const { w, a, b, c } = await cast(10);
+  await using _ = w;
+  await confirm(w, b, await start(w, a));
+  const all = async () =>
+    (await Array.fromAsync(w.kv.list({ prefix: [] }))).filter(({ key }) => !["nonce", "window"].includes(String(key[1])))
+      .map(({ key, versionstamp }) => [key, versionstamp]);
+  const before = await all();
+  assertEquals(await outcome(await remove(w, a, c)), "204");
+  assertEquals(await outcome(await remove(w, a, a)), "204");
+  assertEquals(await all(), before);
+  assertEquals(await outcome(await remove(w, a, b)), "204");
+  assertEquals(await Array.fromAsync(w.kv.list({ prefix: ["bell", "trust"] })), []);
+});
+
+Deno.test("peers are listed once each, page by page, when pairs are removed in between", async () => {
+  const { w, a } = await cast(1_000);
+  await using _ = w;
+  const dids = (await oldPairs(w, a, 25)).toSorted();
+  const read = async (query: string) => await answered<PeerList>(await get(w, a, `/pair/peers${query}`));
+  const whole = await read("");
+  assertEquals(whole.peers.map((peer) => peer.agentDid), dids);
+  assertEquals(whole.pagination, { limit: 100, nextCursor: null });
+  const first = await read("?limit=10");
+  assertEquals(first.pagination, { limit: 10, nextCursor: dids[9] ?? "" });
+  // The peer that the cursor names is gone when the next page is asked for.
+  await post(w, a, "/pair/remove", { peerAgentDid: dids[9] });
+  const second = await read(`?limit=10&cursor=${first.pagination.nextCursor}`);
+  const third = await read(`?limit=10&cursor=${second.pagination.nextCursor}`);
+  assertEquals([...first.peers, ...second.peers, ...third.peers].map((peer) => peer.agentDid), dids);
+  assertEquals(third.pagination.nextCursor, null);
+  const exact = await read("?limit=24");
+  assertEquals([exact.peers.length, exact.pagination.nextCursor], [24, null]);
+  for (const bad of ["?limit=0", "?limit=501", "?limit=x", "?cursor=x", "?limit=1&limit=2", `?cursor=${a.owner.did}`]) {
+    await refused(await get(w, a, `/pair/peers${bad}`), "PROXY_PAIR_INVALID_BODY");
+  }
+});
+
+Deno.test("a used ticket is not found when the pair that it made was removed", async () => {
+  const { w, a, b } = await cast(10);
+  await using _ = w;
+  const ticket = await start(w, a);
+  assertEquals(await outcome(await confirm(w, b, ticket)), "201");
+  assertEquals(await outcome(await confirm(w, b, ticket)), "201");
+  await remove(w, b, a);
+  assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND);
+  const later = await start(w, a);
+  assertEquals(await outcome(await confirm(w, b, later)), "201");
+  assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND, "another ticket made the pair that stands");
+  assertEquals(await outcome(await confirm(w, b, later)), "201");
+});
+
+Deno.test("a used ticket gives the same answer when the previous version made its pair", async () => {
+  const { w, a, b } = await cast(10);
+  await using _ = w;
+  const ticket = await start(w, a);
+  await confirm(w, b, ticket);
+  for (const [one, other] of [[a, b], [b, a]] as const) {
+    const { key, value } = await w.kv.get<Record<string, unknown>>(KEYS.pair(one.agent.did, other.agent.did));
+    assert(value);
+    const { ticketId: _ticketId, ...old } = value;
+    await w.kv.set(key, old);
+  }
+  assertEquals(await outcome(await confirm(w, b, ticket)), "201");
+});
