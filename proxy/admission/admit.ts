@@ -145,7 +145,7 @@ function asDependencyFailure(error: unknown): unknown {
 export const PROFILES = {
   message: { trust: true, access: true, window: "agent" },
   receipt: { trust: false, access: true, window: "receipts" },
-  connect: { trust: false, access: true, window: "agent", once: true },
+  connect: { trust: false, access: true, window: "connect", once: true },
   pairing: { trust: false, access: false, window: "agent", once: true },
 } as const satisfies Record<string, AdmissionProfile>;
 

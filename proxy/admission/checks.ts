@@ -29,7 +29,7 @@ export interface AdmissionProfile {
   /** Check 8: a live access token. */
   access: boolean;
   /** Check 9: which window counts. */
-  window: "agent" | "receipts";
+  window: "agent" | "receipts" | "connect";
   /** Such requests are rare: what they rest on is not kept in mind. */
   once?: true;
 }
@@ -223,9 +223,8 @@ function isPresent(value: unknown): boolean {
 
 function windowRule({ config }: Pick<ProxyDeps, "config">, { window }: AdmissionProfile): WindowRule {
   const { agentRequests: requests, agentWindowMs: windowMs } = config;
-  return window === "agent"
-    ? { name: "agent", requests, windowMs }
-    : { name: "receipts", requests: requests * LIMITS.receiptRequestsFactor, windowMs };
+  const factor = window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
+  return { name: window, requests: requests * factor, windowMs };
 }
 
 /** A token that must not be believed has one code, whatever is wrong with it. */

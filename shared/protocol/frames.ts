@@ -8,8 +8,9 @@
  *     │ ◀──────────── heartbeat_ack │   60 s of silence close the socket (4408)
  *     │ ── paired, revoked ───────▶ │   news; need no answer
  *
- * Text messages, one JSON object each, at most 1 MiB. Unknown members are ignored; unknown types and malformed frames
- * count as misuse. `payload` is the last member of `deliver`: the sender's JSON text, spliced in and cut out unparsed.
+ * Text messages, one JSON object each: at most 1 MiB from a proxy, at most 8 KiB from a connector (D-213). Unknown members
+ * are ignored; unknown types and malformed frames count as misuse. `payload` is the last member of `deliver`: the sender's
+ * JSON text, spliced in and cut out unparsed.
  */
 import { utf8Bytes } from "./base64url.ts";
 import { isAgentDid, isHumanDid } from "./did.ts";
@@ -157,21 +158,26 @@ export function encodeFrame(frame: Frame): string {
   return `${JSON.stringify(head).slice(0, -1)},"payload":${payload}}`;
 }
 
-/** True for a text over 1 MiB as UTF-8; encodes it only when its length leaves that open. */
-export function isOversize(text: string): boolean {
-  if (text.length * 3 <= LIMITS.frameBytes) return false;
-  return text.length > LIMITS.frameBytes || utf8Bytes(text).length > LIMITS.frameBytes;
+/** Largest frame of each side, bytes of UTF-8. */
+const MAX_BYTES = { proxy: LIMITS.frameBytes, connector: LIMITS.connectorFrameBytes } as const;
+
+/** True for a text that is larger, as UTF-8, than a frame of its sender may be. Encodes only when the length is unclear. */
+export function isOversize(text: string, from: "proxy" | "connector"): boolean {
+  const maxBytes = MAX_BYTES[from];
+  if (text.length * 3 <= maxBytes) return false;
+  return text.length > maxBytes || utf8Bytes(text).length > maxBytes;
 }
 
 /**
  * Reads a frame as sent by the other side.
  *
- * @throws {FrameError} when it is over 1 MiB, no JSON object, of an unknown type, or a member is not as it must be
+ * @throws {FrameError} when it is too large for its sender, is not a JSON object, is of an unknown type, or a member is
+ * malformed
  */
 export function decodeFrame(text: string, from: "connector"): ConnectorFrame;
 export function decodeFrame(text: string, from: "proxy"): ProxyFrame;
 export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
-  if (isOversize(text)) throw new FrameError("The frame is over 1 MiB");
+  if (isOversize(text, from)) throw new FrameError(`The frame is over ${MAX_BYTES[from]} bytes`);
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -191,12 +191,19 @@ export const LIMIT_TABLE = rows({
   silentSocketMs: { value: 60_000, unit: "ms", source: "PROTOCOL 5", what: "silence after which a socket is closed" },
   ackTimeoutMs: { value: 10_000, unit: "ms", source: "D-67", what: "default wait for deliver_ack over all tries" },
   socketsPerAgent: { value: 4, unit: "count", source: "D-70", what: "sockets of one agent" },
-  frameBytes: { value: 1_048_576, unit: "bytes", source: "PROTOCOL 5", what: "a relay frame" },
+  frameBytes: { value: 1_048_576, unit: "bytes", source: "PROTOCOL 5", what: "a relay frame from the proxy" },
+  connectorFrameBytes: { value: 8_192, unit: "bytes", source: "D-213", what: "a relay frame from a connector" },
   framesPerSecond: {
     value: 50,
     unit: "count",
-    source: "D-70",
-    what: "frames from a connector, acks in flight not counted",
+    source: "D-70, D-213",
+    what: "frames from a connector; acks of frames in flight are not counted",
+  },
+  heartbeatsInFlight: {
+    value: 8,
+    unit: "count",
+    source: "D-213",
+    what: "heartbeats of one socket whose ack is not counted",
   },
   malformedFrames: { value: 3, unit: "count", source: "PROTOCOL 5", what: "malformed frames until a socket is closed" },
   unsentBytes: {

@@ -191,7 +191,7 @@ Deno.test("D-70: closed sockets that have not gone hold 64 MiB together at most,
   const slow = await upgrading.open(a);
   slow.bufferedAmount = LIMITS.lingeringBytes + 1;
   assertEquals((await upgrading.connect(b)).status, 200, "an open socket's bytes are its own");
-  slow.onmessage?.({ data: "x".repeat(LIMITS.frameBytes + 1) });
+  slow.onmessage?.({ data: "x".repeat(LIMITS.connectorFrameBytes + 1) });
   assertEquals(slow.closed.map(([code]) => code), [1009]);
   assertEquals(w.proxy.deps.hub.session(a.agent.did), undefined, "it is not counted any more");
   await refused(await upgrading.connect(b), "PROXY_RELAY_UNAVAILABLE");

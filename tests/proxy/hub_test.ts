@@ -201,14 +201,42 @@ Deno.test("K15: more than 50 frames a second close with 1008; acks of messages i
     for (let i = 0; i < 51; i++) ack(far, far.newId());
     assertEquals(far.closed?.code, 1008);
   });
-  await t.step("200 acks of 200 messages do not, nor do answers to heartbeats", async () => {
+  await t.step("200 acks of 200 messages do not, nor does the ack of a heartbeat in flight", async () => {
     const relay = new Relay();
     const far = relay.connect();
     const sent = Array.from({ length: 200 }, () => relay.hub.session(A.agentDid)?.deliver(messageTo(A, B), 10_000));
     for (const { id } of far.of("deliver")) ack(far, id);
-    for (let i = 0; i < 200; i++) far.say("heartbeat_ack", { ackId: far.newId() });
+    far.link.heartbeat();
+    for (let i = 0; i < 49; i++) far.say("heartbeat");
+    far.say("heartbeat_ack", { ackId: far.of("heartbeat")[0]?.id });
+    far.say("heartbeat");
     assertEquals((await Promise.all(sent)).every((outcome) => outcome?.acked), true);
     assertEquals([far.closed, relay.hub.inFlight], [null, 0]);
+  });
+  await t.step("51 acks of no heartbeat do", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 50; i++) far.say("heartbeat_ack", { ackId: far.newId() });
+    assertEquals(far.closed, null);
+    far.say("heartbeat_ack", { ackId: far.newId() });
+    assertEquals(far.closed?.code, 1008);
+  });
+  await t.step("51 acks of one heartbeat do, from the second on", () => {
+    const far = new Relay().connect();
+    far.link.heartbeat();
+    const [heartbeat] = far.of("heartbeat");
+    for (let i = 0; i < 51; i++) far.say("heartbeat_ack", { ackId: heartbeat?.id });
+    assertEquals(far.closed, null);
+    far.say("heartbeat_ack", { ackId: heartbeat?.id });
+    assertEquals(far.closed?.code, 1008);
+  });
+  await t.step("acks of heartbeats that the connector left unanswered count from the ninth newest on", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 100; i++) far.link.heartbeat();
+    const heartbeats = far.of("heartbeat").toReversed();
+    for (const { id } of heartbeats.slice(0, 8 + 50)) far.say("heartbeat_ack", { ackId: id });
+    assertEquals(far.closed, null);
+    far.say("heartbeat_ack", { ackId: heartbeats[58]?.id });
+    assertEquals(far.closed?.code, 1008);
   });
   await t.step("a flood stops where it is", () => {
     const far = new Relay().connect();
@@ -217,12 +245,13 @@ Deno.test("K15: more than 50 frames a second close with 1008; acks of messages i
   });
 });
 
-Deno.test("K14: a frame of over 1 MiB closes with 1009, in bytes and not in characters", () => {
+Deno.test("a frame of a connector closes with 1009 when it is over 8 KiB of UTF-8, and before it is parsed", () => {
   for (
     const [text, code] of [
-      [`"${"x".repeat(LIMITS.frameBytes - 2)}"`, undefined],
-      [`"${"x".repeat(LIMITS.frameBytes - 1)}"`, 1009],
-      [`"${"\u20ac".repeat(LIMITS.frameBytes / 3)}"`, 1009],
+      [`"${"x".repeat(LIMITS.connectorFrameBytes - 2)}"`, undefined],
+      [`"${"x".repeat(LIMITS.connectorFrameBytes - 1)}"`, 1009],
+      [`"${"\u20ac".repeat(Math.ceil(LIMITS.connectorFrameBytes / 3))}"`, 1009],
+      ["[".repeat(LIMITS.connectorFrameBytes + 1), 1009],
       ["x".repeat(64 * 2 ** 20), 1009],
     ] as const
   ) {

@@ -1,6 +1,6 @@
 /**
  * Shows check 9 (D-60, D-65, D-14; H01, H02, H05, H11, H12): so many requests of an agent in any window, whatever instance
- * they reach and however long they take; receipts in a window of their own.
+ * they reach and however long they take; receipts and connects in windows of their own (D-213).
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FaultyKv } from "../support/faulty_kv.ts";
@@ -13,6 +13,7 @@ const LIMITED = "429 PROXY_RATE_LIMIT_EXCEEDED";
 const WINDOW_MS = 60_000;
 
 const peers = (w: World, agent: TestAgent) => get(w, agent, "/pair/peers");
+const connect = (w: World, agent: TestAgent) => get(w, agent, "/v1/relay/connect");
 const receipts = (w: World, agent: TestAgent) =>
   get(w, agent, `/v1/relay/delivery-receipts?requestId=abcdefgh&recipientAgentDid=${agent.agent.did}`);
 
@@ -47,19 +48,31 @@ Deno.test("of 200 messages at once exactly the limit passes", async () => {
   assertEquals(socket.delivered.length, 25);
 });
 
-Deno.test("every kind of route but receipts counts in the same window", async () => {
-  await using w = await openProxy({ proxy: { agentRequests: 5 } });
+Deno.test("every kind of route but receipts and connects counts in the same window", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 4 } });
   const { a, b } = await w.story();
   w.clock.step(WINDOW_MS);
   assertEquals(await outcome(await w.message(a, b)), "202");
   assertEquals(await outcome(await post(w, a, "/pair/start", { initiatorProfile: PROFILE })), "200");
   assertEquals(await outcome(await post(w, a, "/pair/status", { ticket: "junk" })), "404 PROXY_PAIR_TICKET_NOT_FOUND");
-  assertEquals(await outcome(await get(w, a, "/v1/relay/connect")), "426 PROXY_RELAY_UPGRADE_REQUIRED");
   assertEquals(await outcome(await w.message(a, b, { body: "{" })), "400 PROXY_HOOK_INVALID_JSON");
-  for (const answer of [w.message(a, b), peers(w, a), get(w, a, "/v1/relay/connect"), post(w, a, "/pair/start", {})]) {
+  for (const answer of [w.message(a, b), peers(w, a), post(w, a, "/pair/start", {})]) {
     assertEquals(await outcome(await answer), LIMITED);
   }
   assertEquals(await outcome(await receipts(w, a)), "200");
+  assertEquals(await outcome(await connect(w, a)), "426 PROXY_RELAY_UPGRADE_REQUIRED");
+});
+
+Deno.test("connects have a window of their own, as large as the agent's", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 3 } });
+  const a = await w.agent();
+  for (let i = 0; i < 3; i++) {
+    const answer = await connect(w, a);
+    assertEquals(answer.headers.get("ratelimit"), `"connect";r=${2 - i};t=60`);
+    assertEquals(await outcome(answer), "426 PROXY_RELAY_UPGRADE_REQUIRED");
+  }
+  assertEquals(await outcome(await connect(w, a)), LIMITED);
+  assertEquals(await outcome(await peers(w, a)), "200");
 });
 
 Deno.test("D-60: receipts have a window of their own, ten times as large", async () => {

@@ -79,7 +79,7 @@ Deno.test("K06: when the last connection is lost the sender is answered at once,
   const endings: [name: string, end: (far: Far, relay: Relay) => void][] = [
     ["the peer is gone", (far) => far.link.lost()],
     ["closed for misuse", (far) => ["", "", ""].forEach((text) => far.link.receive(text))],
-    ["closed as too large", (far) => far.link.receive("x".repeat(LIMITS.frameBytes + 1))],
+    ["closed as too large", (far) => far.link.receive("x".repeat(LIMITS.connectorFrameBytes + 1))],
     ["closed as too slow", (far) => {
       far.unsentBytes = LIMITS.unsentBytes + 1;
       far.say("heartbeat");

@@ -8,6 +8,7 @@ import {
   CLOSE,
   type ConnectorFrame,
   decodeFrame,
+  type DeliverAckFrame,
   type DeliverFrame,
   encodeFrame,
   type Frame,
@@ -314,13 +315,34 @@ Deno.test("decodeFrame() accepts 1 MiB, and refuses one byte more", () => {
   assertEquals(LIMITS.frameBytes, 1_048_576);
   assertEquals(decodeFrame(encodeFrame({ ...DELIVER, payload: `"${"x".repeat(room)}"` }), "proxy").type, "deliver");
   const over = encodeFrame({ ...DELIVER, payload: `"${"x".repeat(room + 1)}"` });
-  assertThrows(() => decodeFrame(over, "proxy"), FrameError, "1 MiB");
+  assertThrows(() => decodeFrame(over, "proxy"), FrameError, "1048576 bytes");
+});
+
+Deno.test("decodeFrame() accepts 8 KiB from a connector, and refuses one byte more", () => {
+  const head = { v: 1, id: DELIVER.id, ts: DELIVER.ts, type: "heartbeat" };
+  const padded = (bytes: number, fill = "x") => {
+    const room = bytes - JSON.stringify({ ...head, pad: "" }).length;
+    return JSON.stringify({ ...head, pad: fill.repeat(Math.ceil(room / new TextEncoder().encode(fill).length)) });
+  };
+  assertEquals(decodeFrame(padded(8_192), "connector").type, "heartbeat");
+  assertEquals(decodeFrame(padded(8_193), "proxy").type, "heartbeat");
+  assertThrows(() => decodeFrame(padded(8_193), "connector"), FrameError, "8192 bytes");
+  assertThrows(() => decodeFrame(padded(8_193, "€"), "connector"), FrameError, "8192 bytes");
+});
+
+Deno.test("every frame of a connector fits its limit when each member is as long as it may be", () => {
+  const ack: DeliverAckFrame = {
+    ...{ v: 1, id: DELIVER.id, ts: DELIVER.ts, type: "deliver_ack", ackId: DELIVER.id, accepted: false },
+    // The longest as JSON: an escape of six characters for one.
+    reason: "\u0001".repeat(256),
+  };
+  assertEquals(decodeFrame(encodeFrame(ack), "connector"), ack);
 });
 
 Deno.test("decodeFrame() counts bytes of UTF-8, not characters", () => {
   const text = encodeFrame({ ...DELIVER, payload: `"${"€".repeat(400_000)}"` });
   assert(text.length < LIMITS.frameBytes && new TextEncoder().encode(text).length > LIMITS.frameBytes);
-  assertThrows(() => decodeFrame(text, "proxy"), FrameError, "1 MiB");
+  assertThrows(() => decodeFrame(text, "proxy"), FrameError, "1048576 bytes");
 });
 
 Deno.test("CLOSE holds the close codes of the protocol", () => {

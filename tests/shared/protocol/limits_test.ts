@@ -46,6 +46,7 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-72", "deliveryKeptSeconds", 8 * 86_400],
   ["D-73", "openTickets", 20],
   ["PROTOCOL 5", "frameBytes", 1024 * 1024],
+  ["D-213", "connectorFrameBytes", 8 * 1024],
   ["PROTOCOL 5", "silentSocketMs", 60_000],
   ["PROTOCOL 5", "malformedFrames", 3],
   ["ARCHITECTURE 5", "commitChecks", 100],
