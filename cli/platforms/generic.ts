@@ -1,4 +1,5 @@
-/** Anything that takes a POST: the payload as it came, the sender in headers, a 2xx accepts. */
+/** Any program that takes a POST: it gets the payload as data, the sender in headers, and accepts with a 2xx. */
+import { payloadOf } from "./message_text.ts";
 import { type Platform, senderHeaders } from "./platform.ts";
 
 export const GENERIC: Platform = {
@@ -11,7 +12,7 @@ export const GENERIC: Platform = {
 
   request(message, { hookToken }) {
     const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
-    return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body: message.payload });
+    return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body: payloadOf(message) });
   },
 
   detect: () => Promise.resolve({ confidence: "none", reasons: [], configPath: null }),

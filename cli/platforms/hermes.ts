@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { encodeHex } from "@std/encoding/hex";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Finding, Machine } from "./machine.ts";
-import { textOf } from "./message_text.ts";
+import { payloadOf, textOf } from "./message_text.ts";
 import { type Platform, senderHeaders } from "./platform.ts";
 import { memberOf, readEnvFile, withEnvValues } from "./settings.ts";
 
@@ -31,7 +31,7 @@ export const HERMES: Platform = {
 
   async request(message, { hookToken }, nowSeconds) {
     // The route's own prompt picks members out of an object; anything else has none and comes as text.
-    const body = isObject(message.payload) ? message.payload : JSON.stringify({ message: textOf(message) });
+    const body = isObject(message.payload) ? payloadOf(message) : JSON.stringify({ message: textOf(message) });
     const headers = {
       ...senderHeaders(message),
       // Hermes dedupes by this one: a sender's own id would clash with another sender's.

@@ -1,16 +1,50 @@
-/** The text of a message, for runtimes that take text and nothing else. */
+/**
+ * The text of a message, for runtimes that take text and nothing else, and the payload for those that take it as data.
+ * The sender is taken from the frame alone (D-223): whether the proxy put an identity block in front is a setting of the
+ * proxy, and a peer may have written one itself.
+ */
 import { withIdentityBlock } from "../../shared/protocol/identity_block.ts";
+import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 import type { RuntimeMessage } from "./platform.ts";
 
-/** The string `message` of the payload, when there is one that says anything. */
-function ownText({ payload }: Pick<RuntimeMessage, "payload">): string | null {
+type Sent = Pick<RuntimeMessage, "payload" | "identity">;
+
+/** The string `message` of the payload; `null` without one, or when it is blank. */
+function ownText({ payload }: Sent): string | null {
   const value: unknown = JSON.parse(payload);
-  if (typeof value !== "object" || value === null || !("message" in value)) return null;
-  const { message } = value;
+  if (typeof value !== "object" || value === null || !Object.hasOwn(value, "message")) return null;
+  const { message } = value as { message: unknown };
   return typeof message === "string" && message.trim() !== "" ? message : null;
 }
 
-/** The message as text; a payload without one is shown whole, below the sender's identity, which nobody put there yet. */
-export function textOf(message: RuntimeMessage): string {
-  return ownText(message) ?? withIdentityBlock(message.payload, message.identity);
+/** The message as text below the sender's identity block; a payload without a text is shown whole. */
+export function textOf(sent: Sent): string {
+  const text = ownText(sent) ?? sent.payload;
+  const block = withIdentityBlock("", sent.identity);
+  return withIdentityBlock(text.startsWith(block) ? text.slice(block.length) : text, sent.identity);
+}
+
+/**
+ * The payload, byte for byte, except that `message` holds no block but the sender's own at its beginning: every other
+ * line that equals the marker is quoted.
+ */
+export function payloadOf(sent: Sent): string {
+  const json = sent.payload;
+  const parts: string[] = [];
+  let copied = 0;
+  for (const { key, start, end } of topLevelMembers(json)) {
+    const value: unknown = key === "message" ? JSON.parse(json.slice(start, end)) : null;
+    const safe = typeof value === "string" ? withoutForgedBlocks(value, sent) : value;
+    if (safe === value) continue;
+    parts.push(json.slice(copied, start), JSON.stringify(safe));
+    copied = end;
+  }
+  return copied === 0 ? json : parts.join("") + json.slice(copied);
+}
+
+function withoutForgedBlocks(text: string, { identity }: Sent): string {
+  const block = withIdentityBlock("", identity);
+  const isGenuine = text.startsWith(block);
+  const quoted = withIdentityBlock(isGenuine ? text.slice(block.length) : text, identity);
+  return isGenuine ? quoted : quoted.slice(block.length);
 }

@@ -8,6 +8,7 @@ import { parseSettings, withEnvValues, withMember } from "../../../cli/platforms
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/runtime.ts";
 import { emptyRuntimeFile, runtimeTarget } from "../../../cli/connector/runtime_file.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 
 const SENDER = "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
 const MESSAGE: RuntimeMessage = {
@@ -58,7 +59,9 @@ Deno.test("generic gets the payload as it came; openclaw its text; both with the
     await t.step(platform, async () => {
       const { headers, body } = await request(platform);
       assertEquals([body, headers.Authorization, headers["Idempotency-Key"], headers["x-request-id"]], [
-        platform === "generic" ? MESSAGE.payload : '{"message":"hi"}',
+        platform === "generic"
+          ? MESSAGE.payload
+          : JSON.stringify({ message: withIdentityBlock("hi", MESSAGE.identity) }),
         "Bearer s3cret",
         "key-of-this-message",
         "request-1",
@@ -138,7 +141,10 @@ Deno.test("no message header comes from a payload, and no header of a message sa
 
 Deno.test("nanobot gets one user message and a session; 120 s are its own", async () => {
   const { body } = await request("nanobot");
-  assertEquals(JSON.parse(body), { messages: [{ role: "user", content: "hi" }], session_id: SENDER });
+  assertEquals(JSON.parse(body), {
+    messages: [{ role: "user", content: withIdentityBlock("hi", MESSAGE.identity) }],
+    session_id: SENDER,
+  });
   // A peer names its conversations as it likes; they stay its own.
   const session = async (conversationId: string) =>
     JSON.parse((await request("nanobot", { conversationId })).body).session_id;
