@@ -7,6 +7,7 @@ import type { Clock } from "../shared/clock.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import type { Random } from "../shared/random.ts";
 import { ApiError, UnreachableError } from "./errors.ts";
+import { unreachable } from "./tls.ts";
 
 /** What a client needs from the world. */
 export interface ClientSeams {
@@ -72,8 +73,7 @@ export async function call<S extends z.ZodType | null>(seams: ClientSeams, reque
     return (request.answer === null ? null : judged(request.answer, text, origin)) as Answer<S>;
   } catch (error) {
     if (error instanceof ApiError || error instanceof UnreachableError) throw error;
-    const why = abort.signal.aborted ? String(abort.signal.reason) : "cannot be reached";
-    throw new UnreachableError(`${origin} ${why}`, { cause: error });
+    throw unreachable(origin, abort.signal.aborted ? String(abort.signal.reason) : "cannot be reached", error);
   } finally {
     for (const cancel of timers) cancel();
   }

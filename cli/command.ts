@@ -86,6 +86,12 @@ export function command<const A extends Args, const O extends Options>(spec: Com
 export const GLOBAL_OPTIONS = {
   json: { summary: "Print the result, or the error, as JSON" },
   "config-dir": { value: "dir", summary: "Keep files there", env: "SVC_CONFIG_DIR", complete: "files" },
+  ca: {
+    value: "file",
+    summary: "Trust the authorities in this file (PEM) as well",
+    env: "SVC_CA",
+    complete: "files",
+  },
   help: { summary: "Show how it is used" },
 } as const satisfies Options;
 

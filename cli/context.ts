@@ -10,6 +10,8 @@ import type { Owners } from "./files.ts";
 import { close as takeRights, isOpen, reason } from "./files.ts";
 import { Interrupt } from "./interrupt.ts";
 import type { Output, Terminal } from "./output.ts";
+import { isLoopback } from "./service_url.ts";
+import type { Authority } from "./tls.ts";
 
 /** Every environment variable that is read; the compiled binary may read no other. */
 export const ENVIRONMENT = [
@@ -38,12 +40,19 @@ export const ENVIRONMENT = [
   "http_proxy",
   "https_proxy",
   "all_proxy",
+  "NO_PROXY",
+  "no_proxy",
+  "SVC_CA",
 ] as const;
 export type EnvironmentName = (typeof ENVIRONMENT)[number];
 
 /** Everything outside the program. */
 export interface World {
   fetch: typeof fetch;
+  /** The same `fetch`, which also trusts these authorities (PEM). Absent where no TLS is used. */
+  trusting?: (pem: string) => typeof fetch;
+  /** The authorities that are trusted in addition to the system's. */
+  authority?: Authority;
   /** Whether somebody accepts connections at an address; absent where that cannot be asked. */
   reach?: (url: string) => Promise<boolean>;
   clock: Clock;
@@ -111,11 +120,13 @@ export async function ensureConfigDir({ configDir, uid }: Pick<World, "uid"> & {
 /** The machine as it is. */
 export function systemWorld(version: string): World {
   const env = (name: EnvironmentName) => Deno.env.get(name) || undefined;
-  const proxied = ENVIRONMENT.some((name) => /proxy$/i.test(name) && env(name) !== undefined);
+  const isProxied = PROXIES.some((name) => env(name) !== undefined);
+  if (isProxied) Deno.env.set("NO_PROXY", withLoopback(env("NO_PROXY") ?? env("no_proxy")));
   return {
-    fetch: sentOnce(),
+    fetch: sentOnce([]),
+    trusting: (pem) => sentOnce([pem]),
     // Behind an HTTP proxy a direct connection says nothing about the way that requests take.
-    ...(proxied ? {} : { reach: reachable }),
+    reach: async (url) => isProxied && !isLoopback(new URL(url).origin) || await reachable(url),
     clock: systemClock,
     random: systemRandom,
     terminal: systemTerminal(),
@@ -130,13 +141,25 @@ export function systemWorld(version: string): World {
   };
 }
 
+const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
+
+/**
+ * The value of `NO_PROXY` with which no proxy of the environment gets what is meant for this machine (D-224): secrets go
+ * to loopback addresses in clear. `*` means every address; the platform itself matches only names with it.
+ */
+export function withLoopback(given: string | undefined): string {
+  const list = (given ?? "").split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
+  return [...list, ...list.includes("*") ? ["0.0.0.0/0", "::/0"] : [], "localhost", "127.0.0.0/8", "::1"].join(",");
+}
+
 /**
  * `fetch` that sends a POST once. By itself the platform sends it again when a connection ends before the answer: always
  * (Deno 2.7), or when the connection was kept from an earlier request; also when it redeems an invite or turns a
  * refresh token. It cannot repeat a body that is a stream, nor find a kept connection where none are kept.
  */
-function sentOnce(): typeof fetch {
-  let client: Deno.HttpClient | undefined;
+function sentOnce(caCerts: string[]): typeof fetch {
+  // Created at once where certificates may be refused, else only when a request is sent.
+  let client = caCerts.length > 0 ? Deno.createHttpClient({ poolMaxIdlePerHost: 0, caCerts }) : undefined;
   return (input: RequestInfo | URL, init?: RequestInit) => {
     client ??= Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
     return fetch(input, { ...init, ...(init?.method === "POST" ? { body: streamed(init.body) } : {}), client });

@@ -87,6 +87,11 @@ export const CLI_ERRORS = Object.freeze(
       when: "the service cannot be reached, or did not answer as one",
       fix: "Check the address (svc config get registryUrl) and that the service runs.",
     },
+    CLI_TLS_REFUSED: {
+      exit: EXIT.unreachable,
+      when: "the certificate of the service is refused",
+      fix: "Give the authority's certificate with --ca <file>, or in DENO_CERT.",
+    },
     CLI_CONNECTOR_DOWN: {
       exit: EXIT.unreachable,
       when: "the agent's connector does not run, or does not answer",
@@ -148,12 +153,17 @@ export function wasRefused(error: unknown): error is ApiError {
 /** The service could not be reached, or did not answer as a service of this network does. */
 export class UnreachableError extends Error {
   override name = "UnreachableError";
-  /** In place of the table's cure. */
+  /** In place of the table's fix. */
   readonly fix: string | undefined;
+  readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
 
-  constructor(message: string, { cause, fix }: { cause?: unknown; fix?: string } = {}) {
+  constructor(
+    message: string,
+    { cause, fix, code = "CLI_UNREACHABLE" }: { cause?: unknown; fix?: string; code?: UnreachableError["code"] } = {},
+  ) {
     super(message, { cause });
     this.fix = fix;
+    this.code = code;
   }
 }
 
@@ -198,8 +208,8 @@ export function describe(error: unknown): Described {
     return { code: code ?? `HTTP_${status}`, cause: error.message, fix, exit: exitOf(status), requestId };
   }
   if (error instanceof UnreachableError) {
-    const { exit, fix } = CLI_ERRORS.CLI_UNREACHABLE;
-    return { code: "CLI_UNREACHABLE", cause: error.message, fix: error.fix ?? fix, exit, requestId: null };
+    const { exit, fix } = CLI_ERRORS[error.code];
+    return { code: error.code, cause: error.message, fix: error.fix ?? fix, exit, requestId: null };
   }
   const { exit, fix } = CLI_ERRORS.CLI_UNEXPECTED;
   const cause = error instanceof Error ? `${error.name}: ${error.message}` : String(error);

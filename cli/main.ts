@@ -12,6 +12,7 @@ import { help } from "./help.ts";
 import { Output } from "./output.ts";
 import { parse, wantsJson } from "./parse.ts";
 import { resolveSecrets } from "./secrets.ts";
+import { withAuthority } from "./tls.ts";
 
 /** Runs one command line; the exit code. */
 export async function run(argv: readonly string[], world: World): Promise<number> {
@@ -32,9 +33,10 @@ export async function run(argv: readonly string[], world: World): Promise<number
     }
     const { command, input } = parsed;
     await resolveSecrets(world, command, input);
+    const trusting = await withAuthority(world, parsed.ca);
     const ctx: Context = {
-      ...world,
-      fetch: clockCheck.watching(world.fetch),
+      ...trusting,
+      fetch: clockCheck.watching(trusting.fetch),
       out,
       // Only a command that keeps files needs a place for them.
       get configDir() {

@@ -9,7 +9,7 @@ import { didYouMean } from "./suggest.ts";
 
 /** What was asked for. */
 export type Parsed =
-  | { kind: "run"; command: Command; input: RawInput; configDir: string | undefined }
+  | { kind: "run"; command: Command; input: RawInput; configDir: string | undefined; ca: string | undefined }
   | { kind: "help"; path: readonly string[] }
   | { kind: "version" };
 
@@ -43,7 +43,8 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
   }
   const configDir = flags["config-dir"]?.[0];
   const args = namedArgs(found, words.slice(found.path.length));
-  return { kind: "run", command: found, configDir, input: { args, options: ownOptions(found, flags) } };
+  const ca = flags.ca?.[0];
+  return { kind: "run", command: found, configDir, ca, input: { args, options: ownOptions(found, flags) } };
 }
 
 /** True when the errors of this command line are to be JSON, however wrong the rest of it is. */

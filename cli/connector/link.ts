@@ -19,7 +19,8 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type AgentIdentity, ApiError, type ClientSeams, signedHeaders, UnreachableError } from "../api_client.ts";
+import { type AgentIdentity, ApiError, type ClientSeams, signedHeaders } from "../api_client.ts";
+import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../tls.ts";
 
 /** What is said about a message: taken, or why not. */
 export interface Ack {
@@ -48,6 +49,8 @@ interface LinkSeams {
   clock: Clock;
   random: ClientSeams["random"];
   newId: NewId;
+  /** Authorities that are trusted in addition to the system's. */
+  authority?: Authority | undefined;
 }
 
 /** Where a proxy is. */
@@ -73,7 +76,7 @@ const MAX_REFUSAL_CHARS = 64 * 1024;
  *
  * @param proxy its origin, or where to dial it and what to sign
  * @throws {RefusedError} with the proxy's code when it refuses the upgrade
- * @throws {UnreachableError} when there is nobody to talk to
+ * @throws {import("../errors.ts").UnreachableError} when no proxy answers
  */
 export async function openLink(
   seams: LinkSeams,
@@ -82,18 +85,27 @@ export async function openLink(
   events: LinkEvents,
 ): Promise<Link> {
   const { dialUrl, origin } = typeof proxy === "string" ? { dialUrl: proxy, origin: proxy } : proxy;
-  const headers = {
-    ...await signedHeaders(seams, agent, { method: "GET", url: origin, target: TARGET }),
-    [HEADERS.access]: agent.accessToken,
-  };
-  const socket = new WebSocket(dialUrl.replace(/^http/, "ws") + TARGET, {
-    headers,
-    maxPayload: LIMITS.frameBytes,
-    perMessageDeflate: false,
-    handshakeTimeout: 10_000,
-    followRedirects: false,
-  });
-  return await opened(socket, dialUrl, () => new OpenLink(seams, socket, events));
+  const roots = dialUrl.startsWith("https:") ? rootsToTry(seams.authority) : [null];
+  while (true) {
+    const ca = roots.shift() ?? null;
+    const headers = {
+      ...await signedHeaders(seams, agent, { method: "GET", url: origin, target: TARGET }),
+      [HEADERS.access]: agent.accessToken,
+    };
+    const socket = new WebSocket(dialUrl.replace(/^http/, "ws") + TARGET, {
+      headers,
+      maxPayload: LIMITS.frameBytes,
+      perMessageDeflate: false,
+      handshakeTimeout: 10_000,
+      followRedirects: false,
+      ...(ca === null ? {} : { ca: [ca] }),
+    });
+    try {
+      return await opened(socket, dialUrl, () => new OpenLink(seams, socket, events));
+    } catch (error) {
+      if (roots.length === 0 || !mayPassWithOtherRoots(error)) throw error;
+    }
+  }
 }
 
 class OpenLink implements Link {
@@ -204,7 +216,7 @@ function opened(socket: WebSocket, dialUrl: string, makeLink: () => Link): Promi
       resolve(makeLink());
     });
     socket.once("error", (cause) => {
-      reject(new UnreachableError(`${dialUrl} cannot be reached`, { cause }));
+      reject(unreachable(dialUrl, "cannot be reached", cause));
     });
     socket.once("unexpected-response", (_request, response) => {
       let text = "";

@@ -6,6 +6,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { ApiError, UnreachableError } from "../errors.ts";
 import { signedHeaders } from "../signed_headers.ts";
+import { unreachable } from "../tls.ts";
 import type { Tell } from "./events.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import type { ProxyPlace } from "./link.ts";
@@ -117,7 +118,7 @@ export class ProxyCaller {
       };
     } catch (cause) {
       const why = late.signal.aborted ? "did not answer in time" : "cannot be reached";
-      throw new UnreachableError(`${dialUrl} ${why}`, { cause });
+      throw unreachable(dialUrl, why, cause);
     } finally {
       cancel();
     }

@@ -2,7 +2,7 @@
  * What a refusal by the services means for a connector: put something right and try again, wait, or stop, because only a
  * person can help. One table; pure.
  */
-import { ApiError } from "../errors.ts";
+import { ApiError, UnreachableError } from "../errors.ts";
 
 /** What is to be done. */
 export type Remedy =
@@ -52,5 +52,6 @@ const HOPELESS = new Set([
 /** An error in one line. */
 export function sayError(error: unknown): string {
   if (error instanceof ApiError) return error.code === null ? error.message : `${error.code}: ${error.message}`;
+  if (error instanceof UnreachableError && error.fix !== undefined) return `${error.message}. ${error.fix}`;
   return error instanceof Error ? error.message : String(error);
 }

@@ -8,6 +8,7 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Platform, RuntimeTarget } from "../platforms/platform.ts";
 import { CliError } from "../errors.ts";
 import { isLoopback, parseServiceUrl } from "../service_url.ts";
+import { unreachable } from "../tls.ts";
 import type { RuntimeAnswer } from "./handover.ts";
 import type { InboxMessage } from "./inbox.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
@@ -81,9 +82,11 @@ export class Runtime {
     const cancel = this.seams.clock.after(timeoutMs, () => late.abort());
     try {
       return await send(AbortSignal.any([late.signal, stopped]));
-    } catch {
+    } catch (cause) {
       if (late.signal.aborted) return { kind: "timeout" };
-      return { kind: "unreachable", why: stopped.aborted ? "the connector is stopping" : "no connection" };
+      if (stopped.aborted) return { kind: "unreachable", why: "the connector is stopping" };
+      const error = unreachable(this.target.baseUrl, "cannot be reached", cause);
+      return { kind: "unreachable", why: error.code === "CLI_TLS_REFUSED" ? error.message : "no connection" };
     } finally {
       cancel();
     }

@@ -75,6 +75,7 @@ function serviceArguments(ctx: Context, options: StartOptions, platform: Platfor
     ["openclaw-base-url", options["openclaw-base-url"] ?? openClawUrl],
     ["hook-path", options["hook-path"] ?? variable(ctx, "SVC_HOOK_PATH")],
     ["port", options.port],
+    ["ca", ctx.authority?.path],
   ];
   const valued = given.flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
   return options["allow-insecure"] ? [...valued, "--allow-insecure"] : valued;

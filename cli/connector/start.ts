@@ -81,7 +81,10 @@ export async function startConnector(
     session,
     database,
     tell,
-    open: (agent, events) => openLink({ clock: serviceClock, random: ctx.random, newId }, proxy, agent, events),
+    open: (agent, events) => {
+      const { random, authority } = ctx;
+      return openLink({ clock: serviceClock, random, newId, authority }, proxy, agent, events);
+    },
     runtime: new Runtime({ fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach }, PLATFORMS[target.platform], target),
     peers: { read: () => readPeers(folder), write: (peers) => folder.writeJson(PEERS_FILE, peers) },
   }, {

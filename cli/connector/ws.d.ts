@@ -16,6 +16,8 @@ interface Options {
   /** Milliseconds. */
   handshakeTimeout?: number;
   followRedirects?: boolean;
+  /** Roots in PEM form; they replace those of the system. */
+  ca?: string[];
 }
 
 export declare class WebSocket {
