@@ -24,7 +24,8 @@ import {
   syncDirectory,
   writePrivate,
 } from "./files.ts";
-import { withLock } from "./lock.ts";
+import { type HeldLock, withLock } from "./lock.ts";
+import { requireAgentName } from "./agent_name.ts";
 import { parseServiceUrl } from "./service_url.ts";
 import { didYouMean } from "./suggest.ts";
 
@@ -41,6 +42,9 @@ const Identity = z.object({
 export type Identity = z.infer<typeof Identity>;
 
 const MAX_BYTES = 64 * 1024;
+
+/** The lock of an agent, inside its own folder (D-245). */
+const LOCK_FILE = "agent.lock";
 
 /** The files of an agent, by what they hold. */
 export const AGENT_FILES = {
@@ -118,6 +122,13 @@ export class AgentFolder {
   }
 }
 
+/** A folder in which an agent is being made. */
+export interface PendingFolder {
+  folder: AgentFolder;
+  /** True when no earlier run has left anything in it. */
+  isNew: boolean;
+}
+
 export class AgentStore {
   readonly #ctx: Context;
   readonly #folder: string;
@@ -144,18 +155,10 @@ export class AgentStore {
     if (await kindOf(path) !== "none") throw new CliError("CLI_AGENT_EXISTS", `${path} exists already`);
   }
 
-  /** The folder in which an agent is being made, and whether it was there before. */
-  async pending(name: string): Promise<{ folder: AgentFolder; isNew: boolean }> {
-    const owners = await this.#ensure();
-    const path = this.#pendingPath(name);
-    const isNew = await kindOf(path) === "none";
-    await ensureDirectory(path, owners);
-    return { folder: new AgentFolder(this.#ctx, path, name), isNew };
-  }
-
   /** Turns the pending folder into the agent's: the one moment at which the agent begins to exist here. */
-  async finish({ path, name }: AgentFolder): Promise<AgentFolder> {
+  async finish({ path, name }: AgentFolder, held: HeldLock): Promise<AgentFolder> {
     const final = this.#pathOf(name);
+    this.#letGo(held);
     try {
       await Deno.rename(path, final);
       await syncDirectory(this.#folder);
@@ -166,8 +169,9 @@ export class AgentStore {
   }
 
   /** Takes an agent, or one that is being made, off this machine. */
-  async discard({ path, name }: AgentFolder): Promise<void> {
-    const doomed = join(this.#folder, `.${name}.deleted`);
+  async discard({ path, name }: AgentFolder, held: HeldLock): Promise<void> {
+    const doomed = join(this.#folder, `.${requireAgentName(name)}.deleted`);
+    this.#letGo(held);
     try {
       // Out of the way in one step; what a kill leaves of it is removed by the next one.
       await Deno.remove(doomed, { recursive: true }).catch(() => {});
@@ -179,16 +183,59 @@ export class AgentStore {
     }
   }
 
-  /** Runs `work` while no other process works on this agent. */
-  async lock<T>(name: string, work: () => Promise<T>): Promise<T> {
-    await this.#ensure();
-    const lock = join(this.#folder, `.${name}.lock`);
-    return await withLock(this.#ctx, lock, async () => {
-      for (const path of [this.#pathOf(name), this.#pendingPath(name)]) {
-        if (await kindOf(path) === "directory") await removeLeftovers(path, this.#ctx.clock.now());
+  /**
+   * Runs `work` while no other process works on this agent.
+   *
+   * @throws {CliError} `CLI_AGENT_UNKNOWN` when the agent does not exist here, or no longer
+   */
+  async lock<T>(name: string, work: (held: HeldLock) => Promise<T>): Promise<T> {
+    return await this.#locked(name, async () => (await this.open(name)).path, (_path, held) => work(held));
+  }
+
+  /**
+   * Runs `work` on the folder in which an agent is being made, while no other process works on it.
+   *
+   * @throws {CliError} `CLI_AGENT_EXISTS`
+   */
+  async lockPending<T>(name: string, work: (folder: PendingFolder, held: HeldLock) => Promise<T>): Promise<T> {
+    const place = async () => {
+      await this.refuseExisting(name);
+      const owners = await this.#ensure();
+      const path = this.#pendingPath(name);
+      await ensureDirectory(path, owners);
+      return path;
+    };
+    return await this.#locked(name, place, async (path, held) => {
+      const folder = new AgentFolder(this.#ctx, path, name);
+      const files = await Array.fromAsync(Deno.readDir(path), (entry) => entry.name);
+      const isNew = files.every((file) => file === LOCK_FILE);
+      try {
+        // Another process may have completed the agent between the check and the lock.
+        await this.refuseExisting(name);
+      } catch (error) {
+        if (isNew) await this.discard(folder, held);
+        throw error;
       }
-      return await work();
+      return await work({ folder, isNew }, held);
+    });
+  }
+
+  async #locked<T>(
+    name: string,
+    place: () => Promise<string>,
+    work: (path: string, held: HeldLock) => Promise<T>,
+  ): Promise<T> {
+    let path = "";
+    const lockPath = async () => join(path = await place(), LOCK_FILE);
+    return await withLock(this.#ctx, lockPath, async (held) => {
+      await removeLeftovers(path, this.#ctx.clock.now());
+      return await work(path, held);
     }, () => this.#ctx.out.doing(`Waiting for another svc process that works on ${name}`));
+  }
+
+  /** Windows renames no folder in which a file is open. */
+  #letGo(held: HeldLock): void {
+    if (this.#ctx.os === "windows") held.release();
   }
 
   /** Names of the agents here, and of those that are half made. */
@@ -242,11 +289,4 @@ export class AgentStore {
       : didYouMean(name, agents);
     return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} on this machine.${hint}`);
   }
-}
-
-/** A name becomes a path only through here. @throws {CliError} `CLI_USAGE` */
-export function requireAgentName(name: string): string {
-  if (isAgentName(name)) return name;
-  const rule = "1 to 64 of A-Z, a-z, 0-9, ., _ and -, first and last a letter or digit";
-  throw new CliError("CLI_USAGE", `"${name}" is no agent name: ${rule}`);
 }

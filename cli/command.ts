@@ -10,8 +10,10 @@ export interface ArgSpec {
   optional?: true;
   /** A secret may come from this variable, or be `-`: standard input. */
   secret?: { env?: EnvironmentName };
-  /** What a shell offers here. */
+  /** What a shell offers here. `agents` also means that the word must be the name of an agent. */
   complete?: Completion;
+  /** With `complete: "agents"`: the word may also be an agent's ID or DID. */
+  orId?: true;
 }
 
 /** An option by its name. Without `value` it is a switch. */
@@ -26,6 +28,7 @@ export interface OptionSpec {
   env?: EnvironmentName;
   /** A secret: `env` is read for it, and `-` means standard input. */
   secret?: true;
+  /** As in `ArgSpec`. */
   complete?: Completion;
 }
 

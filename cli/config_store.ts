@@ -99,7 +99,7 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
 /** Changes the file, or makes it; changes of several processes at once follow one another. */
 export async function updateConfig(ctx: Context, change: Config): Promise<void> {
   await ensureConfigDir(ctx);
-  await withLock(ctx, join(ctx.configDir, ".config.lock"), async () => {
+  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
     await removeLeftovers(ctx.configDir, ctx.clock.now());
     const config = { ...readConfig(ctx), ...change };
     const ordered = Object.fromEntries(CONFIG_KEYS.flatMap((key) => config[key] ? [[key, config[key]]] : []));

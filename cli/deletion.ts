@@ -24,10 +24,10 @@ export async function deleteAgent(
     }
   };
   if (localName === null) return await revoke();
-  return await store.lock(localName, async () => {
+  return await store.lock(localName, async (held) => {
     const folder = await store.open(localName);
     const outcome = await revoke();
-    await store.discard(folder);
+    await store.discard(folder, held);
     return outcome;
   });
 }

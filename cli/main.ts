@@ -5,6 +5,7 @@
 import { resolve } from "node:path";
 import project from "../deno.json" with { type: "json" };
 import { ClockCheck } from "./clock_check.ts";
+import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands/table.ts";
 import { type Context, defaultConfigDir, systemWorld, type World } from "./context.ts";
 import { ApiError, CliError, describe, type Described, EXIT, UnreachableError } from "./errors.ts";
@@ -32,6 +33,7 @@ export async function run(argv: readonly string[], world: World): Promise<number
       return EXIT.done;
     }
     const { command, input } = parsed;
+    if (namesAgents(command)) (await import("./agent_name.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, command, input);
     const trusting = await withAuthority(world, parsed.ca);
     const ctx: Context = {
@@ -51,6 +53,10 @@ export async function run(argv: readonly string[], world: World): Promise<number
   } finally {
     out.finish();
   }
+}
+
+function namesAgents({ args, options }: Command): boolean {
+  return [...Object.values(args), ...Object.values(options)].some(({ complete }) => complete === "agents");
 }
 
 /** A refusal by a service whose clock says otherwise is told with the offset: it is the likeliest cause. */

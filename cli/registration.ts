@@ -49,23 +49,19 @@ const CLOCKS_APART_MS = 10_000;
 /** Makes an agent, or goes on making it. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
 export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgent): Promise<CreatedAgent> {
   const store = new AgentStore(ctx);
-  await store.refuseExisting(wanted.name);
-  return await store.lock(wanted.name, async () => {
-    // Another process may have made it while this one waited.
-    await store.refuseExisting(wanted.name);
-    const { folder, isNew } = await store.pending(wanted.name);
+  return await store.lockPending(wanted.name, async ({ folder, isNew }, held) => {
     let identity = isNew ? null : await completeIdentity(folder);
     if (identity === null) {
       try {
         identity = await register(ctx, owner, wanted, folder);
       } catch (error) {
         // Nothing was registered and nothing is worth keeping: the name is free again.
-        if (isNew && isRefusal(error)) await store.discard(folder);
+        if (isNew && isRefusal(error)) await store.discard(folder, held);
         throw error;
       }
     }
     await folder.remove(INTENT);
-    const { path } = await store.finish(folder);
+    const { path } = await store.finish(folder, held);
     return { identity, path, resumed: !isNew };
   });
 }

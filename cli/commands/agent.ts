@@ -29,7 +29,7 @@ export const AGENT_COMMANDS = [
       }
       const ttlDays = options["ttl-days"] === undefined ? undefined : parseTtlDays(options["ttl-days"]);
       const [{ requireAgentName }, { createAgent }] = await Promise.all([
-        import("../agent_store.ts"),
+        import("../agent_name.ts"),
         import("../registration.ts"),
       ]);
       requireAgentName(name);
@@ -124,7 +124,7 @@ export const AGENT_COMMANDS = [
     path: ["agent", "delete"],
     summary: "Revoke an agent for good, and take its files off this machine",
     details: ["Its identity token is on the revocation list at once. An agent of another machine is named by its id."],
-    args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents" } },
+    args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents", orId: true } },
     options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask on a terminal" } },
     examples: [{ run: "svc agent delete alpha", says: "alpha can do nothing any more" }],
     async run(ctx, { args: { agent }, options }) {

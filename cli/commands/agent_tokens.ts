@@ -61,7 +61,7 @@ export const AGENT_TOKEN_COMMANDS = [
   command({
     path: ["agent", "auth", "revoke"],
     summary: "End an agent's session; its identity stays",
-    args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents" } },
+    args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents", orId: true } },
     options: PERSON_OPTIONS,
     examples: [{ run: "svc agent auth revoke alpha", says: "Its access and refresh tokens work no more" }],
     async run(ctx, { args: { agent }, options }) {

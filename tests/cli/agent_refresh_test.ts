@@ -262,7 +262,7 @@ Deno.test("a registry that is dialled by another address gets a proof for its pu
 Deno.test("a lock that is held by a living process is waited for, and named when it lasts", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
-  const lock = await Deno.open(machine.path("agents/.alpha.lock"), { read: true, write: true });
+  const lock = await Deno.open(machine.path("agents/alpha/agent.lock"), { read: true, write: true, create: true });
   await lock.lock(true);
   const waiting: Promise<Outcome> = machine.svc("--json", "agent", "auth", "refresh", "alpha");
   await settle();

@@ -149,7 +149,7 @@ Deno.test("agent delete revokes, then removes the files, and the name is free ag
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
   assertEquals((await machine.json("agent", "delete", "alpha")).status, "revoked");
-  assertEquals(Object.keys(machine.tree()), ["agents/", "agents/.alpha.lock"]);
+  assertEquals(Object.keys(machine.tree()), ["agents/"]);
   await machine.json("agent", "create", "alpha");
   const { agents } = await machine.json("agent", "list");
   assertEquals(agents.map((agent: { status: string }) => agent.status), ["active", "revoked"]);

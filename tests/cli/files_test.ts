@@ -1,4 +1,5 @@
 /** Files that hold secrets: no link followed, no foreign hand, modes put right (D-81; M01, M12). */
+import { dirname } from "node:path";
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { CliError } from "../../cli/errors.ts";
 import { ensureDirectory, judgeDirectory, readPrivate, removeLeftovers, writePrivate } from "../../cli/files.ts";
@@ -117,9 +118,9 @@ Deno.test("links in the place of folders, locks and files of agents are refused,
     ["agents/alpha/registry-auth.json", ["agent", "auth", "refresh", "alpha"]],
     ["agents/alpha/secret.key", ["agent", "auth", "refresh", "alpha"]],
     ["agents/alpha/refresh.pending", ["agent", "auth", "refresh", "alpha"]],
-    ["agents/.alpha.lock", ["agent", "auth", "refresh", "alpha"]],
+    ["agents/alpha/agent.lock", ["agent", "auth", "refresh", "alpha"]],
     ["agents/.beta.pending", ["agent", "create", "beta"]],
-    ["agents/.beta.lock", ["agent", "create", "beta"]],
+    ["agents/.beta.pending/agent.lock", ["agent", "create", "beta"]],
     [".config.lock", ["config", "set", "humanName", "Eve"]],
   ];
   for (const [place, argv] of places) {
@@ -134,6 +135,7 @@ Deno.test("links in the place of folders, locks and files of agents are refused,
           await Deno.rename(machine.path(place), target).catch(() => Deno.writeTextFile(target, "target"));
         }
         await Deno.remove(machine.path(place), { recursive: true }).catch(() => {});
+        await Deno.mkdir(dirname(machine.path(place)), { recursive: true });
         await Deno.symlink(target, machine.path(place));
         const before = snapshot(outside.path);
         const sent = machine.requests.length;

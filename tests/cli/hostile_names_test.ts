@@ -1,0 +1,114 @@
+/** Names of agents that are paths or anything else but a name, given to every command that takes one (D-245). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type Command } from "../../cli/command.ts";
+import { COMMANDS } from "../../cli/commands/table.ts";
+import { isAgentDid } from "../../shared/protocol/did.ts";
+import { isAgentName } from "../../shared/protocol/names.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import { World } from "../support/world.ts";
+import { Machine } from "./cli_world.ts";
+
+const TARGETS = ["victim", "victim.lock", "alpha", "config.json", ".ssh/id", "agents/alpha/secret.key", "x/agent.lock"];
+const PREFIXES = [
+  ...["/", "/../", "/../../", "/../../../", "../", "../../", "../../../../", "./", "./../", "..\\", "\\", "~/"],
+  ...["alpha/../../", "alpha/", "%2e%2e%2f", "..%2f", "file:///", "C:\\", "\\\\server\\", "\u0000", "a\u0000/"],
+  ...["\n", "\u001b[2J", "\u202e", ".", "-", "--", " ", "$(id)/", "`id`/", ";", "|", "*", "?"],
+];
+const SINGLE = [
+  ...["", " ", ".", "..", "...", "/", "//", "\\", "a..b", "a.", ".a", "a-", "-a", "_a", "CON", "nul.txt", "com1"],
+  ...["x".repeat(65), "x".repeat(5_000), "ä", "аlpha", "alpha ", "alpha\n", "alpha\u0000", "alpha/", "alpha\\"],
+  ...["did:svc:x:human:01KHYQ5H00AAAAAAAAAAAAAAAA", "01khyq5h00aaaaaaaaaaaaaaaa", "did:svc:../x:agent:01KHYQ5H00AAAA"],
+];
+const NAMES = [...new Set([...PREFIXES.flatMap((prefix) => TARGETS.map((target) => prefix + target)), ...SINGLE])]
+  .filter((name) => !isAgentName(name) && !isUlid(name) && !isAgentDid(name));
+
+/** The command lines of a command that carry a name at each place where it takes one. */
+function linesOf({ path, args, options }: Command, name: string): string[][] {
+  const required = Object.entries(options).flatMap(([option, { required, complete }]) =>
+    required ? [`--${option}=${Array.isArray(complete) ? complete[0] : "x"}`] : []
+  );
+  const lines = Object.entries(options).filter(([, { complete }]) => complete === "agents")
+    .map(([option]) => [...path, ...required, `--${option}=${name}`]);
+  const first = Object.keys(args)[0];
+  const takesName = path.join(" ") !== "admin service create" && /^(?:name|agent|agentName)$/.test(first ?? "");
+  return takesName ? [...lines, [...path, ...required, "--", name]] : lines;
+}
+
+async function machineIn(world: World): Promise<Machine> {
+  const machine = await Machine.ofPerson(world);
+  machine.env.HOME = machine.path("home");
+  machine.env.SVC_CONFIG_DIR = machine.path("a/b/c/svc");
+  await machine.json("agent", "create", "alpha");
+  for (const folder of ["", "a/", "a/b/", "a/b/c/", "a/b/c/svc/", "a/b/c/svc/agents/"]) {
+    for (const file of ["victim", "victim.lock", ".victim.lock"]) machine.write(folder + file, "precious");
+  }
+  return machine;
+}
+
+Deno.test("every command that takes an agent name refuses hostile names and leaves every file as it is", async (t) => {
+  assert(NAMES.length >= 200, String(NAMES.length));
+  await using world = await World.open();
+  await using machine = await machineIn(world);
+  const before = machine.tree();
+  const sent = machine.requests.length;
+  const commands = COMMANDS.filter((command) => linesOf(command, "x").length > 0);
+  assert(commands.length >= 14, String(commands.length));
+  for (const command of commands) {
+    await t.step(command.path.join(" "), async () => {
+      for (const name of NAMES) {
+        for (const line of linesOf(command, name)) {
+          const { exit, code } = await machine.failure(...line);
+          assertEquals([exit, code], [2, "CLI_USAGE"], JSON.stringify(line));
+        }
+      }
+      assertEquals(machine.tree(), before);
+    });
+  }
+  assertEquals(machine.requests.length, sent);
+});
+
+Deno.test("every command that takes an agent name leaves nothing behind for an agent that does not exist", async (t) => {
+  await using world = await World.open();
+  await using machine = await machineIn(world);
+  const before = machine.tree();
+  for (const command of COMMANDS.filter(({ path }) => !["create", "uninstall"].includes(path.at(-1) ?? ""))) {
+    for (const line of linesOf(command, "ghost")) {
+      // Without an agent it shows what is found.
+      if (line[0] === "install") line.push("--for=generic");
+      await t.step(line.join(" "), async () => {
+        assertEquals((await machine.failure(...line)).code, "CLI_AGENT_UNKNOWN");
+        assertEquals(machine.tree(), before);
+      });
+    }
+  }
+});
+
+Deno.test("an agent's lock file is refused and kept when it is not a lock that svc made", async (t) => {
+  const occupants: [string, (machine: Machine, lock: string) => Promise<void>][] = [
+    ["a file with a text", (_machine, lock) => Deno.writeTextFile(lock, "precious")],
+    ["a large file", (_machine, lock) => Deno.writeTextFile(lock, "1".repeat(5_000))],
+    ["another name of a file elsewhere", (machine, lock) => Deno.link(machine.path("a/victim"), lock)],
+    ["another name of an empty file", async (machine, lock) => {
+      machine.write("a/empty", "");
+      await Deno.link(machine.path("a/empty"), lock);
+    }],
+    ["a link to a file", (machine, lock) => Deno.symlink(machine.path("a/victim"), lock)],
+    ["a folder", (_machine, lock) => Deno.mkdir(lock)],
+  ];
+  for (const [what, occupy] of occupants) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await machineIn(world);
+      const lock = machine.path("a/b/c/svc/agents/alpha/agent.lock");
+      await Deno.remove(lock);
+      await occupy(machine, lock);
+      const before = machine.tree();
+      for (const command of [["reissue"], ["auth", "refresh"], ["delete"]]) {
+        const { exit, code, message } = await machine.failure("agent", ...command, "alpha");
+        assertEquals([exit, code], [1, "CLI_FILE_UNSAFE"]);
+        assertStringIncludes(message, "agent.lock");
+        assertEquals(machine.tree(), before);
+      }
+    });
+  }
+});
