@@ -2,7 +2,7 @@
  * What can go wrong on this side: the CLI's own codes, the errors of the two services as the client sees them, and the
  * exit code that each means (D-84). Prints nothing; output.ts does.
  */
-import { ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
+import { errorCodeOf, ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
 
 /** Exit codes (D-84). `interrupted` is the shell's own number for a program that SIGINT ended. */
 export const EXIT = {
@@ -129,18 +129,22 @@ export class CliError extends Error {
   }
 }
 
-/** The service refused. `code` is one of the error table, or `null` when the answer was no envelope. */
+/** The service refused. */
 export class ApiError extends Error {
   override name = "ApiError";
+  /** The code of the answer, `UNKNOWN_ERROR` for a text that cannot be a code, `null` when the answer had no envelope. */
+  readonly code: string | null;
+
   constructor(
     readonly status: number,
-    readonly code: string | null,
+    code: string | null,
     message: string,
     readonly requestId: string | null,
     /** Seconds to wait, where the answer names them. */
     readonly retryAfter: number | null = null,
   ) {
     super(message);
+    this.code = code === null ? null : errorCodeOf(code);
   }
 }
 

@@ -29,7 +29,7 @@ export async function run(argv: readonly string[], world: World): Promise<number
     }
     if (parsed.kind === "help") {
       const text = help(parsed.path);
-      out.result({ help: text }, text);
+      out.result({ help: text }, text.split("\n"));
       return EXIT.done;
     }
     const { command, input } = parsed;

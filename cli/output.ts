@@ -1,6 +1,7 @@
 /**
  * What people and scripts see: the result on standard output, everything else on standard error. With `--json` each
- * stream carries at most one JSON document. Knows terminals and colours, never what a command does.
+ * stream carries at most one JSON document. Every text passes one function that escapes what could steer a terminal
+ * (D-246). Knows terminals and colours, never what a command does.
  */
 import type { Cancel, Clock } from "../shared/clock.ts";
 import type { Described } from "./errors.ts";
@@ -36,6 +37,8 @@ export class Output {
   #label = "";
   #cancel: Cancel = () => {};
   #shown = false;
+  /** The texts with a colour that this object made; no other control character is printed. */
+  readonly #painted = new Set<string>();
 
   constructor(terminal: Terminal, clock: Clock, { json, colour }: OutputOptions) {
     this.#terminal = terminal;
@@ -44,17 +47,17 @@ export class Output {
     this.#colour = colour;
   }
 
-  /** The result: `data` with `--json`, else `text`. Once a command. */
+  /** The result: `data` with `--json`, else `text`, each entry of a list as one line. Once a command. */
   result(data: Record<string, unknown>, text: string | readonly string[]): void {
     this.#quiet();
     const concern = this.concern();
     if (concern !== null) this.warn(concern);
     if (this.json) {
       const warnings = this.#warnings.length > 0 ? { warnings: this.#warnings } : {};
-      this.#terminal.stdout(`${JSON.stringify({ ...data, ...warnings }, null, 2)}\n`);
+      this.#terminal.stdout(`${jsonText({ ...data, ...warnings })}\n`);
       return;
     }
-    const lines = typeof text === "string" ? text : text.join("\n");
+    const lines = (typeof text === "string" ? [text] : text).map((line) => this.#clean(line)).join("\n");
     this.#terminal.stdout(lines.endsWith("\n") ? lines : `${lines}\n`);
   }
 
@@ -62,7 +65,7 @@ export class Output {
   note(text: string): void {
     if (this.json) return;
     this.#quiet();
-    this.#terminal.stderr(`${text}\n`);
+    this.#terminal.stderr(`${this.#clean(text)}\n`);
   }
 
   /** Something that is not as it should be, but did not stop the command. */
@@ -79,22 +82,22 @@ export class Output {
     const message = [cause, fix].filter((text) => text !== "").map(sentence).join(" ");
     if (this.json) {
       const warnings = this.#warnings.length > 0 ? { warnings: this.#warnings } : {};
-      this.#terminal.stderr(`${JSON.stringify({ error: { code, message }, ...warnings }, null, 2)}\n`);
+      this.#terminal.stderr(`${jsonText({ error: { code, message }, ...warnings })}\n`);
       return;
     }
     const bold = this.#paint("31;1", "error:", this.#terminal.stderrIsTerminal);
-    const lines = [`${bold} ${code}: ${printable(sentence(cause))}`];
+    const lines = [`${bold} ${code}: ${sentence(cause)}`];
     if (fix !== "") lines.push(`  ${fix}`);
-    if (requestId !== null) lines.push(`  The service logged it as request ${printable(requestId)}.`);
-    if (!code.startsWith("HTTP_")) lines.push(`  More: svc explain ${code}`);
-    this.#terminal.stderr(`${lines.join("\n")}\n`);
+    if (requestId !== null) lines.push(`  The service logged it as request ${requestId}.`);
+    if (!code.startsWith("HTTP_") && code !== "UNKNOWN_ERROR") lines.push(`  More: svc explain ${code}`);
+    this.#terminal.stderr(`${lines.map((line) => this.#clean(line)).join("\n")}\n`);
   }
 
   /** Names what is under way; shown on a terminal once it takes more than half a second. */
   doing(label: string): void {
     if (this.json || !this.#terminal.stderrIsTerminal) return;
     this.#quiet();
-    this.#label = label;
+    this.#label = printable(label);
     const began = this.#clock.now();
     const show = () => {
       const seconds = Math.floor((this.#clock.now() - began) / 1000);
@@ -127,7 +130,20 @@ export class Output {
   }
 
   #paint(style: string, text: string, isTerminal = this.#terminal.stdoutIsTerminal): string {
-    return this.#colour && isTerminal && !this.json ? `\x1b[${style}m${text}\x1b[0m` : text;
+    if (!this.#colour || !isTerminal || this.json) return text;
+    const painted = `\x1b[${style}m${this.#clean(text)}\x1b[0m`;
+    this.#painted.add(painted);
+    return painted;
+  }
+
+  /** Escapes a line, but not what this object painted itself. */
+  #clean(text: string): string {
+    // The latest first: it may have an earlier one inside.
+    for (const painted of [...this.#painted].reverse()) {
+      const parts = text.split(painted);
+      if (parts.length > 1) return parts.map((part) => this.#clean(part)).join(painted);
+    }
+    return printable(text);
   }
 
   #quiet(): void {
@@ -154,10 +170,24 @@ export function table(head: readonly string[], rows: readonly (readonly (string 
   );
 }
 
-/** A text of unknown origin without what would steer a terminal: control and bidirectional characters. */
-export function printable(text: string): string {
+/** Control characters (C0, DEL, C1), what changes the direction of text, and the line separators of Unicode. */
+const STEERING =
   // deno-lint-ignore no-control-regex
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** A text of unknown origin with everything that could steer a terminal escaped as `\u001b`. */
+export function printable(text: string): string {
+  return text.replace(STEERING, escaped);
+}
+
+/** A JSON document for people and programs: what `JSON.stringify` leaves of `printable`'s characters is escaped too. */
+export function jsonText(value: unknown): string {
+  // Line feeds are the layout: inside strings JSON.stringify has escaped them.
+  return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
+}
+
+function escaped(char: string): string {
+  return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
 function sentence(text: string): string {

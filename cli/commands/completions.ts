@@ -26,7 +26,7 @@ export const COMPLETION_COMMANDS = [
       }
       const { completionScript } = await import("../completions.ts");
       const script = completionScript(shell);
-      ctx.out.result({ shell, script }, script);
+      ctx.out.result({ shell, script }, script.split("\n"));
     },
   }),
 ];

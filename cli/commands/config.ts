@@ -14,7 +14,7 @@ import {
 } from "../config_store.ts";
 import { connect } from "../connection.ts";
 import type { Context } from "../context.ts";
-import { fields } from "../output.ts";
+import { fields, jsonText } from "../output.ts";
 
 const MASK = "********";
 const KEY = { summary: `One of ${CONFIG_KEYS.join(", ")}`, complete: CONFIG_KEYS } as const;
@@ -95,7 +95,7 @@ export const CONFIG_COMMANDS = [
     run(ctx) {
       const config = effectiveConfig(ctx);
       const shown = Object.fromEntries(CONFIG_KEYS.map((key) => [key, masked(key, config[key] ?? null)]));
-      ctx.out.result(shown, JSON.stringify(shown, null, 2));
+      ctx.out.result(shown, jsonText(shown).split("\n"));
       return Promise.resolve();
     },
   }),

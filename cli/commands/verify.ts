@@ -4,7 +4,6 @@ import { command, REGISTRY_OPTIONS } from "../command.ts";
 import { connect } from "../connection.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { printable } from "../output.ts";
 import type { Check } from "../verify.ts";
 
 export const VERIFY_COMMANDS = [
@@ -64,10 +63,10 @@ export const VERIFY_COMMANDS = [
 const MARKS = { passed: "✓", failed: "✗", skipped: "–" } as const;
 
 function line(ctx: Context, { name, result, detail }: Check): string {
-  const text = `${MARKS[result]} ${name}: ${printable(detail)}`;
+  const text = `${MARKS[result]} ${name}: ${detail}`;
   return `  ${result === "passed" ? ctx.out.green(text) : result === "failed" ? ctx.out.red(text) : ctx.out.dim(text)}`;
 }
 
 function numbered(text: string, i: number): string {
-  return `  ${i + 1} ${printable(text)}`;
+  return `  ${i + 1} ${text}`;
 }

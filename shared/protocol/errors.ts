@@ -650,3 +650,8 @@ function memberOf(value: unknown, name: string): unknown {
 function capitalised(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
+
+/** Returns the error code that an answer names, or `UNKNOWN_ERROR` for anything that cannot be a code (D-246). */
+export function errorCodeOf(value: unknown): string {
+  return typeof value === "string" && /^[A-Z0-9_]{1,64}$/.test(value) ? value : "UNKNOWN_ERROR";
+}

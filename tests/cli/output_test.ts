@@ -119,10 +119,117 @@ Deno.test("an error is a sentence, but a name or an address at its beginning sta
   assertEquals(causes, ["Nobody answers.", "http://127.0.0.1:1 is gone.", "registryUrl is empty.", "/a/b is a link."]);
 });
 
-Deno.test("texts of others cannot steer the terminal", () => {
-  assertEquals(printable("a\x1b[2Jb\u202ec\x07d\u009be\r\n"), "a\ufffd[2Jb\ufffdc\ufffdd\ufffde\ufffd\ufffd");
-  assertEquals(fields([["name", "x\x1b]0;evil\x07"]]), ["  name  x\ufffd]0;evil\ufffd"]);
-  assertEquals(table(["A", "B"], [["1\x1b[0m", null]]), ["A      B", "1\ufffd[0m  –"]);
+/** Characters that steer a terminal, change the direction of text or end a line. */
+const STEERING = [
+  ...Array.from({ length: 0x20 }, (_, i) => i),
+  ...Array.from({ length: 0x21 }, (_, i) => 0x7f + i),
+  ...[0x61c, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069],
+].map((code) => String.fromCharCode(code));
+const HOSTILE = `\x1b[31mred\x1b[0m\x1b]0;title\x07\r\n${STEERING.join("")}`;
+
+/** True for a text without control characters but the ones of svc itself. */
+function isHarmless(text: string): boolean {
+  // deno-lint-ignore no-control-regex
+  const own = text.replaceAll(/\x1b\[(?:0|1|2|31|32|33|31;1)m|\r\x1b\[K/g, "");
+  return !STEERING.some((char) => char !== "\n" && own.includes(char));
+}
+
+Deno.test("texts of others are escaped in fields and tables", () => {
+  assertEquals(printable("a\x1b[2Jb\u202ec\x07d\u009be\r\n"), "a\\u001b[2Jb\\u202ec\\u0007d\\u009be\\u000d\\u000a");
+  assertEquals(fields([["name", "x\x1b]0;evil\x07"]]), ["  name  x\\u001b]0;evil\\u0007"]);
+  assertEquals(table(["A", "B"], [["1\x1b[0m", null]]), ["A           B", "1\\u001b[0m  –"]);
+});
+
+Deno.test("every way to print escapes control characters and keeps the colours of svc itself", () => {
+  const told = { cause: HOSTILE, fix: HOSTILE, exit: 1, requestId: HOSTILE };
+  const ways: ((out: Output) => void)[] = [
+    (out) => out.result({}, HOSTILE),
+    (out) => out.result({}, [HOSTILE, `${out.bold(`${out.green("pass")} ${HOSTILE}`)} ${out.red(HOSTILE)} ${HOSTILE}`]),
+    (out) => out.note(HOSTILE),
+    (out) => out.warn(HOSTILE),
+    (out) => out.error({ code: HOSTILE, ...told }),
+  ];
+  for (const way of ways) {
+    const { out, seen } = screen(true);
+    way(out);
+    assert(isHarmless(seen.stdout + seen.stderr), JSON.stringify(seen));
+    assertStringIncludes(seen.stdout + seen.stderr, "\\u001b[31mred\\u001b[0m");
+  }
+  const { out, seen } = screen(true);
+  out.result({}, [`${out.green("pass")} ${out.bold("x")}`]);
+  assertEquals(seen.stdout, "\x1b[32mpass\x1b[0m \x1b[1mx\x1b[0m\n");
+});
+
+Deno.test("what is in progress is escaped", async () => {
+  const { out, seen, clock } = screen(true);
+  out.doing(HOSTILE);
+  await clock.advance(1_000);
+  assert(seen.stderr.length > 0 && isHarmless(seen.stderr));
+  out.finish();
+});
+
+Deno.test("JSON output has no control character, and parses to the same value", () => {
+  const { out, seen } = screen(false, { json: true, colour: false });
+  out.warn(HOSTILE);
+  out.result({ text: HOSTILE }, "");
+  out.error({ code: "X", cause: HOSTILE, fix: "", exit: 1, requestId: null });
+  for (const text of [seen.stdout, seen.stderr]) assert(isHarmless(text), JSON.stringify(text));
+  assertEquals(JSON.parse(seen.stdout), { text: HOSTILE, warnings: [HOSTILE] });
+});
+
+Deno.test("a service's error code that is not one is shown as UNKNOWN_ERROR, its message escaped", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world, { isTerminal: true });
+  for (const code of [HOSTILE, "lower", "", "A".repeat(65), "A B", "Ä", null, { a: 1 }]) {
+    await t.step(JSON.stringify(code).slice(0, 30), async () => {
+      machine.fetch = () => Promise.resolve(Response.json({ error: { code, message: HOSTILE } }, { status: 418 }));
+      const { stdout, stderr } = await machine.svc("agent", "list");
+      assertEquals(stdout, "");
+      assertStringIncludes(stderr, "UNKNOWN_ERROR: \\u001b[31mred");
+      assert(isHarmless(stderr), JSON.stringify(stderr));
+      assertEquals((await machine.failure("agent", "list")).code, "UNKNOWN_ERROR");
+    });
+  }
+  machine.fetch = () =>
+    Promise.resolve(Response.json({ error: { code: "A_NEW_CODE", message: "x" } }, { status: 418 }));
+  assertEquals((await machine.failure("agent", "list")).code, "A_NEW_CODE");
+});
+
+Deno.test("no command prints a control character of a service's answer", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofAdmin(world, { isTerminal: true });
+  await machine.svc("agent", "create", "here");
+  const key =
+    /^(?:name|displayName|code|token|framework|nextCursor|secret|id|kid|proxyUrl|status|createdAt|lastUsedAt)$/;
+  machine.fetch = async (input, init) => {
+    const response = await world.fetch(input, init);
+    const text = await response.text();
+    const changed = text && JSON.stringify(JSON.parse(text, (name, value) => key.test(name) ? HOSTILE : value));
+    return new Response(changed || null, {
+      status: response.status,
+      headers: { "x-request-id": response.headers.get("x-request-id") ?? "" },
+    });
+  };
+  const commands = [
+    ...[["agent", "list"], ["agent", "inspect", "here"], ["agent", "reissue", "here"], ["agent", "create", "there"]],
+    ...[["agent", "auth", "refresh", "here"], ["agent", "auth", "revoke", "here"], [
+      "api-key",
+      "create",
+      "--name",
+      "ci",
+    ]],
+    ...[["api-key", "list"], ["invite", "create"], ["config", "init"], ["admin", "service", "create", "proxy-eu"]],
+    ...[["admin", "service", "list"], ["admin", "keys", "rotate"], ["agent", "delete", "here", "--yes"]],
+    ["verify", machine.read("agents/here/ait.jwt").trim()],
+  ];
+  for (const command of commands) {
+    for (const argv of [command, ["--json", ...command]]) {
+      await t.step(argv.slice(0, 4).join(" ").slice(0, 60), async () => {
+        const { stdout, stderr } = await machine.svc(...argv);
+        assert(stdout + stderr !== "" && isHarmless(stdout + stderr), JSON.stringify(stdout + stderr));
+      });
+    }
+  }
 });
 
 Deno.test("with --json standard output is one document or nothing, standard error one error or nothing (D-84)", async () => {
