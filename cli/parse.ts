@@ -71,8 +71,8 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
   const switches = Object.keys(options).filter((name) => options[name]?.value === undefined);
   const unknown: string[] = [];
   const parsed = parseArgs(joined(argv, options), {
-    string: ["_", ...valued, ...switches],
-    collect: [...valued, ...switches],
+    string: ["_", ...[...valued, ...switches].map(plainName)],
+    collect: [...valued, ...switches].map(plainName),
     unknown: (arg, key) => {
       if (key === undefined) return true;
       unknown.push(arg.replace(/^--?/, "").replace(/=.*$/s, ""));
@@ -81,19 +81,31 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
   });
   const flags: Record<string, string[]> = {};
   for (const name of [...valued, ...switches]) {
-    const values = ([] as unknown[]).concat(parsed[name] ?? []).map(String);
+    const values = ([] as unknown[]).concat(parsed[plainName(name)] ?? []).map(String);
     if (values.length > 0) flags[name] = values;
   }
   for (const name of switches) {
     if (flags[name]?.some((value) => value !== "")) throw new CliError("CLI_USAGE", `--${name} takes no value`);
   }
   for (const name of valued) {
-    if (flags[name]?.includes("")) throw new CliError("CLI_USAGE", `--${name} needs a value: --${name} <value>`);
+    if (flags[name]?.includes("")) {
+      throw new CliError("CLI_USAGE", `--${name} needs a value: ${valueForm(name, options[name])}`);
+    }
     if ((flags[name]?.length ?? 0) > 1 && !options[name]?.repeat) {
       throw new CliError("CLI_USAGE", `--${name} is given twice`);
     }
   }
   return { flags, words: parsed._.map(String), unknown };
+}
+
+/** An option's name for `parseArgs`, which would read `no-x` as the opposite of `x` (D-228). */
+function plainName(name: string): string {
+  return name.startsWith("no-") ? `+${name}` : name;
+}
+
+function valueForm(name: string, option: OptionSpec | undefined): string {
+  const usual = `--${name} <value>`;
+  return option?.secret ? `${usual}, --${name}=<value> for one that begins with --, or - and standard input` : usual;
 }
 
 /**
@@ -105,12 +117,14 @@ function joined(argv: readonly string[], options: Record<string, OptionSpec>): s
   for (let i = 0; i < argv.length; i++) {
     const arg = argv[i] ?? "";
     if (arg === "--") return [...args, ...argv.slice(i)];
-    const name = arg === "-h" ? "help" : arg.startsWith("--") ? arg.slice(2) : null;
-    const option = name !== null && Object.hasOwn(options, name) ? options[name] : undefined;
+    const [, name = "", value] = arg === "-h" ? [arg, "help"] : /^--([^=]+)(?:=(.*))?$/s.exec(arg) ?? [];
+    const option = Object.hasOwn(options, name) ? options[name] : undefined;
     const next = argv[i + 1];
     if (option === undefined) args.push(arg);
-    else if (option.value === undefined || next === undefined || next.startsWith("--")) args.push(`--${name}=`);
-    else args.push(`--${name}=${argv[++i]}`);
+    else if (value !== undefined) args.push(`--${plainName(name)}=${value}`);
+    else if (option.value === undefined || next === undefined || next.startsWith("--")) {
+      args.push(`--${plainName(name)}=`);
+    } else args.push(`--${plainName(name)}=${argv[++i]}`);
   }
   return args;
 }

@@ -1,6 +1,6 @@
 /** From argv to a command: what is taken, what is refused, and what is suggested instead. */
-import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { command } from "../../cli/command.ts";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { type Command, command } from "../../cli/command.ts";
 import { CliError } from "../../cli/errors.ts";
 import { COMMANDS } from "../../cli/commands/table.ts";
 import { parse, type Parsed, wantsJson } from "../../cli/parse.ts";
@@ -88,6 +88,56 @@ Deno.test("parse() takes values as they are: numbers, words after a switch, a lo
   for (const [argv, name, value] of options) {
     await t.step(argv.join(" "), () => assertEquals(ran("agent", "create", "x", ...argv).input.options[name], value));
   }
+});
+
+/** A command line with everything that the command requires. */
+function lineOf({ path, args, options }: Command, ...more: string[]): string[] {
+  const isGiven = (name: string) => more.some((word) => word.split("=")[0] === `--${name}`);
+  const required = Object.entries(options).filter(([name, spec]) => spec.required && !isGiven(name));
+  return [
+    ...path,
+    ...more,
+    ...required.flatMap(([name]) => [`--${name}`, "x"]),
+    ...Object.entries(args).flatMap(([, { optional }]) => optional ? [] : ["x"]),
+  ];
+}
+
+Deno.test("each option of the command table arrives at its command, in both forms", async (t) => {
+  for (const spec of COMMANDS) {
+    for (const [name, { value, repeat }] of Object.entries(spec.options)) {
+      const forms = value === undefined ? [[`--${name}`]] : [[`--${name}`, "given"], [`--${name}=given`]];
+      for (const form of forms) {
+        await t.step(`${spec.path.join(" ")} ${form.join(" ")}`, () => {
+          const parsed = parse(lineOf(spec, ...form), COMMANDS);
+          assert(parsed.kind === "run");
+          assertEquals(parsed.command.path, spec.path);
+          assertEquals(parsed.input.options[name], value === undefined ? true : repeat ? ["given"] : "given");
+        });
+      }
+      if (value !== undefined) continue;
+      await t.step(`${spec.path.join(" ")} without --${name}, and with a value`, () => {
+        const parsed = parse(lineOf(spec), COMMANDS);
+        assert(parsed.kind === "run");
+        assertEquals(parsed.input.options[name], false);
+        const { message } = assertThrows(() => parse(lineOf(spec, `--${name}=x`), COMMANDS), CliError);
+        assertStringIncludes(message, `--${name} takes no value`);
+      });
+    }
+  }
+});
+
+Deno.test("an option that begins with no- is not the opposite of another", () => {
+  assertEquals(refused("agent", "create", "x", "--no-force"), "There is no option --no-force.");
+});
+
+Deno.test("a secret that begins with two dashes is taken after =, and is not repeated in the error", () => {
+  const parsed = parse(["admin", "bootstrap", "--bootstrap-secret=--s3cret=="], COMMANDS);
+  assert(parsed.kind === "run");
+  assertEquals(parsed.input.options["bootstrap-secret"], "--s3cret==");
+  const line = ["admin", "bootstrap", "--bootstrap-secret", "--s3cret"];
+  const { message } = assertThrows(() => parse(line, COMMANDS), CliError);
+  assertStringIncludes(message, "--bootstrap-secret=<value> for one that begins with --, or - and standard input");
+  assert(!message.includes("s3cret"));
 });
 
 Deno.test("parse() refuses what it does not know, and suggests the nearest", async (t) => {
