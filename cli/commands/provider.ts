@@ -146,7 +146,7 @@ export const PROVIDER_COMMANDS = [
         ctx.out.bold(`${healthy ? ctx.out.green("pass") : ctx.out.red("FAIL")}  ${folder.name} → ${peer}`),
         ...fields([
           ["request", result.requestId],
-          ["delivered", `${result.delivered ? "yes" : "NO"}, after ${result.sentInMs} ms`],
+          ["delivered", `${result.delivered ? "yes" : `NO: ${result.reason}`}, after ${result.sentInMs} ms`],
           ["receipt", result.status === null ? "none within 30 s" : `${result.status}, after ${result.receiptInMs} ms`],
         ]),
       ]);

@@ -30,6 +30,8 @@ export const EVENTS = {
   receipt_failed: "A receipt could not be sent; it is kept",
   receipt_refused: "A receipt was refused for good",
   sent: "Message sent",
+  queued: "Message queued: the proxy keeps it until the recipient connects",
+  not_taken: "Message sent, but the recipient's connector did not take it",
   not_sent: "Message not sent: the proxy refused it",
   paired: "Paired",
   revoked: "The agent is no longer authorised",

@@ -3,6 +3,7 @@
  * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; listens elsewhere.
  */
 import * as z from "zod";
+import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { equalConstantTime } from "../../shared/protocol/base64url.ts";
 import { inputText, problemText } from "../../shared/protocol/input_text.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
@@ -150,12 +151,24 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
       ...(prefer === undefined ? {} : { Prefer: prefer }),
     },
   });
-  connector.seams.tell(answer.status < 300 ? "sent" : "not_sent", {
+  connector.seams.tell(sendingEvent(answer), {
     to: recipient,
     status: answer.status,
     requestId: answer.requestId,
   });
   return passed(answer);
+}
+
+/** The event of a message that the proxy answered; an accepted one may still wait for its recipient (D-240). */
+function sendingEvent({ status, text }: ProxyAnswer): "sent" | "queued" | "not_taken" | "not_sent" {
+  if (status >= 300) return "not_sent";
+  try {
+    const { delivered, queued } = HookAnswer.parse(JSON.parse(text));
+    return delivered ? "sent" : queued ? "queued" : "not_taken";
+  } catch {
+    // The answer is passed on as it is; only this event says less.
+    return "sent";
+  }
 }
 
 async function pairStart({ connector, body, onTicket }: Exchange): Promise<Response> {

@@ -16,6 +16,8 @@ export interface Probe {
 export interface ProbeResult {
   requestId: string;
   delivered: boolean;
+  /** Why it was not delivered: the reason of the recipient's connector, or `queued`; `null` when it was. */
+  reason: string | null;
   /** How the peer's connector ended it; `null` when no receipt came in time. */
   status: "processed_by_svc" | "dead_lettered" | null;
   sentInMs: number;
@@ -39,8 +41,9 @@ export async function sendProbe(clock: Clock, client: ConnectorClient, probe: Pr
   while (sent.delivered && clock.now() - began < WAIT_MS) {
     const { receipts } = ReceiptList.parse(await client.call("GET", `/v1/receipts?${query}`));
     const status = receipts.at(-1)?.status;
-    if (status) return { requestId, delivered: true, status, sentInMs, receiptInMs: clock.now() - began };
+    if (status) return { requestId, delivered: true, reason: null, status, sentInMs, receiptInMs: clock.now() - began };
     await sleep(clock, LOOK_EVERY_MS);
   }
-  return { requestId, delivered: sent.delivered, status: null, sentInMs, receiptInMs: null };
+  const reason = sent.delivered ? null : sent.queued ? "queued" : sent.reason ?? "refused";
+  return { requestId, delivered: sent.delivered, reason, status: null, sentInMs, receiptInMs: null };
 }

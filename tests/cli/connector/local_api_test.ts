@@ -139,7 +139,19 @@ Deno.test("a message goes out as it was written, to a DID or an alias, and the a
   assertEquals([offline.status, offline.body.error.code], [502, "PROXY_RELAY_CONNECTOR_OFFLINE"]);
   const queued = await ask("/v1/outbound", post({ to: a.agent.did, payload: {}, prefer: "respond-async" }));
   assertEquals([queued.status, queued.body.queued], [202, true]);
+  assertEquals([bench.told("sent").length, bench.told("not_sent").length, bench.told("queued").length], [1, 1, 1]);
   void b;
+});
+
+Deno.test("a message that the recipient's connector refuses is not reported as sent", async () => {
+  await using world = await World.open();
+  const { a, bench } = await story(world);
+  await using _ = bench;
+  await using other = await Bench.open(world, a);
+  other.connector.inbox.take = (messages) => messages.map(() => ({ taken: "full" }));
+  const { body } = await asker(bench)("/v1/outbound", post({ to: a.agent.did, payload: {} }));
+  assertEquals([body.delivered, body.reason], [false, "inbox_full"]);
+  assertEquals([bench.told("sent").length, bench.told("not_taken").length], [0, 1]);
 });
 
 Deno.test("two people pair through it; the ticket is for the person, not for the events", async () => {
