@@ -1,6 +1,6 @@
 /**
  * `deno task demo` as a newcomer runs it: every step succeeds, nothing secret is shown, nothing stays behind. Two at
- * once do not disturb each other.
+ * once do not disturb each other. The last answer names the revocation (D-235).
  */
 import { assert, assertEquals } from "@std/assert";
 import { ChildProcess, ROOT, within } from "../support/process.ts";
@@ -59,6 +59,7 @@ Deno.test("deno task demo succeeds, shows every step, shows no secret and leaves
       const done = [...stdout.matchAll(/^✔ (.+?) {2}\(/gm)].map(([, title]) => title);
       assertEquals(done, STEPS);
       assert(!stdout.includes("✘"));
+      assertEquals(stdout.match(/^ {4}answer {3}(401 \w+)/m)?.[1], "401 PROXY_AUTH_REVOKED");
     });
 
     await t.step(`run ${i + 1} prints no secret`, () => {

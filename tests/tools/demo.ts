@@ -5,7 +5,7 @@
 import { startServer } from "../../deploy.ts";
 import { AgentClient, type AgentIdentity, ApiError, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
 import { type Link, openLink } from "../../cli/connector/link.ts";
-import { systemClock } from "../../shared/clock.ts";
+import { sleep, systemClock } from "../../shared/clock.ts";
 import type { RegisterAnswer } from "../../shared/protocol/api/agents.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
@@ -16,6 +16,9 @@ import { systemRandom } from "../../shared/random.ts";
 import { silentLog } from "../../shared/server/log.ts";
 
 const seams: ClientSeams = { fetch, clock: systemClock, random: systemRandom };
+/** Time for a revocation to reach the proxy. */
+const REVOCATION_MS = 10_000;
+const RETRY_MS = 50;
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
 /** Runs one step; says what, who and how long. A failing step ends the demo and names itself. */
@@ -145,14 +148,26 @@ async function story(bootstrapSecret: string, url: string, links: Link[]): Promi
     `agent    ${alpha.identity.did} is revoked`,
   ]);
   await step("alpha's next message is refused", async () => {
-    try {
-      await sender.sendMessage({ recipientDid: beta.identity.did, payload });
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 401) return error;
-      throw error;
+    const until = systemClock.now() + REVOCATION_MS;
+    for (;;) {
+      const error = await refusal(() => sender.sendMessage({ recipientDid: beta.identity.did, payload }));
+      // The session ends at once; the proxy has the new revocation list a moment later (D-235).
+      if (error.code === "PROXY_AUTH_REVOKED") return error;
+      if (systemClock.now() > until) throw error;
+      await sleep(systemClock, RETRY_MS);
     }
-    throw new Error("the message of a revoked agent was accepted");
   }, (error) => [`answer   ${error.status} ${error.code}: ${error.message}`]);
+}
+
+/** Returns the 401 that a call is refused with. */
+async function refusal(call: () => Promise<unknown>): Promise<ApiError> {
+  try {
+    await call();
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) return error;
+    throw error;
+  }
+  throw new Error("the message of a revoked agent was accepted");
 }
 
 async function demo(): Promise<void> {
