@@ -7,7 +7,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { AccessClaim } from "../shared/server/access.ts";
-import { readBody, refuseByLength } from "../shared/server/body.ts";
+import { readBody } from "../shared/server/body.ts";
 import { BoundedMap } from "../shared/server/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 

@@ -628,30 +628,19 @@ export function errorEnvelope(error: ServiceError, showDetails: boolean): ErrorE
   return { error: { code, message, ...(showDetails && details ? { details } : {}) } };
 }
 
-/** The code of an answer that is not an error envelope. */
+/** Stands for a code that is missing or malformed. */
 export const UNKNOWN_ERROR = "UNKNOWN_ERROR";
 
 const WIRE_CODE = /^[A-Z0-9_]{1,64}$/;
 
 /**
- * Returns the code of a parsed error envelope that a server sent, also one that this version does not know;
- * `UNKNOWN_ERROR` for any other value (D-246). The result is safe to print.
+ * Returns the `code` member of a received envelope, also one that this version does not know, or `UNKNOWN_ERROR` for a
+ * value that cannot be a code (D-246). The result is safe to print.
  */
-export function errorCodeOf(value: unknown): string {
-  const code = memberOf(memberOf(value, "error"), "code");
+export function errorCodeOf(code: unknown): string {
   return typeof code === "string" && WIRE_CODE.test(code) ? code : UNKNOWN_ERROR;
-}
-
-function memberOf(value: unknown, name: string): unknown {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-  return Object.getOwnPropertyDescriptor(value, name)?.value;
 }
 
 function capitalised(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-/** Returns the error code that an answer names, or `UNKNOWN_ERROR` for anything that cannot be a code (D-246). */
-export function errorCodeOf(value: unknown): string {
-  return typeof value === "string" && /^[A-Z0-9_]{1,64}$/.test(value) ? value : "UNKNOWN_ERROR";
 }

@@ -18,7 +18,11 @@ const EXPECTED: Readonly<Record<string, string>> = {
 };
 
 /** Units of a size, by what has it. */
-const UNITS: Readonly<Record<string, string | undefined>> = { string: " characters", array: " entries", object: " members" };
+const UNITS: Readonly<Record<string, string | undefined>> = {
+  string: " characters",
+  array: " entries",
+  object: " members",
+};
 
 /** The error map for `safeParse(value, { error: inputText })`: what is wrong with one field, without its name. */
 export function inputText(issue: z.core.$ZodRawIssue): string | undefined {

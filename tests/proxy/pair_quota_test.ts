@@ -15,7 +15,8 @@ const FULL = "409 QUOTA_EXCEEDED";
 const NOT_FOUND = "404 PROXY_PAIR_TICKET_NOT_FOUND";
 
 async function start(w: World, agent: TestAgent): Promise<string> {
-  return (await answered<{ ticket: string }>(await post(w, agent, "/pair/start", { initiatorProfile: PROFILE }))).ticket;
+  return (await answered<{ ticket: string }>(await post(w, agent, "/pair/start", { initiatorProfile: PROFILE })))
+    .ticket;
 }
 
 const confirm = (w: World, agent: TestAgent, ticket: string) =>
@@ -102,7 +103,9 @@ Deno.test("removing a pair that does not exist writes nothing, and removing one 
   await using _ = w;
   await confirm(w, b, await start(w, a));
   const all = async () =>
-    (await Array.fromAsync(w.kv.list({ prefix: [] }))).filter(({ key }) => !["nonce", "window"].includes(String(key[1])))
+    (await Array.fromAsync(w.kv.list({ prefix: [] }))).filter(({ key }) =>
+      !["nonce", "window"].includes(String(key[1]))
+    )
       .map(({ key, versionstamp }) => [key, versionstamp]);
   const before = await all();
   assertEquals(await outcome(await remove(w, a, c)), "204");

@@ -94,20 +94,19 @@ Deno.test("isErrorCode() is true for the codes of the table only", () => {
   }
 });
 
-Deno.test("errorCodeOf() returns the code of an envelope, and UNKNOWN_ERROR for any other value", () => {
-  const envelope = (code: unknown) => ({ error: { code, message: "x" } });
-  for (const code of ["NOT_FOUND", "A_CODE_OF_TOMORROW", "E2", "A".repeat(64)]) {
-    assertEquals(errorCodeOf(envelope(code)), code);
-  }
-  const inherited = Object.create(envelope("NOT_FOUND"));
+Deno.test("errorCodeOf returns a well-formed code, and UNKNOWN_ERROR for any other value", () => {
+  for (const code of ["NOT_FOUND", "A_CODE_OF_TOMORROW", "E2", "A".repeat(64)]) assertEquals(errorCodeOf(code), code);
   const others = [
-    ...["", "not_found", "A".repeat(65), "A\u001b[31m", "NOT_FOUND\n", " NOT_FOUND", 404, null, undefined, {}].map(
-      envelope,
-    ),
-    ...[null, undefined, "NOT_FOUND", 1, [], [envelope("NOT_FOUND")], {}, { error: null }, { error: "NOT_FOUND" }],
-    { error: [{ code: "NOT_FOUND" }] },
-    { code: "NOT_FOUND" },
-    inherited,
+    "",
+    "not_found",
+    "A".repeat(65),
+    "A\u001b[31m",
+    "NOT_FOUND\n",
+    " NOT_FOUND",
+    404,
+    null,
+    undefined,
+    {},
   ];
   for (const value of others) assertEquals(errorCodeOf(value), "UNKNOWN_ERROR", JSON.stringify(value));
 });

@@ -168,7 +168,8 @@ Deno.test("neighbouring versions read each other's notes when both run on one st
   const previous = async (change: "revocation" | "pair", ...agentDids: string[]) => {
     const id = newId();
     const note = { agentDids, change };
-    await kv.atomic().set(["bell", "trust"], { seq: id }).set(["bell", "trust", id], note, { expireIn: 900_000 }).commit();
+    await kv.atomic().set(["bell", "trust"], { seq: id }).set(["bell", "trust", id], note, { expireIn: 900_000 })
+      .commit();
   };
   await previous("revocation", "before");
   const listener = await deafListener(kv);
