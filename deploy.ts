@@ -14,6 +14,7 @@ import { readRegistryConfig, type RegistryConfig } from "./registry/config.ts";
 import { registryHealth } from "./registry/meta/handlers.ts";
 import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
 import { sleep, systemClock } from "./shared/clock.ts";
+import type { ServiceHealth } from "./shared/protocol/api/meta.ts";
 import { toBase64Url } from "./shared/protocol/base64url.ts";
 import { errorEnvelope, ServiceError } from "./shared/protocol/errors.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
@@ -228,7 +229,7 @@ class Entry {
     const ready = ofRegistry.ready && ofProxy.ready;
     const { version, environment } = ofRegistry;
     const status = ready ? "ok" : "unavailable";
-    const body = { status, version, environment, ready, registry: ofRegistry, proxy: ofProxy };
+    const body: ServiceHealth = { status, version, environment, ready, registry: ofRegistry, proxy: ofProxy };
     return json(body, ready ? 200 : 503, { "x-request-id": requestIdOf(request, newId) });
   }
 }

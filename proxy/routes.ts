@@ -1,13 +1,16 @@
 /**
  * THE route table of the proxy (SPEC "Endpoints", D-60 to D-78). One complete row a route.
  */
+import * as z from "zod";
+import { AgentDid } from "../shared/protocol/api/fields.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
 import * as pairingApi from "../shared/protocol/api/pairing.ts";
 import * as relayApi from "../shared/protocol/api/relay.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
+import { HEADERS } from "../shared/protocol/proof.ts";
 import { documentRoutes } from "../shared/server/documents.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/openapi.ts";
-import { type Authenticators, type Route, routeFor } from "../shared/server/route.ts";
+import { type Authenticators, type Route, routeFor, type RouteHeader } from "../shared/server/route.ts";
 import { admission, type Admitted } from "./admission/admit.ts";
 import type { ProxyDeps } from "./deps.ts";
 import * as meta from "./meta/handlers.ts";
@@ -36,6 +39,35 @@ export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
 
 const route = routeFor<ProxyDeps, ProxyCallers>();
 
+const HOOK_HEADERS: readonly RouteHeader[] = [
+  { name: HEADERS.recipient, required: true, schema: AgentDid, what: "the recipient; a pair with it must exist" },
+  {
+    name: HEADERS.conversationId,
+    required: false,
+    schema: relayApi.ConversationId,
+    what: "messages of one conversation are handed over in order",
+  },
+  {
+    name: "Prefer",
+    required: false,
+    schema: z.string().max(LIMITS.preferLength).meta({ example: "respond-async" }),
+    what: "respond-async: queue the message while the recipient is offline; a longer header counts as absent",
+  },
+  {
+    name: "Content-Type",
+    required: true,
+    schema: z.string().max(LIMITS.contentTypeLength).meta({ example: "application/json" }),
+    what: "application/json, with or without parameters",
+  },
+];
+
+const UPGRADE_HEADERS: readonly RouteHeader[] = [
+  { name: "Connection", required: true, schema: z.string(), what: "Upgrade" },
+  { name: "Upgrade", required: true, schema: z.string(), what: "websocket" },
+  { name: "Sec-WebSocket-Version", required: true, schema: z.literal("13"), what: "version of RFC 6455" },
+  { name: "Sec-WebSocket-Key", required: true, schema: z.string(), what: "key of RFC 6455" },
+];
+
 export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "GET",
@@ -43,7 +75,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     summary: "Whether the proxy can work",
     auth: "none",
     limit: null,
-    answer: { status: 200, body: metaApi.ProxyHealth },
+    answer: { status: 200, body: metaApi.ProxyHealth, mayBeUnready: true },
     errors: [],
     handler: meta.health,
   }),
@@ -54,7 +86,9 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     auth: "message",
     limit: null,
     maxBodyBytes: LIMITS.hookBodyBytes,
-    answer: { status: 202, body: relayApi.HookAnswer },
+    rawBody: relayApi.HookBody,
+    headers: HOOK_HEADERS,
+    answer: { status: 202, body: relayApi.HookAnswer, headers: ["Preference-Applied"] },
     errors: [
       "PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE",
       "PROXY_HOOK_INVALID_JSON",
@@ -76,6 +110,8 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     summary: "Open the WebSocket on which an agent receives its messages",
     auth: "connect",
     limit: null,
+    headers: UPGRADE_HEADERS,
+    bounds: [`${LIMITS.socketsPerAgent} sockets per agent`, `${LIMITS.framesPerSecond} frames per second and socket`],
     answer: { status: 101 },
     errors: ["PROXY_RELAY_UPGRADE_REQUIRED", "PROXY_RELAY_UNAVAILABLE", "PROXY_RELAY_AUTH_CONTEXT_MISSING"],
     handler: relayConnect,

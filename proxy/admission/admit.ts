@@ -5,6 +5,7 @@
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import type { GroupCommit, Update } from "../../shared/server/group_commit.ts";
 import { StoreUnavailable } from "../../shared/server/kv.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { Authenticator, Exchange } from "../../shared/server/route.ts";
 import type { ProxyDeps } from "../deps.ts";
@@ -158,6 +159,7 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDe
     credential: PROFILES[profile].access ? "agent_session" : "agent_proof",
     scheme: "Svc",
     errors: errorsOf(PROFILES[profile]),
+    limit: limitText(PROFILES[profile].window),
     glance: (deps, exchange) => deps.guard.look(exchange),
     async run(deps, exchange) {
       const admitted = await admit(deps, exchange, PROFILES[profile]);
@@ -165,6 +167,12 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDe
       return admitted;
     },
   };
+}
+
+/** The limit of a window unless it is configured otherwise, for the documents. */
+function limitText(window: AdmissionProfile["window"]): string {
+  const requests = LIMITS.agentRequests * (window === "receipts" ? LIMITS.receiptRequestsFactor : 1);
+  return `${requests} in ${LIMITS.agentWindowMs / 1000} s per agent by default (window "${window}")`;
 }
 
 function errorsOf(profile: AdmissionProfile): readonly ErrorCode[] {

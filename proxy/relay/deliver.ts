@@ -10,7 +10,7 @@
  *                                                                     └─ offline: 502
  */
 import { sleep } from "../../shared/clock.ts";
-import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import { ConversationId, type HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { injectIdentity } from "../../shared/protocol/identity_block.ts";
@@ -177,7 +177,7 @@ async function judgeMessage(deps: ProxyDeps, caller: Admitted, exchange: Exchang
   if (!recipient) throw new ServiceError("PROXY_HOOK_RECIPIENT_REQUIRED");
   if (!isAgentDid(recipient)) throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID");
   const conversationId = headers.get(HEADERS.conversationId);
-  if (conversationId !== null && !/^[!-+\--~]{1,128}$/.test(conversationId)) {
+  if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
   const pair = await relayed(() => caller.ahead?.pair);

@@ -5,8 +5,9 @@
 import * as z from "zod";
 import { type ErrorCode, ERRORS } from "../protocol/errors.ts";
 import { HEADERS } from "../protocol/proof.ts";
+import { LIMITS } from "../protocol/limits.ts";
 import { errorsOf } from "./app.ts";
-import type { Authenticators, Credential, Route } from "./route.ts";
+import type { Authenticator, Authenticators, Credential, Route, RouteAnswer, RouteHeader } from "./route.ts";
 
 /** One service's part of a document. */
 export interface DocumentPart {
@@ -20,12 +21,14 @@ export interface Operation {
   path: string;
   summary: string;
   credential: Credential;
-  limit: string | null;
+  /** Every limit and bound, as text. */
+  limits: readonly string[];
+  headers: readonly RouteHeader[];
   params: z.ZodType | undefined;
   query: z.ZodType | undefined;
   body: z.ZodType | undefined;
   emptyBody: boolean;
-  answer: { status: number; body?: z.ZodType; contentType?: string };
+  answer: RouteAnswer;
   errors: readonly ErrorCode[];
 }
 
@@ -35,21 +38,35 @@ type Json = Record<string, unknown>;
 export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): Operation[] {
   return routes.map((route) => {
     const authenticator = authenticators[route.auth as keyof C];
-    const { method, path, summary, limit, params, query, body, answer } = route;
+    const { method, path, summary, params, query, headers = [], answer } = route;
     return {
       method,
       path,
       summary,
       credential: authenticator.credential,
-      limit: limit && `${limit.requests} in ${limit.windowMs / 1000} s per ${limit.per}`,
+      limits: limitsOf(route, authenticator),
+      headers,
       params,
       query,
-      body,
+      body: route.body ?? route.rawBody,
       emptyBody: route.emptyBody ?? false,
       answer,
       errors: errorsOf(route, authenticator),
     };
   });
+}
+
+/** Every limit and bound of a row, as text. */
+export function limitsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "limit">): string[] {
+  const { limit, maxBodyBytes = LIMITS.bodyBytes, bounds = [] } = route;
+  const texts: string[] = [];
+  if (limit) {
+    const failures = limit.counts ? ", failures only" : "";
+    texts.push(`${limit.requests} in ${limit.windowMs / 1000} s per ${limit.per}${failures}`);
+  }
+  if (authenticator.limit !== undefined) texts.push(authenticator.limit);
+  if (route.body || route.rawBody) texts.push(`body of ${maxBodyBytes.toLocaleString("en-US")} bytes`);
+  return [...texts, ...bounds];
 }
 
 /** What each credential looks like in a request. */
@@ -69,6 +86,16 @@ export const CREDENTIALS: Readonly<Record<Credential, { what: string; headers: r
 function proofHeaderNames(): string[] {
   return [HEADERS.timestamp, HEADERS.nonce, HEADERS.bodySha256, HEADERS.proof];
 }
+
+/** Headers of every request and answer (D-11). */
+const REQUEST_ID: Json = { type: "string", pattern: "^[A-Za-z0-9._:-]{8,128}$" };
+const PROOF_PATTERNS: Readonly<Record<string, string>> = {
+  [HEADERS.timestamp]: "^(0|[1-9][0-9]{0,15})$",
+  [HEADERS.nonce]: "^[A-Za-z0-9_-]{16,128}$",
+  [HEADERS.bodySha256]: "^[A-Za-z0-9_-]{43}$",
+  [HEADERS.proof]: "^[A-Za-z0-9_-]{86}$",
+  [HEADERS.access]: "^svc_agt_[A-Za-z0-9_-]{43}$",
+};
 
 /** The document as a JSON value. */
 export function openApiDocument(parts: readonly DocumentPart[], version: string): Json {
@@ -100,17 +127,28 @@ export function openApiDocument(parts: readonly DocumentPart[], version: string)
 }
 
 function describe(operation: Operation, tag: string): Json {
-  const { summary, credential, query, params, body, emptyBody, limit } = operation;
+  const { summary, credential, query, params, headers, body, emptyBody, limits } = operation;
   return {
     tags: [tag],
     summary,
-    ...(limit ? { description: `At most ${limit}.` } : {}),
+    ...(limits.length > 0 ? { description: `At most ${limits.join("; ")}.` } : {}),
     operationId: `${operation.method.toLowerCase()}${operation.path.replace(/[^A-Za-z0-9]+/g, "_")}`,
     security: SECURITY[credential],
     parameters: [
       ...parametersOf(params, "path"),
       ...parametersOf(query, "query"),
       ...credential.startsWith("agent") ? headerParameters(credential) : [],
+      ...headers.map(({ name, required, schema, what }) => ({
+        name,
+        in: "header",
+        required,
+        description: what,
+        schema: schemaOf(schema, "input"),
+      })),
+      ...operation.answer.isCacheable
+        ? [{ name: "If-None-Match", in: "header", required: false, schema: { type: "string" } }]
+        : [],
+      { name: HEADERS.requestId, in: "header", required: false, schema: REQUEST_ID },
     ],
     ...(body ? { requestBody: { required: !emptyBody, content: jsonContent(schemaOf(body, "input")) } } : {}),
     responses: responsesOf(operation),
@@ -129,7 +167,7 @@ const SECURITY: Readonly<Record<Credential, readonly Record<string, readonly str
 
 function headerParameters(credential: Credential): Json[] {
   const names = credential === "agent_session" ? [...proofHeaderNames(), HEADERS.access] : proofHeaderNames();
-  return names.map((name) => ({ name, in: "header", required: true, schema: { type: "string" } }));
+  return names.map((name) => ({ name, in: "header", required: true, schema: { type: "string", pattern: PROOF_PATTERNS[name] } }));
 }
 
 function parametersOf(schema: z.ZodType | undefined, where: "path" | "query"): Json[] {
@@ -146,25 +184,45 @@ function parametersOf(schema: z.ZodType | undefined, where: "path" | "query"): J
   }));
 }
 
-function responsesOf({ answer, errors }: Operation): Record<string, Json> {
+function responsesOf({ answer, errors, limits }: Operation): Record<string, Json> {
+  const schema = answer.body && schemaOf(answer.body, "output");
+  const isLimited = errors.some((code) => [ERRORS[code].status].flat().includes(429)) && limits.length > 0;
+  const common = [HEADERS.requestId, ...isLimited ? ["RateLimit", "RateLimit-Policy"] : []];
   const responses: Record<string, Json> = {
     [answer.status]: {
       description: "Success",
-      ...(answer.body ? { content: jsonContent(schemaOf(answer.body, "output")) } : {}),
-      ...(answer.contentType ? { content: { [answer.contentType]: { schema: { type: "string" } } } } : {}),
+      headers: headersOf([...common, ...answer.headers ?? [], ...answer.isCacheable ? ["ETag"] : []]),
+      ...(schema ? { content: jsonContent(schema) } : {}),
+      ...(answer.contentType ? { content: { [answer.contentType]: { schema: {} } } } : {}),
     },
+    ...(answer.isCacheable ? { 304: { description: "Not modified", headers: headersOf([...common, "ETag"]) } } : {}),
   };
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of errors) {
     for (const status of [ERRORS[code].status].flat()) byStatus.set(status, [...byStatus.get(status) ?? [], code]);
   }
   for (const [status, codes] of [...byStatus].sort(([a], [b]) => a - b)) {
+    const envelope = envelopeOf(codes);
+    const isUnready = status === 503 && schema && answer.mayBeUnready;
     responses[status] = {
-      description: codes.map((code) => `${code}: ${ERRORS[code].when}`).join("; "),
-      content: jsonContent(envelopeOf(codes)),
+      description: codes.map((code) => `${code}: ${ERRORS[code].when}`).join("; ") + (isUnready ? "; or not ready" : ""),
+      headers: headersOf([...common, ...ERROR_HEADERS[status] ?? []]),
+      content: jsonContent(isUnready ? { anyOf: [envelope, schema] } : envelope),
     };
   }
   return responses;
+}
+
+/** Headers of error answers, by status. */
+const ERROR_HEADERS: Readonly<Record<number, readonly string[]>> = {
+  401: ["WWW-Authenticate"],
+  426: ["Upgrade"],
+  429: ["Retry-After"],
+  503: ["Retry-After"],
+};
+
+function headersOf(names: readonly string[]): Json {
+  return Object.fromEntries(names.map((name) => [name, { schema: { type: "string" } }]));
 }
 
 function envelopeOf(codes: readonly ErrorCode[]): Json {
@@ -180,7 +238,8 @@ function jsonContent(schema: Json): Json {
   return { "application/json": { schema } };
 }
 
-function schemaOf(schema: z.ZodType, io: "input" | "output"): Json {
+/** JSON schema of a shape. */
+export function schemaOf(schema: z.ZodType, io: "input" | "output"): Json {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
   return rest;
 }

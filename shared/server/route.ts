@@ -22,6 +22,14 @@ export interface RouteLimit {
   counts?: readonly ErrorCode[];
 }
 
+/** A request header that a route reads, for the documents (D-234). */
+export interface RouteHeader {
+  name: string;
+  required: boolean;
+  schema: Schema;
+  what: string;
+}
+
 /** A request on its way through the pipeline. */
 export interface Exchange {
   request: Request;
@@ -53,6 +61,19 @@ export interface Input<P, Q, B, C> {
 type Schema = z.ZodType;
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
+/** What a success answers. */
+export interface RouteAnswer {
+  status: number;
+  body?: Schema;
+  contentType?: string;
+  /** Headers of the answer that a client may need. */
+  headers?: readonly string[];
+  /** The same body with 503, when the service is not ready. */
+  mayBeUnready?: true;
+  /** 304 to a request with a current `If-None-Match`. */
+  isCacheable?: true;
+}
+
 /** A row, with its types known. */
 export interface RouteSpec<D, C, P, Q, B> {
   method: Method;
@@ -62,6 +83,12 @@ export interface RouteSpec<D, C, P, Q, B> {
   params?: P;
   query?: Q;
   body?: B;
+  /** Shape of a body that the handler parses itself. */
+  rawBody?: Schema;
+  /** Headers that the handler reads. */
+  headers?: readonly RouteHeader[];
+  /** Bounds beside `limit` and the size of the body, for the documents. */
+  bounds?: readonly string[];
   /** An empty body stands for `{}`. */
   emptyBody?: true;
   /** Largest body in bytes, when not the usual one. */
@@ -73,7 +100,7 @@ export interface RouteSpec<D, C, P, Q, B> {
   /** Refuses before anything else is looked at, for instance when the route is switched off. */
   precondition?: { check(deps: D): void; errors: readonly ErrorCode[] };
   /** What a success answers. */
-  answer: { status: number; body?: Schema; contentType?: string };
+  answer: RouteAnswer;
   /** Codes of the handler; those of authentication, limits and input follow from the row. */
   errors: readonly ErrorCode[];
   handler(deps: D, input: Input<Output<P>, Output<Q>, Output<B>, C>): Response | Promise<Response>;
@@ -102,6 +129,8 @@ export interface Authenticator<D, C> {
   /** What `WWW-Authenticate` of a 401 names. */
   scheme: "Bearer" | "Svc";
   errors: readonly ErrorCode[];
+  /** A limit that the authenticator counts itself, as text for the documents. */
+  limit?: string;
   /** Refuses at a glance, before the body is read. */
   glance?(deps: D, exchange: Exchange): void;
   run(deps: D, exchange: Exchange): Promise<C>;

@@ -107,9 +107,9 @@ export const REGEXES: Readonly<Record<string, readonly RegexRow[]>> = {
   "proxy/admission/key_cache.ts": [
     meets(String.raw`/(?:^|[\s,])max-age=(\d{1,9})/`, "", ",max-age=", ""),
   ],
-  "proxy/relay/deliver.ts": [meets(String.raw`/^[!-+\--~]{1,128}$/`, "", "x", " ")],
   "shared/protocol/api/fields.ts": [meets(String.raw`/^[1-9]\d{0,2}$/`, "", "1", "x")],
   "shared/protocol/api/pairing.ts": [meets("/[^\\s`]/", "", " `", "")],
+  "shared/protocol/api/relay.ts": [meets(String.raw`/^[!-+\--~]{1,128}$/`, "", "x", " ")],
   "shared/protocol/api/services.ts": [meets("/^[a-z0-9][a-z0-9_-]{1,63}$/", "", "x", " ")],
   "shared/protocol/base64url.ts": [meets("/^[A-Za-z0-9_-]*$/", "", "x", "=")],
   "shared/protocol/did.ts": [

@@ -13,6 +13,7 @@ import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../prox
 import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../registry/auth.ts";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
 import { errorsOf } from "../../shared/server/app.ts";
+import { limitsOf } from "../../shared/server/openapi.ts";
 import type { Authenticators, Route } from "../../shared/server/route.ts";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -99,15 +100,13 @@ function routes(): string {
 
 function routeTable<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): string {
   const rows = routes.map((route) => {
-    const { method, path, summary, auth, limit, answer } = route;
+    const { method, path, summary, auth, answer } = route;
     const authenticator = authenticators[auth as keyof C];
     return [
       `\`${method} ${path}\``,
       summary,
       `\`${auth}\``,
-      limit
-        ? `${limit.requests} in ${limit.windowMs / 1000} s per ${limit.per}${limit.counts ? ", failures only" : ""}`
-        : "none",
+      limitsOf(route, authenticator).join("; ") || "none",
       String(answer.status),
       errorsOf(route, authenticator).map((code) => `\`${code}\``).join(" "),
     ];

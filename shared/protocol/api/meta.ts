@@ -33,6 +33,10 @@ export const ProxyHealth = z.object({
 });
 export type ProxyHealth = z.infer<typeof ProxyHealth>;
 
+/** Answer of `GET /health` where both services share a process. */
+export const ServiceHealth = z.object({ ...health, registry: RegistryHealth, proxy: ProxyHealth });
+export type ServiceHealth = z.infer<typeof ServiceHealth>;
+
 /** Answer of `GET /v1/crl` (D-21): the signed list. */
 export const CrlAnswer = z.object({ crl: z.string() });
 

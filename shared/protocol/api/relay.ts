@@ -3,6 +3,18 @@ import * as z from "zod";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
 /**
+ * Body of `POST /hooks/agent`: any JSON value. The proxy puts the identity block (D-71) in front of a text `message` of an
+ * object and passes everything else on byte for byte.
+ */
+export const HookBody = z.unknown().meta({
+  description: "Any JSON value. In an object, the identity block is put in front of a text member `message`.",
+  examples: [{ message: "hello" }],
+});
+
+/** `X-Svc-Conversation-Id`: visible ASCII without a comma. */
+export const ConversationId = z.string().regex(/^[!-+\--~]{1,128}$/);
+
+/**
  * Answer of `POST /hooks/agent`; `reason` when the connector refused the message; `queued` and `expiresAt` when it waits
  * for an offline recipient (D-68).
  */

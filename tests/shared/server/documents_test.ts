@@ -32,11 +32,48 @@ for (const [name, parts] of Object.entries(PARTS)) {
   });
 }
 
-function codesOf(response: { content?: Record<string, { schema?: { properties?: { error?: unknown } } }> }): string[] {
-  const error = response.content?.["application/json"]?.schema?.properties?.error as
-    | { properties?: { code?: { enum?: string[] } } }
-    | undefined;
-  return error?.properties?.code?.enum?.filter((code) => code in ERRORS) ?? [];
+Deno.test("the documents have body, headers and limits of a message, and limits of pairing and relay routes", () => {
+  for (const parts of [PARTS.proxy, PARTS.both]) {
+    const { openApi, page } = documentsOf(parts, "1.2.3");
+    const { paths } = JSON.parse(openApi);
+    const hook = paths["/hooks/agent"].post;
+    assertEquals(hook.requestBody.required, true);
+    assert("schema" in hook.requestBody.content["application/json"]);
+    const parameters = hook.parameters as { name: string; required: boolean }[];
+    const required = (name: string) => parameters.find((one) => one.name === name)?.required;
+    assertEquals(
+      ["X-Svc-Recipient-Agent-Did", "X-Svc-Conversation-Id", "Prefer", "x-request-id"].map(required),
+      [true, false, false, false],
+    );
+    assertStringIncludes(hook.description, "60 in 60 s per agent");
+    assertStringIncludes(hook.description, "262,144 bytes");
+    for (const [path, methods] of Object.entries<Record<string, { description?: string }>>(paths)) {
+      if (!/^\/(?:pair|hooks|v1\/relay)\//.test(path)) continue;
+      for (const { description } of Object.values(methods)) assertStringIncludes(description ?? "", " per agent", path);
+    }
+    for (const name of ["X-Svc-Recipient-Agent-Did", "Prefer"]) assertStringIncludes(page, `<code>${name}</code>`);
+  }
+});
+
+Deno.test("the document of both services describes the health answer of both, and each route once", () => {
+  const { openApi, page } = documentsOf(PARTS.both, "1.2.3");
+  const health = JSON.parse(openApi).paths["/health"].get.responses[200].content["application/json"].schema;
+  assertEquals(Object.keys(health.properties).slice(-2), ["registry", "proxy"]);
+  for (const path of ["/health", "/docs"]) assertEquals(page.split(`<code>GET ${path}</code>`).length, 2, path);
+  const alone = JSON.parse(documentsOf(PARTS.proxy, "1.2.3").openApi).paths["/health"].get.responses[200];
+  assert("connectedSockets" in alone.content["application/json"].schema.properties);
+});
+
+interface Schema {
+  properties?: { error?: { properties?: { code?: { enum?: string[] } } } };
+  anyOf?: Schema[];
+}
+
+/** Codes of an error answer; the answer of a service that is not ready may stand beside the envelope. */
+function codesOf(response: { content?: Record<string, { schema?: Schema }> }): string[] {
+  const schema = response.content?.["application/json"]?.schema;
+  return [schema, ...schema?.anyOf ?? []]
+    .flatMap((one) => one?.properties?.error?.properties?.code?.enum?.filter((code) => code in ERRORS) ?? []);
 }
 
 Deno.test("the page names every route and code, runs nothing and loads only its own style", async () => {
@@ -44,7 +81,10 @@ Deno.test("the page names every route and code, runs nothing and loads only its 
   const response = await w.fetch(`${REGISTRY_URL}/docs`);
   const page = await response.text();
   assertEquals(response.headers.get("Content-Type"), "text/html; charset=utf-8");
-  assertEquals(response.headers.get("Content-Security-Policy"), "default-src 'none'; style-src 'self'");
+  assertEquals(
+    response.headers.get("Content-Security-Policy"),
+    "default-src 'none'; style-src 'self'; frame-ancestors 'none'",
+  );
   for (const { method, path, errors } of PARTS.both.flatMap((part) => part.operations)) {
     assertStringIncludes(page, `${method} ${path}`);
     for (const code of errors) assertStringIncludes(page, code);

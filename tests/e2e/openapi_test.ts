@@ -1,0 +1,226 @@
+/**
+ * The OpenAPI document of a running server describes what that server answers (D-234, D-249): recorded answers are valid
+ * against it, and an invented one is not. Real process.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { Ajv2020 } from "ajv";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { signedHeaders } from "../../cli/signed_headers.ts";
+import { type LiveAgent, newId, seams, Service } from "../support/process.ts";
+
+interface Recorded {
+  method: string;
+  /** Path of the document, for instance `/v1/agents/{id}`. */
+  path: string;
+  status: number;
+  headers: Headers;
+  text: string;
+}
+
+// deno-lint-ignore no-explicit-any -- the document is checked by a validator of its own
+type Document = any;
+
+/** Why an answer is not what the document says; `null` when it is. */
+function problemOf(document: Document, { method, path, status, headers, text }: Recorded): string | null {
+  const operation = document.paths[path]?.[method.toLowerCase()];
+  if (!operation) return "no such operation";
+  const response = operation.responses[status];
+  if (!response) return `status ${status} is not described`;
+  const type = headers.get("content-type")?.split(";")[0];
+  const content = response.content?.[type ?? ""];
+  if (text === "") return response.content && method !== "HEAD" ? "a body is described and missing" : null;
+  if (!content) return `content type ${type} is not described`;
+  if (type !== "application/json") return null;
+  const ajv = new Ajv2020({ strict: false, validateFormats: false });
+  return ajv.validate(content.schema, JSON.parse(text)) ? null : ajv.errorsText();
+}
+
+/** Sends requests of every kind to a service and keeps the answers. */
+class Recorder {
+  readonly answers: Recorded[] = [];
+
+  constructor(readonly service: Service) {}
+
+  async send(method: string, path: string, init: RequestInit = {}, target = path): Promise<Record<string, never>> {
+    const response = await fetch(this.service.url + target, { method, ...init });
+    const text = await response.text();
+    this.answers.push({ method, path, status: response.status, headers: response.headers, text });
+    return text.startsWith("{") ? JSON.parse(text) : {};
+  }
+
+  /** With an API key, or without one for `null`. */
+  async human(method: string, path: string, body?: unknown, key: string | null = this.service.apiKey, target = path) {
+    const headers = key === null ? {} : { Authorization: `Bearer ${key}` };
+    return await this.send(
+      method,
+      path,
+      { headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) },
+      target,
+    );
+  }
+
+  /** Signed by an agent; `more` are further headers. */
+  async agent(
+    agent: LiveAgent,
+    method: string,
+    path: string,
+    { body, query = "", recipient, more = {} }: {
+      body?: unknown;
+      query?: string;
+      recipient?: string;
+      more?: Record<string, string>;
+    } = {},
+  ) {
+    const text = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
+    const signed = await signedHeaders(seams, agent.identity, {
+      method,
+      url: this.service.url,
+      target: path + query,
+      ...(text === undefined ? {} : { body: text }),
+      ...(recipient === undefined ? {} : { recipient }),
+    });
+    const headers = {
+      ...signed,
+      [HEADERS.access]: agent.identity.accessToken,
+      ...(text === undefined ? {} : { "Content-Type": "application/json" }),
+      ...more,
+    };
+    return await this.send(method, path, { headers, ...(text === undefined ? {} : { body: text }) }, path + query);
+  }
+}
+
+async function recordPublic(r: Recorder): Promise<void> {
+  for (const path of ["/health", "/v1/metadata", "/openapi.json", "/docs", "/docs/style.css"]) {
+    await r.send("GET", path);
+  }
+  await r.send("GET", "/v1/crl");
+  await r.send("GET", "/.well-known/svc-keys.json");
+  for (const path of ["/v1/crl", "/.well-known/svc-keys.json"]) {
+    const ETag = r.answers.findLast((one) => one.path === path)?.headers.get("etag") ?? "";
+    await r.send("GET", path, { headers: { "If-None-Match": ETag } });
+  }
+  await r.send("GET", "/v1/resolve/{id}", {}, `/v1/resolve/${newId()}`);
+  await r.send("GET", "/v1/resolve/{id}", {}, "/v1/resolve/x");
+  await r.human("POST", "/v1/invites/redeem", { code: "svc_inv_none" }, null);
+  await r.human("POST", "/v1/invites/redeem", {}, null);
+  await r.human("POST", "/v1/admin/bootstrap", {}, null);
+}
+
+async function recordHuman(r: Recorder, { a }: { a: LiveAgent }): Promise<void> {
+  const id = a.agent.id;
+  for (
+    const path of [
+      "/v1/me",
+      "/v1/me/api-keys",
+      "/v1/agents",
+      "/v1/invites",
+      "/v1/admin/internal-services",
+      "/v1/admin/audit",
+    ]
+  ) {
+    await r.human("GET", path);
+    await r.human("GET", path, undefined, null);
+  }
+  await r.human("GET", "/v1/agents", undefined, r.service.apiKey, "/v1/agents?limit=0");
+  await r.human("GET", "/v1/agents", undefined, r.service.apiKey, "/v1/agents?limit=1&status=active");
+  await r.human("GET", "/v1/agents/{id}", undefined, r.service.apiKey, `/v1/agents/${id}`);
+  await r.human("GET", "/v1/agents/{id}", undefined, r.service.apiKey, `/v1/agents/${newId()}`);
+  await r.send("GET", "/v1/resolve/{id}", {}, `/v1/resolve/${id}`);
+  const { apiKey } = await r.human("POST", "/v1/me/api-keys", { name: "x" }) as unknown as { apiKey: { id: string } };
+  await r.human("DELETE", "/v1/me/api-keys/{id}", undefined, r.service.apiKey, `/v1/me/api-keys/${apiKey.id}`);
+  await r.human("POST", "/v1/me/api-keys", { name: 7 });
+  const { invite } = await r.human("POST", "/v1/invites") as unknown as { invite: { id: string; code: string } };
+  await r.human("POST", "/v1/invites/redeem", { code: invite.code }, null);
+  await r.human("DELETE", "/v1/invites/{id}", undefined, r.service.apiKey, `/v1/invites/${invite.id}`);
+  await r.human("POST", "/v1/agents/challenge", { publicKey: a.agent.publicKey });
+  await r.human("POST", "/v1/agents/challenge", {});
+  await r.human("POST", "/v1/agents", {});
+  const { internalService } = await r.human("POST", "/v1/admin/internal-services", {
+    name: "reader",
+    scopes: ["crl.read"],
+  }) as unknown as { internalService: { id: string } };
+  const service = `/v1/admin/internal-services/${internalService.id}`;
+  await r.human("POST", "/v1/admin/internal-services/{id}/rotate", undefined, r.service.apiKey, `${service}/rotate`);
+  await r.human("DELETE", "/v1/admin/internal-services/{id}", undefined, r.service.apiKey, service);
+  await r.human("POST", "/internal/v1/identity/agent-ownership", {}, null);
+  await r.human("POST", "/v1/agents/auth/validate", {}, null);
+}
+
+async function recordAgents(r: Recorder, { a, b }: { a: LiveAgent; b: LiveAgent }): Promise<void> {
+  const recipient = b.identity.did, body = { message: "hi" };
+  const message = { body, recipient };
+  const requestId = newId();
+  await r.agent(a, "POST", "/hooks/agent", message);
+  await r.agent(a, "POST", "/hooks/agent", {
+    ...message,
+    more: { Prefer: "respond-async", "x-request-id": requestId },
+  });
+  await r.agent(a, "POST", "/hooks/agent", { ...message, more: { "Content-Type": "text/plain" } });
+  await r.agent(a, "POST", "/hooks/agent", { ...message, body: "{" });
+  await r.agent(a, "POST", "/hooks/agent", { body });
+  await r.agent(b, "POST", "/hooks/agent", { body, recipient: b.identity.did });
+  await r.agent(a, "POST", "/hooks/agent", { ...message, more: { [HEADERS.conversationId]: "a b" } });
+  await r.send("POST", "/hooks/agent", { body: "{}" });
+  const connector = await r.service.connect(b);
+  await r.agent(a, "POST", "/hooks/agent", message);
+  await connector.close();
+  const receipt = {
+    requestId,
+    recipientAgentDid: recipient,
+    status: "processed_by_svc",
+    timestamp: new Date().toISOString(),
+  };
+  await r.agent(b, "POST", "/v1/relay/delivery-receipts", { body: receipt });
+  await r.agent(b, "POST", "/v1/relay/delivery-receipts", { body: {} });
+  await r.agent(a, "GET", "/v1/relay/delivery-receipts", {
+    query: `?requestId=${requestId}&recipientAgentDid=${recipient}`,
+  });
+  await r.agent(a, "GET", "/v1/relay/delivery-receipts");
+  await r.agent(a, "GET", "/v1/relay/connect");
+  const initiatorProfile = { agentName: "a", humanName: "A" };
+  const { ticket } = await r.agent(a, "POST", "/pair/start", { body: { initiatorProfile } });
+  await r.agent(a, "POST", "/pair/start", { body: {} });
+  await r.agent(a, "POST", "/pair/status", { body: { ticket } });
+  await r.agent(b, "POST", "/pair/confirm", { body: { ticket, responderProfile: initiatorProfile } });
+  await r.agent(a, "POST", "/pair/status", { body: { ticket } });
+  await r.agent(a, "POST", "/pair/confirm", { body: { ticket: "svcpair1_x", responderProfile: initiatorProfile } });
+  await r.agent(a, "GET", "/pair/peers");
+  await r.agent(a, "POST", "/pair/remove", { body: { peerAgentDid: recipient } });
+  await r.agent(a, "POST", "/v1/agents/auth/refresh", { body: { refreshToken: a.agentAuth.refreshToken } });
+  const id = a.agent.id, key = r.service.apiKey;
+  await r.human("POST", "/v1/agents/{id}/reissue", undefined, key, `/v1/agents/${id}/reissue`);
+  await r.human("DELETE", "/v1/agents/{id}/auth/revoke", undefined, key, `/v1/agents/${id}/auth/revoke`);
+  await r.human("DELETE", "/v1/agents/{id}", undefined, key, `/v1/agents/${id}`);
+  await r.human("POST", "/v1/admin/keys/rotate");
+}
+
+Deno.test("recorded answers of a running server are valid against its OpenAPI document", async () => {
+  await using service = await Service.open();
+  const document: Document = await (await fetch(`${service.url}/openapi.json`)).json();
+  const recorder = new Recorder(service);
+  const agents = await service.agents();
+  await recordPublic(recorder);
+  await recordHuman(recorder, agents);
+  await recordAgents(recorder, agents);
+  const { answers } = recorder;
+  const wrong = answers.flatMap((answer) => {
+    const problem = problemOf(document, answer);
+    return problem ? [`${answer.method} ${answer.path} ${answer.status} ${answer.text.slice(0, 200)}: ${problem}`] : [];
+  });
+  assertEquals(wrong, []);
+  assert(answers.length >= 60, `${answers.length} answers`);
+  assertEquals(answers.filter(({ status }) => status >= 500 && status !== 502), []);
+  const operations = Object.entries<Record<string, unknown>>(document.paths)
+    .flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
+  const recorded = new Set(answers.map(({ method, path }) => `${method} ${path}`));
+  assertEquals(operations.filter((operation) => !recorded.has(operation)), []);
+  const [health] = answers;
+  assert(health);
+  for (const service of ["registry", "proxy"]) assert(health.text.includes(`"${service}"`));
+  const foreign = [
+    { ...health, text: health.text.replace('"proxy"', '"other"') },
+    { ...health, status: 418 },
+    { ...health, status: 503, text: '{"error":{"code":"NOT_FOUND","message":"x"}}' },
+  ];
+  for (const answer of foreign) assert(problemOf(document, answer), answer.text);
+});
