@@ -150,6 +150,9 @@ export const LIMIT_TABLE = rows({
   },
   bodyBytes: { value: 65_536, unit: "bytes", source: "D-12", what: "a request body" },
   hookBodyBytes: { value: 262_144, unit: "bytes", source: "D-12", what: "the body of POST /hooks/agent" },
+  bodyPieces: { value: 1_024, unit: "count", source: "D-211", what: "pieces in which a body may come" },
+  queryLength: { value: 4_096, unit: "count", source: "D-211", what: "characters of a query that a route reads" },
+  inputProblems: { value: 20, unit: "count", source: "D-240", what: "problems of one input that are reported" },
   preferLength: {
     value: 256,
     unit: "count",

@@ -201,7 +201,7 @@ async function serve<D extends AppDeps>(
     const room = exchange.room = await bodies.take(exchange.ip, expected);
     exchange.body = await readBody(exchange.request, maxBytes, deps.clock, { room, length });
     await authenticate("after_body");
-    const query = route.query && parseInput(route.query, queryOf(exchange.target), route.invalid);
+    const query = route.query && parseInput(route.query, queryOf(exchange.target, route.invalid), route.invalid);
     const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
     await authenticate("after_input");
     return await route.handler(deps, { params, query, body, caller, exchange });
@@ -235,12 +235,19 @@ function setHeaders(exchange: Exchange, headers: Record<string, string>): void {
   for (const [name, value] of Object.entries(headers)) exchange.answerHeaders.set(name, value);
 }
 
-function queryOf(target: string): Record<string, string | string[]> {
-  const search = new URLSearchParams(target.split("?").slice(1).join("?"));
+/** The query by name; a name that is repeated has a list. */
+function queryOf(target: string, code: ErrorCode | undefined): Record<string, string | string[]> {
+  const at = target.indexOf("?");
+  const text = at === -1 ? "" : target.slice(at + 1);
+  if (text.length > LIMITS.queryLength) {
+    throw invalidInput(code, { formErrors: [`the query is over ${LIMITS.queryLength} characters`], fieldErrors: {} });
+  }
   const query: Record<string, string | string[]> = Object.create(null);
-  for (const name of new Set(search.keys())) {
-    const values = search.getAll(name);
-    query[name] = values.length === 1 ? values[0] ?? "" : values;
+  for (const [name, value] of new URLSearchParams(text)) {
+    const known = query[name];
+    if (known === undefined) query[name] = value;
+    else if (typeof known === "string") query[name] = [known, value];
+    else known.push(value);
   }
   return query;
 }

@@ -90,7 +90,7 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
     if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : joined(chunks, size);
     size += value.length;
     if (size > maxBytes) throw tooLarge(maxBytes);
-    chunks.push(value);
+    if (chunks.push(value) > LIMITS.bodyPieces) throw tooManyPieces();
   }
 }
 
@@ -98,7 +98,8 @@ async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes
   // One more: a full buffer could not be asked whether the body has ended.
   let buffer = new ArrayBuffer(length + 1);
   let size = 0;
-  while (size <= length) {
+  for (let pieces = 0; size <= length; pieces++) {
+    if (pieces > LIMITS.bodyPieces) throw tooManyPieces();
     const { done, value } = await reader.read(new Uint8Array(buffer, size));
     if (value) {
       buffer = value.buffer;
@@ -122,6 +123,14 @@ function joined(chunks: Uint8Array[], size: number): Bytes {
 function tooLarge(maxBytes: number): ServiceError {
   return new ServiceError("PAYLOAD_TOO_LARGE", {
     message: `The body is over ${maxBytes} bytes`,
+    headers: { Connection: "close" },
+  });
+}
+
+/** Each piece costs a turn of the event loop: a body in pieces of one byte costs seconds (D-211). */
+function tooManyPieces(): ServiceError {
+  return new ServiceError("PAYLOAD_TOO_LARGE", {
+    message: `The body comes in over ${LIMITS.bodyPieces} pieces`,
     headers: { Connection: "close" },
   });
 }

@@ -3,13 +3,16 @@
  */
 import * as z from "zod";
 import { type ErrorCode, type ErrorDetails, ERRORS, ServiceError } from "../protocol/errors.ts";
+import { LIMITS } from "../protocol/limits.ts";
 import { inputText, problemText } from "../protocol/input_text.ts";
 
 /** @throws {ServiceError} with `code` when the value does not fit */
 export function parseInput<S extends z.ZodType>(schema: S, value: unknown, code: ErrorCode | undefined): z.output<S> {
   const parsed = schema.safeParse(value, { error: inputText });
   if (parsed.success) return parsed.data;
-  const { fieldErrors, formErrors } = z.flattenError(parsed.error, problemText);
+  // A body may have ten thousand problems: the first ones are reported.
+  const first = new z.ZodError(parsed.error.issues.slice(0, LIMITS.inputProblems));
+  const { fieldErrors, formErrors } = z.flattenError(first, problemText);
   throw invalidInput(code, { fieldErrors: fieldErrors as Record<string, string[]>, formErrors });
 }
 

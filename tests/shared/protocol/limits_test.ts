@@ -52,6 +52,9 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["ARCHITECTURE 5", "commitChecks", 100],
   ["ARCHITECTURE 5", "commitChecksConnect", 10],
   ["D-211", "preferLength", 256],
+  ["D-211", "queryLength", 4096],
+  ["D-211", "bodyPieces", 1024],
+  ["D-240", "inputProblems", 20],
   ["D-241", "contentTypeLength", 256],
 ];
 

@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { isUlid } from "../../../shared/protocol/ids.ts";
 import { type AppDeps, createApp, rawTarget } from "../../../shared/server/app.ts";
 import { AUTHENTICATORS, errorOf, post, ROUTES, TestApp } from "./small_app.ts";
@@ -135,6 +136,13 @@ Deno.test("a query is read from the request line as it came; a repeated name is 
     const { status } = await t.ask(`/query${query}`);
     assertEquals(status, query === "?a" ? 200 : 400, query);
   }
+});
+
+Deno.test("a query of 4,096 characters is read, one with one more is refused with the code of the route", async () => {
+  using t = await TestApp.open();
+  assertEquals((await t.ask(`/query?${"a=1&c=".padEnd(LIMITS.queryLength, "x")}`)).status, 200);
+  const answer = await t.ask(`/query?${"a=1&c=".padEnd(LIMITS.queryLength + 1, "x")}`);
+  assertEquals(await errorOf(answer), [400, "AGENT_LIST_INVALID_QUERY"]);
 });
 
 Deno.test("rawTarget() is path and query as in the request line", () => {

@@ -6,6 +6,7 @@ import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { Bytes } from "../../../shared/protocol/base64url.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { type BodySource, parseJson, readBody, refuseByLength } from "../../../shared/server/body.ts";
 import { ManualClock, settle } from "../../support/manual_clock.ts";
 
@@ -51,6 +52,15 @@ Deno.test("readBody() gives the bytes as they came, in one piece or many, up to 
   await t.step("no body at all", async () => {
     assertEquals(await readBody({ body: null }, 5, new ManualClock()), new Uint8Array());
   });
+});
+
+Deno.test("readBody() takes a body in 1,024 pieces and refuses one that comes in more", async () => {
+  const pieces = (count: number) => new Chunks(Array.from({ length: count }, () => utf8Bytes("x")));
+  const clock = new ManualClock();
+  assertEquals((await readBody(pieces(LIMITS.bodyPieces), 65_536, clock)).length, LIMITS.bodyPieces);
+  const source = pieces(LIMITS.bodyPieces + 1);
+  const error = await refusal(readBody(source, 65_536, clock));
+  assertEquals([error.code, error.headers.Connection, source.cancelled], ["PAYLOAD_TOO_LARGE", "close", true]);
 });
 
 Deno.test("readBody() refuses a byte more than the cap while it streams, and lets the rest go", async (t) => {

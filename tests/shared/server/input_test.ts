@@ -69,3 +69,10 @@ Deno.test("a validation text names the field and what is expected, in the messag
     assertEquals(field ? error.details?.fieldErrors[field] : error.details?.formErrors, [text]);
   }
 });
+
+Deno.test("parseInput() reports the first 20 problems of an input that has thousands", () => {
+  const List = z.object({ scopes: z.array(z.enum(["a"])) });
+  const value = { scopes: Array(5_000).fill("x") };
+  const error = assertThrows(() => parseInput(List, value, "INTERNAL_SERVICE_INVALID"), ServiceError);
+  assertEquals(error.details?.fieldErrors.scopes?.length, 20);
+});

@@ -1,0 +1,26 @@
+/** The times that `/health` of a server takes while something else goes on. */
+
+export class HealthPoller implements Disposable {
+  readonly #worker = new Worker(new URL("./health_worker.ts", import.meta.url), { type: "module" });
+
+  constructor(url: string) {
+    this.#worker.postMessage(url);
+  }
+
+  /** Milliseconds of each poll since the last call. */
+  take(): Promise<number[]> {
+    return new Promise((resolve) => {
+      this.#worker.onmessage = ({ data }: MessageEvent<number[]>) => resolve(data);
+      this.#worker.postMessage("take");
+    });
+  }
+
+  [Symbol.dispose](): void {
+    this.#worker.terminate();
+  }
+}
+
+/** The value in the middle. */
+export function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+}
