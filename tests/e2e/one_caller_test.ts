@@ -154,6 +154,7 @@ const ROWS: readonly [name: string, drive: Drive, parallel?: number][] = [
       return rawRequest("POST", "/v1/invites/redeem", [...usualLines(url), ["Transfer-Encoding", "chunked"]]) + chunks +
         "0\r\n\r\n";
     }),
+    2,
   ],
   ["walks through the agent list", withKey("/v1/agents?limit=100&status=revoked&framework=none")],
   ["walks through the peers list", signed({ method: "GET", target: "/pair/peers" })],
