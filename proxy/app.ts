@@ -28,6 +28,7 @@ import { Hub } from "./relay/hub.ts";
 import { Mailbox } from "./relay/mailbox.ts";
 import { Revalidation } from "./relay/revalidation.ts";
 import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
+import { PairRemoval } from "./trust/pair_removal.ts";
 
 /** What the proxy needs from the world besides. */
 export interface ProxySeams extends ServiceSeams {
@@ -77,7 +78,11 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
     const isHere = () => hub.session(agentDid) !== undefined;
     void bus.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
   };
-  crl.onInstalled = () => void revalidation.listed();
+  const pairRemoval = new PairRemoval({ kv, clock, random, log, crl, maxChecks });
+  crl.onInstalled = () => {
+    void revalidation.listed();
+    void pairRemoval.listed();
+  };
   const { judgeAccess } = seams;
   const deps: ProxyDeps = {
     ...seams,
@@ -122,7 +127,7 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
       await Promise.all([bell.start(), bus.start(isSole)]);
     },
     async stop() {
-      for (const part of [crl, drain, revalidation, bell]) part.stop();
+      for (const part of [crl, drain, revalidation, bell, pairRemoval]) part.stop();
       await bus.stop();
     },
   };

@@ -5,6 +5,7 @@
 import { Ownership } from "../shared/protocol/api/services.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
+import { type Bytes, utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { AccessClaim } from "../shared/server/access.ts";
 import { readBody } from "../shared/server/body.ts";
@@ -20,12 +21,28 @@ export class RegistryUnavailable extends Error {
 export interface RegistryAnswer {
   status: number;
   headers: Headers;
-  /** The body parsed as JSON; `undefined` when it is none. */
+  /** The body parsed as JSON, the `crl` of a long revocation list as bytes; `undefined` when it is not JSON. */
   value: unknown;
 }
 
 /** Sends a request; a socket's `fetch`, or the registry app's own. */
 export type Send = (request: Request) => Promise<Response>;
+
+/** From this many bytes on an answer is not parsed in one go (D-104, D-210). */
+export const LONG_ANSWER = 100_000;
+
+const LIST_START = utf8Bytes('{"crl":"'), LIST_END = utf8Bytes('"}');
+
+/**
+ * The revocation list in a long answer, as bytes. `undefined` unless the text is exactly an object with a `crl`: what
+ * stands between the quotes needs no check here, since a list is base64url and dots.
+ */
+function longList(bytes: Bytes): { crl: Bytes } | undefined {
+  const end = bytes.length - LIST_END.length;
+  const isList = LIST_START.every((byte, i) => bytes[i] === byte) &&
+    LIST_END.every((byte, i) => bytes[end + i] === byte);
+  return isList ? { crl: bytes.subarray(LIST_START.length, end) } : undefined;
+}
 
 /** Asks the registry. */
 export class RegistryClient {
@@ -50,7 +67,8 @@ export class RegistryClient {
 
   /** The revocation list, unless it is still the one with this tag. */
   crl(etag: string | null): Promise<RegistryAnswer> {
-    return this.#call("GET", "/v1/crl", { ...this.#credential(), ...(etag === null ? {} : { "If-None-Match": etag }) });
+    const headers = { ...this.#credential(), ...(etag === null ? {} : { "If-None-Match": etag }) };
+    return this.#call("GET", "/v1/crl", headers, undefined, LIMITS.registryAnswerBytes);
   }
 
   /**
@@ -109,6 +127,7 @@ export class RegistryClient {
     path: string,
     headers: Record<string, string>,
     body?: unknown,
+    maxBytes: number = LIMITS.registryShortAnswerBytes,
   ): Promise<RegistryAnswer> {
     const abort = new AbortController();
     const request = new Request(this.#config.registryUrl + path, {
@@ -126,7 +145,7 @@ export class RegistryClient {
       });
     });
     try {
-      return await Promise.race([this.#read(request), late]);
+      return await Promise.race([this.#read(request, maxBytes), late]);
     } catch (cause) {
       throw cause instanceof RegistryUnavailable
         ? cause
@@ -136,12 +155,18 @@ export class RegistryClient {
     }
   }
 
-  async #read(request: Request): Promise<RegistryAnswer> {
+  async #read(request: Request, maxBytes: number): Promise<RegistryAnswer> {
     const answer = await this.#send(request);
     const { status, headers } = answer;
-    const text = new TextDecoder().decode(
-      await readBody(answer, LIMITS.registryAnswerBytes, this.#clock),
-    );
+    try {
+      refuseByLength(headers, maxBytes);
+    } catch (error) {
+      answer.body?.cancel().catch(() => {});
+      throw error;
+    }
+    const bytes = await readBody(answer, maxBytes, this.#clock);
+    if (bytes.length > LONG_ANSWER) return { status, headers, value: longList(bytes) };
+    const text = new TextDecoder().decode(bytes);
     try {
       return { status, headers, value: text === "" ? undefined : JSON.parse(text) };
     } catch {

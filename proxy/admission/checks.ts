@@ -146,9 +146,13 @@ export const CHECKS: readonly Check[] = [
   {
     name: "trust",
     failsWith: ["PROXY_AUTH_FORBIDDEN", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { profile, ait, ahead, grounds }) {
+    async run(deps, { exchange, profile, ait, ahead, grounds }) {
       if (!profile.trust) return;
       const pair = await ahead?.message?.pair;
+      // The pair of a deleted agent counts as removed from the moment the list names the agent (D-241).
+      if (pair?.value && await deps.crl.isDeleted(exchange.request.headers.get(HEADERS.recipient) ?? "")) {
+        throw new ServiceError("PROXY_AUTH_FORBIDDEN");
+      }
       if (pair?.value) grounds.push(hold(pair, isPresent, PAIR_LOST));
       else if (!(await hasAnyPair(deps.kv, found(ait).claims.sub))) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });

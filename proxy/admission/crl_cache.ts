@@ -3,6 +3,7 @@
  * signed list was ever seen is remembered in the store, so that a forged 404 undoes nothing.
  */
 import { type Clock, turn } from "../../shared/clock.ts";
+import type { Bytes } from "../../shared/protocol/base64url.ts";
 import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../../shared/protocol/crl.ts";
 import { TokenError } from "../../shared/protocol/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -10,7 +11,7 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../keys.ts";
-import { type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
+import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
 import type { KeyCache } from "./key_cache.ts";
 
 /** The newest list that was ever installed. */
@@ -25,13 +26,15 @@ interface Installed {
   exp: number | null;
   /** `jti` of revoked AITs, with the reason. */
   revoked: ReadonlyMap<string, Revocation["reason"]>;
-  /** DIDs of agents that were deleted. */
-  deleted: ReadonlySet<string>;
+  /** Agents that were deleted, with the time in unix seconds. */
+  deleted: ReadonlyMap<string, number>;
   etag: string | null;
 }
 
-/** From this many characters on, checking a list is done in parts, with turns for others in between (D-104). */
-const LONG_LIST = 100_000;
+/** Entries that are put into the maps in one go. */
+const ENTRIES_AT_ONCE = 5_000;
+
+const NONE: ReadonlyMap<string, number> = new Map();
 
 interface CrlCacheOptions {
   issuer: string;
@@ -102,6 +105,20 @@ export class CrlCache {
     return deleted.has(agentDid) || (revoked.get(jti) ?? "reissued") !== "reissued";
   }
 
+  /**
+   * Whether an agent was deleted.
+   *
+   * @throws {RegistryUnavailable} when no list may be used
+   */
+  async isDeleted(agentDid: string): Promise<boolean> {
+    return (await this.#list()).deleted.has(agentDid);
+  }
+
+  /** Agents that were deleted by the newest list, with the time in unix seconds. Another map for each list. */
+  get deletedAgents(): ReadonlyMap<string, number> {
+    return this.#installed?.deleted ?? NONE;
+  }
+
   /** Fetches now; whoever asks while one is under way shares it. */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => this.#refreshing = null);
@@ -153,15 +170,16 @@ export class CrlCache {
     if (status === 304 && this.#installed?.etag) return;
     const answer = value as { crl?: unknown; error?: { code?: unknown } } | undefined;
     if (status === 404 && answer?.error?.code === "CRL_NOT_FOUND" && this.#seen === null) {
-      this.#installed = { exp: null, revoked: new Map(), deleted: new Set(), etag: null };
+      this.#installed = { exp: null, revoked: new Map(), deleted: NONE, etag: null };
       return;
     }
-    if (status !== 200 || typeof answer?.crl !== "string") {
+    const crl = answer?.crl;
+    if (status !== 200 || !(typeof crl === "string" || crl instanceof Uint8Array)) {
       throw new RegistryUnavailable(`The revocation list was answered with ${status}`);
     }
-    const breathe = answer.crl.length < LONG_LIST ? () => Promise.resolve() : turn;
+    const breathe = crl.length < LONG_ANSWER ? () => Promise.resolve() : turn;
     await breathe();
-    const claims = await this.#verify(answer.crl, breathe);
+    const claims = await this.#verify(crl as string | Bytes, breathe);
     await breathe();
     if (this.#seen && isCrlRollback(claims, this.#seen)) {
       log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
@@ -170,18 +188,17 @@ export class CrlCache {
     const seen: CrlSeen = { seq: claims.seq, iat: claims.iat };
     if (this.#seen?.seq !== seen.seq || this.#seen.iat !== seen.iat) await kv.set(KEYS.crlSeen(), seen);
     this.#seen = seen;
-    this.#installed = {
-      exp: claims.exp,
-      revoked: new Map(claims.revocations.map(({ jti, reason }) => [jti, reason])),
-      deleted: new Set(
-        claims.revocations.filter(({ reason }) => reason === "agent_deleted").map((one) => one.agentDid),
-      ),
-      etag: headers.get("etag"),
-    };
+    const revoked = new Map<string, Revocation["reason"]>(), deleted = new Map<string, number>();
+    for (const [i, { jti, agentDid, reason, revokedAt }] of claims.revocations.entries()) {
+      revoked.set(jti, reason);
+      if (reason === "agent_deleted") deleted.set(agentDid, revokedAt);
+      if (i % ENTRIES_AT_ONCE === ENTRIES_AT_ONCE - 1) await breathe();
+    }
+    this.#installed = { exp: claims.exp, revoked, deleted, etag: headers.get("etag") };
     this.onInstalled();
   }
 
-  async #verify(crl: string, breathe: () => Promise<void>): Promise<CrlClaims> {
+  async #verify(crl: string | Bytes, breathe: () => Promise<void>): Promise<CrlClaims> {
     const { clock, keys } = this.#seams;
     const { issuer } = this.#options;
     const now = unixSeconds(clock.now());

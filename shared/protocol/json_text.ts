@@ -1,6 +1,6 @@
 /**
- * Looks into JSON texts that `JSON.parse` has already accepted, where the text itself matters: which bytes a member's
- * value covers, and whether an object names a key twice. Never validates and never builds values.
+ * Reads JSON texts where `JSON.parse` alone is not enough: which bytes a member's value covers, whether an object names a
+ * key twice, and a long array in pieces. The first two expect a text that `JSON.parse` has accepted.
  */
 
 /** A member of the outermost object: its key, decoded, and where its value's text starts and ends. */
@@ -94,6 +94,120 @@ export function hasDuplicateKeys(json: string): boolean {
     }
   }
   return false;
+}
+
+/** Longest text of one element, and of everything outside the array. */
+const MAX_PART = 65_536;
+/** Text in front of the array in which its name must stand. */
+const NAME_CHARS = 256;
+
+/**
+ * Reads an object whose one long member is an array, from pieces of its text: `JSON.parse` is called for a few elements at
+ * a time, so that no call takes long (D-210). Accepts what `JSON.parse` accepts, except doubled or escaped names of outer
+ * members, and an element or a rest of more than 65,536 characters that is not in one piece.
+ */
+export class LongArrayReader {
+  readonly #before: RegExp;
+  #state: "before" | "array" | "after" = "before";
+  /** Text outside the array, which stays empty there. */
+  #outside = "";
+  /** Text of the array from the last complete element on. */
+  #pending = "";
+  #depth = 0;
+  #inString = false;
+  #isEscaped = false;
+  #hasElements = false;
+
+  /** @param member name of the outer member that holds the array; letters only */
+  constructor(readonly member: string) {
+    this.#before = new RegExp(`[{,][ \\t\\n\\r]*"${member}"[ \\t\\n\\r]*:[ \\t\\n\\r]*$`);
+  }
+
+  /**
+   * Takes the next piece of the text. Returns the elements that are complete now.
+   *
+   * @throws {SyntaxError}
+   */
+  push(piece: string): unknown[] {
+    const text = this.#pending + piece;
+    const elements: unknown[] = [];
+    let from = 0, cut = -1, commas = 0;
+    const flush = (end: number, expected: number) => {
+      const group = JSON.parse(`[${text.slice(from, end)}]`) as unknown[];
+      if (group.length !== expected) throw new SyntaxError("An element is missing");
+      for (const element of group) elements.push(element);
+    };
+    for (let i = this.#pending.length; i < text.length; i++) {
+      const unit = text.charCodeAt(i);
+      if (this.#inString) {
+        if (this.#isEscaped) this.#isEscaped = false;
+        else if (unit === BACKSLASH) this.#isEscaped = true;
+        else if (unit === QUOTE) this.#inString = false;
+        continue;
+      }
+      switch (unit) {
+        case QUOTE:
+          this.#inString = true;
+          break;
+        case OPEN_BRACE:
+        case OPEN_BRACKET: {
+          const isArray = unit === OPEN_BRACKET && this.#depth === 1 && this.#state === "before";
+          const named = isArray && this.#outside.slice(-NAME_CHARS) + text.slice(Math.max(from, i - NAME_CHARS), i);
+          if (named && this.#before.test(named.slice(-NAME_CHARS))) {
+            this.#leave(text.slice(from, i + 1));
+            this.#state = "array";
+            from = i + 1;
+          }
+          this.#depth++;
+          break;
+        }
+        case CLOSE_BRACE:
+        case CLOSE_BRACKET:
+          this.#depth--;
+          if (this.#state !== "array" || this.#depth > 1) break;
+          if (this.#hasElements || commas > 0 || text.slice(from, i).trim() !== "") flush(i, commas + 1);
+          this.#state = "after";
+          from = i;
+          cut = -1;
+          break;
+        case COMMA:
+          if (this.#state !== "array" || this.#depth !== 2) break;
+          cut = i;
+          commas++;
+          break;
+      }
+    }
+    if (this.#state !== "array") {
+      this.#leave(text.slice(from));
+      this.#pending = "";
+      return elements;
+    }
+    if (cut >= 0) {
+      flush(cut, commas);
+      this.#hasElements = true;
+      from = cut + 1;
+    }
+    this.#pending = text.slice(from);
+    if (this.#pending.length > MAX_PART) throw new SyntaxError("An element is too long");
+    return elements;
+  }
+
+  /**
+   * Ends the text. Returns the object, with the array empty.
+   *
+   * @throws {SyntaxError} also when there is no such array
+   */
+  end(): Record<string, unknown> {
+    if (this.#state !== "after") throw new SyntaxError(`The array ${this.member} is missing`);
+    const value = JSON.parse(this.#outside) as Record<string, unknown>;
+    if (hasDuplicateKeys(this.#outside)) throw new SyntaxError("The object names a member twice");
+    return value;
+  }
+
+  #leave(text: string): void {
+    this.#outside += text;
+    if (this.#outside.length > MAX_PART) throw new SyntaxError("The object is too long beside its array");
+  }
 }
 
 /** The index just past the string that opens at `open`. */

@@ -69,6 +69,16 @@ export function parseJws(token: string, typ: string, maxBytes: number): Unverifi
   if (fromBase64Url(signature)?.length !== 64) {
     throw new TokenError("malformed", "The signature is not 64 bytes of base64url");
   }
+  return { token, kid: readJwsHeader(header, typ), payloadJson: decodeText(payload) };
+}
+
+/**
+ * Reads the header of a token, strictly. Returns its `kid`.
+ *
+ * @param header base64url, as in the token
+ * @throws {TokenError} `malformed` or `header`
+ */
+export function readJwsHeader(header: string, typ: string): string {
   const headerJson = decodeText(header);
   const members = parseObject(headerJson, "header");
   if (hasDuplicateKeys(headerJson)) throw new TokenError("header", "The header names a member twice");
@@ -79,7 +89,7 @@ export function parseJws(token: string, typ: string, maxBytes: number): Unverifi
   if (Object.keys(members).length !== 3) {
     throw new TokenError("header", "The header has members besides alg, typ and kid");
   }
-  return { token, kid, payloadJson: decodeText(payload) };
+  return kid;
 }
 
 /**

@@ -131,6 +131,12 @@ export const LIMIT_TABLE = rows({
     source: "D-210",
     what: "an answer of the registry that the proxy reads",
   },
+  registryShortAnswerBytes: {
+    value: 1_048_576,
+    unit: "bytes",
+    source: "D-210",
+    what: "an answer of the registry other than the revocation list",
+  },
   accessCacheMaxMs: { value: 5_000, unit: "ms", source: "D-63", what: "longest cache of an access-token verdict" },
   timestampSkewSeconds: { value: 300, unit: "s", source: "SPEC Limits", what: "skew of X-Svc-Timestamp, either way" },
   nonceKeptSeconds: { value: 300, unit: "s", source: "SPEC Limits", what: "least time a nonce is remembered" },

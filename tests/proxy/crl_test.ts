@@ -334,5 +334,48 @@ Deno.test("C20: a registry that cannot build its list leaves the proxy with the 
   await w.kv.set(record.key, { ...(record.value as object), revokedAt: "yesterday" });
   await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
   await lists.refresh();
-  assertEquals([await ask(w, a), await ask(w, b)], ["200", REVOKED]);
+  // Admitted by the older list; the registry itself knows that the agent is gone.
+  assertEquals([await ask(w, a), await ask(w, b)], ["403 PROXY_PAIR_OWNERSHIP_FORBIDDEN", REVOKED]);
+});
+
+Deno.test("a long list is read in slices and installed whole", async () => {
+  const { w, a, lists, entry } = await cast();
+  await using _ = w;
+  const others = Array.from(
+    { length: 5_000 },
+    (_, i) => ({ ...entry, jti: `01KHYQ5H00${String(i).padStart(16, "0")}` }),
+  );
+  const crl = await lists.signed({ revocations: [...others, entry] });
+  assertEquals(await ask(w, a), "200");
+  let turns = 0;
+  const counting = setInterval(() => turns++, 0);
+  lists.publish(crl);
+  await lists.refresh();
+  clearInterval(counting);
+  assert(turns > 3, `${turns} turns for others`);
+  assertEquals(await ask(w, a), REVOKED);
+  // Another form of a long answer is not a list.
+  lists.answer = () => new Response(`{"crl": "${crl}"}`);
+  await lists.refresh();
+  assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
+});
+
+Deno.test("a list over 32 MiB is refused by its length alone, before its body is read", async () => {
+  const { w, lists } = await cast();
+  await using _ = w;
+  let pulled = 0, cancelled = false;
+  const body = () =>
+    new ReadableStream({
+      pull: (controller) => {
+        pulled++;
+        controller.enqueue(new Uint8Array(65_536));
+      },
+      cancel: () => void (cancelled = true),
+    }, { highWaterMark: 0 });
+  lists.answer = () => new Response(body(), { headers: { "Content-Length": "33554433" } });
+  await lists.refresh();
+  assertEquals([pulled, cancelled, w.proxy.deps.crl.ready], [0, true, false]);
+  lists.answer = () => new Response(body());
+  await lists.refresh();
+  assertEquals([pulled <= 33_554_432 / 65_536 + 2, cancelled, w.proxy.deps.crl.ready], [true, true, false]);
 });

@@ -260,7 +260,7 @@ Deno.test("D21: an agent that was deleted sends nothing more, and a new agent of
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   await w.proxy.deps.crl.refresh();
   assertEquals(await outcome(await w.message(b, a)), "401 PROXY_AUTH_REVOKED");
-  assertEquals(await outcome(await w.message(a, b)), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
+  assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
   const next = await w.agent(b.owner, b.agent.name, b.keys);
   assertEquals(await outcome(await w.message(next, a)), "403 PROXY_AUTH_FORBIDDEN");
   assertEquals(await outcome(await w.message(a, next)), "403 PROXY_AUTH_FORBIDDEN");

@@ -5,9 +5,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { CompactSign } from "jose";
-import { fromBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { fromBase64Url, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { isCrlRollback, REVOCATION_REASONS, signCrl, verifyCrl } from "../../../shared/protocol/crl.ts";
-import { importPublicKey, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { importPublicKey, keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
 import { TokenError, type TokenRefusal } from "../../../shared/protocol/jws.ts";
 import { readKeyDocument } from "../../../shared/protocol/key_document.ts";
 import { vectors } from "../../support/vectors.ts";
@@ -212,3 +212,46 @@ function payloadOf(token: string): typeof CLAIMS {
   const bytes = fromBase64Url(token.split(".")[1] ?? "") ?? new Uint8Array();
   return JSON.parse(new TextDecoder().decode(bytes));
 }
+
+Deno.test("verifyCrl() reads a list in slices, with a turn for others between them", async () => {
+  const revocations = Array.from({ length: 20_000 }, (_, i) => ({
+    ...ENTRY,
+    jti: `01KHYQ5H00${String(i).padStart(16, "0")}`,
+  }));
+  const token = await signCrl({ issuer, jti: CLAIMS.jti, issuedAtSeconds: now, seq: 20_000, revocations }, signer);
+  let turns = 0;
+  const list = await verifyCrl(utf8Bytes(token), authority, now, () => Promise.resolve(void turns++));
+  assertEquals([list.revocations.length, list.revocations.at(-1)], [20_000, revocations.at(-1)]);
+  assert(turns > token.length / 200_000, `${turns} turns for ${token.length} bytes`);
+});
+
+Deno.test("verifyCrl() refuses a list over 32 MiB, and a text that is not a token, before any other work", async () => {
+  const turn = () => Promise.reject(new Error("there was work"));
+  const token = await signed(CLAIMS);
+  const [header = "", payload = "", signature = ""] = token.split(".");
+  const texts = [
+    "A".repeat(33_554_433),
+    "A".repeat(33_554_432),
+    `${"A".repeat(2_000)}.${payload}.${signature}`,
+    `${header}.${payload}`,
+    `${header}..${signature}`,
+    `${header}.${payload}.${signature}A`,
+    `${header}.${payload}.${signature.slice(1)}`,
+    `.${payload}.${signature}`,
+  ];
+  for (const text of texts) {
+    const error = await assertRejects(() => verifyCrl(text, authority, now, turn), TokenError);
+    assertEquals(error.reason, "malformed");
+  }
+});
+
+Deno.test("verifyCrl() refuses a payload that is not base64url, not UTF-8 or has a fourth part, correctly signed", async () => {
+  const header = toBase64Url(utf8Bytes(JSON.stringify({ alg: "EdDSA", typ: "CRL", kid: "test-1" })));
+  const payload = toBase64Url(utf8Bytes(JSON.stringify(CLAIMS)));
+  const notUtf8 = toBase64Url(new Uint8Array([...utf8Bytes('{"revocations":["'), 0xff, ...utf8Bytes('"]}')]));
+  for (const bad of [`${payload}=`, `${payload}.${payload}`, `${payload}\u00e9`, `A${payload}A`, notUtf8]) {
+    const message = utf8Bytes(`${header}.${bad}`);
+    const token = `${header}.${bad}.${await sign(pair.privateKey, message)}`;
+    assertEquals(["malformed", "claims"].includes(await refusal(token)), true, bad.slice(-20));
+  }
+});

@@ -1,0 +1,150 @@
+/**
+ * Removes the pairs of deleted agents (D-218), as soon as a revocation list names the agent. Every instance does it, in
+ * commits of a few pairs; what another instance has removed is not there any longer. A crash loses nothing: the time up to
+ * which lists have been worked off is stored, and a start repeats the last hour before it.
+ */
+import { type Clock, sleep, turn } from "../../shared/clock.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import { fraction, type Random } from "../../shared/random.ts";
+import type { Log } from "../../shared/server/log.ts";
+import type { CrlCache } from "../admission/crl_cache.ts";
+import { KEYS } from "../keys.ts";
+import { type PairCount, setCount } from "./pair_count.ts";
+
+interface PairRemovalSeams {
+  kv: Deno.Kv;
+  clock: Clock;
+  random: Random;
+  log: Log;
+  crl: Pick<CrlCache, "deletedAgents">;
+  /** Checks that one commit of the store may hold. */
+  maxChecks: number;
+}
+
+/** Most pairs in one commit. */
+const PAIRS_AT_ONCE = 50;
+/** How far clocks of registry instances may differ, and how long a commit may take: seconds. */
+const OVERLAP_SECONDS = 3_600;
+/** A confirmation in flight at the deletion has ended by then: the agent is checked a second time. */
+const SECOND_CHECK_MS = 60_000;
+const AGENTS_PER_TURN = 1_000;
+/** Peers whose records fit one read of ten keys. */
+const PEERS_PER_READ = 5;
+
+export class PairRemoval {
+  readonly #seams: PairRemovalSeams;
+  /** Deleted agents whose pairs are removed: those of the list that was worked off last. */
+  #done: ReadonlyMap<string, number> | null = null;
+  /** Agents to check a second time. */
+  #recent: string[] = [];
+  #isDue = false;
+  #running: Promise<void> | null = null;
+  #cancelSecond = () => {};
+  readonly #stopped = new AbortController();
+
+  constructor(seams: PairRemovalSeams) {
+    this.#seams = seams;
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+    this.#cancelSecond();
+  }
+
+  /** A new list is installed. Resolves when the pairs of every deleted agent on it are removed. */
+  listed(): Promise<void> {
+    this.#isDue = true;
+    this.#running ??= this.#run().finally(() => this.#running = null);
+    return this.#running;
+  }
+
+  async #run(): Promise<void> {
+    for (let failures = 0; this.#isDue && !this.#stopped.signal.aborted;) {
+      this.#isDue = false;
+      try {
+        await this.#workOff(this.#seams.crl.deletedAgents);
+        failures = 0;
+      } catch (cause) {
+        this.#seams.log("warn", "pair_removal_failed", { cause });
+        this.#isDue = true;
+        const wait = Math.min(LIMITS.mailboxRetryMs * 2 ** Math.min(failures++, 10), LIMITS.mailboxRetryMaxMs);
+        await sleep(this.#seams.clock, wait, this.#stopped.signal);
+      }
+    }
+  }
+
+  async #workOff(deleted: ReadonlyMap<string, number>): Promise<void> {
+    const { kv, clock } = this.#seams;
+    if (deleted === this.#done || deleted.size === 0) return;
+    const mark = (await kv.get<number>(KEYS.pairsEnded())).value ?? 0;
+    const now = unixSeconds(clock.now());
+    const from = this.#done === null ? mark - OVERLAP_SECONDS : 0;
+    let newest = mark, seen = 0;
+    for (const [agentDid, deletedAt] of deleted) {
+      if (++seen % AGENTS_PER_TURN === 0) await turn();
+      if (this.#stopped.signal.aborted) return;
+      newest = Math.max(newest, deletedAt);
+      if (deletedAt < from || this.#done?.has(agentDid)) continue;
+      await this.#removeAll(agentDid);
+      if (deletedAt > now - OVERLAP_SECONDS) this.#recent.push(agentDid);
+    }
+    // A clock that is ahead must not make a start skip deletions.
+    const next = Math.min(newest, now);
+    if (next > mark) await kv.set(KEYS.pairsEnded(), next);
+    this.#done = deleted;
+    if (this.#recent.length > 0) this.#checkAgainLater();
+  }
+
+  #checkAgainLater(): void {
+    const agentDids = this.#recent.splice(0);
+    const cancelEarlier = this.#cancelSecond;
+    const cancel = this.#seams.clock.after(SECOND_CHECK_MS, async () => {
+      try {
+        for (const agentDid of agentDids) await this.#removeAll(agentDid);
+      } catch (cause) {
+        this.#seams.log("warn", "pair_removal_failed", { cause });
+      }
+    });
+    this.#cancelSecond = () => {
+      cancelEarlier();
+      cancel();
+    };
+  }
+
+  async #removeAll(agentDid: string): Promise<void> {
+    const { clock, random } = this.#seams;
+    while (!this.#stopped.signal.aborted) {
+      const result = await this.#removeSome(agentDid);
+      if (result === "none") return;
+      // Another instance removes the same pairs, or a peer pairs with other agents at this moment.
+      if (result === "conflict") await sleep(clock, 1 + fraction(random) * 50, this.#stopped.signal);
+    }
+  }
+
+  /** One commit: some pairs in both directions, and the counts of the peers. */
+  async #removeSome(agentDid: string): Promise<"none" | "some" | "conflict"> {
+    const { kv, maxChecks } = this.#seams;
+    const limit = Math.min(PAIRS_AT_ONCE, maxChecks);
+    const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(agentDid) }, { limit, batchSize: limit }));
+    const operation = kv.atomic();
+    if (pairs.length === 0) {
+      const count = await kv.get(KEYS.pairCount(agentDid));
+      if (count.value !== null) await kv.delete(count.key);
+      return "none";
+    }
+    const peers = pairs.map(({ key }) => String(key.at(-1)));
+    for (let i = 0; i < peers.length; i += PEERS_PER_READ) {
+      const keys = peers.slice(i, i + PEERS_PER_READ).map((peer) => [KEYS.pairCount(peer), KEYS.pair(agentDid, peer)]);
+      // Pair and count in one read: a pair that another instance has removed since the list is in its count already.
+      const entries = await kv.getMany<unknown[]>(keys.flat());
+      for (let k = 0; k < entries.length; k += 2) {
+        const [count, pair] = entries.slice(k, k + 2) as [Deno.KvEntryMaybe<PairCount>, Deno.KvEntryMaybe<unknown>];
+        if (pair.value === null) continue;
+        setCount(operation, count, count.value?.pairs == null ? null : count.value.pairs - 1);
+        operation.delete(pair.key).delete(KEYS.pair(String(pair.key.at(-1)), agentDid));
+      }
+    }
+    return (await operation.commit()).ok ? "some" : "conflict";
+  }
+}

@@ -1,0 +1,167 @@
+/**
+ * Shows the end of a deleted agent's pairs (D-218, D-241): with the revocation list that names it, in small commits, by
+ * any instance, also after a crash in the middle, and no second time.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../proxy/keys.ts";
+import type { PairCount } from "../../proxy/trust/pair_count.ts";
+import { PairRemoval } from "../../proxy/trust/pair_removal.ts";
+import { formatDid } from "../../shared/protocol/did.ts";
+import { FaultyKv, type KvCall } from "../support/faulty_kv.ts";
+import { ManualClock, settle } from "../support/manual_clock.ts";
+import { outcome } from "../support/registry_world.ts";
+import { seededRandom } from "../support/seeded_random.ts";
+import { openProxy, PROFILE } from "./proxy_world.ts";
+
+const didOf = (n: number) =>
+  formatDid({ authority: "registry.example.test", kind: "agent", id: `01KHYQ5H00${String(n).padStart(16, "0")}` });
+const GONE = didOf(0);
+const DELETED_AT = 1_000_000;
+
+async function makePairs(kv: Deno.Kv, agentDid: string, from: number, count: number): Promise<void> {
+  for (let i = from; i < from + count; i++) {
+    const record = { peerProfile: PROFILE, pairedAt: 0, ticketId: "t" };
+    await kv.atomic().set(KEYS.pair(agentDid, didOf(i)), record).set(KEYS.pair(didOf(i), agentDid), record).commit();
+  }
+}
+
+async function pairsLeft(kv: Deno.Kv): Promise<number> {
+  return (await Array.fromAsync(kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
+}
+
+interface Setting {
+  kv: Deno.Kv;
+  clock?: ManualClock;
+  maxChecks?: number;
+}
+
+/** An instance with a list that a test chooses. */
+function instance({ kv, clock = new ManualClock(), maxChecks = 100 }: Setting) {
+  const events: string[] = [];
+  const crl = { deletedAgents: new Map<string, number>() as ReadonlyMap<string, number> };
+  const log = (_level: string, event: string) => void events.push(event);
+  const removal = new PairRemoval({ kv, clock, random: seededRandom(), log, crl, maxChecks });
+  return {
+    clock,
+    events,
+    removal,
+    list(...entries: [string, number][]): Promise<void> {
+      crl.deletedAgents = new Map(entries);
+      return removal.listed();
+    },
+  };
+}
+
+/** The calls that reach the store. */
+async function watched(): Promise<{ store: FaultyKv; calls: KvCall[] }> {
+  const calls: KvCall[] = [];
+  const store = await FaultyKv.open({ before: (call) => void calls.push(call) });
+  return { store, calls };
+}
+
+Deno.test("the pairs of a deleted agent are removed with the list that names it, and a send to it is refused", async () => {
+  await using w = await openProxy();
+  const [a, b, c] = [await w.agent(), await w.agent(), await w.agent()];
+  await w.pair(a, b);
+  await w.pair(a, c);
+  await w.proxy.start(true);
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  await w.clock.advance(2_000);
+  for (let i = 0; i < 50 && await pairsLeft(w.kv) > 2; i++) await settle();
+  assertEquals(await pairsLeft(w.kv), 2);
+  assertEquals((await w.kv.get<PairCount>(KEYS.pairCount(a.agent.did))).value?.pairs, 1);
+  assertEquals((await w.kv.get<PairCount>(KEYS.pairCount(b.agent.did))).value, null);
+  assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
+  w.connect(c);
+  assertEquals(await outcome(await w.message(a, c)), "202");
+});
+
+Deno.test("a send to a deleted agent is refused while its pair is still stored", async () => {
+  await using w = await openProxy();
+  const [a, b] = [await w.agent(), await w.agent()];
+  await w.pair(a, b);
+  const { key, value } = await w.kv.get(KEYS.pair(a.agent.did, b.agent.did));
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  await w.proxy.deps.crl.refreshAnew();
+  for (let i = 0; i < 50 && await pairsLeft(w.kv) > 0; i++) await settle();
+  await w.kv.set(key, value);
+  assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
+});
+
+Deno.test("many pairs are removed in commits of at most 50 pairs and as many checks as the store allows", async (t) => {
+  for (const [maxChecks, atMost] of [[100, 50], [10, 10]] as const) {
+    await t.step(`${maxChecks} checks`, async () => {
+      const { store, calls } = await watched();
+      using _ = store;
+      await makePairs(store.kv, GONE, 1, 230);
+      await makePairs(store.kv, didOf(1), 1_000, 1);
+      calls.length = 0;
+      await instance({ kv: store.kv, maxChecks }).list([GONE, DELETED_AT]);
+      assertEquals(await pairsLeft(store.kv), 2);
+      const commits = calls.filter((call) => call.method === "commit");
+      assertEquals(commits.length, Math.ceil(230 / atMost));
+      assert(store.mostChecks <= maxChecks);
+    });
+  }
+});
+
+Deno.test("pairs are removed once when several instances and a peer work at the same time", async () => {
+  using kv = await Deno.openKv(":memory:");
+  await makePairs(kv, GONE, 1, 200);
+  for (let i = 1; i <= 200; i++) await kv.set(KEYS.pairCount(didOf(i)), { pairs: 3 });
+  const clock = new ManualClock();
+  const instances = [instance({ kv, clock }), instance({ kv, clock }), instance({ kv, clock })];
+  let running = true;
+  const all = Promise.all(instances.map((one) => one.list([GONE, DELETED_AT]))).finally(() => running = false);
+  while (running) await clock.advance(100);
+  await all;
+  assertEquals(await pairsLeft(kv), 0);
+  for (let i = 1; i <= 200; i++) {
+    assertEquals((await kv.get<PairCount>(KEYS.pairCount(didOf(i)))).value, { pairs: 2 }, `peer ${i}`);
+  }
+});
+
+Deno.test("the removal goes on where it was when the store fails or the instance crashes", async () => {
+  const { store, calls } = await watched();
+  using _ = store;
+  await makePairs(store.kv, GONE, 1, 120);
+  const failing = instance({ kv: store.kv });
+  let commits = 0;
+  store.faults.fails = (call) => call.method === "commit" && ++commits === 2;
+  const removing = failing.list([GONE, DELETED_AT]);
+  while (!failing.events.includes("pair_removal_failed")) await settle();
+  assertEquals(await pairsLeft(store.kv), 140);
+  failing.removal.stop();
+  await removing;
+  assertEquals((await store.kv.get(KEYS.pairsEnded())).value, null, "the list is not worked off");
+  store.faults.fails = (call) => call.method === "commit" && ++commits === 4;
+  const next = instance({ kv: store.kv });
+  const again = next.list([GONE, DELETED_AT]);
+  while (!next.events.includes("pair_removal_failed")) await settle();
+  await next.clock.advance(1_000);
+  await again;
+  assertEquals(await pairsLeft(store.kv), 0);
+  assertEquals((await store.kv.get(KEYS.pairsEnded())).value, DELETED_AT);
+  // The next list costs a look at the agents that are new on it, and a start the last hour.
+  calls.length = 0;
+  await next.list([GONE, DELETED_AT], [didOf(500), DELETED_AT + 10_000]);
+  assertEquals(calls.filter((call) => call.method === "list").length, 1);
+  calls.length = 0;
+  await instance({ kv: store.kv }).list([GONE, DELETED_AT], [didOf(500), DELETED_AT + 10_000]);
+  assertEquals(calls.filter((call) => call.method === "list").length, 1);
+});
+
+Deno.test("a pair that is confirmed during the deletion is removed a minute later", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const one = instance({ kv });
+  const now = Math.floor(one.clock.now() / 1000);
+  await one.list([GONE, now]);
+  await makePairs(kv, GONE, 1, 1);
+  await one.list([GONE, now]);
+  assertEquals(await pairsLeft(kv), 2);
+  await one.clock.advance(60_000);
+  for (let i = 0; i < 50 && await pairsLeft(kv) > 0; i++) await settle();
+  assertEquals(await pairsLeft(kv), 0);
+  one.removal.stop();
+  assertEquals(one.clock.waiting, 0);
+});
