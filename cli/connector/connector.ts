@@ -7,7 +7,6 @@
  *     └──────────── receipts ◀── outbox (disk) ◀────┘
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
-import { PeerList } from "../../shared/protocol/api/pairing.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
@@ -19,8 +18,9 @@ import { Inbox, type Taken } from "./inbox.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import type { Ack, ProxyPlace } from "./link.ts";
 import { Outbox } from "./outbox.ts";
+import { readAllPeers } from "./peer_pages.ts";
 import { findPeer, mergePeers, type Peers } from "./peers.ts";
-import { ProxyCaller } from "./proxy_call.ts";
+import { errorOf, ProxyCaller } from "./proxy_call.ts";
 import { ReceiptSender } from "./receipts.ts";
 import { sayError } from "./refusals.ts";
 import type { Runtime } from "./runtime.ts";
@@ -197,8 +197,9 @@ export class Connector {
   async updatePeers(): Promise<void> {
     const { peers, tell } = this.seams;
     try {
-      const list = PeerList.parse(await this.proxy.ask({ method: "GET", target: "/pair/peers" }));
-      await peers.write(mergePeers(peers.read(), list));
+      const read = await readAllPeers(this.proxy);
+      if ("refused" in read) throw errorOf(read.refused);
+      await peers.write(mergePeers(peers.read(), read));
     } catch (error) {
       if (!this.#stopped.signal.aborted) tell("peers_failed", { why: sayError(error) });
     }

@@ -13,6 +13,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import { CliError, UnreachableError } from "../errors.ts";
 import type { Connector } from "./connector.ts";
 import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
+import { readAllPeers } from "./peer_pages.ts";
 import { errorOf, type ProxyAnswer } from "./proxy_call.ts";
 import { sayError } from "./refusals.ts";
 
@@ -56,7 +57,7 @@ const ROUTES: Readonly<Record<string, Readonly<Record<string, Handler>>>> = {
   "/v1/pair/start": { POST: pairStart },
   "/v1/pair/confirm": { POST: pairConfirm },
   "/v1/pair/status": { POST: ({ connector, body }) => passOn(connector, "POST", "/pair/status", body) },
-  "/v1/pair/peers": { GET: ({ connector }) => passOn(connector, "GET", "/pair/peers") },
+  "/v1/pair/peers": { GET: pairPeers },
   "/v1/pair/remove": { POST: pairRemove },
   "/v1/receipts": { GET: receipts },
   "/v1/dead-letter": { GET: deadLetters },
@@ -188,6 +189,11 @@ async function pairConfirm({ connector, body }: Exchange): Promise<Response> {
   const answer = await ask(connector, "POST", "/pair/confirm", JSON.stringify(wanted));
   if (errorOf(answer) === null) await connector.updatePeers();
   return passed(answer);
+}
+
+async function pairPeers({ connector }: Exchange): Promise<Response> {
+  const read = await readAllPeers(connector.proxy);
+  return "refused" in read ? passed(read.refused) : json(read);
 }
 
 async function pairRemove({ connector, body }: Exchange): Promise<Response> {

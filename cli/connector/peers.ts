@@ -3,10 +3,10 @@
  * agent; a peer that is gone loses it.
  */
 import * as z from "zod";
-import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { AgentFolder } from "../agent_store.ts";
 import { CliError } from "../errors.ts";
+import type { Peer } from "./peer_pages.ts";
 
 export const PEERS_FILE = "peers.json";
 
@@ -18,11 +18,11 @@ const PeersFile = z.record(
 export type Peers = z.infer<typeof PeersFile>;
 
 /** The peers with their aliases, old ones kept. */
-export function mergePeers(known: Peers, { peers }: PeerList): Peers {
+export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }): Peers {
   const aliasOf = new Map(Object.entries(known).map(([alias, { did }]) => [did, alias]));
   const taken = new Set<string>();
   const merged: [string, Peers[string]][] = [];
-  const add = (alias: string, { agentDid: did, profile }: PeerList["peers"][number]) => {
+  const add = (alias: string, { agentDid: did, profile }: Peer) => {
     taken.add(alias);
     merged.push([alias, { did, ...profile }]);
   };

@@ -121,7 +121,8 @@ for (const sharedProcess of [false, true]) {
     const path = `/v1/agents/${a.agent.id}/auth/revoke`;
     assertEquals((await w.ask("DELETE", path, { apiKey: a.owner.apiKey })).status, 204);
     assertEquals(await outcome(await w.message(a, b)), INVALID);
-    assertEquals(await outcome(await get(w, a, "/pair/peers")), "200");
+    // Admitted by its AIT; the route itself asks for an active session (D-225).
+    assertEquals(await outcome(await get(w, a, "/pair/peers")), "403 PROXY_PAIR_OWNERSHIP_FORBIDDEN");
     assertEquals(socket.delivered.length, 1);
   });
 }

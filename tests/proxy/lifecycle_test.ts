@@ -16,7 +16,11 @@ Deno.test("a proxy that has started becomes ready without a request, and answers
   await using w = await openProxy();
   const a = await w.agent();
   let asked = 0;
-  w.registryAnswer = () => (asked++, null);
+  w.registryAnswer = ({ url }) => {
+    // The pairing routes ask for the session of the caller at each request (D-225).
+    if (!url.endsWith("/agent-ownership")) asked++;
+    return null;
+  };
   await w.proxy.start();
   await until(() => isHealthy(w));
   const before = asked;

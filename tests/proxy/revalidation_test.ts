@@ -22,7 +22,8 @@ Deno.test("a connected agent is told and closed with 4401 as soon as it is no lo
       assertEquals(socket.closed?.code, 4401);
       assertEquals(socket.frames.at(-1)?.type, "revoked");
       assertEquals(bystander.closed, null);
-      assertEquals(await codeOf(await w.message(a, b)), "PROXY_RELAY_CONNECTOR_OFFLINE");
+      const code = name === "agent deleted" ? "PROXY_AUTH_FORBIDDEN" : "PROXY_RELAY_CONNECTOR_OFFLINE";
+      assertEquals(await codeOf(await w.message(a, b)), code);
     });
   }
 });

@@ -89,6 +89,7 @@ const PROJECT_ERRORS: [code: string, status: Status, decision: string][] = [
   ["API_KEY_INVALID", 401, "D-32"],
   ["API_KEY_REVOKED", 401, "D-32"],
   ["INVITE_NOT_FOUND", 404, "D-36"],
+  ["QUOTA_EXCEEDED", 409, "D-210"],
   ["INTERNAL_SERVICE_INVALID", 400, "D-46"],
   ["INTERNAL_SERVICE_NOT_FOUND", 404, "D-46"],
   ["INTERNAL_SERVICE_ALREADY_EXISTS", 409, "D-46"],

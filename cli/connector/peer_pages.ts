@@ -1,0 +1,42 @@
+/**
+ * Reads the agent's peers from the proxy, all pages (D-215). A refusal is returned unchanged: the local API passes it on.
+ */
+import { PeerList } from "../../shared/protocol/api/pairing.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { UnreachableError } from "../errors.ts";
+import { errorOf, type ProxyAnswer, type ProxyCaller } from "./proxy_call.ts";
+
+export type Peer = PeerList["peers"][number];
+
+/** A proxy of the previous version sends all peers at once, without `pagination`. */
+const Page = PeerList.partial({ pagination: true });
+
+/** Most pages, 100,000 peers: the answers of a faulty proxy have an end too. */
+const MAX_PAGES = 200;
+
+/** @throws {UnreachableError} when the proxy does not answer, or not with a list of peers */
+export async function readAllPeers(
+  proxy: Pick<ProxyCaller, "call" | "place">,
+): Promise<{ peers: Peer[] } | { refused: ProxyAnswer }> {
+  const peers: Peer[] = [];
+  let cursor: string | null = null;
+  for (let pages = 0; pages < MAX_PAGES; pages++) {
+    const query: string = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+    const answer = await proxy.call({ method: "GET", target: `/pair/peers?limit=${LIMITS.peerListMax}${query}` });
+    if (errorOf(answer) !== null) return { refused: answer };
+    const page = pageOf(answer.text);
+    if (page === null) break;
+    for (const peer of page.peers) peers.push(peer);
+    cursor = page.pagination?.nextCursor ?? null;
+    if (cursor === null) return { peers };
+  }
+  throw new UnreachableError(`${proxy.place.dialUrl} answered with something that is not a list of peers`);
+}
+
+function pageOf(text: string): ReturnType<typeof Page.parse> | null {
+  try {
+    return Page.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
