@@ -11,6 +11,7 @@ import * as overload from "./rows/overload.ts";
 import * as registry from "./rows/registry.ts";
 import * as start from "./rows/start.ts";
 import * as store from "./rows/store.ts";
+import * as trust from "./rows/trust.ts";
 import type { World } from "./world.ts";
 
 export interface Row {
@@ -27,6 +28,7 @@ export const ROWS: readonly Row[] = [
   { name: "lasting: as fast at the end", measure: growth.lasting },
   { name: "store: a bare commit", measure: store.commit },
   { name: "revocation list", measure: crl.list },
+  { name: "trust changes: after none and after many", measure: trust.changes },
   { name: "overload: greedy sender beside idle sockets", measure: overload.greedySender },
   { name: "overload: bad proofs (H10)", measure: overload.badProofs },
   { name: "overload: slow reader (K13)", measure: overload.slowReader },

@@ -23,6 +23,8 @@ export interface Scale {
   /** Entries of the revocation list, and requests for it. */
   crlEntries: number;
   crlRequests: number;
+  /** Trust changes before the cost of one is measured again. */
+  trustChanges: number;
   /** How often the list is rebuilt while another request waits. */
   rebuilds: number;
   /** Sockets that only stay open: beside traffic, and for their memory. */
@@ -65,6 +67,7 @@ const usual: Scale = {
   commits: 3_000,
   crlEntries: 10_000,
   crlRequests: 2_000,
+  trustChanges: 20_000,
   rebuilds: 5,
   idleBeside: 2_000,
   idleSockets: 2_000,
@@ -97,6 +100,7 @@ export const SCALES = {
     commits: 50,
     crlEntries: 200,
     crlRequests: 20,
+    trustChanges: 500,
     rebuilds: 1,
     idleBeside: 10,
     idleSockets: 10,

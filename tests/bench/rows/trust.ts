@@ -1,0 +1,54 @@
+/**
+ * What a trust change costs its reader and its writer (D-214): on a store without earlier changes, and after many within
+ * the life of their notes. A real store, a real reader; no server runs.
+ */
+import { ulidSource } from "../../../shared/protocol/ids.ts";
+import { systemClock } from "../../../shared/clock.ts";
+import { systemRandom } from "../../../shared/random.ts";
+import { ringTrustBell, TrustBell } from "../../../shared/server/bell.ts";
+import { figure, type Outcome, ratio } from "../figures.ts";
+import { timed } from "../run.ts";
+import type { World } from "../world.ts";
+
+const MEASURED = 100;
+
+export async function changes(world: World): Promise<Outcome> {
+  const { trustChanges } = world.scale;
+  const kv = await Deno.openKv(world.newStore());
+  const newId = ulidSource(systemClock.now, systemRandom.bytes);
+  const ring = (n: number) => ringTrustBell(kv.atomic(), newId, [`agent-${n}`]).commit();
+  let received = 0;
+  const reader = new TrustBell({ kv, clock: systemClock, log: () => {} }, () => received++);
+  const measure = async () => {
+    const before = received;
+    const { cpuSeconds, seconds } = await timed(async () => {
+      for (let i = 0; i < MEASURED; i++) {
+        await ring(i);
+        await reader.look();
+      }
+    });
+    if (received === before) throw new Error("No change was received");
+    return { cpuUs: cpuSeconds * 1e6 / MEASURED, us: seconds * 1e6 / MEASURED };
+  };
+  try {
+    await reader.start();
+    await measure();
+    const first = await measure();
+    world.say(`writing ${trustChanges} trust changes`);
+    for (let i = 0; i < trustChanges; i++) await ring(i);
+    await reader.look();
+    const last = await measure();
+    return {
+      figures: [
+        figure("a trust change, the first", first.us, "µs"),
+        figure("a trust change, the first: CPU", first.cpuUs, "µs"),
+        figure(`a trust change after ${trustChanges}`, last.us, "µs"),
+        figure(`a trust change after ${trustChanges}: CPU`, last.cpuUs, "µs"),
+        ratio("trust change after many / first: CPU", last.cpuUs, first.cpuUs, { atMost: 2 }),
+      ],
+    };
+  } finally {
+    reader.stop();
+    kv.close();
+  }
+}
