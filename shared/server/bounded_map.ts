@@ -1,5 +1,5 @@
 /**
- * A map with a bound (D-197): when it is full, a new key removes the oldest one. It never clears all entries, so one
+ * A map with a bound (D-241): when it is full, a new key removes the oldest one. It never clears all entries, so one
  * client cannot make it forget every other.
  */
 export class BoundedMap<K, V> extends Map<K, V> {
