@@ -6,6 +6,7 @@ import type { JudgeAccess } from "../shared/server/access.ts";
 import { type App, createApp, type ServiceSeams } from "../shared/server/app.ts";
 import { TrustBell } from "../shared/server/bell.ts";
 import { GroupCommit } from "../shared/server/group_commit.ts";
+import { ExpirySweeper } from "../shared/server/expiry_sweeper.ts";
 import { Nonces } from "../shared/server/nonces.ts";
 import { Reads } from "../shared/server/reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
@@ -17,6 +18,7 @@ import { KeyCache } from "./admission/key_cache.ts";
 import type { ProxyConfig } from "./config.ts";
 import type { ProxyDeps } from "./deps.ts";
 import { KEYS } from "./keys.ts";
+import { sweptFamilies } from "./swept_families.ts";
 import { RegistryClient, type Send } from "./registry_client.ts";
 import { Bus, type Siblings } from "./relay/bus.ts";
 import { Lingering, type UpgradeWebSocket } from "./relay/connect.ts";
@@ -62,12 +64,16 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
   const commits = new GroupCommit(kv, maxChecks);
   const reads = new Reads(kv);
   const hub = new Hub(clock, newId, config.heartbeatIntervalMs);
-  const mailbox = new Mailbox({ kv, clock, commits }, config.mailboxTtlSeconds);
+  const mailbox = new Mailbox({ kv, clock, commits }, config.mailboxTtlSeconds, config.receiptKeptMs);
   const drain = new Drain({ kv, clock, log, hub, crl, mailbox, ackTimeoutMs: config.ackTimeoutMs });
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
   const bell = new TrustBell(seams, (agentDids) => void revalidation.rung(agentDids));
   const { siblings } = seams;
   const bus = new Bus({ kv, clock, random, newId, log, ...(siblings ? { siblings } : {}) });
+  const sweeper = new ExpirySweeper(
+    { kv, maxChecks, clock, log, instance: bus.instance, leaseKey: KEYS.sweep() },
+    sweptFamilies(kv, { receiptKeptMs: config.receiptKeptMs, instance: bus.instance }),
+  );
   const dispatch = new Dispatch({ kv, clock, log, newId, commits, bus, hub, drain, mailbox });
   hub.onAttached = (agentDid) => {
     // The link before may have ended between claim and attach, and taken the presence along.
@@ -97,7 +103,7 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
     reads,
     guard: new Guard(clock),
     aits: new AitCache(keys, config.registryUrl),
-    nonces: new Nonces(clock, KEYS.nonce),
+    nonces: new Nonces(clock, KEYS.nonce, LIMITS.sweepMarginSeconds * 1000),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     held: new Held(),
     hub,
@@ -124,10 +130,11 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
       crl.start();
       drain.start();
       revalidation.start();
+      sweeper.start();
       await Promise.all([bell.start(), bus.start(isSole)]);
     },
     async stop() {
-      for (const part of [crl, drain, revalidation, bell, pairRemoval]) part.stop();
+      for (const part of [crl, drain, revalidation, bell, pairRemoval, sweeper]) part.stop();
       await bus.stop();
     },
   };

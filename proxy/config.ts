@@ -19,6 +19,7 @@ export interface ProxyConfig extends ServicePlace {
   heartbeatIntervalMs: number;
   accessCacheMs: number;
   mailboxTtlSeconds: number;
+  receiptKeptMs: number;
   sessionRevalidateMs: number;
   /** Most pairs of one agent. */
   pairQuota: number;
@@ -38,6 +39,7 @@ export const PROXY_VARIABLES = [
   "RELAY_HEARTBEAT_INTERVAL_MS",
   "AGENT_ACCESS_CACHE_MS",
   "RELAY_MAILBOX_TTL_SECONDS",
+  "RECEIPT_RETENTION_SECONDS",
   "SESSION_REVALIDATE_INTERVAL_MS",
   "QUOTA_PAIRS",
 ] as const;
@@ -64,6 +66,11 @@ export function readProxyConfig(reader: ConfigReader, place: ServicePlace): Prox
     heartbeatIntervalMs: reader.read("RELAY_HEARTBEAT_INTERVAL_MS", ms, LIMITS.heartbeatIntervalMs),
     accessCacheMs: reader.read("AGENT_ACCESS_CACHE_MS", wholeNumber(0, LIMITS.accessCacheMaxMs), 0),
     mailboxTtlSeconds: reader.read("RELAY_MAILBOX_TTL_SECONDS", wholeNumber(1, 604_800), LIMITS.mailboxTtlSeconds),
+    receiptKeptMs: 1000 * reader.read(
+      "RECEIPT_RETENTION_SECONDS",
+      wholeNumber(LIMITS.receiptKeptSecondsMin, LIMITS.receiptKeptSecondsMax),
+      LIMITS.receiptKeptSeconds,
+    ),
     sessionRevalidateMs: reader.read("SESSION_REVALIDATE_INTERVAL_MS", ms, LIMITS.sessionRevalidateMs),
     pairQuota: reader.read("QUOTA_PAIRS", wholeNumber(1, 1_000_000), LIMITS.pairsPerAgent),
   };

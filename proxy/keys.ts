@@ -3,10 +3,10 @@
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|
- * | nonce, agent, nonce | NonceRecord | admission, through group commit | D-25 |
+ * | nonce, agent, nonce | NonceRecord | admission, through group commit | D-25, swept |
  * | window, rule, agent | WindowRecord | admission, through group commit | two windows |
- * | delivery, request, recipient, sender | DeliveryRecord | deliver, through group commit | 8 days |
- * | receipt, request, recipient, sender, status | ReceiptRecord | receipts | 8 days |
+ * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | D-218, swept |
+ * | receipt, request, recipient, sender, status | time of the receipt | receipts, mailbox, through group commit | D-218, swept |
  * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
  * | open_tickets, agent | OpenTicket[] | pairing | the longest ticket |
  * | pair, agent, peer | PairRecord | pairing | none: removed with either agent (D-218); at most a quota |
@@ -16,21 +16,23 @@
  * | mailbox_part, recipient, number, part | bytes of a payload | mailbox, through group commit | the same |
  * | mailbox_state, recipient | MailboxState | mailbox, through group commit | twice a message's |
  * | mailbox_expiry, time, recipient, number | true | mailbox, through group commit | the same |
- * | presence, agent | Presence | bus | none; a day once it is nobody's |
- * | instance, id | InstanceLease | bus | 12 s |
+ * | presence, agent | Presence | bus | a day after its instance's lease, swept |
+ * | instance, id | InstanceLease | bus | valid for 12 s, kept a day longer |
  * | inbox, instance, id | StoredNote | bus | a minute |
  * | inbox_part, instance, id, part | bytes of a note | bus | a minute |
  * | bell, instance | id of the newest note | bus | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
+ * | sweep | SweepLease | expiry sweep | 2 minutes |
  *
+ * "Swept" families have an expiry in the store that is a week later than their end: the service deletes them (D-217).
  * A request id stands in front where it is a part: ids of one time lie together, and one commit writes fewer pages (D-105).
  */
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { keyPart } from "../shared/server/kv.ts";
-import type { NonceRecord } from "../shared/server/nonces.ts";
-import type { StoredKinds } from "../shared/server/transfer.ts";
-import type { ReceiptRecord } from "./receipts/store.ts";
-import type { DeliveryRecord } from "./relay/deliveries.ts";
+import { nonceEnd } from "../shared/server/nonces.ts";
+import type { FamilyEnd, StoredKinds } from "../shared/server/transfer.ts";
+import { receivedAtOf } from "./receipts/receipt_record.ts";
+import { deliveryEnd, type DeliveryRecord, unpackDelivery } from "./relay/delivery_record.ts";
 import type { MailboxEntry } from "./relay/mailbox.ts";
 import type { TicketRecord } from "./trust/store.ts";
 import type { ReceiptStatus } from "../shared/protocol/api/relay.ts";
@@ -66,16 +68,22 @@ export const KEYS = {
   inboxPart: (instance: string, id: string, part: number) => key("inbox_part", instance, id, part),
   instanceBell: (instance: string) => key("bell", instance),
   crlSeen: () => key("crl_seen"),
+  sweep: () => key("sweep"),
+  allNonces: () => key("nonce"),
+  allDeliveries: () => key("delivery"),
+  allReceipts: () => key("receipt"),
+  allPresences: () => key("presence"),
 } as const;
 
 const DAY_MS = 86_400_000;
 
 /** How long each kind is kept when a store is moved: the expiry of the table above. Where agents are is not moved. */
 export const STORED: StoredKinds = {
-  nonce: (value: NonceRecord) => value.expiresAt + LIMITS.nonceKeptSeconds * 1000,
+  nonce: nonceEnd,
   window: (_: unknown, now: number) => now + DAY_MS,
-  delivery: (value: DeliveryRecord) => value.startedAt + LIMITS.deliveryKeptSeconds * 1000,
-  receipt: (value: ReceiptRecord) => value.receivedAt + LIMITS.deliveryKeptSeconds * 1000,
+  // The request ID does not change when a record ends.
+  delivery: (value: unknown) => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord),
+  receipt: (value: unknown) => receivedAtOf(value) + LIMITS.receiptKeptSeconds * 1000,
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
   open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
   pair: "forever",
@@ -92,4 +100,29 @@ export const STORED: StoredKinds = {
   inbox: "never",
   inbox_part: "never",
   bell: "never",
+  sweep: "never",
+};
+
+/** How the records of each family end (D-218). */
+export const ENDS: Readonly<Record<string, FamilyEnd>> = {
+  nonce: { expiry: "its timestamp + 301 s and at least 300 s, kept 300 s longer (D-25)" },
+  window: { expiry: "two windows after the last request" },
+  delivery: {
+    expiry: "24 h after its receipt; without one 8 days after its answer, or after its mailbox lifetime (D-218)",
+  },
+  receipt: { expiry: "RECEIPT_RETENTION_SECONDS after it was recorded" },
+  ticket: { expiry: "24 h after the ticket's expiry" },
+  open_tickets: { expiry: "the longest lifetime of a ticket" },
+  pair: { quota: "10,000 pairs per agent; removed when either agent is deleted" },
+  mailbox: { quota: "500 messages per recipient; deleted at the end of the mailbox lifetime" },
+  mailbox_part: { rule: "deleted with its message" },
+  mailbox_state: { expiry: "two mailbox lifetimes and two days after its last change" },
+  mailbox_expiry: { rule: "deleted with its message" },
+  presence: { expiry: "24 h after the lease of its instance ended" },
+  instance: { expiry: "24 h after the lease ended" },
+  inbox: { expiry: "60 s; deleted when it is read" },
+  inbox_part: { expiry: "60 s; deleted when it is read" },
+  bell: { expiry: "60 s" },
+  crl_seen: { rule: "one record" },
+  sweep: { expiry: "120 s; one record" },
 };

@@ -125,7 +125,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     body: relayApi.ReceiptBody,
     invalid: "PROXY_RELAY_RECEIPT_INVALID",
     answer: { status: 201, body: relayApi.ReceiptAnswer },
-    errors: ["PROXY_RELAY_RECEIPT_FORBIDDEN"],
+    errors: ["PROXY_RELAY_RECEIPT_FORBIDDEN", "PROXY_RECEIPT_DELIVERY_NOT_FOUND"],
     handler: receipts.submitReceipt,
   }),
   route({

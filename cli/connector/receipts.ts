@@ -126,8 +126,13 @@ export class ReceiptSender {
   }
 }
 
-/** The proxy will never take it, however often it is sent. */
+/** Codes of a receipt that the proxy rejects permanently. */
+const FINAL: ReadonlySet<string> = new Set([
+  "PROXY_RELAY_RECEIPT_INVALID",
+  "PROXY_RELAY_RECEIPT_FORBIDDEN",
+  "PROXY_RECEIPT_DELIVERY_NOT_FOUND",
+]);
+
 function isFinal(error: unknown): boolean {
-  return error instanceof ApiError &&
-    ["PROXY_RELAY_RECEIPT_INVALID", "PROXY_RELAY_RECEIPT_FORBIDDEN"].includes(error.code ?? "");
+  return error instanceof ApiError && FINAL.has(error.code ?? "");
 }

@@ -8,7 +8,8 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { type Input, json } from "../../shared/server/route.ts";
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
-import { listReceipts, type ReceiptRecord, recordReceipt } from "./store.ts";
+import type { ReceiptRecord } from "./receipt_record.ts";
+import { listReceipts, recordReceipt } from "./store.ts";
 
 export async function submitReceipt(
   deps: ProxyDeps,

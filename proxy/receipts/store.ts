@@ -1,86 +1,91 @@
 /**
- * Delivery receipts in the store (D-72): one of each status per delivery, the first wins. Seen by the recipient, and by
- * the sender of that very delivery; a receipt for a delivery that is not on record is its submitter's alone.
+ * Delivery receipts in the store (D-72, D-218): one of each status per delivery, the first wins. Seen by the recipient, and
+ * by the sender of that very delivery. A receipt for a delivery that is not on record is refused.
  */
-import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { optimistically } from "../../shared/server/kv.ts";
+import type { Update } from "../../shared/server/group_commit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
-import type { DeliveryRecord } from "../relay/deliveries.ts";
+import { type DeliveryId, receiptUpdate } from "../relay/deliveries.ts";
+import { deliveryEnd, unpackDelivery } from "../relay/delivery_record.ts";
+import { type ReceiptRecord, receivedAtOf, storedReceipt } from "./receipt_record.ts";
 
-/** A receipt as stored; time is milliseconds since the Unix epoch. */
-export interface ReceiptRecord {
-  requestId: string;
-  recipientAgentDid: string;
-  status: ReceiptStatus;
-  receivedAt: number;
-  /** Sender of the delivery; `null` when it is not on record. */
-  senderAgentDid: string | null;
+/** A receipt of the same status that was recorded before. */
+class First {
+  constructor(readonly receivedAt: number) {}
 }
-
-/** Sender part of the key for a delivery that is not on record. */
-const NOT_ON_RECORD = "-";
 
 /**
  * Records a receipt, or gives the one that was first.
  *
- * @throws {ServiceError} `PROXY_RELAY_RECEIPT_INVALID` when several senders used the id and none is named
+ * @throws {ServiceError} `PROXY_RELAY_RECEIPT_INVALID` when several senders used the ID and none is named,
+ * `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is not on record
  */
 export async function recordReceipt(
   deps: ProxyDeps,
   receipt: { requestId: string; recipientAgentDid: string; status: ReceiptStatus; senderAgentDid?: string | undefined },
 ): Promise<ReceiptRecord> {
   const { requestId, recipientAgentDid, status } = receipt;
-  const senderAgentDid = await senderOf(deps, receipt);
-  const key = KEYS.receipt(recipientAgentDid, requestId, senderAgentDid ?? NOT_ON_RECORD, status);
-  const record: ReceiptRecord = {
-    requestId,
-    recipientAgentDid,
-    status,
-    receivedAt: deps.clock.now(),
-    senderAgentDid,
+  const sender = receipt.senderAgentDid ?? await onlySender(deps, recipientAgentDid, requestId);
+  const id: DeliveryId = { sender, recipient: recipientAgentDid, requestId };
+  const now = deps.clock.now();
+  const keptMs = deps.config.receiptKeptMs;
+  const first: Update<First> = {
+    key: KEYS.receipt(recipientAgentDid, requestId, sender, status),
+    once: true,
+    next: (current) => {
+      const receivedAt = current === null ? null : receivedAtOf(current);
+      if (receivedAt !== null && now < receivedAt + keptMs) return { refuse: new First(receivedAt) };
+      return storedReceipt(now, keptMs);
+    },
   };
-  return await optimistically(deps, async () => {
-    const entry = await deps.kv.get<ReceiptRecord>(key);
-    const operation = deps.kv.atomic().check(entry);
-    if (entry.value) return { operation, result: entry.value };
-    operation.set(key, record, { expireIn: LIMITS.deliveryKeptSeconds * 1000 });
-    return { operation, result: record };
-  });
+  // The delivery is checked first: after its end even a repeated receipt is unknown.
+  const fate = await deps.commits.claim<First | "unknown">([receiptUpdate(id, now, "refuse"), first]);
+  if (fate.taken) return { requestId, recipientAgentDid, status, receivedAt: now };
+  if (fate.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  return { requestId, recipientAgentDid, status, receivedAt: fate.refused.receivedAt };
 }
 
-/** The receipts of a request id that the reader may see, by the time they came. */
+/** The receipts of a request ID that the reader may see, by the time they came. */
 export async function listReceipts(
   deps: ProxyDeps,
   reader: string,
-  query: { requestId: string; recipientAgentDid: string },
+  { requestId, recipientAgentDid }: { requestId: string; recipientAgentDid: string },
 ): Promise<ReceiptRecord[]> {
-  const prefix = KEYS.receipts(query.recipientAgentDid, query.requestId);
-  const entries = await Array.fromAsync(deps.kv.list<ReceiptRecord>({ prefix }));
+  const prefix = KEYS.receipts(recipientAgentDid, requestId);
+  const entries: Deno.KvEntryMaybe<unknown>[] = reader === recipientAgentDid
+    ? await Array.fromAsync(deps.kv.list({ prefix }, { limit: LIMITS.receiptsListed }))
+    : await deps.kv.getMany<unknown[]>(
+      ReceiptStatus.options.map((status) => KEYS.receipt(recipientAgentDid, requestId, reader, status)),
+    );
+  const now = deps.clock.now();
   return entries
-    .map((entry) => entry.value)
-    .filter((receipt) => reader === receipt.recipientAgentDid || reader === receipt.senderAgentDid)
+    .filter(({ value }) => value !== null && now < receivedAtOf(value) + deps.config.receiptKeptMs)
+    .map(({ key, value }) => ({
+      requestId,
+      recipientAgentDid,
+      status: ReceiptStatus.parse(key.at(-1)),
+      receivedAt: receivedAtOf(value),
+    }))
     .sort((a, b) => a.receivedAt - b.receivedAt);
 }
 
-async function senderOf(
-  deps: ProxyDeps,
-  { requestId, recipientAgentDid, senderAgentDid }: {
-    requestId: string;
-    recipientAgentDid: string;
-    senderAgentDid?: string | undefined;
-  },
-): Promise<string | null> {
-  const prefix = KEYS.deliveries(recipientAgentDid, requestId);
-  const deliveries = await Array.fromAsync(deps.kv.list<DeliveryRecord>({ prefix }));
-  const senders = deliveries.map(({ key }) => String(key.at(-1)));
-  if (senderAgentDid !== undefined) return senders.includes(senderAgentDid) ? senderAgentDid : null;
-  if (senders.length > 1) {
-    throw new ServiceError("PROXY_RELAY_RECEIPT_INVALID", {
-      message: "Several agents sent a message with this request id: name senderAgentDid",
-    });
+/** The sender of the only delivery with this ID to this recipient. */
+async function onlySender(deps: ProxyDeps, recipientAgentDid: string, requestId: string): Promise<string> {
+  const now = deps.clock.now();
+  let only: string | null = null;
+  for await (const { key, value } of deps.kv.list({ prefix: KEYS.deliveries(recipientAgentDid, requestId) })) {
+    const record = unpackDelivery(value, requestId);
+    if (!record || now >= deliveryEnd(record)) continue;
+    if (only !== null) {
+      throw new ServiceError("PROXY_RELAY_RECEIPT_INVALID", {
+        message: "Several agents sent a message with this request id: name senderAgentDid",
+      });
+    }
+    only = String(key.at(-1));
   }
-  return senders[0] ?? null;
+  if (only === null) throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  return only;
 }

@@ -38,6 +38,7 @@ export interface StoredNote {
 export type Receive = (body: unknown, bytes: Uint8Array) => void;
 
 const NOTE_KEPT_MS = 60_000;
+const PRESENCE_KEPT_MS = LIMITS.presenceKeptSeconds * 1000;
 /** Notes taken from the inbox in one commit: it may hold 1 000 deletions, and a note has 13 parts at most. */
 const NOTES_AT_ONCE = 50;
 
@@ -90,7 +91,7 @@ export class Bus {
     this.#stopped = true;
     for (const cancel of this.#cancels) cancel();
     this.#reader?.cancel().catch(() => {});
-    await this.#seams.kv.delete(KEYS.instance(this.instance)).catch(() => {});
+    await this.#setLease(KEYS.instance(this.instance), 0).catch(() => {});
   }
 
   /** Takes an agent's session to this instance; `moved` is written to the one that had it. */
@@ -120,7 +121,7 @@ export class Bus {
     if (entry.value?.instance !== this.instance || isHere()) return;
     // The epoch must go on rising, so the record stays, without an instance.
     const gone: Presence = { instance: "", epoch: entry.value.epoch + 1 };
-    await this.#seams.kv.atomic().check(entry).set(entry.key, gone, { expireIn: NOTE_KEPT_MS * 60 * 24 }).commit();
+    await this.#seams.kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS }).commit();
   }
 
   /** The other instance that holds an agent's session and lives, or `null`. */
@@ -231,13 +232,18 @@ export class Bus {
   async #forgetOthers(): Promise<void> {
     const { kv } = this.#seams;
     for await (const { key, value } of kv.list<InstanceLease>({ prefix: KEYS.instances() })) {
-      if (value.pid !== Deno.pid) await kv.delete(key);
+      if (value.pid !== Deno.pid && value.until > 0) await this.#setLease(key, 0, value.pid);
     }
   }
 
   async #renew(): Promise<void> {
-    const lease: InstanceLease = { until: this.#seams.clock.now() + LIMITS.instanceLeaseMs, pid: Deno.pid };
-    await this.#seams.kv.set(KEYS.instance(this.instance), lease, { expireIn: LIMITS.instanceLeaseMs });
+    await this.#setLease(KEYS.instance(this.instance), this.#seams.clock.now() + LIMITS.instanceLeaseMs);
+  }
+
+  /** The record outlives its lease by a day: the presence of the instance ends with it (D-218). */
+  async #setLease(key: Deno.KvKey, until: number, pid = Deno.pid): Promise<void> {
+    const lease: InstanceLease = { until, pid };
+    await this.#seams.kv.set(key, lease, { expireIn: LIMITS.instanceLeaseMs + PRESENCE_KEPT_MS });
   }
 
   #every(ms: number, run: () => Promise<void>): void {

@@ -8,6 +8,7 @@ import type { Clock } from "../../shared/clock.ts";
 import { absent, type GroupCommit, type Update } from "../../shared/server/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../keys.ts";
+import { deliveryEnd, type DeliveryRecord, packDelivery, unpackDelivery } from "./delivery_record.ts";
 
 /** Names a message: who sent it to whom under which id. */
 export interface DeliveryId {
@@ -16,24 +17,14 @@ export interface DeliveryId {
   requestId: string;
 }
 
-/** A delivery on record, under its id; times are milliseconds since the Unix epoch. */
-export interface DeliveryRecord {
-  bodySha256: string;
-  startedAt: number;
-  /** Instance that delivers it; `null` once the attempt has ended without a 202. */
-  instance: string | null;
-  /** The 202, once there was one. */
-  answer: HookAnswer | null;
-  answeredAt: number;
-}
-
 /** Why a message is not sent anew; `under_way` at another instance, until the moment at which its attempt must be over. */
 export type Repeat =
   | { repeat: "same"; answer: HookAnswer }
   | { repeat: "other_body" }
   | { repeat: "under_way"; instance: string; until: number };
 
-const KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
+/** The service deletes what has ended; the store's own expiry comes later, for what the service did not get to (D-217). */
+const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 
 /** What the record of a message says to the same request id now, at `instance`. */
 export function judgeRepeat(
@@ -95,23 +86,24 @@ export class Deliveries {
 
   /** What the record says, without changing it. */
   async repeat(id: DeliveryId, bodySha256: string): Promise<Repeat | null> {
-    const { value } = await this.#seams.kv.get<DeliveryRecord>(keyOf(id));
-    return this.#judge(value, bodySha256, this.#seams.clock.now());
+    const { value } = await this.#seams.kv.get(keyOf(id));
+    return this.#judge(unpackDelivery(value, id.requestId), bodySha256, this.#seams.clock.now());
   }
 
   /** The update that records a new attempt, with its 202 when that is known already; refused by a 202 that stands. */
   begin(id: DeliveryId, bodySha256: string, answer: HookAnswer | null = null): Update<Repeat> {
     const now = this.#seams.clock.now();
     const answeredAt = answer ? now : 0;
-    const { instance } = this.#seams;
-    const value: DeliveryRecord = { bodySha256, startedAt: now, instance, answer, answeredAt };
+    const instance = answer ? null : this.#seams.instance;
+    const record: DeliveryRecord = { bodySha256, startedAt: now, instance, answer, answeredAt, receiptAt: 0 };
+    const written = stored(record, now);
     const key = keyOf(id);
     return {
       key,
       seen: absent(key),
       next: (current) => {
-        const repeat = this.#judge(current as DeliveryRecord | null, bodySha256, now);
-        return repeat ? { refuse: repeat } : { value, expireInMs: KEPT_MS };
+        const repeat = this.#judge(unpackDelivery(current, id.requestId), bodySha256, now);
+        return repeat ? { refuse: repeat } : written;
       },
     };
   }
@@ -119,7 +111,7 @@ export class Deliveries {
   /** Records the 202; joins the next batch, nobody waits for it. */
   answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
     const answeredAt = this.#seams.clock.now();
-    return this.#note(id, (record) => ({ ...record, answer, answeredAt }));
+    return this.#note(id, (record) => ({ ...record, instance: null, answer, answeredAt }));
   }
 
   /** Records that an instance's attempt ended without a 202, ours unless said: the next one need not wait for it. */
@@ -131,7 +123,10 @@ export class Deliveries {
     const update: Update<never> = {
       key: keyOf(id),
       once: true,
-      next: (current) => current === null ? "keep" : { value: change(current as DeliveryRecord), expireInMs: KEPT_MS },
+      next: (current) => {
+        const record = unpackDelivery(current, id.requestId);
+        return record ? stored(change(record), this.#seams.clock.now()) : "keep";
+      },
     };
     try {
       await this.#seams.commits.claim([update]);
@@ -144,6 +139,28 @@ export class Deliveries {
     const { instance, attemptMs } = this.#seams;
     return judgeRepeat(record, bodySha256, now, instance, attemptMs);
   }
+}
+
+/**
+ * The update that records the time of a delivery's first receipt, which shortens its life (D-218). Refuses with
+ * `"unknown"` when the delivery is not on record, or leaves it so.
+ */
+export function receiptUpdate(id: DeliveryId, now: number, whenUnknown: "keep"): Update<never>;
+export function receiptUpdate(id: DeliveryId, now: number, whenUnknown: "refuse"): Update<"unknown">;
+export function receiptUpdate(id: DeliveryId, now: number, whenUnknown: "keep" | "refuse"): Update<"unknown"> {
+  return {
+    key: keyOf(id),
+    once: true,
+    next: (current) => {
+      const record = unpackDelivery(current, id.requestId);
+      if (!record || now >= deliveryEnd(record)) return whenUnknown === "keep" ? "keep" : { refuse: "unknown" };
+      return record.receiptAt > 0 ? "hold" : stored({ ...record, receiptAt: now }, now);
+    },
+  };
+}
+
+function stored(record: DeliveryRecord, now: number): { value: Uint8Array; expireInMs: number } {
+  return { value: packDelivery(record), expireInMs: Math.max(1, deliveryEnd(record) - now) + MARGIN_MS };
 }
 
 function nameOf({ sender, recipient, requestId }: DeliveryId): string {

@@ -10,7 +10,8 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update, Write } from "../../shared/server/group_commit.ts";
 import { KEYS } from "../keys.ts";
 import { cut, joined } from "./parts.ts";
-import type { ReceiptRecord } from "../receipts/store.ts";
+import { storedReceipt } from "../receipts/receipt_record.ts";
+import { receiptUpdate } from "./deliveries.ts";
 import type { Message } from "./session.ts";
 
 /** A message that waits; times are milliseconds since the Unix epoch. */
@@ -49,12 +50,14 @@ export class Mailbox {
   readonly #clock: Clock;
   readonly #commits: GroupCommit;
   readonly #ttlMs: number;
+  readonly #receiptKeptMs: number;
 
-  constructor(seams: MailboxSeams, ttlSeconds: number) {
+  constructor(seams: MailboxSeams, ttlSeconds: number, receiptKeptMs: number) {
     this.#kv = seams.kv;
     this.#clock = seams.clock;
     this.#commits = seams.commits;
     this.#ttlMs = ttlSeconds * 1000;
+    this.#receiptKeptMs = receiptKeptMs;
   }
 
   /** When a message that is queued now expires, milliseconds since the Unix epoch. */
@@ -123,12 +126,13 @@ export class Mailbox {
     const status: ReceiptStatus = "dead_lettered";
     const { toAgentDid: recipientAgentDid, fromAgentDid: senderAgentDid, requestId } = entry.message;
     const receivedAt = this.#clock.now();
-    const value: ReceiptRecord = { requestId, recipientAgentDid, status, receivedAt, senderAgentDid };
     const receipt: Update<never> = {
       key: KEYS.receipt(recipientAgentDid, requestId, senderAgentDid, status),
-      next: (current) => current === null ? { value, expireInMs: LIMITS.deliveryKeptSeconds * 1000 } : "keep",
+      once: true,
+      next: (current) => current === null ? storedReceipt(receivedAt, this.#receiptKeptMs) : "keep",
     };
-    await this.#commits.claim([...this.#removal(entry), receipt]);
+    const id = { sender: senderAgentDid, recipient: recipientAgentDid, requestId };
+    await this.#commits.claim([...this.#removal(entry), receipt, receiptUpdate(id, receivedAt, "keep")]);
   }
 
   /** Notes a refusal by the connector; gives the message as it stands now. */

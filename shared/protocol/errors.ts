@@ -496,6 +496,12 @@ export const ERRORS = rows({
     fix: "Give requestId and recipientAgentDid.",
     origin: "project",
   },
+  PROXY_RECEIPT_DELIVERY_NOT_FOUND: {
+    status: 404,
+    when: "no delivery with this request ID from this sender to this recipient is on record",
+    fix: "Do not send this receipt again: the delivery never existed or is no longer kept.",
+    origin: "project",
+  },
   // Proxy: pairing
   PROXY_PAIR_OWNERSHIP_FORBIDDEN: {
     status: 403,

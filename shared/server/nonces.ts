@@ -29,6 +29,11 @@ export function refusesNonce(record: NonceRecord, timestamp: number, now: number
   return now < record.expiresAt || record.timestamp === timestamp;
 }
 
+/** When a record may be deleted, milliseconds since the Unix epoch: later than it refuses, for a clock that steps back. */
+export function nonceEnd({ expiresAt }: NonceRecord): number {
+  return expiresAt + LIMITS.nonceKeptSeconds * 1000;
+}
+
 /** Used nonces that are remembered: a replay of one costs nobody a commit. */
 const REMEMBERED = 20_000;
 
@@ -36,12 +41,15 @@ const REMEMBERED = 20_000;
 export class Nonces {
   readonly #clock: Clock;
   readonly #keyOf: (agentDid: string, nonce: string) => Deno.KvKey;
+  readonly #marginMs: number;
   readonly #held = new Set<string>();
   readonly #used = new BoundedMap<string, NonceRecord>(REMEMBERED);
 
-  constructor(clock: Clock, keyOf: (agentDid: string, nonce: string) => Deno.KvKey) {
+  /** @param marginMs how much later than its end the store may delete a nonce, where the service itself does before */
+  constructor(clock: Clock, keyOf: (agentDid: string, nonce: string) => Deno.KvKey, marginMs = 0) {
     this.#clock = clock;
     this.#keyOf = keyOf;
+    this.#marginMs = marginMs;
   }
 
   /**
@@ -61,7 +69,7 @@ export class Nonces {
       now + LIMITS.nonceKeptSeconds * 1000,
     );
     const value: NonceRecord = { expiresAt, timestamp };
-    const expireInMs = expiresAt - now + LIMITS.nonceKeptSeconds * 1000;
+    const expireInMs = nonceEnd(value) - now + this.#marginMs;
     return {
       update: {
         key,

@@ -17,7 +17,7 @@ const HEAP_MIB = 64;
 /** From the middle to the end. */
 const GROWTH_MIB = 32;
 /** What a message writes lives this long at most, and a minute for what lies between the clocks. */
-const LONGEST_MS = LIMITS.deliveryKeptSeconds * 1000 + 60_000;
+const LONGEST_MS = (LIMITS.deliveryKeptSeconds + LIMITS.sweepMarginSeconds) * 1000 + 60_000;
 
 async function residentMiB(pid: number): Promise<number> {
   const status = await Deno.readTextFile(`/proc/${pid}/status`);

@@ -35,6 +35,7 @@ Deno.test("without variables the proxy has the defaults of the specification", (
     heartbeatIntervalMs: 30_000,
     accessCacheMs: 0,
     mailboxTtlSeconds: 86_400,
+    receiptKeptMs: 259_200_000,
     sessionRevalidateMs: 300_000,
     pairQuota: 10_000,
   });
@@ -68,6 +69,11 @@ Deno.test("H09: each variable takes what makes sense, and anything else is refus
     ["QUOTA_PAIRS", "pairQuota", { "1": 1, "1000000": 1_000_000 }, ["0", "1000001", "x", "1.5"]],
     ["AGENT_ACCESS_CACHE_MS", "accessCacheMs", { "0": 0, "5000": 5000 }, ["5001", "-1", "x"]],
     ["RELAY_MAILBOX_TTL_SECONDS", "mailboxTtlSeconds", { "1": 1, "86400": 86_400 }, ["0", "-1", "x"]],
+    ["RECEIPT_RETENTION_SECONDS", "receiptKeptMs", { "3600": 3_600_000, "2592000": 2_592_000_000 }, [
+      "3599",
+      "2592001",
+      "x",
+    ]],
     ["INJECT_IDENTITY_INTO_MESSAGE", "injectIdentity", { "true": true, "false": false }, ["yes", "0", "TRUE", "1"]],
   ];
   for (const [name, member, good, bad] of cases) {

@@ -1,8 +1,9 @@
 /**
- * Shows how a message's end is reported and who may see it (D-72; L01 to L08): by its recipient, once for each status, to
+ * Shows how a message's end is reported and who may see it (D-72, D-218; L01 to L08): by its recipient, once for each status, to
  * that recipient and to the sender of that very delivery.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
+import { KEYS } from "../../proxy/keys.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";
@@ -198,7 +199,7 @@ Deno.test("L08: an unknown request has no receipts", async () => {
   for (const reader of [a, b]) assertEquals(await list(w, reader, b, "request-unknown"), []);
 });
 
-Deno.test("a receipt for a delivery that is not on record is its submitter's alone, also once there is one", async (t) => {
+Deno.test("a receipt without a delivery on record is 404 and not stored, with or without a sender", async (t) => {
   const claims: [name: string, more: (a: TestAgent) => Record<string, unknown>][] = [
     ["without a sender", () => ({})],
     ["with a sender", (a) => ({ senderAgentDid: a.agent.did })],
@@ -207,10 +208,10 @@ Deno.test("a receipt for a delivery that is not on record is its submitter's alo
     await t.step(name, async () => {
       const { w, a, b } = await cast();
       await using _ = w;
-      await answered(await submit(w, b, more(a)), 201);
-      assertEquals([await list(w, a, b), (await list(w, b, b)).length], [[], 1]);
+      await refused(await submit(w, b, more(a)), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+      assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
+      assertEquals(await Array.fromAsync(w.kv.list({ prefix: ["proxy", "receipt"] })), []);
       await send(w, a, b);
-      assertEquals(await list(w, a, b), []);
       await answered(await submit(w, b, more(a)), 201);
       assertEquals((await list(w, a, b)).length, 1);
     });
@@ -229,12 +230,89 @@ Deno.test("a message that was never acknowledged may have a receipt: the connect
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("a receipt that names a sender who did not send is nobody else's", async () => {
+Deno.test("a receipt that names an agent that did not send is 404", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const c = await w.agent();
   await send(w, a, b);
-  await answered(await submit(w, b, { senderAgentDid: c.agent.did }), 201);
-  assertEquals([await list(w, a, b), await list(w, c, b)], [[], []]);
-  assert((await list(w, b, b)).length === 1);
+  await refused(await submit(w, b, { senderAgentDid: c.agent.did }), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  assertEquals([await list(w, a, b), await list(w, b, b), await list(w, c, b)], [[], [], []]);
+});
+
+const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
+
+/** Lets time pass, and gives the agents new access tokens. */
+async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void> {
+  w.clock.step(ms);
+  for (const agent of agents) {
+    agent.agentAuth = await w.client.refresh(agent.identity, agent.agentAuth.refreshToken);
+    agent.identity.accessToken = agent.agentAuth.accessToken;
+  }
+}
+
+Deno.test("a receipt is accepted for 8 days after the answer, and for 24 hours after the first receipt", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await send(w, a, b);
+  await send(w, a, b, "request-2");
+  await later(w, 8 * DAY_MS - 1, a, b);
+  await answered(await submit(w, b), 201);
+  await later(w, 1, b);
+  await refused(await submit(w, b, { requestId: "request-2" }), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  await later(w, DAY_MS - 2, b);
+  await answered(await submit(w, b, { status: DEAD }), 201);
+  await later(w, 1, b);
+  for (const status of [PROCESSED, DEAD]) {
+    await refused(await submit(w, b, { status }), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  }
+});
+
+Deno.test("a receipt of a queued message is accepted for 8 days after the end of its mailbox lifetime", async () => {
+  await using w = await openProxy({ proxy: { mailboxTtlSeconds: 7 * 86_400 } });
+  const a = await w.agent(), b = await w.agent();
+  await w.pair(a, b);
+  const headers = { [HEADERS.requestId]: ID, Prefer: "respond-async" };
+  assertEquals((await answered<{ queued: boolean }>(await w.message(a, b, { headers }), 202)).queued, true);
+  await later(w, 15 * DAY_MS - 1, b);
+  await answered(await submit(w, b), 201);
+});
+
+Deno.test("a receipt is listed for its retention, counted from when it was recorded", async () => {
+  await using w = await openProxy({ proxy: { receiptKeptMs: HOUR_MS } });
+  const { a, b } = await w.story();
+  await send(w, a, b);
+  await later(w, DAY_MS, a, b);
+  await answered(await submit(w, b), 201);
+  await later(w, HOUR_MS - 1, a, b);
+  assertEquals([(await list(w, a, b)).length, (await list(w, b, b)).length], [1, 1]);
+  await later(w, 1, a, b);
+  assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
+});
+
+Deno.test("of 20 receipts at once with a copy of the message, the first is kept and the delivery keeps its answer", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await send(w, a, b);
+  const copies = Array.from({ length: 5 }, () => send(w, a, b));
+  assertEquals(await tally(Array.from({ length: 20 }, () => submit(w, b))), { "201": 20 });
+  await Promise.all(copies);
+  assertEquals((await list(w, a, b)).length, 1);
+});
+
+Deno.test("receipts and deliveries of the version before are still read", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const [sender, recipient, now] = [a.agent.did, b.agent.did, w.clock.now()];
+  const answer = { accepted: true, delivered: true, connectedSockets: 1, requestId: ID };
+  const delivery = { bodySha256: "A".repeat(43), startedAt: now, instance: "one", answer, answeredAt: now };
+  await w.kv.set(KEYS.delivery(recipient, ID, sender), delivery);
+  const old = { requestId: ID, recipientAgentDid: recipient, status: DEAD, receivedAt: now, senderAgentDid: sender };
+  await w.kv.set(KEYS.receipt(recipient, ID, sender, DEAD), old);
+  w.clock.step(1_000);
+  assertEquals(
+    await outcome(await w.message(a, b, { headers: { [HEADERS.requestId]: ID } })),
+    "409 PROXY_HOOK_REQUEST_ID_REUSED",
+  );
+  await answered(await submit(w, b), 201);
+  assertEquals((await list(w, a, b)).map(({ status }) => status), [DEAD, PROCESSED]);
 });

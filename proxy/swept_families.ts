@@ -1,0 +1,42 @@
+/**
+ * The key families of the proxy that the expiry sweep deletes (D-217): the ones that grow with messages, and presence, whose
+ * end depends on another record.
+ */
+import { nonceEnd, type NonceRecord } from "../shared/server/nonces.ts";
+import type { SweptFamily } from "../shared/server/expiry_sweeper.ts";
+import { KEYS } from "./keys.ts";
+import { receivedAtOf } from "./receipts/receipt_record.ts";
+import type { Presence } from "./relay/bus.ts";
+import { deliveryEnd, unpackDelivery } from "./relay/delivery_record.ts";
+
+export function sweptFamilies(
+  kv: Deno.Kv,
+  options: { receiptKeptMs: number; instance: string },
+): readonly SweptFamily[] {
+  return [
+    {
+      prefix: KEYS.allNonces(),
+      hasEnded: ({ value }, now) => now >= nonceEnd(value as NonceRecord),
+    },
+    {
+      prefix: KEYS.allDeliveries(),
+      hasEnded: ({ value }, now) => {
+        const record = unpackDelivery(value, "");
+        return record !== null && now >= deliveryEnd(record);
+      },
+    },
+    {
+      prefix: KEYS.allReceipts(),
+      hasEnded: ({ value }, now) => now >= receivedAtOf(value) + options.receiptKeptMs,
+    },
+    {
+      prefix: KEYS.allPresences(),
+      // The store keeps a lease for a day after its end. A presence without an instance has an expiry of its own.
+      hasEnded: async ({ value }) => {
+        const { instance } = value as Presence;
+        if (instance === "" || instance === options.instance) return false;
+        return (await kv.get(KEYS.instance(instance))).value === null;
+      },
+    },
+  ];
+}

@@ -1,0 +1,125 @@
+/**
+ * Deletes ended records in small commits (D-217). Deno KV deletes everything that has expired in one transaction, about
+ * once a minute, and commits wait meanwhile: families of many records therefore get an expiry in the store that is later
+ * than their end. One instance at a time walks each family in key order, without an index and without memory of what was
+ * written: a restart, a crash or another instance changes nothing. Late deletion changes no decision, since every reader
+ * compares the times in the record.
+ */
+import { type Clock, sleep } from "../clock.ts";
+import { LIMITS } from "../protocol/limits.ts";
+import type { Log } from "./log.ts";
+
+/** A family of records that is swept. */
+export interface SweptFamily {
+  prefix: Deno.KvKey;
+  /** True when the record may be deleted at `now`, milliseconds since the Unix epoch. */
+  hasEnded(entry: Deno.KvEntry<unknown>, now: number): boolean | Promise<boolean>;
+}
+
+/** Which instance sweeps, until when. */
+export interface SweepLease {
+  instance: string;
+  /** Milliseconds since the Unix epoch. */
+  until: number;
+}
+
+interface SweeperSeams {
+  kv: Deno.Kv;
+  /** Checks that one commit of the store may hold. */
+  maxChecks: number;
+  clock: Clock;
+  log: Log;
+  instance: string;
+  leaseKey: Deno.KvKey;
+}
+
+export class ExpirySweeper {
+  readonly #seams: SweeperSeams;
+  readonly #families: readonly SweptFamily[];
+  readonly #stopped = new AbortController();
+  #leasedUntil = 0;
+  #claiming: Promise<boolean> | null = null;
+
+  constructor(seams: SweeperSeams, families: readonly SweptFamily[]) {
+    this.#seams = seams;
+    this.#families = families;
+  }
+
+  /** Starts a loop for each family. */
+  start(): void {
+    for (const family of this.#families) void this.#loop(family);
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  async #loop(family: SweptFamily): Promise<void> {
+    const { clock, log } = this.#seams;
+    // Not before the start is over: an instance may live for a single request.
+    await sleep(clock, LIMITS.sweepFirstMs, this.#stopped.signal);
+    while (!this.#stopped.signal.aborted) {
+      await this.pass(family).catch((cause) => log("warn", "sweep_failed", { family: family.prefix.join(), cause }));
+      await sleep(clock, LIMITS.sweepRestMs, this.#stopped.signal);
+    }
+  }
+
+  /** Walks a family once. */
+  async pass(family: SweptFamily): Promise<void> {
+    const { kv, clock } = this.#seams;
+    const limit = LIMITS.sweepRows;
+    let cursor = "";
+    while (!this.#stopped.signal.aborted && await this.#holdsLease()) {
+      const step = kv.list<unknown>({ prefix: family.prefix }, { limit, batchSize: limit, cursor });
+      const entries = await Array.fromAsync(step);
+      const now = clock.now();
+      const ended: Deno.KvEntry<unknown>[] = [];
+      for (const entry of entries) if (await family.hasEnded(entry, now)) ended.push(entry);
+      await this.#delete(ended);
+      if (entries.length < limit) return;
+      cursor = step.cursor;
+      const isDense = ended.length * 2 >= entries.length;
+      await sleep(clock, isDense ? LIMITS.sweepQuickMs : LIMITS.sweepSlowMs, this.#stopped.signal);
+    }
+  }
+
+  /** Deletes records that are still as they were read; the others wait for the next pass. */
+  async #delete(entries: readonly Deno.KvEntry<unknown>[]): Promise<void> {
+    const { kv, maxChecks } = this.#seams;
+    for (let i = 0; i < entries.length;) {
+      const operation = kv.atomic();
+      for (let checks = 0, bytes = 0; i < entries.length && checks < maxChecks; checks++, i++) {
+        const entry = entries[i] as Deno.KvEntry<unknown>;
+        // Each key is there twice, in its check and in its deletion.
+        bytes += 2 * keyBytes(entry.key);
+        if (checks > 0 && bytes > LIMITS.sweepBytes) break;
+        operation.check(entry).delete(entry.key);
+      }
+      await operation.commit();
+    }
+  }
+
+  /** True while this instance sweeps. The lease saves work only: two instances that sweep at once do no harm. */
+  async #holdsLease(): Promise<boolean> {
+    if (this.#seams.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
+    this.#claiming ??= this.#claim().finally(() => this.#claiming = null);
+    return await this.#claiming;
+  }
+
+  async #claim(): Promise<boolean> {
+    const { kv, clock, instance, leaseKey } = this.#seams;
+    const now = clock.now();
+    const entry = await kv.get<SweepLease>(leaseKey);
+    const holder = entry.value;
+    if (holder && holder.instance !== instance && now < holder.until) return false;
+    const lease: SweepLease = { instance, until: now + LIMITS.sweepLeaseMs };
+    const { ok } = await kv.atomic().check(entry).set(leaseKey, lease, { expireIn: LIMITS.sweepLeaseMs }).commit();
+    if (ok) this.#leasedUntil = lease.until;
+    return ok;
+  }
+}
+
+/** Size of a key whose texts are ASCII, as all of these families' are. */
+function keyBytes(key: Deno.KvKey): number {
+  return key.reduce<number>((sum, part) => sum + (typeof part === "string" ? part.length : 8) + 2, 0);
+}

@@ -1,0 +1,108 @@
+/**
+ * The service deletes its ended records itself (D-217, D-218): nonces, deliveries, receipts, and the presence of instances
+ * that are gone. The store would delete them a week later.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../proxy/keys.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { settle } from "../support/manual_clock.ts";
+import { answered } from "../support/registry_world.ts";
+import type { TestAgent, World } from "../support/world.ts";
+import { openProxy, post, restart } from "./proxy_world.ts";
+
+const ID = "request-1";
+const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
+
+async function count(w: World, family: string): Promise<number> {
+  return (await Array.fromAsync(w.kv.list({ prefix: ["proxy", family] }))).length;
+}
+
+/** Moves the clock, then lets the expiry sweep make one pass. */
+async function later(w: World, ms: number): Promise<void> {
+  w.clock.step(ms);
+  await w.clock.advance(LIMITS.sweepRestMs);
+  for (let i = 0; i < 20; i++) await settle();
+}
+
+async function renewed(w: World, agent: TestAgent): Promise<void> {
+  agent.agentAuth = await w.client.refresh(agent.identity, agent.agentAuth.refreshToken);
+  agent.identity.accessToken = agent.agentAuth.accessToken;
+}
+
+async function sendAndConfirm(w: World, a: TestAgent, b: TestAgent): Promise<void> {
+  await answered(await w.message(a, b, { headers: { [HEADERS.requestId]: ID } }), 202);
+  const receipt = { requestId: ID, recipientAgentDid: b.agent.did, status: "processed_by_svc" };
+  await answered(await post(w, b, "/v1/relay/delivery-receipts", { ...receipt, timestamp: toIso(w.clock.now()) }), 201);
+}
+
+Deno.test("nonces, deliveries and receipts are deleted once each has ended, and not before", async () => {
+  await using w = await openProxy({ proxy: { receiptKeptMs: 2 * DAY_MS } });
+  const { a, b } = await w.story();
+  await w.proxy.start();
+  await sendAndConfirm(w, a, b);
+  const nonces = await count(w, "nonce");
+  assert(nonces >= 2);
+  await later(w, 5 * 60_000);
+  assertEquals([await count(w, "nonce"), await count(w, "delivery"), await count(w, "receipt")], [nonces, 1, 1]);
+  await later(w, 6 * 60_000);
+  assertEquals([await count(w, "nonce"), await count(w, "delivery"), await count(w, "receipt")], [0, 1, 1]);
+  await later(w, DAY_MS);
+  assertEquals([await count(w, "delivery"), await count(w, "receipt")], [0, 1]);
+  await later(w, DAY_MS);
+  assertEquals(await count(w, "receipt"), 0);
+});
+
+Deno.test("a delivery without a receipt is deleted 8 days after its answer", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  await w.proxy.start();
+  await answered(await w.message(a, b), 202);
+  await later(w, 8 * DAY_MS - HOUR_MS);
+  assertEquals(await count(w, "delivery"), 1);
+  await later(w, HOUR_MS);
+  assertEquals(await count(w, "delivery"), 0);
+});
+
+Deno.test("what a stopped instance left is deleted after the next start", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  await sendAndConfirm(w, a, b);
+  w.clock.step(DAY_MS);
+  await restart(w);
+  await w.proxy.start();
+  await later(w, 0);
+  assertEquals([await count(w, "nonce"), await count(w, "delivery")], [0, 0]);
+});
+
+Deno.test("a nonce is refused within its time, also right after a sweep", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  await w.proxy.start();
+  const nonce = "nonce-of-the-request";
+  const timestamp = String(w.clock.now() / 1000 + 240);
+  await answered(await w.message(a, b, { nonce, timestamp }), 202);
+  await later(w, 8 * 60_000);
+  await renewed(w, a);
+  const again = await w.message(a, b, { nonce, timestamp });
+  assertEquals((await again.json()).error.code, "PROXY_AUTH_REPLAY");
+});
+
+Deno.test("presence is deleted when the lease of its instance is gone, and not while the instance lives", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  await w.proxy.start();
+  w.connect(a);
+  await w.connected();
+  const gone = "01KHYQ5H00GGGGGGGGGGGGGGGG";
+  await w.kv.set(KEYS.presence("did:gone"), { instance: gone, epoch: 1 });
+  await w.kv.set(KEYS.instance(gone), { until: 0, pid: 1 });
+  await later(w, HOUR_MS);
+  assertEquals(await count(w, "presence"), 3);
+  // The store deletes a lease 24 hours after its end.
+  await w.kv.delete(KEYS.instance(gone));
+  await later(w, 0);
+  assertEquals((await w.kv.get(KEYS.presence("did:gone"))).value, null);
+  for (const { agent } of [a, b]) assert((await w.kv.get(KEYS.presence(agent.did))).value);
+});

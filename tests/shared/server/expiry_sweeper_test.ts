@@ -1,0 +1,139 @@
+/**
+ * Ended records are deleted in small commits, by one instance at a time, and nothing else is (D-217).
+ */
+import { assert, assertEquals } from "@std/assert";
+import { ExpirySweeper, type SweptFamily } from "../../../shared/server/expiry_sweeper.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { ManualClock, settle } from "../../support/manual_clock.ts";
+
+const FAMILY: SweptFamily = {
+  prefix: ["proxy", "nonce"],
+  hasEnded: ({ value }, now) => now >= (value as { end: number }).end,
+};
+const DAY_MS = 86_400_000;
+const LEASE = ["proxy", "sweep"];
+
+class Place implements Disposable {
+  readonly clock = new ManualClock();
+  readonly log: string[] = [];
+
+  private constructor(readonly kv: Deno.Kv, readonly close: () => void) {}
+
+  static async open(kv?: Deno.Kv): Promise<Place> {
+    const own = kv ?? await Deno.openKv(":memory:");
+    return new Place(own, kv ? () => {} : () => own.close());
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  sweeper(instance = "one", maxChecks = 100): ExpirySweeper {
+    const { kv, clock } = this;
+    const log = (_: string, event: string) => void this.log.push(event);
+    return new ExpirySweeper({ kv, maxChecks, clock, log, instance, leaseKey: LEASE }, [FAMILY]);
+  }
+
+  /** Writes records of which every second one has ended, or all. */
+  async fill(count: number, all = false): Promise<void> {
+    for (let i = 0; i < count; i += 100) {
+      const operation = this.kv.atomic();
+      for (let k = i; k < Math.min(count, i + 100); k++) {
+        operation.set([...FAMILY.prefix, k], { end: this.clock.now() + (all || k % 2 === 0 ? 0 : DAY_MS) });
+      }
+      await operation.commit();
+    }
+  }
+
+  async left(): Promise<number[]> {
+    const entries = await Array.fromAsync(this.kv.list({ prefix: FAMILY.prefix }));
+    return entries.map(({ key }) => Number(key.at(-1)));
+  }
+
+  /** Lets a pass come to its end, pause after pause. */
+  async through(pass: Promise<void>): Promise<void> {
+    let isOver = false;
+    void pass.finally(() => isOver = true);
+    while (!isOver) await this.clock.advance(LIMITS.sweepSlowMs);
+  }
+}
+
+Deno.test("expiry sweep deletes what has ended and keeps the rest, over many steps", async () => {
+  for (const maxChecks of [10, 100]) {
+    using place = await Place.open();
+    await place.fill(1_050);
+    await place.kv.set(["proxy", "other", 0], { end: 0 });
+    await place.through(place.sweeper("one", maxChecks).pass(FAMILY));
+    assertEquals(await place.left(), Array.from({ length: 525 }, (_, i) => 2 * i + 1));
+    assert((await place.kv.get(["proxy", "other", 0])).value);
+  }
+});
+
+Deno.test("expiry sweep deletes in commits of at most as many checks as the store allows, and pauses between", async () => {
+  using store = await FaultyKv.open();
+  using place = await Place.open(store.kv);
+  await place.fill(1_000, true);
+  const sizes: number[] = [];
+  store.faults.fails = ({ method, keys }) => {
+    if (method === "commit" && keys.some((key) => key[1] === "nonce")) sizes.push(new Set(keys.map(String)).size);
+    return false;
+  };
+  const pass = place.sweeper().pass(FAMILY);
+  for (let i = 0; i < 20; i++) await settle();
+  const began = sizes.length;
+  assertEquals(place.clock.waiting, 1, "it pauses after a step");
+  await place.through(pass);
+  assertEquals([await place.left(), began, sizes.length], [[], 2, 10]);
+  assertEquals(sizes, Array.from({ length: 10 }, () => 100));
+});
+
+Deno.test("expiry sweep leaves a record that was written again after it was read", async () => {
+  using store = await FaultyKv.open();
+  using place = await Place.open(store.kv);
+  await place.fill(3, true);
+  const fresh = { end: place.clock.now() + 1_000 };
+  const family: SweptFamily = {
+    ...FAMILY,
+    async hasEnded(entry, now) {
+      const result = await FAMILY.hasEnded(entry, now);
+      if (entry.key.at(-1) === 1) await store.kv.set(entry.key, fresh);
+      return result;
+    },
+  };
+  await place.through(place.sweeper().pass(family));
+  assertEquals((await store.kv.get([...FAMILY.prefix, 1])).value, fresh);
+  await place.through(place.sweeper().pass(FAMILY));
+  assertEquals(await place.left(), [1]);
+});
+
+Deno.test("expiry sweep runs on one instance at a time, and another takes over when its lease has ended", async () => {
+  using place = await Place.open();
+  await place.through(place.sweeper("one").pass(FAMILY));
+  await place.fill(10, true);
+  const other = place.sweeper("two");
+  await place.through(other.pass(FAMILY));
+  assertEquals((await place.left()).length, 10);
+  place.clock.step(LIMITS.sweepLeaseMs);
+  await place.through(other.pass(FAMILY));
+  assertEquals(await place.left(), []);
+});
+
+Deno.test("expiry sweep starts again after a failure of the store, and ends when it is stopped", async () => {
+  using store = await FaultyKv.open();
+  using place = await Place.open(store.kv);
+  await place.fill(10, true);
+  store.faults.fails = ({ method }) => method === "list";
+  const sweeper = place.sweeper();
+  sweeper.start();
+  await place.clock.advance(LIMITS.sweepFirstMs);
+  for (let i = 0; i < 10; i++) await settle();
+  assertEquals(place.log, ["sweep_failed"]);
+  store.faults.fails = () => false;
+  await place.clock.advance(LIMITS.sweepRestMs);
+  for (let i = 0; i < 20 && (await place.left()).length > 0; i++) await settle();
+  assertEquals(await place.left(), []);
+  sweeper.stop();
+  for (let i = 0; i < 10; i++) await settle();
+  assertEquals(place.clock.waiting, 0);
+});
