@@ -29,6 +29,7 @@ import { Held } from "./relay/held.ts";
 import { Hub } from "./relay/hub.ts";
 import { Mailbox } from "./relay/mailbox.ts";
 import { Revalidation } from "./relay/revalidation.ts";
+import { SenderStatus } from "./relay/sender_status.ts";
 import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
 import { PairRemoval } from "./trust/pair_removal.ts";
 
@@ -65,9 +66,13 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
   const reads = new Reads(kv);
   const hub = new Hub(clock, newId, config.heartbeatIntervalMs);
   const mailbox = new Mailbox({ kv, clock, commits }, config.mailboxTtlSeconds, config.receiptKeptMs);
-  const drain = new Drain({ kv, clock, log, hub, crl, mailbox, ackTimeoutMs: config.ackTimeoutMs });
+  const senders = new SenderStatus(registry, clock);
+  const drain = new Drain({ kv, clock, log, hub, crl, senders, mailbox, ackTimeoutMs: config.ackTimeoutMs });
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
-  const bell = new TrustBell(seams, (agentDids) => void revalidation.rung(agentDids));
+  const bell = new TrustBell(seams, (agentDids) => {
+    senders.forget(agentDids);
+    void revalidation.rung(agentDids);
+  });
   const { siblings } = seams;
   const bus = new Bus({ kv, clock, random, newId, log, ...(siblings ? { siblings } : {}) });
   const sweeper = new ExpirySweeper(

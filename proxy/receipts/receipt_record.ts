@@ -2,7 +2,7 @@
  * What is stored about a receipt (D-218): the time at which it was recorded, milliseconds since the Unix epoch; its key says
  * the rest. Records of the version before were objects, and are still read.
  */
-import { type ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
 /** A receipt as read. */

@@ -73,7 +73,7 @@ export class Lingering {
 }
 
 /** Attaches the socket when it opens, and passes on what it brings. */
-function bind(socket: WebSocket, { hub, lingering }: ProxyDeps, agent: ConnectedAgent): void {
+function bind(socket: WebSocket, { hub, lingering, revalidation }: ProxyDeps, agent: ConnectedAgent): void {
   let link: Link | undefined;
   socket.onopen = () => {
     link = hub.attach(agent, {
@@ -86,6 +86,7 @@ function bind(socket: WebSocket, { hub, lingering }: ProxyDeps, agent: Connected
         return socket.bufferedAmount;
       },
     });
+    void revalidation.attached(link);
   };
   socket.onmessage = ({ data }) => {
     if (typeof data === "string") link?.receive(data);

@@ -88,8 +88,14 @@ async function deliver(
   const elsewhere = dispatched.result === "offline" ? await relayed(() => bus.locate(id.recipient)) : null;
   if (elsewhere) {
     const sent = dispatch.there(elsewhere, message, mayQueue, config.ackTimeoutMs);
-    const refused = await relayed(() => caller.settle<Repeat>([begin, sent.update]));
-    if (refused) return answerRepeat(refused);
+    const refused = await relayed(() => caller.settle<Repeat>([begin, sent.update])).catch((error) => {
+      sent.cancel();
+      throw error;
+    });
+    if (refused) {
+      sent.cancel();
+      return answerRepeat(refused);
+    }
     dispatched = await sent.dispatched();
     // No answer from an instance that died: its agents are offline.
     const isGone = dispatched.result === "failed" && !(await relayed(() => bus.lives(elsewhere)));

@@ -63,6 +63,11 @@ export class Dispatch {
     seams.bus.onNote = (body, bytes) => this.#receive(body as Note, bytes);
   }
 
+  /** Messages that are with other instances. */
+  get away(): number {
+    return this.#away.size;
+  }
+
   /** Delivers to the session on this instance, behind what waits in line, within `timeoutMs`. */
   async here(message: Message, mayQueue: boolean, timeoutMs: number): Promise<Dispatched> {
     const { hub, drain, clock } = this.#seams;
@@ -83,13 +88,16 @@ export class Dispatch {
     return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
   }
 
-  /** The update that sends a message to another instance, and what comes of it. */
+  /**
+   * The update that sends a message to another instance, and the wait for its result. The caller ends with `dispatched`
+   * when the update has taken effect, and with `cancel` when it has not.
+   */
   there(
     instance: string,
     message: Message,
     mayQueue: boolean,
     timeoutMs: number,
-  ): { update: Update<never>; dispatched: () => Promise<Dispatched> } {
+  ): { update: Update<never>; dispatched: () => Promise<Dispatched>; cancel: () => void } {
     const { bus, clock, newId } = this.#seams;
     const { payload, ...rest } = message;
     const id = newId();
@@ -99,15 +107,16 @@ export class Dispatch {
     this.#away.set(id, resolve);
     const dispatched = async () => {
       bus.knock(instance);
-      const cancel = clock.after(timeoutMs + LIMITS.wayBackMs, () => resolve({ result: "failed" }));
+      const cancelTimeout = clock.after(timeoutMs + LIMITS.wayBackMs, () => resolve({ result: "failed" }));
       try {
         return await promise;
       } finally {
-        cancel();
+        cancelTimeout();
         this.#away.delete(id);
       }
     };
-    return { update: bus.post(instance, note, utf8Bytes(payload)), dispatched };
+    const cancel = () => void this.#away.delete(id);
+    return { update: bus.post(instance, note, utf8Bytes(payload)), dispatched, cancel };
   }
 
   /** Takes an agent's session to this instance; the one that had it closes its sockets. */

@@ -10,6 +10,7 @@ import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
 import type { Hub } from "./hub.ts";
 import type { Mailbox, MailboxEntry } from "./mailbox.ts";
+import type { SenderStatus } from "./sender_status.ts";
 
 interface DrainSeams {
   kv: Deno.Kv;
@@ -17,6 +18,7 @@ interface DrainSeams {
   log: Log;
   hub: Hub;
   crl: CrlCache;
+  senders: SenderStatus;
   mailbox: Mailbox;
   ackTimeoutMs: number;
 }
@@ -114,12 +116,17 @@ export class Drain {
     return 0;
   }
 
-  /** The sender is still paired with the recipient, and neither deleted nor revoked. */
+  /**
+   * True while the sender is paired with the recipient, and neither deleted nor revoked.
+   *
+   * @throws {RegistryUnavailable} while that cannot be asked: the message waits
+   */
   async #isStillWelcome({ message }: MailboxEntry): Promise<boolean> {
-    const { kv, crl } = this.#seams;
+    const { kv, crl, senders } = this.#seams;
     const { fromAgentDid, toAgentDid, identity } = message;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
-    return !(await crl.isSenderRevoked(fromAgentDid, identity.aitJti));
+    if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;
+    return await senders.isActive(identity);
   }
 
   #isConnected(recipient: string): boolean {

@@ -41,6 +41,11 @@ export class Revalidation {
     this.#cancel();
   }
 
+  /** Checks a socket that was just attached: trust may have changed since its request was admitted (D-241). */
+  async attached(link: Link): Promise<void> {
+    await this.#judge(link);
+  }
+
   /** Trust in these agents has changed: everything kept about them is asked anew, and their links are judged. */
   async rung(agentDids: readonly string[]): Promise<void> {
     const { crl, registry, hub } = this.#seams;

@@ -315,6 +315,13 @@ export const LIMIT_TABLE = rows({
   },
   mailboxRetryMs: { value: 1_000, unit: "ms", source: "D-68", what: "first wait after a refusal, doubling" },
   mailboxRetryMaxMs: { value: 60_000, unit: "ms", source: "D-68", what: "longest wait after a refusal" },
+  senderStatusMs: {
+    value: 30_000,
+    unit: "ms",
+    source: "D-222",
+    what: "how long the status of a queued message's sender is kept",
+  },
+  senderStatuses: { value: 10_000, unit: "count", source: "D-222", what: "senders whose status is kept" },
   mailboxSweepMs: { value: 30_000, unit: "ms", source: "D-68", what: "time between looks for expired messages" },
   chunkBytes: { value: 61_440, unit: "bytes", source: "ARCHITECTURE 5", what: "part of a payload in one stored value" },
   sessionRevalidateMs: {

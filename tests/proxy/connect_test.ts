@@ -251,3 +251,27 @@ Deno.test("a second connection that comes to nothing does not take the first one
     w.proxy.deps.bus.instance,
   );
 });
+
+Deno.test("a socket is closed when trust in its agent ended between admission and attachment", async (t) => {
+  const endings: [name: string, end: (w: World, agent: TestAgent) => Promise<unknown>][] = [
+    ["agent deleted", (w, { owner, agent }) => w.client.deleteAgent(owner.apiKey, agent.id)],
+    [
+      "session ended",
+      (w, { owner, agent }) => w.ask("DELETE", `/v1/agents/${agent.id}/auth/revoke`, { apiKey: owner.apiKey }),
+    ],
+  ];
+  for (const [name, end] of endings) {
+    await t.step(name, async () => {
+      await using w = await openProxy();
+      const upgrading = new Upgrading(w);
+      const agent = await w.agent();
+      assertEquals((await upgrading.connect(agent)).status, 200);
+      const socket = upgrading.sockets.at(-1) as FakeSocket;
+      await end(w, agent);
+      socket.onopen?.();
+      for (let i = 0; i < 50 && socket.closed.length === 0; i++) await settle();
+      assertEquals(socket.closed.map(([code]) => code), [4401]);
+      assertEquals(w.proxy.deps.hub.size, 0);
+    });
+  }
+});

@@ -62,6 +62,15 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(numbers(socket.delivered), Array.from({ length: 100 }, (_, n) => n));
     }, { proxy: { agentRequests: 1000 } }));
 
+  test("a message to another instance leaves nothing in memory when its claim is refused", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await connected(w2, b);
+      const headers = { "x-request-id": "request-1" };
+      assertEquals((await w1.message(a, b, { headers })).status, 202);
+      for (const body of ['{"message":"hi"}', '{"message":"ho"}']) await w1.message(a, b, { headers, body });
+      assertEquals(w1.proxy.deps.dispatch.away, 0);
+    }));
+
   test("a large payload crosses byte for byte, and leaves nothing in the store", () =>
     twoOf(async (w1, w2, a, b) => {
       const socket = await connected(w2, b);

@@ -212,6 +212,78 @@ Deno.test("a message is dead-lettered at hand-over when the pair has ended or it
   }
 });
 
+/** Answers the proxy's question about an agent's status in place of the registry. */
+function onStatus(w: World, answer: (request: Request) => Response | null): { asked: number } {
+  const seen = { asked: 0 };
+  w.registryAnswer = (request) => {
+    if (!request.url.endsWith("/identity/agent-ownership")) return null;
+    seen.asked++;
+    return answer(request);
+  };
+  return seen;
+}
+
+Deno.test("a queued message is dead-lettered when its sender was deleted and its revocation has left the list", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const { requestId } = await (await queued(w, a, b, "one")).json();
+  // The list is empty: the registry knows of the deletion, and the list does not name it any longer.
+  onStatus(w, () => Response.json({ ownsAgent: true, agentStatus: "revoked", session: null }));
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(socket.delivered.length, 0);
+  const { receipts } = await b.client.receipts(requestId, b.agent.did);
+  assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
+});
+
+Deno.test("a queued message waits while its sender's status cannot be asked, and is delivered once it can", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await queued(w, a, b, "one");
+  const registry = onStatus(w, () => new Response(null, { status: 503 }));
+  const socket = w.connect(b);
+  await rest();
+  assertEquals([socket.delivered.length, registry.asked, await keysBelow(w, "mailbox")], [0, 1, 1]);
+  w.registryAnswer = null;
+  await w.clock.advance(1_000);
+  await rest();
+  assertEquals([texts(socket.delivered), await keysBelow(w, "mailbox")], [["one"], 0]);
+});
+
+Deno.test("a sender's status is asked once for many queued messages within 30 s, and again later", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  for (const text of ["one", "two", "three"]) await queued(w, a, b, text);
+  const registry = onStatus(w, () => null);
+  const socket = w.connect(b);
+  await rest();
+  assertEquals([texts(socket.delivered), registry.asked], [["one", "two", "three"], 1]);
+  socket.link.lost();
+  await w.clock.advance(30_000);
+  await queued(w, a, b, "four");
+  w.connect(b);
+  await rest();
+  assertEquals(registry.asked, 2);
+});
+
+Deno.test("a sender's deletion counts at once where registry and proxy share a store, not after 30 s", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await w.proxy.start();
+  await queued(w, a, b, "one");
+  const first = w.connect(b);
+  await rest();
+  assertEquals(texts(first.delivered), ["one"]);
+  first.link.lost();
+  await queued(w, a, b, "two");
+  await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  await w.clock.advance(2_000);
+  await rest();
+  const second = w.connect(b);
+  await rest();
+  assertEquals(second.delivered.length, 0);
+});
+
 Deno.test("a message of a sender whose token was only reissued is handed over", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
