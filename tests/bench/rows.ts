@@ -4,6 +4,7 @@
  */
 import type { Outcome } from "./figures.ts";
 import * as crl from "./rows/crl.ts";
+import * as expiry from "./rows/expiry.ts";
 import * as growth from "./rows/growth.ts";
 import * as memory from "./rows/memory.ts";
 import * as messages from "./rows/messages.ts";
@@ -26,6 +27,7 @@ export const ROWS: readonly Row[] = [
   { name: "parallel: isolates on one store", measure: growth.parallel },
   { name: "growth: many agents, ten minutes of nonces", measure: growth.growth },
   { name: "lasting: as fast at the end", measure: growth.lasting },
+  { name: "expiry: while records end, and after a stop", measure: expiry.expiry },
   { name: "store: a bare commit", measure: store.commit },
   { name: "revocation list", measure: crl.list },
   { name: "trust changes: after none and after many", measure: trust.changes },

@@ -52,6 +52,12 @@ export interface Scale {
   grownNonces: number;
   /** Length of the long run, seconds. */
   lastingSeconds: number;
+  /** Length of the run in which records end, of one part of it, and of the stop after it, seconds; 0 leaves the row out. */
+  expirySeconds: number;
+  expiryPartSeconds: number;
+  expiryStopSeconds: number;
+  /** Messages a second of that run. */
+  expiryPace: number;
   /** Wait until memory has settled, seconds. */
   settle: number;
 }
@@ -84,6 +90,10 @@ const usual: Scale = {
   grownAgents: 100_000,
   grownNonces: 600_000,
   lastingSeconds: 30,
+  expirySeconds: 0,
+  expiryPartSeconds: 15,
+  expiryStopSeconds: 900,
+  expiryPace: 500,
   settle: 3,
 };
 
@@ -116,6 +126,10 @@ export const SCALES = {
     grownAgents: 1_000,
     grownNonces: 1_000,
     lastingSeconds: 0.1,
+    expirySeconds: 0.4,
+    expiryPartSeconds: 0.1,
+    expiryStopSeconds: 0.1,
+    expiryPace: 50,
     settle: 0.1,
   },
   full: {
@@ -126,6 +140,7 @@ export const SCALES = {
     idleSockets: 10_000,
     overloadSeconds: 10,
     lastingSeconds: 600,
+    expirySeconds: 1_500,
   },
 } as const satisfies Record<string, Scale>;
 
