@@ -119,6 +119,7 @@ async function compose(
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
     ...(siblings ? { siblings } : {}),
   }, { ...proxyConfig, ...place });
+  if (registry && proxy) registry.deps.signing.onChanged = () => proxy.deps.keys.forget();
   await proxy?.start(store.isSole);
   // In one process there is nothing to wait for: the service is ready when it listens.
   if (registry) await proxy?.deps.crl.refresh();

@@ -79,8 +79,10 @@ export class RegistryClient {
     return this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
   }
 
-  apiKeys(apiKey: string): Promise<accounts.ApiKeyList> {
-    return this.#call("GET", "/v1/me/api-keys", apiKey, accounts.ApiKeyList);
+  /** All API keys of the caller: every page. */
+  async apiKeys(apiKey: string): Promise<Pick<accounts.ApiKeyList, "apiKeys">> {
+    const pages = await allPages((query) => this.#call("GET", `/v1/me/api-keys${query}`, apiKey, accounts.ApiKeyList));
+    return { apiKeys: pages.flatMap((page) => page.apiKeys) };
   }
 
   revokeApiKey(apiKey: string, keyId: string): Promise<null> {
@@ -146,8 +148,10 @@ export class RegistryClient {
     return this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
   }
 
-  services(apiKey: string): Promise<services.ServiceList> {
-    return this.#call("GET", SERVICES, apiKey, services.ServiceList);
+  /** All internal services: every page. */
+  async services(apiKey: string): Promise<Pick<services.ServiceList, "internalServices">> {
+    const pages = await allPages((query) => this.#call("GET", `${SERVICES}${query}`, apiKey, services.ServiceList));
+    return { internalServices: pages.flatMap((page) => page.internalServices) };
   }
 
   rotateService(apiKey: string, serviceId: string): Promise<services.IssuedServiceAnswer> {
@@ -198,6 +202,22 @@ export class RegistryClient {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       answer,
     });
+  }
+}
+
+/** Reads a list page by page, until there is no cursor or it repeats. */
+async function allPages<P extends { pagination: { nextCursor: string | null } }>(
+  read: (query: string) => Promise<P>,
+): Promise<P[]> {
+  const pages: P[] = [];
+  const cursors = new Set<string>();
+  for (let query = "";;) {
+    const page = await read(query);
+    pages.push(page);
+    const { nextCursor } = page.pagination;
+    if (nextCursor === null || cursors.has(nextCursor)) return pages;
+    cursors.add(nextCursor);
+    query = `?cursor=${encodeURIComponent(nextCursor)}`;
   }
 }
 

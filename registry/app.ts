@@ -9,8 +9,10 @@ import { GroupCommit } from "../shared/server/group_commit.ts";
 import { Nonces } from "../shared/server/nonces.ts";
 import { Reads } from "../shared/server/reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
+import type { Route } from "../shared/server/route.ts";
 import { readAtStart } from "../shared/server/store_format.ts";
 import { AUTHENTICATORS } from "./auth.ts";
+import { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./keys.ts";
@@ -48,18 +50,26 @@ export async function createRegistry(seams: ServiceSeams, config: RegistryConfig
     authority,
     signing,
     commits,
+    changes: new Changes({ kv, reads, clock, random, maxChecks }),
     reads,
-    crl: new CrlPublisher({ kv, reads, clock, newId, signing }, config.registryUrl),
+    crl: new CrlPublisher({ kv, reads, clock, newId, signing, log: seams.log }, config.registryUrl),
     nonces: new Nonces(clock, KEYS.nonce),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     random,
     showDetails: config.environment !== "production",
   };
   return {
-    ...createApp(REGISTRY_ROUTES, AUTHENTICATORS, deps),
+    ...createApp(routesWith(config.apiKeyRequestsPerMinute), AUTHENTICATORS, deps),
     deps,
     judgeAccess: (claim, records, refuse) => accessGrounds(deps, claim, records, refuse),
   };
+}
+
+/** The table with the configured limit of the API-key routes. */
+function routesWith(requests: number): Route<RegistryDeps>[] {
+  return REGISTRY_ROUTES.map((row) =>
+    row.limit?.per === "api-key" ? { ...row, limit: { ...row.limit, requests } } : row
+  );
 }
 
 async function fixIssuer(kv: Deno.Kv, stored: string | null, issuer: string): Promise<void> {

@@ -102,7 +102,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
     credential: "api_key",
     scheme: "Bearer",
     errors: adminCode ? [...errors, adminCode] : errors,
-    bucket: ({ key }) => key.id,
+    bucket: ({ human }) => human.id,
     authorise({ human }) {
       if (adminCode && human.role !== "admin") throw new ServiceError(adminCode);
     },

@@ -5,7 +5,7 @@ import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
 import { MAX_KEYS } from "../shared/protocol/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import { type ConfigReader, wholeNumber } from "../shared/server/config.ts";
+import { type ConfigReader, type Parse, wholeNumber } from "../shared/server/config.ts";
 import type { ServicePlace } from "../shared/server/place.ts";
 
 /** A signing key given by configuration. */
@@ -27,6 +27,23 @@ export interface RegistryConfig extends ServicePlace {
   accessTokenTtlSeconds: number;
   refreshTokenTtlSeconds: number;
   challengeTtlSeconds: number;
+  apiKeyRequestsPerMinute: number;
+  quotas: Quotas;
+}
+
+/** What one human may use (D-210). */
+export interface Quotas {
+  /** Active agents. */
+  agents: number;
+  /** Active API keys. */
+  apiKeys: number;
+  registrationsPerDay: number;
+  agentReissuesPerDay: number;
+  reissuesPerDay: number;
+  /** Challenges that are neither answered nor expired. */
+  challenges: number;
+  /** Live entries of the revocation list. */
+  revocations: number;
 }
 
 /** Names of the variables, for the permission that reading them needs. */
@@ -36,6 +53,14 @@ export const REGISTRY_VARIABLES = [
   "ACCESS_TOKEN_TTL_SECONDS",
   "REFRESH_TOKEN_TTL_SECONDS",
   "CHALLENGE_TTL_SECONDS",
+  "API_KEY_REQUESTS_PER_MINUTE",
+  "QUOTA_AGENTS",
+  "QUOTA_API_KEYS",
+  "QUOTA_REGISTRATIONS_PER_DAY",
+  "QUOTA_AGENT_REISSUES_PER_DAY",
+  "QUOTA_REISSUES_PER_DAY",
+  "QUOTA_CHALLENGES",
+  "QUOTA_REVOCATIONS",
 ] as const;
 
 const YEAR_SECONDS = 31_536_000;
@@ -43,13 +68,34 @@ const YEAR_SECONDS = 31_536_000;
 /** Reads the registry's variables; problems stay with the reader. */
 export function readRegistryConfig(reader: ConfigReader, place: ServicePlace): RegistryConfig {
   const seconds = wholeNumber(1, YEAR_SECONDS);
+  const count = wholeNumber(1, LIMITS.quotaMax);
   return {
     ...place,
-    bootstrapSecret: reader.read<string | null>("BOOTSTRAP_SECRET", (text) => text, null),
+    bootstrapSecret: reader.read<string | null>("BOOTSTRAP_SECRET", bootstrapSecret(place.environment), null),
     signingKeys: reader.read<ConfiguredKey[] | null>("REGISTRY_SIGNING_KEYS", signingKeys, null),
     accessTokenTtlSeconds: reader.read("ACCESS_TOKEN_TTL_SECONDS", seconds, LIMITS.accessTokenTtlSeconds),
     refreshTokenTtlSeconds: reader.read("REFRESH_TOKEN_TTL_SECONDS", seconds, LIMITS.refreshTokenTtlSeconds),
     challengeTtlSeconds: reader.read("CHALLENGE_TTL_SECONDS", seconds, LIMITS.challengeTtlSeconds),
+    apiKeyRequestsPerMinute: reader.read("API_KEY_REQUESTS_PER_MINUTE", count, LIMITS.apiKeyRequests),
+    quotas: {
+      agents: reader.read("QUOTA_AGENTS", count, LIMITS.quotaAgents),
+      apiKeys: reader.read("QUOTA_API_KEYS", count, LIMITS.quotaApiKeys),
+      registrationsPerDay: reader.read("QUOTA_REGISTRATIONS_PER_DAY", count, LIMITS.quotaRegistrationsPerDay),
+      agentReissuesPerDay: reader.read("QUOTA_AGENT_REISSUES_PER_DAY", count, LIMITS.quotaAgentReissuesPerDay),
+      reissuesPerDay: reader.read("QUOTA_REISSUES_PER_DAY", count, LIMITS.quotaReissuesPerDay),
+      challenges: reader.read("QUOTA_CHALLENGES", count, LIMITS.quotaChallenges),
+      revocations: reader.read("QUOTA_REVOCATIONS", count, LIMITS.quotaRevocations),
+    },
+  };
+}
+
+/** A short secret can be guessed within the limit of failures, given time (D-241). */
+function bootstrapSecret(environment: RegistryConfig["environment"]): Parse<string> {
+  return (text) => {
+    if (environment === "production" && text.length < LIMITS.bootstrapSecretLength) {
+      throw new TypeError(`must have at least ${LIMITS.bootstrapSecretLength} characters in production`);
+    }
+    return text;
   };
 }
 

@@ -7,6 +7,7 @@ import type { GroupCommit } from "../shared/server/group_commit.ts";
 import type { Reads } from "../shared/server/reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { Random } from "../shared/random.ts";
+import type { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { CrlPublisher } from "./revocation/crl.ts";
 import type { Signing } from "./signing.ts";
@@ -26,6 +27,8 @@ export interface RegistryDeps extends AppDeps {
   signing: Signing;
   crl: CrlPublisher;
   commits: GroupCommit;
+  /** The queue of changes that share a head or a quota. */
+  changes: Changes;
   reads: Reads;
   nonces: Nonces;
 }

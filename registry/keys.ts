@@ -7,20 +7,21 @@
  * | signing_keys | SigningKeySet | start, key rotation | none |
  * | bootstrap | BootstrapRecord | bootstrap | none |
  * | human, id | HumanRecord | bootstrap, redeem, recover | none |
- * | api_key, digest | ApiKeyRecord | bootstrap, redeem, API keys, recover | none |
- * | api_key_of, human, id | digest | the same | none |
- * | invite, id | InviteRecord | invites, redeem | none |
- * | invite_code, digest | id | invites | none |
+ * | quota, human | QuotaRecord | everything that counts against a quota | none |
+ * | api_key, digest | ApiKeyRecord | bootstrap, redeem, API keys, recover | 90 days after its revocation |
+ * | api_key_of, human, id | digest | the same | with its API key |
+ * | invite, id | InviteRecord | invites, redeem | 90 days after its expiry or redemption |
+ * | invite_code, digest | id | invites, redeem | with its invite |
  * | challenge, id | ChallengeRecord | challenge, registration | 24 h |
- * | agent, id | AgentRecord | registration, reissue, delete | none |
- * | agent_of, human, id | true | registration | none |
- * | session, agent | SessionRecord | registration, refresh, reissue, revoke | none |
+ * | agent, id | AgentRecord | registration, reissue, delete | 90 days after its deletion |
+ * | agent_of, human, id | true, or until when | registration, delete | with its agent |
+ * | session, agent | SessionRecord | registration, refresh, reissue, revoke | 90 days after its end |
  * | spent_refresh, digest | SpentRefresh | refresh | the token's own |
  * | revocation, jti | RevocationRecord | reissue, delete | AIT's exp + 1 h |
  * | crl_head | CrlHead | reissue, delete | none |
- * | service, id | ServiceRecord | bootstrap, internal services | none |
- * | service_name, name | id | the same | none |
- * | audit, id | AuditRecord | everything above | 400 days |
+ * | service, id | ServiceRecord | bootstrap, internal services | 90 days after its deletion |
+ * | service_name, name | id | the same | deleted with its service |
+ * | audit, id | AuditRecord | everything above | 400 days, of a refresh 7 days |
  * | nonce, agent, nonce | NonceRecord | refresh, through group commit | D-25 |
  * | window, rule, who | WindowRecord | limits, through group commit | two windows |
  */
@@ -28,11 +29,15 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { parseIso } from "../shared/protocol/time.ts";
 import type { NonceRecord } from "../shared/server/nonces.ts";
 import { keyPart } from "../shared/server/kv.ts";
-import type { StoredKinds } from "../shared/server/transfer.ts";
+import type { FamilyEnd, StoredKinds } from "../shared/server/transfer.ts";
 import type { ChallengeRecord } from "./agents/registration.ts";
-import type { AuditRecord } from "./audit/record.ts";
+import type { AgentRecord } from "./agents/store.ts";
+import type { AuditEvent, AuditRecord } from "./audit/record.ts";
+import type { ApiKeyRecord } from "./credentials/store.ts";
+import type { InviteRecord } from "./invites/store.ts";
 import type { RevocationRecord } from "./revocation/store.ts";
-import type { SpentRefresh } from "./sessions/session.ts";
+import type { ServiceRecord } from "./services/store.ts";
+import { sessionEnd, type SessionRecord, type SpentRefresh } from "./sessions/session.ts";
 
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["registry", ...parts];
 
@@ -41,6 +46,8 @@ export const KEYS = {
   signingKeys: () => key("signing_keys"),
   bootstrap: () => key("bootstrap"),
   human: (id: string) => key("human", id),
+  quota: (humanId: string) => key("quota", humanId),
+  quotas: () => key("quota"),
   apiKey: (digest: string) => key("api_key", digest),
   apiKeyOf: (humanId: string, id: string) => key("api_key_of", humanId, id),
   apiKeysOf: (humanId: string) => key("api_key_of", humanId),
@@ -65,26 +72,65 @@ export const KEYS = {
   window: (rule: string, who: string) => key("window", rule, keyPart(who)),
 } as const;
 
+/** How long a record is kept after its end. */
+export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
+
+/** How long an audit entry is kept: that of a refresh is frequent and says little (D-218). */
+export const auditKeptMs = (event: AuditEvent): number =>
+  (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
+
+/** When a record that ended at this ISO time is deleted; `null` while it has not ended. */
+const endedAt = (time: string | null | undefined): number | null =>
+  time === null || time === undefined ? null : (parseIso(time) ?? NaN) + ENDED_KEPT_MS;
+
 /** How long each kind is kept when a store is moved: the expiry of the table above. */
 export const STORED: StoredKinds = {
   issuer: "forever",
   signing_keys: "forever",
   bootstrap: "forever",
   human: "forever",
-  api_key: "forever",
+  quota: "forever",
+  api_key: (value: ApiKeyRecord) => endedAt(value.revokedAt),
   api_key_of: "forever",
-  invite: "forever",
+  invite: (value: InviteRecord) => endedAt(value.redeemedAt ?? value.expiresAt),
   invite_code: "forever",
   challenge: (value: ChallengeRecord) => value.expiresAt + LIMITS.challengeKeptSeconds * 1000,
-  agent: "forever",
-  agent_of: "forever",
-  session: "forever",
+  agent: (value: AgentRecord) => endedAt(value.status === "revoked" ? value.updatedAt : null),
+  agent_of: (value: true | number) => value === true ? null : value,
+  session: (value: SessionRecord) => sessionEnd(value) + ENDED_KEPT_MS,
   spent_refresh: (value: SpentRefresh) => value.expiresAt,
   revocation: (value: RevocationRecord) => value.keptUntil * 1000,
   crl_head: "forever",
-  service: "forever",
+  service: (value: ServiceRecord) => endedAt(value.deletedAt),
   service_name: "forever",
-  audit: (value: AuditRecord) => (parseIso(value.at) ?? NaN) + LIMITS.auditKeptSeconds * 1000,
+  audit: (value: AuditRecord) => (parseIso(value.at) ?? NaN) + auditKeptMs(value.event),
   nonce: (value: NonceRecord) => value.expiresAt + LIMITS.nonceKeptSeconds * 1000,
   window: (_: unknown, now: number) => now + LIMITS.limitWindowMs * 2,
+};
+
+const ONE_RECORD = { rule: "one record" };
+
+/** How the records of each family end (D-218). */
+export const ENDS: Readonly<Record<string, FamilyEnd>> = {
+  issuer: ONE_RECORD,
+  signing_keys: { rule: "one record of at most 64 keys; a retired key leaves it after 90 days" },
+  bootstrap: ONE_RECORD,
+  human: { rule: "one for each redeemed invite; an admin decides how many there are" },
+  quota: { rule: "one for each human" },
+  api_key: { quota: "QUOTA_API_KEYS active ones of a human; an expiry of 90 days from the revocation" },
+  api_key_of: { rule: "ends with its API key, by the same expiry" },
+  invite: { quota: "1,000 open ones of an admin; an expiry of 90 days from its end" },
+  invite_code: { rule: "ends with its invite, by the same expiry" },
+  challenge: { expiry: "24 h" },
+  agent: { quota: "QUOTA_AGENTS active ones of a human; an expiry of 90 days from the deletion" },
+  agent_of: { rule: "ends with its agent, by the same expiry" },
+  session: { expiry: "90 days after its revocation, or after the expiry of its refresh token" },
+  spent_refresh: { expiry: "the expiry of the refresh token" },
+  revocation: { expiry: "1 h after the expiry of the AIT" },
+  crl_head: ONE_RECORD,
+  service: { rule: "lives until an admin deletes it; then an expiry of 90 days" },
+  service_name: { rule: "deleted with its service" },
+  audit: { expiry: "400 days; of session.refreshed 7 days" },
+  nonce: { expiry: "when no request can name it again" },
+  window: { expiry: "two windows" },
 };

@@ -7,7 +7,7 @@ import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../shared/protocol/ed25519.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import type { SigningKey, VerificationKeys } from "../shared/protocol/jws.ts";
-import { type KeyDocument, MAX_KEYS, readKeyDocument } from "../shared/protocol/key_document.ts";
+import { type KeyDocument, readKeyDocument } from "../shared/protocol/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
@@ -23,11 +23,24 @@ interface StoredKey {
   status: "active" | "retired";
   /** Milliseconds since the Unix epoch; `null` while active, or when the configuration retired it. */
   retiredAt: number | null;
+  /** A key that is published before it signs (D-249): from when it does, milliseconds since the Unix epoch. */
+  signsFrom?: number;
 }
 
-/** The stored keys, newest first. */
+/** The stored keys: the one that signs, those that will sign, the retired ones. */
 export interface SigningKeySet {
   keys: StoredKey[];
+}
+
+/** A rotation to commit, and what it answers. */
+export interface Rotation {
+  check: Deno.AtomicCheck;
+  set: SigningKeySet;
+  kid: string;
+  /** The key that signs until `signsFrom`. */
+  retiredKid: string;
+  /** Milliseconds since the Unix epoch. */
+  signsFrom: number;
 }
 
 interface SigningSeams {
@@ -48,6 +61,13 @@ export class Signing {
   readonly #random: Random;
   readonly #configured: SigningKeySet | null;
   readonly #imported = new Map<string, Promise<CryptoKey>>();
+  #versionstamp: string | null = null;
+  #verifying: { document: string; keys: VerificationKeys } | null = null;
+  /**
+   * Called when the stored keys have changed, before a signature of a new key leaves. Set by the process that runs the
+   * proxy as well; a new key then signs at once. Without it the key is published 60 s before (D-249).
+   */
+  onChanged: (() => void) | null = null;
 
   private constructor(seams: SigningSeams, configured: SigningKeySet | null) {
     this.#kv = seams.kv;
@@ -95,11 +115,9 @@ export class Signing {
 
   /** The public half of every key that still verifies. */
   async document(): Promise<KeyDocument> {
-    const now = this.#clock.now();
     const { keys } = await this.#load();
     return {
       keys: keys
-        .filter((key) => key.retiredAt === null || now < key.retiredAt + RETIRED_KEPT_MS)
         .map(({ kid, publicKey, status }) => ({
           kid,
           kty: "OKP" as const,
@@ -112,38 +130,54 @@ export class Signing {
     };
   }
 
-  /** The published keys, ready to verify. */
+  /** The published keys, ready to verify; imported once for each document. */
   async verificationKeys(): Promise<VerificationKeys> {
-    const keys = await readKeyDocument(await this.document());
+    const document = await this.document();
+    const text = JSON.stringify(document);
+    if (this.#verifying?.document === text) return this.#verifying.keys;
+    const keys = await readKeyDocument(document);
     if (!keys) throw new Error("The registry's own key document is not valid");
+    this.#verifying = { document: text, keys };
     return keys;
   }
 
   /**
-   * Prepares a rotation: a new active key in front, the old ones retired. The caller commits it with `check`.
+   * Prepares a rotation: a new key, and the old one retired when the new one signs. The caller commits it with `check`.
    *
-   * @throws {ServiceError} `SIGNING_KEYS_CONFIGURED`
+   * @throws {ServiceError} `SIGNING_KEYS_CONFIGURED`, `SIGNING_KEYS_TOO_MANY`
    */
-  async rotation(): Promise<{ check: Deno.AtomicCheck; set: SigningKeySet; kid: string; retiredKid: string }> {
+  async rotation(): Promise<Rotation> {
     if (this.#configured) throw new ServiceError("SIGNING_KEYS_CONFIGURED");
     const entry = await this.#kv.get<SigningKeySet>(KEYS.signingKeys());
-    const old = entry.value?.keys ?? [];
-    const fresh = await this.#newKey();
     const now = this.#clock.now();
-    const retired = old.map((key) =>
-      key.status === "active" ? { ...key, status: "retired" as const, retiredAt: now } : key
-    )
-      .filter((key) => key.retiredAt === null || now < key.retiredAt + RETIRED_KEPT_MS)
-      // A retired key signs nothing any more: its seed is forgotten.
-      .map((key) => ({ ...key, seed: null }))
-      .slice(0, MAX_KEYS - 1);
-    const retiredKid = old.find((key) => key.status === "active")?.kid ?? "";
-    return { check: entry, set: { keys: [fresh, ...retired] }, kid: fresh.kid, retiredKid };
+    const { keys } = settledSet(entry.value ?? { keys: [] }, now);
+    if (keys.length >= LIMITS.signingKeys) throw new ServiceError("SIGNING_KEYS_TOO_MANY");
+    const signsFrom = this.onChanged ? now : now + LIMITS.signingKeyLeadSeconds * 1000;
+    const fresh: StoredKey = { ...await this.#newKey(), ...(signsFrom > now ? { signsFrom } : {}) };
+    const active = keys.filter(({ status }) => status === "active");
+    const others = keys.filter(({ status }) => status !== "active");
+    const retiredKid = active.at(-1)?.kid ?? "";
+    const set = signsFrom > now
+      ? { keys: [...active, fresh, ...others] }
+      : { keys: [fresh, ...active.map((key) => retire(key, now)), ...others] };
+    return { check: entry, set, kid: fresh.kid, retiredKid, signsFrom };
   }
 
   async #load(): Promise<SigningKeySet> {
     if (this.#configured) return this.#configured;
-    return (await this.#reads.get<SigningKeySet>(KEYS.signingKeys())).value ?? { keys: [] };
+    const entry = await this.#reads.get<SigningKeySet>(KEYS.signingKeys());
+    const stored = entry.value ?? { keys: [] };
+    const set = settledSet(stored, this.#clock.now());
+    if (this.#versionstamp !== entry.versionstamp) {
+      if (this.#versionstamp !== null) this.onChanged?.();
+      this.#versionstamp = entry.versionstamp;
+    }
+    // The private half of a key that was retired by the time is forgotten as soon as that is seen.
+    const isSettled = stored.keys.every(({ kid, seed }) =>
+      seed === null || set.keys.some((key) => key.kid === kid && key.seed)
+    );
+    if (!isSettled) await this.#kv.atomic().check(entry).set(entry.key, set).commit().catch(() => {});
+    return set;
   }
 
   #import(kid: string, seed: string): Promise<CryptoKey> {
@@ -165,6 +199,28 @@ export class Signing {
       retiredAt: null,
     };
   }
+}
+
+/**
+ * The set as it is at this moment: the newest key that may sign is first, older ones are retired since then, and keys
+ * whose last AIT has expired are gone. Pure.
+ */
+function settledSet({ keys }: SigningKeySet, now: number): SigningKeySet {
+  const active = keys.filter(({ status }) => status === "active");
+  const pending = active.filter(({ signsFrom = 0 }) => signsFrom > now);
+  const [signer, ...older] = active.filter(({ signsFrom = 0 }) => signsFrom <= now)
+    .sort((a, b) => (b.signsFrom ?? 0) - (a.signsFrom ?? 0));
+  const kept = [
+    ...older.map((key) => retire(key, signer?.signsFrom ?? now)),
+    ...keys.filter((key) => key.status === "retired"),
+  ]
+    .filter(({ retiredAt }) => retiredAt === null || now < retiredAt + RETIRED_KEPT_MS);
+  return { keys: [...(signer ? [signer] : []), ...pending, ...kept] };
+}
+
+/** A retired key signs nothing any longer: its private half is forgotten. */
+function retire(key: StoredKey, retiredAt: number): StoredKey {
+  return { ...key, seed: null, status: "retired", retiredAt };
 }
 
 /** @throws {ConfigError} when a public key is not the one of its private member */

@@ -131,10 +131,10 @@ export const ADMIN_COMMANDS = [
     examples: [{ run: "svc admin keys rotate", says: "After a suspicion, or once in a while" }],
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
-      const { kid, retiredKid } = await registry.rotateKeys(apiKey);
-      ctx.out.result({ kid, retiredKid }, [
-        "The registry signs with a new key.",
-        ...fields([["new key", kid], ["only verifies", retiredKid]]),
+      const { kid, retiredKid, signsFrom } = await registry.rotateKeys(apiKey);
+      ctx.out.result({ kid, retiredKid, signsFrom }, [
+        "The registry has a new signing key.",
+        ...fields([["new key", kid], ["signs from", signsFrom], ["then only verifies", retiredKid]]),
       ]);
     },
   }),

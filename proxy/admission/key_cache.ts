@@ -20,6 +20,8 @@ export class KeyCache {
   #failedAt = -Infinity;
   #searchedAt = -Infinity;
   #fetching: Promise<void> | null = null;
+  /** Number of times the keys were forgotten: a fetch that began before has the old document. */
+  #generation = 0;
 
   constructor(registry: RegistryClient, clock: Clock, ttlMs: number) {
     this.#registry = registry;
@@ -67,6 +69,14 @@ export class KeyCache {
     return this.#stale();
   }
 
+  /** The registry in this process has changed its keys: the next use asks for them again (D-249). */
+  forget(): void {
+    this.#generation++;
+    this.#freshUntil = Math.min(this.#freshUntil, this.#clock.now());
+    this.#searchedAt = -Infinity;
+    this.#failedAt = -Infinity;
+  }
+
   #stale(): VerificationKeys {
     if (!this.#keys || !this.ready) throw new RegistryUnavailable("The registry's keys are not known");
     return this.#keys;
@@ -79,8 +89,10 @@ export class KeyCache {
 
   async #load(): Promise<void> {
     try {
+      const generation = this.#generation;
       const { status, headers, value } = await this.#registry.keys();
       const keys = status === 200 ? await readKeyDocument(value) : null;
+      if (generation !== this.#generation) return await this.#load();
       if (!keys) throw new RegistryUnavailable(`The key document cannot be used (${status})`);
       this.#keys = keys;
       const maxAge = /(?:^|[\s,])max-age=(\d{1,9})/.exec(headers.get("cache-control") ?? "")?.[1];

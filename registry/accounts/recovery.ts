@@ -7,6 +7,7 @@ import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../credentials/store.ts";
 import type { RecordSeams } from "../deps.ts";
 import { KEYS } from "../keys.ts";
+import type { QuotaRecord } from "../quota.ts";
 import type { BootstrapRecord, HumanRecord } from "./store.ts";
 
 /** Gives the first admin a further API key, and its role back; `null` when there was never a bootstrap. */
@@ -19,6 +20,10 @@ export async function recoverAdmin(seams: RecordSeams): Promise<{ human: HumanRe
     const human: HumanRecord = { ...entry.value, role: "admin" };
     const key = issueApiKey(seams, human.id, "recovered");
     const operation = putApiKey(seams.kv.atomic().check(entry).set(entry.key, human), key);
+    // Recovery is not refused by a quota. Without the record, the first change that needs it counts the keys.
+    const quota = await seams.kv.get<QuotaRecord>(KEYS.quota(human.id));
+    operation.check(quota);
+    if (quota.value) operation.set(quota.key, { ...quota.value, apiKeys: quota.value.apiKeys + 1 });
     const requestId = seams.newId();
     audited(operation, seams, { event: "admin.recovered", actor: "store recover", subject: human.did, requestId });
     return { operation, result: { human, key } };

@@ -10,6 +10,7 @@ import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../credentials/store.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
+import { newQuota } from "../quota.ts";
 import { type IssuedService, issueService, putService } from "../services/store.ts";
 import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
 
@@ -31,14 +32,16 @@ export function newHuman(deps: RegistryDeps, displayName: string, role: Human["r
   return { id, did, displayName, role, status: "active", createdAt: toIso(deps.clock.now()) };
 }
 
-/** Adds a new human and its first API key to a commit. */
+/** Adds a new human, its first API key and its counts to a commit that has room for two checks. */
 export function putHuman(
   operation: Deno.AtomicOperation,
   human: HumanRecord,
   key: IssuedApiKey,
 ): Deno.AtomicOperation {
   return putApiKey(
-    operation.check({ key: KEYS.human(human.id), versionstamp: null }).set(KEYS.human(human.id), human),
+    operation.check({ key: KEYS.human(human.id), versionstamp: null })
+      .set(KEYS.human(human.id), human)
+      .set(KEYS.quota(human.id), newQuota({ apiKeys: 1 })),
     key,
   );
 }

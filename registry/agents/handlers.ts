@@ -99,7 +99,7 @@ export async function resolveAgent(
   { params }: Input<z.output<typeof AgentPath>, undefined, undefined, null>,
 ): Promise<Response> {
   const agent = await store.findAgent(deps, params.id);
-  if (!agent) throw new ServiceError("AGENT_NOT_FOUND", { message: "There is no such agent" });
+  if (!agent) throw new ServiceError("AGENT_NOT_FOUND", { message: "no such agent" });
   const { did, name, framework, status, ownerDid } = agent;
   const answer: ResolvedAgent = { did, name, framework, status, ownerDid };
   return json(answer);

@@ -1,6 +1,6 @@
 /**
- * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and what it
- * uses up; whoever loses a race learns it.
+ * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts; a
+ * request that loses a race gets an error.
  */
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -11,25 +11,37 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
-import { optimistically } from "../../shared/server/kv.ts";
+import type { WindowRecord } from "../../shared/server/rate_limit.ts";
 import type { HumanRecord } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
-import { withRevocation } from "../revocation/store.ts";
+import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { belowCursor } from "../pages.ts";
+import {
+  countChallenge,
+  countDeletion,
+  countRegistration,
+  countReissue,
+  ensureQuota,
+  newQuota,
+  type QuotaRecord,
+} from "../quota.ts";
+import { addRevocation } from "../revocation/store.ts";
 import { isLive, type SessionRecord } from "../sessions/session.ts";
-import { issueSession } from "../sessions/store.ts";
+import { issueSession, keptFor, revoked } from "../sessions/store.ts";
 import { type ChallengeRecord, judgeRegistration, type RegistrationRequest } from "./registration.ts";
 
 /** An agent as stored: the record as it is answered, and its owner's id. */
 export interface AgentRecord extends Agent {
   ownerId: string;
+  /** Its reissues of the last 24 h (D-210). */
+  reissues?: WindowRecord;
 }
 
 const DAY_MS = 86_400_000;
 
 /** The agent as it is answered. */
-export function agentView({ ownerId: _, ...agent }: AgentRecord): Agent {
+export function agentView({ ownerId: _owner, reissues: _reissues, ...agent }: AgentRecord): Agent {
   return agent;
 }
 
@@ -62,8 +74,15 @@ export async function createChallenge(
     expiresAt: deps.clock.now() + deps.config.challengeTtlSeconds * 1000,
     usedAt: null,
   };
-  await deps.kv.set(KEYS.challenge(challenge.id), challenge, { expireIn: LIMITS.challengeKeptSeconds * 1000 });
-  return challenge;
+  await ensureQuota(deps, owner.id);
+  return await deps.changes.run(async (draft) => {
+    const quota = await draft.get<QuotaRecord>(KEYS.quota(owner.id));
+    const { quotas } = deps.config;
+    draft.set(quota.key, countChallenge(quota.value ?? newQuota(), challenge.expiresAt, quotas, deps.clock.now()));
+    const options = { expireIn: LIMITS.challengeKeptSeconds * 1000 };
+    draft.also((operation) => operation.set(KEYS.challenge(challenge.id), challenge, options));
+    return challenge;
+  });
 }
 
 /** An agent with a fresh AIT, and a session where one was made. */
@@ -74,9 +93,10 @@ export interface IssuedAgent {
 }
 
 /**
- * Registers an agent: challenge used, agent and session stored, in one commit.
+ * Registers an agent: challenge used, agent and session stored, counts raised, in one commit.
  *
- * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_NOT_FOUND` and those of `judgeRegistration`
+ * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_NOT_FOUND`, those of `judgeRegistration`, `QUOTA_EXCEEDED`,
+ * `RATE_LIMIT_EXCEEDED`
  */
 export async function registerAgent(
   deps: RegistryDeps,
@@ -84,42 +104,59 @@ export async function registerAgent(
   request: RegistrationRequest,
   requestId: string,
 ): Promise<IssuedAgent & { agentAuth: AgentAuth }> {
-  return await optimistically(deps, async () => {
-    const entry = await deps.kv.get<ChallengeRecord>(KEYS.challenge(request.challengeId));
-    if (entry.value?.ownerId !== owner.id) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
-    const now = deps.clock.now();
-    judgeRegistration(entry.value, request, now);
-    const id = deps.newId();
-    const ttlDays = request.ttlDays ?? LIMITS.aitTtlDaysDefault;
-    const { agent, ait } = await withNewAit(deps, {
-      id,
-      did: formatDid({ authority: deps.authority, kind: "agent", id }),
-      ownerDid: owner.did,
-      ownerId: owner.id,
-      name: request.name,
-      framework: parseFramework(request.framework) ?? DEFAULT_FRAMEWORK,
-      publicKey: request.publicKey,
-      ttlDays,
-      status: "active",
-      createdAt: toIso(now),
+  const challenge = (await deps.reads.get<ChallengeRecord>(KEYS.challenge(request.challengeId))).value;
+  if (challenge?.ownerId !== owner.id) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
+  const now = deps.clock.now();
+  judgeRegistration(challenge, request, now);
+  const id = deps.newId();
+  const ttlDays = request.ttlDays ?? LIMITS.aitTtlDaysDefault;
+  const { agent, ait } = await withNewAit(deps, {
+    id,
+    did: formatDid({ authority: deps.authority, kind: "agent", id }),
+    ownerDid: owner.did,
+    ownerId: owner.id,
+    name: request.name,
+    framework: parseFramework(request.framework) ?? DEFAULT_FRAMEWORK,
+    publicKey: request.publicKey,
+    ttlDays,
+    status: "active",
+    createdAt: toIso(now),
+  });
+  const session = issueSession(deps);
+  const result = { agent, ait, agentAuth: session.agentAuth };
+  const [crlFill] = await Promise.all([deps.crl.fill(), ensureQuota(deps, owner.id)]);
+  return await deps.changes.run(async (draft) => {
+    const [entry, quota] = await Promise.all([
+      draft.get<ChallengeRecord>(KEYS.challenge(challenge.id)),
+      draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+    ]);
+    if (entry.value === null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
+    if (entry.value.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
+    const counted = countRegistration(quota.value ?? newQuota(), challenge.expiresAt, {
+      quotas: deps.config.quotas,
+      crlFill,
+      now,
     });
-    const session = issueSession(deps);
     const used: ChallengeRecord = { ...entry.value, usedAt: now };
-    const operation = deps.kv.atomic()
-      .check(entry, { key: KEYS.agent(id), versionstamp: null })
-      .set(entry.key, used, { expireIn: LIMITS.challengeKeptSeconds * 1000 })
-      .set(KEYS.agent(id), agent)
-      .set(KEYS.agentOf(owner.id, id), true)
-      .set(KEYS.session(id), session.record);
-    audited(operation, deps, { event: "agent.registered", actor: owner.did, subject: agent.did, requestId });
-    return { operation, result: { agent, ait, agentAuth: session.agentAuth } };
+    draft.set(entry.key, used, { expireIn: LIMITS.challengeKeptSeconds * 1000 });
+    draft.set(quota.key, counted);
+    draft.also((operation) =>
+      operation.check({ key: KEYS.agent(id), versionstamp: null })
+        .set(KEYS.agent(id), agent)
+        .set(KEYS.agentOf(owner.id, id), true)
+        .set(KEYS.session(id), session.record, keptFor(deps, session.record)), 1);
+    draft.also((operation) =>
+      audited(operation, deps, { event: "agent.registered", actor: owner.did, subject: agent.did, requestId })
+    );
+    return result;
   });
 }
 
 /**
  * Issues a new AIT and revokes the one before; an agent without a live session gets a new one too (D-40).
  *
- * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when revoked or when another change won
+ * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when revoked or when another change won,
+ * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`
  */
 export async function reissueAgent(
   deps: RegistryDeps,
@@ -127,34 +164,37 @@ export async function reissueAgent(
   id: string,
   requestId: string,
 ): Promise<IssuedAgent> {
-  const entry = await findOwnAgent(deps, owner, id);
-  if (entry.value.status !== "active") throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
-  const session = await deps.kv.get<SessionRecord>(KEYS.session(id));
-  const issued = await withNewAit(deps, entry.value);
-  const fresh = isLive(session.value, deps.clock.now()) ? null : issueSession(deps);
-  const committed = await withRevocation(
-    deps,
-    entry.value,
-    "reissued",
-    (operation) => {
-      operation.check(entry).set(entry.key, issued.agent);
-      if (fresh) operation.check(session).set(session.key, fresh.record);
-      return audited(operation, deps, {
-        event: "agent.reissued",
-        actor: owner.did,
-        subject: entry.value.did,
-        requestId,
-      });
-    },
-    entry,
-    ...(fresh ? [session] : []),
-  );
-  if (!committed) throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
-  return fresh ? { ...issued, agentAuth: fresh.agentAuth } : issued;
+  const { value: before } = await findOwnAgent(deps, owner, id);
+  if (before.status !== "active") throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
+  const issued = await withNewAit(deps, before);
+  const newSession = issueSession(deps);
+  const [crlFill] = await Promise.all([deps.crl.fill(), ensureQuota(deps, owner.id)]);
+  return await deps.changes.run(async (draft) => {
+    const [entry, session, quota] = await Promise.all([
+      draft.get<AgentRecord>(KEYS.agent(id)),
+      draft.get<SessionRecord>(KEYS.session(id)),
+      draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+    ]);
+    const isSame = entry.value?.status === "active" && entry.value.currentJti === before.currentJti;
+    if (!isSame) throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
+    const now = deps.clock.now();
+    const options = { quotas: deps.config.quotas, crlFill, now };
+    const counted = countReissue(quota.value ?? newQuota(), before.reissues ?? [], options);
+    await addRevocation(deps, draft, before, "reissued", { key: quota.key, value: counted.quota });
+    const agent: AgentRecord = { ...issued.agent, reissues: counted.ofAgent };
+    draft.set(entry.key, agent);
+    const fresh = isLive(session.value, now) ? null : newSession;
+    if (fresh) draft.set(session.key, fresh.record, keptFor(deps, fresh.record));
+    draft.also((operation) =>
+      audited(operation, deps, { event: "agent.reissued", actor: owner.did, subject: agent.did, requestId })
+    );
+    return { agent, ait: issued.ait, ...(fresh ? { agentAuth: fresh.agentAuth } : {}) };
+  });
 }
 
 /**
- * Revokes an agent for good: its AIT goes on the list, its session ends (D-41).
+ * Revokes an agent permanently: its AIT goes on the list, its session ends (D-41). A reissue or refresh that commits
+ * first changes nothing about it. No quota refuses it.
  *
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
  */
@@ -164,52 +204,73 @@ export async function deleteAgent(
   id: string,
   requestId: string,
 ): Promise<void> {
-  // A reissue or refresh may win a race; the deletion then starts over with what it left.
-  for (let tries = 0; tries < LIMITS.commitRetries; tries++) {
-    const entry = await findOwnAgent(deps, owner, id);
-    if (entry.value.status !== "active") throw new ServiceError("AGENT_REVOKE_INVALID_STATE");
-    const session = await deps.kv.get<SessionRecord>(KEYS.session(id));
-    const revoked: AgentRecord = { ...entry.value, status: "revoked", updatedAt: toIso(deps.clock.now()) };
-    const committed = await withRevocation(
-      deps,
-      entry.value,
-      "agent_deleted",
-      (operation) => {
-        operation.check(entry).set(entry.key, revoked).check(session);
-        if (session.value) operation.set(session.key, { ...session.value, status: "revoked" });
-        return audited(operation, deps, {
-          event: "agent.deleted",
-          actor: owner.did,
-          subject: entry.value.did,
-          requestId,
-        });
-      },
-      entry,
-      session,
+  await findOwnAgent(deps, owner, id);
+  await ensureQuota(deps, owner.id);
+  await deps.changes.run(async (draft) => {
+    const [entry, session, quota] = await Promise.all([
+      draft.get<AgentRecord>(KEYS.agent(id)),
+      draft.get<SessionRecord>(KEYS.session(id)),
+      draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+    ]);
+    const agent = entry.value;
+    if (agent === null) throw new ServiceError("AGENT_NOT_FOUND");
+    if (agent.status !== "active") throw new ServiceError("AGENT_REVOKE_INVALID_STATE");
+    const counted = countDeletion(quota.value ?? newQuota());
+    await addRevocation(deps, draft, agent, "agent_deleted", { key: quota.key, value: counted });
+    const now = deps.clock.now();
+    const kept = { expireIn: ENDED_KEPT_MS };
+    const deleted: AgentRecord = { ...agent, status: "revoked", updatedAt: toIso(now) };
+    draft.set(entry.key, deleted, kept);
+    if (session.value) draft.set(session.key, revoked(deps, session.value), kept);
+    draft.also((operation) => operation.set(KEYS.agentOf(owner.id, id), now + ENDED_KEPT_MS, kept));
+    draft.also((operation) =>
+      audited(operation, deps, { event: "agent.deleted", actor: owner.did, subject: agent.did, requestId })
     );
-    if (committed) return;
-  }
-  throw new ServiceError("AGENT_REVOKE_INVALID_STATE");
+  });
 }
 
-/** One page of a human's agents, newest first. */
+/**
+ * One page of a human's agents, newest first. A page with a filter reads at most 1,000 agents (D-215): it may have fewer
+ * agents than its limit, or none, and still a cursor.
+ */
 export async function listAgents(
   deps: RegistryDeps,
   owner: HumanRecord,
   query: { status?: string | undefined; framework?: string | undefined; limit: number; cursor?: string | undefined },
 ): Promise<{ agents: AgentRecord[]; nextCursor: string | null }> {
-  const prefix = KEYS.agentsOf(owner.id);
-  const selector = query.cursor ? { prefix, end: KEYS.agentOf(owner.id, query.cursor) } : { prefix };
+  const fits = (agent: AgentRecord) =>
+    (!query.status || agent.status === query.status) &&
+    (query.framework === undefined || agent.framework === query.framework);
+  const selector = belowCursor(KEYS.agentsOf(owner.id), query.cursor);
+  const index = deps.kv.list(selector, { reverse: true, limit: LIMITS.filteredPageReads, batchSize: READ_AT_ONCE });
   const agents: AgentRecord[] = [];
-  for await (const { key } of deps.kv.list<true>(selector, { reverse: true })) {
-    const agent = await findAgent(deps, String(key.at(-1)));
-    if (!agent || (query.status && agent.status !== query.status)) continue;
-    if (query.framework !== undefined && agent.framework !== query.framework) continue;
-    if (agents.length === query.limit) return { agents, nextCursor: agents.at(-1)?.id ?? null };
-    agents.push(agent);
+  let read = 0, last = "", ids: string[] = [];
+  /** Adds the agents with these IDs; returns the cursor once there is one more than the page holds. */
+  const add = async (): Promise<string | null> => {
+    const entries = await Promise.all(ids.map((id) => deps.reads.get<AgentRecord>(KEYS.agent(id))));
+    ids = [];
+    for (const { value: agent } of entries) {
+      if (!agent || !fits(agent)) continue;
+      if (agents.length === query.limit) return agents.at(-1)?.id ?? null;
+      agents.push(agent);
+    }
+    return null;
+  };
+  for await (const { key } of index) {
+    ids.push(last = String(key.at(-1)));
+    read++;
+    // The first slice is as long as the page and one more: without a filter it is all that is read.
+    if (ids.length < (read <= query.limit + 1 ? query.limit + 1 : READ_AT_ONCE)) continue;
+    const nextCursor = await add();
+    if (nextCursor !== null) return { agents, nextCursor };
   }
-  return { agents, nextCursor: null };
+  const nextCursor = await add();
+  if (nextCursor !== null) return { agents, nextCursor };
+  return { agents, nextCursor: read === LIMITS.filteredPageReads ? last : null };
 }
+
+/** Agents that one step of a filtered page reads. */
+const READ_AT_ONCE = 100;
 
 async function withNewAit(
   deps: RegistryDeps,

@@ -2,21 +2,18 @@
  * HTTP of the audit log (D-50): pages, newest first.
  */
 import type * as z from "zod";
-import type { AuditQuery } from "../../shared/protocol/api/audit.ts";
+import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { type Input, json } from "../../shared/server/route.ts";
 import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
+import { readPage } from "../pages.ts";
 import type { AuditRecord } from "./record.ts";
 
 export async function listAudit(
   deps: RegistryDeps,
-  { query }: Input<undefined, z.output<typeof AuditQuery>, undefined, ApiKeyCaller>,
+  { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
 ): Promise<Response> {
-  const prefix = KEYS.auditLog();
-  const selector = query.cursor ? { prefix, end: KEYS.audit(query.cursor) } : { prefix };
-  const page = deps.kv.list<AuditRecord>(selector, { reverse: true, limit: query.limit + 1 });
-  const events = (await Array.fromAsync(page)).map((entry) => entry.value);
-  const nextCursor = events.length > query.limit ? events[query.limit - 1]?.id ?? null : null;
-  return json({ events: events.slice(0, query.limit), pagination: { limit: query.limit, nextCursor } });
+  const { items: events, nextCursor } = await readPage<AuditRecord>(deps.kv, KEYS.auditLog(), query);
+  return json({ events, pagination: { limit: query.limit, nextCursor } });
 }

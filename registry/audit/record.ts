@@ -4,9 +4,8 @@
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { KEYS } from "../keys.ts";
+import { auditKeptMs, KEYS } from "../keys.ts";
 
 /** Everything that is audited. */
 export const AUDIT_EVENTS = [
@@ -50,5 +49,5 @@ export function audited(
   entry: Pick<AuditRecord, "event" | "actor" | "subject" | "requestId">,
 ): Deno.AtomicOperation {
   const record: AuditRecord = { id: seams.newId(), at: toIso(seams.clock.now()), ...entry };
-  return operation.set(KEYS.audit(record.id), record, { expireIn: LIMITS.auditKeptSeconds * 1000 });
+  return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(entry.event) });
 }

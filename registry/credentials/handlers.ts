@@ -3,6 +3,7 @@
  */
 import type * as z from "zod";
 import type { ApiKeyPath, CreateApiKeyBody } from "../../shared/protocol/api/accounts.ts";
+import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { type Input, json, noContent } from "../../shared/server/route.ts";
 import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
@@ -18,10 +19,10 @@ export async function createApiKey(
 
 export async function listApiKeys(
   deps: RegistryDeps,
-  { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>,
+  { query, caller }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
 ): Promise<Response> {
-  const keys = await store.listApiKeys(deps, caller.human.id);
-  return json({ apiKeys: keys.map(store.apiKeyView) });
+  const { items, nextCursor } = await store.listApiKeys(deps, caller.human.id, query);
+  return json({ apiKeys: items.map(store.apiKeyView), pagination: { limit: query.limit, nextCursor } });
 }
 
 export async function revokeApiKey(

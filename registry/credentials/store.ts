@@ -7,15 +7,18 @@ import { digest } from "../../shared/server/crypto.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { optimistically } from "../../shared/server/kv.ts";
 import { audited } from "../audit/record.ts";
 import type { HumanRecord } from "../accounts/store.ts";
 import type { RecordSeams, RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { type Page, type PageQuery, readPage } from "../pages.ts";
+import { countApiKey, countApiKeyRevoked, ensureQuota, newQuota, type QuotaRecord } from "../quota.ts";
 
 export interface ApiKeyRecord extends ApiKey {
   humanId: string;
   digest: string;
+  /** ISO-8601; absent while active, and in records of older versions. */
+  revokedAt?: string;
 }
 
 /** A new key, not yet stored, with the token that is shown once. */
@@ -59,22 +62,23 @@ export async function createApiKey(
 ): Promise<IssuedApiKey> {
   const key = issueApiKey(deps, owner.id, name);
   const subject = key.record.id;
-  return await optimistically(deps, () => {
-    const operation = putApiKey(deps.kv.atomic(), key);
-    audited(operation, deps, { event: "api_key.created", actor: owner.did, subject, requestId });
-    return { operation, result: key };
+  await ensureQuota(deps, owner.id);
+  return await deps.changes.run(async (draft) => {
+    const quota = await draft.get<QuotaRecord>(KEYS.quota(owner.id));
+    draft.set(quota.key, countApiKey(quota.value ?? newQuota(), deps.config.quotas));
+    draft.also((operation) => putApiKey(operation, key), 1);
+    draft.also((operation) =>
+      audited(operation, deps, { event: "api_key.created", actor: owner.did, subject, requestId })
+    );
+    return key;
   });
 }
 
-/** The keys of a human, newest first. */
-export async function listApiKeys(deps: RegistryDeps, humanId: string): Promise<ApiKeyRecord[]> {
-  const keys: ApiKeyRecord[] = [];
-  const index = deps.kv.list<string>({ prefix: KEYS.apiKeysOf(humanId) }, { reverse: true });
-  for await (const { value: digest } of index) {
-    const { value } = await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest));
-    if (value) keys.push(value);
-  }
-  return keys;
+/** One page of the keys of a human, newest first. */
+export async function listApiKeys(deps: RegistryDeps, humanId: string, query: PageQuery): Promise<Page<ApiKeyRecord>> {
+  const page = await readPage<string>(deps.kv, KEYS.apiKeysOf(humanId), query);
+  const keys = await Promise.all(page.items.map((digest) => deps.reads.get<ApiKeyRecord>(KEYS.apiKey(digest))));
+  return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
 }
 
 /**
@@ -90,14 +94,22 @@ export async function revokeApiKey(
 ): Promise<void> {
   const digest = (await deps.kv.get<string>(KEYS.apiKeyOf(owner.id, id))).value;
   if (digest === null) throw new ServiceError("API_KEY_NOT_FOUND");
-  await optimistically(deps, async () => {
-    const entry = await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest));
+  await ensureQuota(deps, owner.id);
+  await deps.changes.run(async (draft) => {
+    const [entry, quota] = await Promise.all([
+      draft.get<ApiKeyRecord>(KEYS.apiKey(digest)),
+      draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+    ]);
     if (!entry.value) throw new ServiceError("API_KEY_NOT_FOUND");
-    const operation = deps.kv.atomic().check(entry);
-    if (entry.value.status === "revoked") return { operation, result: undefined };
-    operation.set(entry.key, { ...entry.value, status: "revoked" });
-    audited(operation, deps, { event: "api_key.revoked", actor: owner.did, subject: id, requestId });
-    return { operation, result: undefined };
+    if (entry.value.status === "revoked") return;
+    const revoked: ApiKeyRecord = { ...entry.value, status: "revoked", revokedAt: toIso(deps.clock.now()) };
+    const options = { expireIn: ENDED_KEPT_MS };
+    draft.set(entry.key, revoked, options);
+    draft.set(quota.key, countApiKeyRevoked(quota.value ?? newQuota()));
+    draft.also((operation) => operation.set(KEYS.apiKeyOf(owner.id, id), digest, options));
+    draft.also((operation) =>
+      audited(operation, deps, { event: "api_key.revoked", actor: owner.did, subject: id, requestId })
+    );
   });
 }
 

@@ -10,6 +10,7 @@ import type {
   RedeemInviteAnswer,
   RedeemInviteBody,
 } from "../../shared/protocol/api/invites.ts";
+import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { type Input, json, noContent } from "../../shared/server/route.ts";
@@ -49,16 +50,20 @@ export async function redeemInvite(
   return json(answer, 201);
 }
 
-export async function listInvites(deps: RegistryDeps): Promise<Response> {
+export async function listInvites(
+  deps: RegistryDeps,
+  { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
+): Promise<Response> {
   const now = deps.clock.now();
-  const invites: Invite[] = (await store.listInvites(deps)).map((invite) => ({
+  const { items, nextCursor } = await store.listInvites(deps, query);
+  const invites: Invite[] = items.map((invite) => ({
     id: invite.id,
     status: store.inviteStatus(invite, now),
     expiresAt: invite.expiresAt,
     createdAt: invite.createdAt,
     redeemedAt: invite.redeemedAt,
   }));
-  return json({ invites });
+  return json({ invites, pagination: { limit: query.limit, nextCursor } });
 }
 
 export async function deleteInvite(

@@ -5,12 +5,14 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { optimistically } from "../../shared/server/kv.ts";
 import { type HumanRecord, newHuman, putHuman } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
+import type { Draft } from "../changes.ts";
 import { issueApiKey, type IssuedApiKey } from "../credentials/store.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { type Page, type PageQuery, readPage } from "../pages.ts";
+import { countInvite, countInviteClosed, ensureQuota, newQuota, type QuotaRecord } from "../quota.ts";
 
 /** An invite as stored; times are ISO-8601. */
 export interface InviteRecord {
@@ -20,6 +22,8 @@ export interface InviteRecord {
   createdAt: string;
   redeemedAt: string | null;
   redeemedBy: string | null;
+  /** ID of the admin who made it and whose quota it counts in; absent in records of older versions. */
+  createdBy?: string;
 }
 
 /** `redeemed` is judged before `expired` (D-37). */
@@ -42,14 +46,22 @@ export async function createInvite(
     createdAt: toIso(deps.clock.now()),
     redeemedAt: null,
     redeemedBy: null,
+    createdBy: admin.id,
   };
-  return await optimistically(deps, () => {
-    const operation = deps.kv.atomic()
-      .check({ key: KEYS.inviteCode(invite.digest), versionstamp: null })
-      .set(KEYS.inviteCode(invite.digest), invite.id)
-      .set(KEYS.invite(invite.id), invite);
-    audited(operation, deps, { event: "invite.created", actor: admin.did, subject: invite.id, requestId });
-    return { operation, result: { invite, code } };
+  const expiry = expiryOf(invite);
+  const kept = expiry === null ? {} : { expireIn: expiry + ENDED_KEPT_MS - deps.clock.now() };
+  await ensureQuota(deps, admin.id);
+  return await deps.changes.run(async (draft) => {
+    const quota = await draft.get<QuotaRecord>(KEYS.quota(admin.id));
+    draft.set(quota.key, countInvite(quota.value ?? newQuota(), expiry, deps.clock.now()));
+    draft.also((operation) =>
+      operation.check({ key: KEYS.inviteCode(invite.digest), versionstamp: null })
+        .set(KEYS.inviteCode(invite.digest), invite.id, kept)
+        .set(KEYS.invite(invite.id), invite, kept), 1);
+    draft.also((operation) =>
+      audited(operation, deps, { event: "invite.created", actor: admin.did, subject: invite.id, requestId })
+    );
+    return { invite, code };
   });
 }
 
@@ -64,10 +76,11 @@ export async function redeemInvite(
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey }> {
   const given = digest(code);
-  return await optimistically(deps, async () => {
-    const id = (await deps.kv.get<string>(KEYS.inviteCode(given))).value;
-    const entry = id === null ? null : await deps.kv.get<InviteRecord>(KEYS.invite(id));
-    if (!entry?.value) throw new ServiceError("INVITE_REDEEM_CODE_INVALID");
+  const id = (await deps.reads.get<string>(KEYS.inviteCode(given))).value;
+  if (id === null) throw new ServiceError("INVITE_REDEEM_CODE_INVALID");
+  return await deps.changes.run(async (draft) => {
+    const entry = await draft.get<InviteRecord>(KEYS.invite(id));
+    if (!entry.value) throw new ServiceError("INVITE_REDEEM_CODE_INVALID");
     const now = deps.clock.now();
     const status = inviteStatus(entry.value, now);
     if (status === "redeemed") throw new ServiceError("INVITE_REDEEM_ALREADY_USED");
@@ -75,16 +88,20 @@ export async function redeemInvite(
     const human = newHuman(deps, displayName, "user");
     const key = issueApiKey(deps, human.id, apiKeyName);
     const redeemed: InviteRecord = { ...entry.value, redeemedAt: toIso(now), redeemedBy: human.did };
-    const operation = putHuman(deps.kv.atomic().check(entry).set(entry.key, redeemed), human, key);
-    audited(operation, deps, { event: "invite.redeemed", actor: human.did, subject: entry.value.id, requestId });
-    return { operation, result: { human, key } };
+    const kept = { expireIn: ENDED_KEPT_MS };
+    await closeInvite(draft, entry.value);
+    draft.set(entry.key, redeemed, kept);
+    draft.also((operation) => putHuman(operation.set(KEYS.inviteCode(given), id, kept), human, key), 2);
+    draft.also((operation) =>
+      audited(operation, deps, { event: "invite.redeemed", actor: human.did, subject: redeemed.id, requestId })
+    );
+    return { human, key };
   });
 }
 
-/** All invites, newest first. */
-export async function listInvites(deps: RegistryDeps): Promise<InviteRecord[]> {
-  const entries = await Array.fromAsync(deps.kv.list<InviteRecord>({ prefix: KEYS.invites() }, { reverse: true }));
-  return entries.map((entry) => entry.value);
+/** One page of all invites, newest first. */
+export async function listInvites(deps: RegistryDeps, query: PageQuery): Promise<Page<InviteRecord>> {
+  return await readPage(deps.kv, KEYS.invites(), query);
 }
 
 /**
@@ -98,11 +115,26 @@ export async function deleteInvite(
   id: string,
   requestId: string,
 ): Promise<void> {
-  await optimistically(deps, async () => {
-    const entry = await deps.kv.get<InviteRecord>(KEYS.invite(id));
+  await deps.changes.run(async (draft) => {
+    const entry = await draft.get<InviteRecord>(KEYS.invite(id));
     if (!entry.value) throw new ServiceError("INVITE_NOT_FOUND");
-    const operation = deps.kv.atomic().check(entry).delete(entry.key).delete(KEYS.inviteCode(entry.value.digest));
-    audited(operation, deps, { event: "invite.deleted", actor: admin.did, subject: id, requestId });
-    return { operation, result: undefined };
+    const { digest } = entry.value;
+    if (entry.value.redeemedAt === null) await closeInvite(draft, entry.value);
+    draft.delete(entry.key);
+    draft.also((operation) => operation.delete(KEYS.inviteCode(digest)));
+    draft.also((operation) =>
+      audited(operation, deps, { event: "invite.deleted", actor: admin.did, subject: id, requestId })
+    );
   });
+}
+
+/** The invite no longer counts in the quota of the admin who made it. */
+async function closeInvite(draft: Draft, invite: InviteRecord): Promise<void> {
+  if (invite.createdBy === undefined) return;
+  const quota = await draft.get<QuotaRecord>(KEYS.quota(invite.createdBy));
+  if (quota.value) draft.set(quota.key, countInviteClosed(quota.value, expiryOf(invite)));
+}
+
+function expiryOf({ expiresAt }: InviteRecord): number | null {
+  return expiresAt === null ? null : parseIso(expiresAt);
 }

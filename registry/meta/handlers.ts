@@ -4,6 +4,7 @@
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import { cacheable } from "../../shared/server/cacheable.ts";
 import { ringTrustBell } from "../../shared/server/bell.ts";
 import { optimistically } from "../../shared/server/kv.ts";
@@ -28,7 +29,8 @@ export async function registryHealth(deps: RegistryDeps): Promise<RegistryHealth
   };
   const ready = checks.kv && checks.signingKey;
   const { version, environment } = deps.config;
-  return { status: ready ? "ok" : "unavailable", version, environment, ready, checks };
+  const crlFill = Math.round(await deps.crl.fill() * 100) / 100;
+  return { status: ready ? "ok" : "unavailable", version, environment, ready, checks, crlFill };
 }
 
 export async function health(deps: RegistryDeps): Promise<Response> {
@@ -51,17 +53,17 @@ export async function keys(
   return cacheable(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
 }
 
-/** New active key, the old one retired, and the list signed anew at its next request, which is at once. */
+/** A new signing key. When it signs, the list is signed again at its next request. */
 export async function rotateKeys(
   deps: RegistryDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   const { requestId } = exchange;
   const rotated = await optimistically(deps, async () => {
-    const { check, set, kid, retiredKid } = await deps.signing.rotation();
+    const { check, set, kid, retiredKid, signsFrom } = await deps.signing.rotation();
     const operation = ringTrustBell(deps.kv.atomic().check(check).set(KEYS.signingKeys(), set), deps.newId, []);
     audited(operation, deps, { event: "signing_key.rotated", actor: caller.human.did, subject: kid, requestId });
-    return { operation, result: { kid, retiredKid } };
+    return { operation, result: { kid, retiredKid, signsFrom: toIso(signsFrom) } };
   });
   return json(rotated);
 }

@@ -9,9 +9,11 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { type Clock, turn } from "../../shared/clock.ts";
+import { type Clock, sleep, turn } from "../../shared/clock.ts";
+import type { Log } from "../../shared/server/log.ts";
 import type { Reads } from "../../shared/server/reads.ts";
 import { KEYS } from "../keys.ts";
+import { mostRevocations } from "../quota.ts";
 import type { Signing } from "../signing.ts";
 import { type CrlHead, type RevocationRecord, seqOf } from "./store.ts";
 
@@ -29,6 +31,14 @@ export interface PublishedCrl {
 /** Revocations read in one go; requests that wait are answered in between. */
 const BATCH = 500;
 
+/** A build: not begun, it includes every change so far; begun, those up to `seq`. */
+interface Building {
+  seq: number;
+  kid: string;
+  hasBegun: boolean;
+  list: Promise<PublishedCrl>;
+}
+
 /** Keeps the newest signed list. */
 export class CrlPublisher {
   readonly #kv: Deno.Kv;
@@ -36,12 +46,16 @@ export class CrlPublisher {
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #signing: Signing;
+  readonly #log: Log;
   readonly #issuer: string;
   #published: PublishedCrl | null = null;
-  #building: { seq: number; kid: string; list: Promise<PublishedCrl> } | null = null;
+  #building: Building | null = null;
+  #builtAt = -Infinity;
+  #entries = 0;
+  #warnedAt = -Infinity;
 
   constructor(
-    seams: { kv: Deno.Kv; reads: Reads; clock: Clock; newId: NewId; signing: Signing },
+    seams: { kv: Deno.Kv; reads: Reads; clock: Clock; newId: NewId; signing: Signing; log: Log },
     issuer: string,
   ) {
     this.#kv = seams.kv;
@@ -49,11 +63,14 @@ export class CrlPublisher {
     this.#clock = seams.clock;
     this.#newId = seams.newId;
     this.#signing = seams.signing;
+    this.#log = seams.log;
     this.#issuer = issuer;
   }
 
   /**
-   * The list as it stands now, or `null` when nothing was ever revoked.
+   * The list as it stands now, or `null` when nothing was ever revoked. A long list is built at most once a second
+   * (D-210): a request that finds it changed within that second waits for the next build, since an older list would
+   * stay with the verifier until its next refresh.
    *
    * @throws {ServiceError} `CRL_BUILD_FAILED`
    */
@@ -66,15 +83,42 @@ export class CrlPublisher {
       const seq = seqOf(head.value);
       if (seq === 0) return null;
       if (this.#published && this.#isFresh(this.#published, seq, kid)) return this.#published;
-      // Whoever comes while this very list is being built waits for it.
-      if (this.#building?.seq !== seq || this.#building.kid !== kid) {
-        const list = this.#build().finally(() => this.#building = null);
-        this.#building = { seq, kid, list };
-      }
-      return this.#published = await this.#building.list;
+      const building = this.#building;
+      const includes = building && (!building.hasBegun || (building.seq === seq && building.kid === kid));
+      return await (includes ? building : this.#schedule(seq, kid)).list;
     } catch (cause) {
       throw new ServiceError("CRL_BUILD_FAILED", { cause });
     }
+  }
+
+  /** Size of the last list that was built, as a share of what verifiers read: 0 to 1. */
+  async fill(): Promise<number> {
+    const list = this.#published ?? await this.current().catch(() => null);
+    return list === null ? 0 : Math.min(1, list.body.length / LIMITS.crlBytes);
+  }
+
+  #schedule(seq: number, kid: string): Building {
+    const before = this.#building?.list;
+    const run = async () => {
+      await before?.catch(() => {});
+      await this.#pause();
+      building.hasBegun = true;
+      this.#builtAt = this.#clock.now();
+      return this.#published = await this.#build();
+    };
+    const building: Building = { seq, kid, hasBegun: false, list: Promise.resolve().then(run) };
+    this.#building = building;
+    building.list = building.list.finally(() => {
+      if (this.#building === building) this.#building = null;
+    });
+    return building;
+  }
+
+  /** Waits until a long list may be built again. */
+  async #pause(): Promise<void> {
+    if (this.#entries <= LIMITS.crlRebuildFreeEntries) return;
+    const since = this.#clock.now() - this.#builtAt;
+    if (since >= 0 && since < LIMITS.crlRebuildMs) await sleep(this.#clock, LIMITS.crlRebuildMs - since);
   }
 
   #isFresh(list: PublishedCrl, seq: number, kid: string): boolean {
@@ -104,6 +148,19 @@ export class CrlPublisher {
     const crl = await signCrl({ issuer: this.#issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
     await breathe();
     // A JWS needs no escaping.
-    return { body: utf8Bytes(`{"crl":"${crl}"}`), etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
+    const body = utf8Bytes(`{"crl":"${crl}"}`);
+    this.#entries = revocations.length;
+    await this.#warn(body.length);
+    return { body, etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
+  }
+
+  /** Names the accounts that fill the list, at most once an hour (D-210). */
+  async #warn(bytes: number): Promise<void> {
+    const now = this.#clock.now();
+    const isDue = now >= this.#warnedAt + LIMITS.crlWarnMs || now < this.#warnedAt;
+    if (bytes * 100 < LIMITS.crlBytes * LIMITS.crlWarnPercent || !isDue) return;
+    this.#warnedAt = now;
+    const humans = await mostRevocations(this.#kv, now, 10);
+    this.#log("warn", "crl_filling", { bytes, bytesMax: LIMITS.crlBytes, entries: this.#entries, humans });
   }
 }

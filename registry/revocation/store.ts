@@ -6,12 +6,11 @@ import type { Revocation } from "../../shared/protocol/crl.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { ringTrustBell } from "../../shared/server/bell.ts";
-import { sleep } from "../../shared/clock.ts";
-import { fraction } from "../../shared/random.ts";
-import { StoreUnavailable } from "../../shared/server/kv.ts";
 import { type AgentRecord, aitExpiry } from "../agents/store.ts";
+import type { Draft } from "../changes.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
+import { countRevocation, type QuotaRecord } from "../quota.ts";
 
 /** A revocation as stored: the list's entry, and until when it must be kept (unix seconds). */
 export interface RevocationRecord extends Revocation {
@@ -36,20 +35,19 @@ export function seqOf(head: unknown): number {
 }
 
 /**
- * Commits a change together with the revocation of the agent's current AIT.
+ * Adds the revocation of the agent's current AIT to a change: the entry, the list's next number, and the owner's count.
  *
- * @param change adds the change and its own checks to the commit
- * @param concerned the entries that the change checks: when one of them has moved, the change has lost
- * @returns false when the change lost; meeting just another revocation is tried again
- * @throws {StoreUnavailable} when the list stays contended
+ * @param quota the owner's counts, as the change leaves them otherwise
  */
-export async function withRevocation(
+export async function addRevocation(
   deps: RegistryDeps,
+  draft: Draft,
   agent: AgentRecord,
   reason: Revocation["reason"],
-  change: (operation: Deno.AtomicOperation) => Deno.AtomicOperation,
-  ...concerned: Deno.KvEntryMaybe<unknown>[]
-): Promise<boolean> {
+  quota: { key: Deno.KvKey; value: QuotaRecord },
+): Promise<void> {
+  const head = await draft.get<CrlHead>(KEYS.crlHead());
+  const next: CrlHead = { seq: seqOf(head.value) + 1 };
   const now = deps.clock.now();
   const keptUntil = Math.ceil(aitExpiry(agent) / 1000) + LIMITS.crlKeptSeconds;
   const record: RevocationRecord = {
@@ -59,19 +57,10 @@ export async function withRevocation(
     revokedAt: unixSeconds(now),
     keptUntil,
   };
-  for (let tries = 1; tries <= LIMITS.commitRetries; tries++) {
-    if (tries > 2) await sleep(deps.clock, fraction(deps.random) * 2 ** tries);
-    const [head, ...current] = await deps.kv.getMany<[CrlHead, ...unknown[]]>([
-      KEYS.crlHead(),
-      ...concerned.map((entry) => entry.key),
-    ]);
-    if (current.some((entry, i) => entry.versionstamp !== concerned[i]?.versionstamp)) return false;
-    const next: CrlHead = { seq: seqOf(head.value) + 1 };
-    const operation = change(deps.kv.atomic())
-      .check(head)
-      .set(head.key, next)
-      .set(KEYS.revocation(record.jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) });
-    if ((await ringTrustBell(operation, deps.newId, [agent.did]).commit()).ok) return true;
-  }
-  throw new StoreUnavailable(new Error("The revocation list stayed contended"));
+  draft.set(head.key, next);
+  draft.set(quota.key, countRevocation(quota.value, keptUntil * 1000, now));
+  draft.also((operation) => {
+    operation.set(KEYS.revocation(record.jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) });
+    ringTrustBell(operation, deps.newId, [agent.did]);
+  });
 }

@@ -3,6 +3,7 @@
  */
 import type * as z from "zod";
 import type { CreateServiceBody, Ownership, OwnershipBody, ServicePath } from "../../shared/protocol/api/services.ts";
+import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type Input, json, noContent } from "../../shared/server/route.ts";
 import { findAgent } from "../agents/store.ts";
@@ -19,8 +20,12 @@ export async function createService(
   return shown(await store.createService(deps, caller.human, body, exchange.requestId), 201);
 }
 
-export async function listServices(deps: RegistryDeps): Promise<Response> {
-  return json({ internalServices: (await store.listServices(deps)).map(store.serviceView) });
+export async function listServices(
+  deps: RegistryDeps,
+  { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
+): Promise<Response> {
+  const { items, nextCursor } = await store.listServices(deps, query);
+  return json({ internalServices: items.map(store.serviceView), pagination: { limit: query.limit, nextCursor } });
 }
 
 export async function rotateService(

@@ -14,13 +14,16 @@ import { optimistically } from "../../shared/server/kv.ts";
 import type { HumanRecord } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { type Page, type PageQuery, readPage } from "../pages.ts";
 
 export interface ServiceRecord extends InternalService {
   digest: string;
   /** The secret before the last rotation, until `previousUntil` (milliseconds since the Unix epoch). */
   previousDigest: string | null;
   previousUntil: number;
+  /** ISO-8601; absent while active, and in records of older versions. */
+  deletedAt?: string;
 }
 
 /** A new or rotated service with the secret that is shown once. */
@@ -78,10 +81,9 @@ export async function createService(
   });
 }
 
-/** All services, newest first. */
-export async function listServices(deps: RegistryDeps): Promise<ServiceRecord[]> {
-  const entries = await Array.fromAsync(deps.kv.list<ServiceRecord>({ prefix: KEYS.services() }, { reverse: true }));
-  return entries.map((entry) => entry.value);
+/** One page of all services, newest first. */
+export async function listServices(deps: RegistryDeps, query: PageQuery): Promise<Page<ServiceRecord>> {
+  return await readPage(deps.kv, KEYS.services(), query);
 }
 
 /**
@@ -127,7 +129,9 @@ export async function deleteService(
   await optimistically(deps, async () => {
     const entry = await activeService(deps, id);
     const operation = deps.kv.atomic().check(entry)
-      .set(entry.key, { ...entry.value, status: "revoked" })
+      .set(entry.key, { ...entry.value, status: "revoked", deletedAt: toIso(deps.clock.now()) }, {
+        expireIn: ENDED_KEPT_MS,
+      })
       .delete(KEYS.serviceName(entry.value.name));
     audited(operation, deps, { event: "service.deleted", actor: admin.did, subject: id, requestId });
     return { operation, result: undefined };

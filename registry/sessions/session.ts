@@ -18,6 +18,8 @@ export interface SessionRecord {
   refreshedAtSeconds: number;
   /** Audit trail: when this session began. */
   createdAt: number;
+  /** When it was revoked; absent before, and in records of older versions. */
+  revokedAt?: number;
 }
 
 /** A refresh token older than the predecessor: presenting it means that it was copied. */
@@ -49,6 +51,11 @@ export type RefreshVerdict =
 /** True while the session can still be refreshed. */
 export function isLive(session: SessionRecord | null, now: number): session is SessionRecord {
   return session !== null && session.status === "active" && now < session.refreshExpiresAt;
+}
+
+/** When the session ends, or has ended; milliseconds since the Unix epoch. */
+export function sessionEnd({ revokedAt, refreshExpiresAt }: SessionRecord): number {
+  return revokedAt ?? refreshExpiresAt;
 }
 
 /** The state that the ownership answer tells. */

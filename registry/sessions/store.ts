@@ -12,8 +12,8 @@ import { optimistically } from "../../shared/server/kv.ts";
 import type { AgentRecord } from "../agents/store.ts";
 import { audited, type AuditEvent } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
-import { judgeRefresh, type RefreshRequest, type SessionRecord, type SpentRefresh } from "./session.ts";
+import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { judgeRefresh, type RefreshRequest, sessionEnd, type SessionRecord, type SpentRefresh } from "./session.ts";
 
 /** A session not yet stored, with the tokens that are shown once. */
 export interface IssuedSession {
@@ -49,6 +49,16 @@ export function issueSession(
     refreshExpiresAt: toIso(record.refreshExpiresAt),
   };
   return { record, agentAuth };
+}
+
+/** The session, revoked now. */
+export function revoked({ clock }: Pick<RegistryDeps, "clock">, session: SessionRecord): SessionRecord {
+  return { ...session, status: "revoked", revokedAt: clock.now() };
+}
+
+/** Options of a write: the record is deleted 90 days after the session's end (D-218). */
+export function keptFor({ clock }: Pick<RegistryDeps, "clock">, session: SessionRecord): { expireIn: number } {
+  return { expireIn: Math.max(1, sessionEnd(session) + ENDED_KEPT_MS - clock.now()) };
 }
 
 export async function findSession(deps: RegistryDeps, agentId: string): Promise<SessionRecord | null> {
@@ -122,7 +132,7 @@ export async function refreshSession(
     ...(verdict === "rotate" ? rotated : {}),
     refreshedAtSeconds: timestamp,
   });
-  const operation = deps.kv.atomic().check(agent).check(entry).set(entry.key, next.record);
+  const operation = deps.kv.atomic().check(agent).check(entry).set(entry.key, next.record, keptFor(deps, next.record));
   if (verdict === "rotate" && session.previousDigest !== null) {
     const { createdAt: sessionCreatedAt, previousExpiresAt: expiresAt } = session;
     const old: SpentRefresh = { agentId, sessionCreatedAt, expiresAt };
@@ -145,7 +155,8 @@ export async function revokeSession(
     const entry = await deps.kv.get<SessionRecord>(KEYS.session(agentId));
     const operation = deps.kv.atomic().check(entry);
     if (entry.value?.status !== "active") return { operation, result: undefined };
-    operation.set(entry.key, { ...entry.value, status: "revoked" });
+    const ended = revoked(deps, entry.value);
+    operation.set(entry.key, ended, keptFor(deps, ended));
     audited(ringTrustBell(operation, deps.newId, [audit.subject]), deps, audit);
     return { operation, result: undefined };
   });

@@ -69,6 +69,12 @@ export const ERRORS = rows({
     fix: "Delete what is not needed, or ask the operator to raise the quota.",
     origin: "project",
   },
+  LIST_INVALID_QUERY: {
+    status: 400,
+    when: "the query of a list is not valid",
+    fix: "Give limit as 1 to 100, and cursor as the nextCursor of the page before.",
+    origin: "project",
+  },
   ADMIN_BOOTSTRAP_DISABLED: {
     status: 503,
     when: "no bootstrap secret is configured",
@@ -104,6 +110,12 @@ export const ERRORS = rows({
     status: 409,
     when: "the signing keys come from the configuration",
     fix: "Change REGISTRY_SIGNING_KEYS and restart the registry.",
+    origin: "project",
+  },
+  SIGNING_KEYS_TOO_MANY: {
+    status: 409,
+    when: "the store holds as many signing keys as it may",
+    fix: "Rotate again when a retired key has left the key document, or set REGISTRY_SIGNING_KEYS.",
     origin: "project",
   },
   // Registry: agent registration and lifecycle

@@ -5,7 +5,7 @@
 
 interface LimitRow {
   value: number;
-  unit: "ms" | "s" | "days" | "bytes" | "count" | "code points" | "requests";
+  unit: "ms" | "s" | "days" | "bytes" | "count" | "code points" | "requests" | "percent";
   /** Where it is laid down: the specification or a decision. */
   source: string;
   what: string;
@@ -36,7 +36,12 @@ export const LIMIT_TABLE = rows({
     source: "SPEC Limits",
     what: "POST /v1/agents/auth/validate per minute and IP",
   },
-  apiKeyRequests: { value: 600, unit: "requests", source: "D-51", what: "API-key routes per minute and key" },
+  apiKeyRequests: {
+    value: 600,
+    unit: "requests",
+    source: "D-51, D-210",
+    what: "default of the API-key routes' limit per minute and human",
+  },
   redeemFailures: { value: 60, unit: "requests", source: "D-51", what: "redeems of an unknown code per minute and IP" },
   bootstrapFailures: {
     value: 10,
@@ -44,7 +49,12 @@ export const LIMIT_TABLE = rows({
     source: "D-33",
     what: "failed bootstrap secrets per minute and IP",
   },
-  limitWindowMs: { value: 60_000, unit: "ms", source: "SPEC Limits", what: "window of the per-IP and per-key limits" },
+  limitWindowMs: {
+    value: 60_000,
+    unit: "ms",
+    source: "SPEC Limits",
+    what: "window of the per-IP and per-human limits",
+  },
   agentRequests: {
     value: 60,
     unit: "requests",
@@ -86,6 +96,50 @@ export const LIMIT_TABLE = rows({
   agentListDefault: { value: 20, unit: "count", source: "SPEC Limits", what: "agents a page when not said" },
   agentListMin: { value: 1, unit: "count", source: "SPEC Limits", what: "agents a page at least" },
   agentListMax: { value: 100, unit: "count", source: "SPEC Limits", what: "agents a page at most" },
+  listPageDefault: { value: 100, unit: "count", source: "D-215", what: "records a page of the other lists (default)" },
+  listPageMax: { value: 100, unit: "count", source: "D-215", what: "records a page of the other lists at most" },
+  filteredPageReads: { value: 1_000, unit: "count", source: "D-215", what: "agents that one filtered page reads" },
+  quotaAgents: { value: 500, unit: "count", source: "D-210", what: "default of the active agents of one human" },
+  quotaApiKeys: { value: 50, unit: "count", source: "D-210", what: "default of the active API keys of one human" },
+  quotaRegistrationsPerDay: {
+    value: 100,
+    unit: "count",
+    source: "D-210",
+    what: "default of the registrations of one human in 24 h",
+  },
+  quotaAgentReissuesPerDay: {
+    value: 10,
+    unit: "count",
+    source: "D-210",
+    what: "default of the reissues of one agent in 24 h",
+  },
+  quotaReissuesPerDay: {
+    value: 100,
+    unit: "count",
+    source: "D-210",
+    what: "default of the reissues of one human in 24 h",
+  },
+  quotaChallenges: {
+    value: 1_000,
+    unit: "count",
+    source: "D-210",
+    what: "default of the open challenges of one human",
+  },
+  quotaRevocations: {
+    value: 2_000,
+    unit: "count",
+    source: "D-210",
+    what: "default of the live revocation entries of one human",
+  },
+  quotaMax: { value: 1_000_000, unit: "count", source: "D-210", what: "largest configurable quota" },
+  quotaWindowMs: { value: 86_400_000, unit: "ms", source: "D-210", what: "window of the daily quotas" },
+  openInvites: { value: 1_000, unit: "count", source: "D-218", what: "open invites of one admin" },
+  endedKeptSeconds: {
+    value: 7_776_000,
+    unit: "s",
+    source: "D-218",
+    what: "how long an agent, session, API key, invite or service is kept after its end",
+  },
   publicKeyBytes: { value: 32, unit: "bytes", source: "SPEC Limits", what: "public key, decoded" },
   signatureBytes: { value: 64, unit: "bytes", source: "SPEC Limits", what: "signature, decoded" },
   challengeTtlSeconds: { value: 300, unit: "s", source: "SPEC Limits", what: "lifetime of a registration challenge" },
@@ -106,6 +160,28 @@ export const LIMIT_TABLE = rows({
   crlTtlSeconds: { value: 900, unit: "s", source: "D-21", what: "validity of a signed CRL" },
   crlKeptSeconds: { value: 3_600, unit: "s", source: "D-21", what: "how long an entry outlives its AIT" },
   crlBytes: { value: 33_554_432, unit: "bytes", source: "D-210", what: "a CRL that a verifier reads" },
+  crlBytes: { value: 33_554_432, unit: "bytes", source: "D-21, D-210", what: "a CRL that a verifier reads" },
+  crlRebuildMs: { value: 1_000, unit: "ms", source: "D-210", what: "least time between builds of a long CRL" },
+  crlRebuildFreeEntries: {
+    value: 500,
+    unit: "count",
+    source: "D-210",
+    what: "entries of a CRL that is built at each change",
+  },
+  crlWarnPercent: { value: 50, unit: "percent", source: "D-210", what: "fill of the CRL at which the log warns" },
+  crlWarnMs: { value: 3_600_000, unit: "ms", source: "D-210", what: "least time between these warnings" },
+  crlRefusePercent: {
+    value: 80,
+    unit: "percent",
+    source: "D-210",
+    what: "fill of the CRL at which humans with many entries are refused",
+  },
+  crlRefuseEntries: {
+    value: 100,
+    unit: "count",
+    source: "D-210",
+    what: "live entries that one human may have then",
+  },
   crlRefreshIntervalMs: {
     value: 300_000,
     unit: "ms",
@@ -123,12 +199,26 @@ export const LIMIT_TABLE = rows({
     what: "how long the last good keys serve while fetches fail",
   },
   keysRefetchMs: { value: 30_000, unit: "ms", source: "D-61", what: "least time between refetches for an unknown kid" },
+  signingKeys: { value: 64, unit: "count", source: "D-241", what: "signing keys in the store, retired ones included" },
+  signingKeyLeadSeconds: {
+    value: 60,
+    unit: "s",
+    source: "D-249",
+    what: "how long a new key is published before it signs, unless the proxy is in the same process",
+  },
+  bootstrapSecretLength: {
+    value: 24,
+    unit: "count",
+    source: "D-241",
+    what: "least characters of a bootstrap secret in production",
+  },
   keyDocumentMaxAgeSeconds: { value: 300, unit: "s", source: "D-22", what: "max-age of the key document" },
   registryTimeoutMs: { value: 5_000, unit: "ms", source: "D-61, D-63", what: "a call of the proxy to the registry" },
   registryAnswerBytes: {
     value: 33_554_432,
     unit: "bytes",
     source: "D-210",
+    source: "D-21, D-210",
     what: "an answer of the registry that the proxy reads",
   },
   registryShortAnswerBytes: {
@@ -189,6 +279,12 @@ export const LIMIT_TABLE = rows({
   },
   heldPerSenderBytes: { value: 2_097_152, unit: "bytes", source: "D-98", what: "messages of one sender that wait so" },
   auditKeptSeconds: { value: 34_560_000, unit: "s", source: "D-50", what: "how long an audit entry is kept" },
+  refreshAuditKeptSeconds: {
+    value: 604_800,
+    unit: "s",
+    source: "D-218",
+    what: "how long the audit entry of a refresh is kept",
+  },
   apiKeyTouchMs: { value: 60_000, unit: "ms", source: "D-35", what: "least time between writes of lastUsedAt" },
   serviceOverlapSeconds: { value: 3_600, unit: "s", source: "D-46", what: "life of a rotated service secret" },
   heartbeatIntervalMs: {
@@ -347,6 +443,15 @@ export const LIMIT_TABLE = rows({
   },
   commitChecks: { value: 100, unit: "count", source: "ARCHITECTURE 5", what: "checks per commit, embedded store" },
   commitChecksConnect: { value: 10, unit: "count", source: "ARCHITECTURE 5", what: "checks per commit, KV Connect" },
+  changesPerCommit: { value: 25, unit: "count", source: "D-221", what: "changes of the registry in one commit" },
+  changesWaiting: { value: 10_000, unit: "count", source: "D-221", what: "changes of the registry that wait" },
+  changeWaitMs: { value: 30_000, unit: "ms", source: "D-221", what: "wait of a change before its commit begins" },
+  changeRetryMs: {
+    value: 5_000,
+    unit: "ms",
+    source: "D-221",
+    what: "time in which a commit that meets another instance's is tried again",
+  },
   commitRetries: { value: 10, unit: "count", source: "ARCHITECTURE 5", what: "tries of an optimistic commit" },
 });
 

@@ -8,8 +8,14 @@ import { LIMITS } from "../protocol/limits.ts";
 import { parseIso, toIso } from "../protocol/time.ts";
 import { importBegins, importEnded, STORE_FORMAT } from "./store_format.ts";
 
-/** How long records of a kind are kept: for good, not moved at all, or until a moment (ms since the Unix epoch). */
-export type Keep = "forever" | "never" | ((value: never, now: number) => number);
+/**
+ * How long records of a kind are kept when a store is moved: forever, not moved at all, or until a moment (milliseconds
+ * since the Unix epoch; `null` for a record that has not ended yet).
+ */
+export type Keep = "forever" | "never" | ((value: never, now: number) => number | null);
+
+/** How the records of a key family end (D-218): by an expiry, by a rule in words, or bounded by a quota. */
+export type FamilyEnd = { expiry: string } | { rule: string } | { quota: string };
 
 /** Kinds of records of one service, by the second part of their key. */
 export type StoredKinds = Readonly<Record<string, Keep>>;
@@ -156,6 +162,7 @@ function readRecord(
   if (value === null || value === undefined) throw new TransferError(number, "the value is missing or malformed");
   if (keep === "forever") return { key, value, expireIn: null };
   const until = keep(value as never, now);
+  if (until === null) return { key, value, expireIn: null };
   if (!Number.isFinite(until)) throw new TransferError(number, "the record does not say how long it is kept");
   return { key, value, expireIn: until - now };
 }

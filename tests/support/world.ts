@@ -149,6 +149,7 @@ export class World implements AsyncDisposable {
         throw new TypeError("No sockets here: see tests/e2e");
       },
     }, { ...readProxyConfig(reader, place), ...this.options.proxy });
+    if (this.options.sharedProcess) this.registry.deps.signing.onChanged = () => this.proxy.deps.keys.forget();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,6 +1,6 @@
 /** Wire bodies of humans, API keys and the bootstrap (D-33 to D-35). */
 import * as z from "zod";
-import { ActiveOrRevoked, DisplayName, HumanDid, IsoTime, Ulid } from "./fields.ts";
+import { ActiveOrRevoked, DisplayName, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
 
 /** A human account. */
 export const Human = z.object({
@@ -58,5 +58,5 @@ export const CreateApiKeyAnswer = z.object({ apiKey: ApiKey.extend({ token: z.st
 export type CreateApiKeyAnswer = z.infer<typeof CreateApiKeyAnswer>;
 
 /** Answer of `GET /v1/me/api-keys`, newest first. */
-export const ApiKeyList = z.object({ apiKeys: z.array(ApiKey) });
+export const ApiKeyList = z.object({ apiKeys: z.array(ApiKey), pagination: Pagination });
 export type ApiKeyList = z.infer<typeof ApiKeyList>;

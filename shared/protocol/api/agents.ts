@@ -10,6 +10,7 @@ import {
   HumanDid,
   IsoTime,
   PageLimit,
+  Pagination,
   PublicKey,
   Ulid,
 } from "./fields.ts";
@@ -96,7 +97,7 @@ export type AgentSummary = z.infer<typeof AgentSummary>;
 /** Answer of `GET /v1/agents`, newest first. */
 export const AgentList = z.object({
   agents: z.array(AgentSummary),
-  pagination: z.object({ limit: z.int(), nextCursor: Ulid.nullable() }),
+  pagination: Pagination,
 });
 export type AgentList = z.infer<typeof AgentList>;
 

@@ -1,10 +1,6 @@
 /** Wire bodies of the audit log (D-50). */
 import * as z from "zod";
-import { LIMITS } from "../limits.ts";
-import { IsoTime, PageLimit, Ulid } from "./fields.ts";
-
-/** Query of `GET /v1/admin/audit`. */
-export const AuditQuery = z.object({ limit: PageLimit.default(LIMITS.agentListDefault), cursor: Ulid.optional() });
+import { IsoTime, Pagination, Ulid } from "./fields.ts";
 
 /** Answer of `GET /v1/admin/audit`, newest first. */
 export const AuditList = z.object({
@@ -16,6 +12,6 @@ export const AuditList = z.object({
     subject: z.string(),
     requestId: z.string(),
   })),
-  pagination: z.object({ limit: z.int(), nextCursor: Ulid.nullable() }),
+  pagination: Pagination,
 });
 export type AuditList = z.infer<typeof AuditList>;

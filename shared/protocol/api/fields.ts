@@ -47,5 +47,9 @@ export const FrameworkAsSent = text((value) => parseFramework(value) !== null, "
 });
 /** `active` or `revoked`. */
 export const ActiveOrRevoked = z.enum(["active", "revoked"]);
+/** Where the next page of a list begins (D-215). */
+export const Pagination = z.object({ limit: z.int(), nextCursor: Ulid.nullable() });
 /** Page size in a query: 1 to 100. */
 export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).pipe(z.int().max(LIMITS.agentListMax));
+/** Query of a list other than that of agents: 100 records a page (default), newest first (D-215). */
+export const PageQuery = z.object({ limit: PageLimit.default(LIMITS.listPageDefault), cursor: Ulid.optional() });

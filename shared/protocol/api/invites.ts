@@ -1,7 +1,7 @@
 /** Wire bodies of invites (D-36, D-37). */
 import * as z from "zod";
 import { Human, NewApiKey } from "./accounts.ts";
-import { DisplayName, IsoTime, Ulid } from "./fields.ts";
+import { DisplayName, IsoTime, Pagination, Ulid } from "./fields.ts";
 import { LIMITS } from "../limits.ts";
 
 /** Body of `POST /v1/invites`. That `expiresAt` lies ahead is judged by the registry's clock. */
@@ -35,7 +35,7 @@ export const Invite = z.object({
 export type Invite = z.infer<typeof Invite>;
 
 /** Answer of `GET /v1/invites`, newest first. */
-export const InviteList = z.object({ invites: z.array(Invite) });
+export const InviteList = z.object({ invites: z.array(Invite), pagination: Pagination });
 export type InviteList = z.infer<typeof InviteList>;
 
 /** Path of `/v1/invites/:id`. */

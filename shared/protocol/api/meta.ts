@@ -1,5 +1,6 @@
 /** Wire bodies of health and metadata (D-30, D-31, D-78). */
 import * as z from "zod";
+import { IsoTime } from "./fields.ts";
 
 /** Where a service runs. */
 export const Environment = z.enum(["local", "dev", "production"]);
@@ -22,7 +23,12 @@ const health = {
 };
 
 /** Answer of the registry's `GET /health`. */
-export const RegistryHealth = z.object({ ...health, checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }) });
+export const RegistryHealth = z.object({
+  ...health,
+  checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }),
+  /** Size of the revocation list as a share of what verifiers read, two decimals (D-210). */
+  crlFill: z.number().min(0).max(1),
+});
 export type RegistryHealth = z.infer<typeof RegistryHealth>;
 
 /** Answer of the proxy's `GET /health`. */
@@ -41,4 +47,10 @@ export type ServiceHealth = z.infer<typeof ServiceHealth>;
 export const CrlAnswer = z.object({ crl: z.string() });
 
 /** Answer of `POST /v1/admin/keys/rotate` (D-53). */
-export const RotateKeysAnswer = z.object({ kid: z.string(), retiredKid: z.string() });
+export const RotateKeysAnswer = z.object({
+  kid: z.string(),
+  /** The key that signed until now. */
+  retiredKid: z.string(),
+  /** When `kid` begins to sign, and `retiredKid` ends. */
+  signsFrom: IsoTime,
+});

@@ -1,6 +1,6 @@
 /** Wire bodies between the services (D-46 to D-48). */
 import * as z from "zod";
-import { ActiveOrRevoked, AgentDid, HumanDid, IsoTime, Ulid } from "./fields.ts";
+import { ActiveOrRevoked, AgentDid, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
 
 /** What an internal service may do. */
 export const SERVICE_SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
@@ -43,5 +43,5 @@ export const IssuedServiceAnswer = z.object({ internalService: InternalService.e
 export type IssuedServiceAnswer = z.infer<typeof IssuedServiceAnswer>;
 
 /** Answer of `GET /v1/admin/internal-services`. */
-export const ServiceList = z.object({ internalServices: z.array(InternalService) });
+export const ServiceList = z.object({ internalServices: z.array(InternalService), pagination: Pagination });
 export type ServiceList = z.infer<typeof ServiceList>;

@@ -1,0 +1,200 @@
+/**
+ * The queue of changes that share a record: the head of the revocation list, or the quota of a human (D-221). Changes
+ * that wait go into one commit; each takes effect whole or not at all. A change sees what the changes before it in the
+ * same commit have written.
+ */
+import { type Clock, sleep } from "../shared/clock.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { fraction, type Random } from "../shared/random.ts";
+import { StoreUnavailable } from "../shared/server/kv.ts";
+import type { Reads } from "../shared/server/reads.ts";
+
+/** What a change reads and writes. Nothing is written when the change throws. */
+export interface Draft {
+  /** Reads a record. The commit takes effect only while the record is unchanged. */
+  get<T>(key: Deno.KvKey): Promise<Deno.KvEntryMaybe<T>>;
+  /** Writes a record that the change has read. */
+  set(key: Deno.KvKey, value: unknown, options?: { expireIn?: number }): void;
+  delete(key: Deno.KvKey): void;
+  /** Adds writes that no other change reads; `checks` is the number of checks among them. */
+  also(add: (operation: Deno.AtomicOperation) => unknown, checks?: number): void;
+}
+
+type Change = (draft: Draft) => Promise<unknown>;
+
+interface Queued {
+  change: Change;
+  since: number;
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+interface StoredRecord {
+  key: Deno.KvKey;
+  versionstamp: string | null;
+  value: unknown;
+  write: ((operation: Deno.AtomicOperation) => void) | null;
+}
+
+interface ChangesDeps {
+  kv: Deno.Kv;
+  reads: Reads;
+  clock: Clock;
+  random: Random;
+  /** Checks that one commit may hold. */
+  maxChecks: number;
+}
+
+export class Changes {
+  readonly #deps: ChangesDeps;
+  #waiting: Queued[] = [];
+  #running = false;
+
+  constructor(deps: ChangesDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Runs a change and commits it, together with others. The change may run more than once; it must write through the
+   * draft only, and reads all records before it writes one.
+   *
+   * @throws what the change throws
+   * @throws {StoreUnavailable} when the store fails, the records stay contended for 5 s, or the queue is full
+   */
+  run<T>(change: (draft: Draft) => Promise<T>): Promise<T> {
+    if (this.#waiting.length >= LIMITS.changesWaiting) {
+      return Promise.reject(new StoreUnavailable(new Error("Too many changes wait")));
+    }
+    return new Promise<T>((resolve, reject) => {
+      this.#waiting.push({ change, since: this.#deps.clock.now(), resolve: resolve as Queued["resolve"], reject });
+      if (this.#running) return;
+      this.#running = true;
+      queueMicrotask(() => this.#drain());
+    });
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, LIMITS.changesPerCommit);
+      const late = this.#deps.clock.now() - LIMITS.changeWaitMs;
+      for (const queued of batch.filter(({ since }) => since < late)) {
+        queued.reject(new StoreUnavailable(new Error("The change waited too long")));
+      }
+      const left = await this.#commit(batch.filter(({ since }) => since >= late));
+      this.#waiting.unshift(...left);
+    }
+    this.#running = false;
+  }
+
+  /** Commits as many changes as one commit can check; returns the others. */
+  async #commit(batch: Queued[]): Promise<Queued[]> {
+    const { clock, random } = this.#deps;
+    const began = clock.now();
+    for (let tries = 1;; tries++) {
+      const attempt = new Attempt(this.#deps);
+      for (const queued of batch) if (!(await attempt.add(queued))) break;
+      const { settled } = attempt;
+      let ok = false;
+      try {
+        ok = await attempt.commit();
+      } catch (error) {
+        for (const { queued } of settled) queued.reject(error);
+        return batch.slice(settled.length);
+      }
+      if (ok) {
+        for (const { queued, result } of settled) {
+          if ("error" in result) queued.reject(result.error);
+          else queued.resolve(result.value);
+        }
+        return batch.slice(settled.length);
+      }
+      if (clock.now() - began >= LIMITS.changeRetryMs) {
+        for (const { queued } of settled) {
+          queued.reject(new StoreUnavailable(new Error("The records stayed contended")));
+        }
+        return batch.slice(settled.length);
+      }
+      if (tries > 1) await sleep(clock, fraction(random) * 2 ** Math.min(tries, 7));
+    }
+  }
+}
+
+/** One try of a commit: the records as read, and as the changes so far leave them. */
+class Attempt {
+  readonly #deps: ChangesDeps;
+  readonly #records = new Map<string, StoredRecord>();
+  readonly #checked = new Set<string>();
+  readonly #also: ((operation: Deno.AtomicOperation) => unknown)[] = [];
+  #otherChecks = 0;
+  readonly settled: { queued: Queued; result: { value: unknown } | { error: unknown } }[] = [];
+
+  constructor(deps: ChangesDeps) {
+    this.#deps = deps;
+  }
+
+  /** Runs a change. Returns false when the commit has no room for its checks; the change is then not part of it. */
+  async add(queued: Queued): Promise<boolean> {
+    const read = new Set<string>();
+    const writes: [string, StoredRecord][] = [];
+    const also: ((operation: Deno.AtomicOperation) => unknown)[] = [];
+    let otherChecks = 0;
+    const stage = (key: Deno.KvKey, value: unknown, write: StoredRecord["write"]) => {
+      const before = this.#records.get(idOf(key));
+      if (!before) throw new Error("A change must read a record before it writes it");
+      writes.push([idOf(key), { ...before, value, write }]);
+    };
+    const draft: Draft = {
+      get: async <T>(key: Deno.KvKey) => {
+        const id = idOf(key);
+        read.add(id);
+        const record = this.#records.get(id) ?? await this.#read(key);
+        return record as unknown as Deno.KvEntryMaybe<T>;
+      },
+      set: (key, value, options = {}) => stage(key, value, (operation) => operation.set(key, value, options)),
+      delete: (key) => stage(key, null, (operation) => operation.delete(key)),
+      also: (add, checks = 0) => {
+        also.push(add);
+        otherChecks += checks;
+      },
+    };
+    let result: { value: unknown } | { error: unknown };
+    try {
+      result = { value: await queued.change(draft) };
+    } catch (error) {
+      this.settled.push({ queued, result: { error } });
+      return true;
+    }
+    const checks = this.#checked.union(read).size + this.#otherChecks + otherChecks;
+    if (checks > this.#deps.maxChecks && this.#checked.size > 0) return false;
+    for (const id of read) this.#checked.add(id);
+    for (const [id, record] of writes) this.#records.set(id, record);
+    this.#also.push(...also);
+    this.#otherChecks += otherChecks;
+    this.settled.push({ queued, result });
+    return true;
+  }
+
+  /** @returns false when a record has changed since it was read */
+  async commit(): Promise<boolean> {
+    const operation = this.#deps.kv.atomic();
+    const records = [...this.#checked].map((id) => this.#records.get(id)).filter((record) => record !== undefined);
+    if (this.#also.length === 0 && records.every(({ write }) => write === null)) return true;
+    for (const { key, versionstamp } of records) operation.check({ key, versionstamp });
+    for (const { write } of records) write?.(operation);
+    for (const add of this.#also) add(operation);
+    return (await operation.commit()).ok;
+  }
+
+  async #read(key: Deno.KvKey): Promise<StoredRecord> {
+    const { value, versionstamp } = await this.#deps.reads.get(key);
+    const id = idOf(key);
+    const record: StoredRecord = this.#records.get(id) ?? { key, versionstamp, value, write: null };
+    this.#records.set(id, record);
+    return record;
+  }
+}
+
+/** A key as one text; no two keys of the registry differ only by a NUL. */
+function idOf(key: Deno.KvKey): string {
+  return key.join("\0");
+}

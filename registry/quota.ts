@@ -1,0 +1,213 @@
+/**
+ * What one human uses up (D-210): the counts, pure, and how an older store without them is counted. The record is part
+ * of the commit that it counts, so that a quota holds under races and costs the same however many agents there are.
+ */
+import { ServiceError } from "../shared/protocol/errors.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { turn } from "../shared/clock.ts";
+import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
+import type { Quotas } from "./config.ts";
+import type { ApiKeyRecord } from "./credentials/store.ts";
+import type { AgentRecord } from "./agents/store.ts";
+import type { RegistryDeps } from "./deps.ts";
+import { KEYS } from "./keys.ts";
+import type { RevocationRecord } from "./revocation/store.ts";
+
+/** How many things end at which moment (milliseconds since the Unix epoch), soonest first. */
+export type Expiring = readonly (readonly [until: number, count: number])[];
+
+/** The counts of one human, as stored. */
+export interface QuotaRecord {
+  /** Active agents. */
+  agents: number;
+  /** Active API keys. */
+  apiKeys: number;
+  registrations: WindowRecord;
+  reissues: WindowRecord;
+  /** Open challenges, by their expiry. */
+  challenges: Expiring;
+  /** Entries of the revocation list, by the end of the day in which they leave it. */
+  revocations: Expiring;
+  /** Open invites that this admin has made, by their expiry. */
+  invites: Expiring;
+}
+
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+/** The end of an invite without an expiry. */
+const NEVER = Number.MAX_SAFE_INTEGER;
+
+/** The counts of a new human. */
+export function newQuota(counts: Partial<QuotaRecord> = {}): QuotaRecord {
+  const none = { registrations: [], reissues: [], challenges: [], revocations: [], invites: [] };
+  return { agents: 0, apiKeys: 0, ...none, ...counts };
+}
+
+/** How many have not ended. */
+export function liveCount(list: Expiring, now: number): number {
+  return list.reduce((sum, [until, count]) => until > now ? sum + count : sum, 0);
+}
+
+/** The list with one more; it counts until the next multiple of `grainMs`. */
+function withOne(list: Expiring, until: number, grainMs: number, now: number): Expiring {
+  const end = until === NEVER ? NEVER : Math.ceil(until / grainMs) * grainMs;
+  const live = list.filter(([other]) => other > now);
+  const same = live.find(([other]) => other === end)?.[1] ?? 0;
+  const others = live.filter(([other]) => other !== end);
+  return [...others, [end, same + 1] as const].sort(([a], [b]) => a - b);
+}
+
+/** The list with one fewer of those that end at `until` or just after. */
+function withoutOne(list: Expiring, until: number): Expiring {
+  const at = list.findIndex(([end]) => end >= until);
+  return list.flatMap(([end, count], i) => i !== at ? [[end, count] as const] : count > 1 ? [[end, count - 1]] : []);
+}
+
+/** @throws {ServiceError} `QUOTA_EXCEEDED` */
+function refuseOver(used: number, quota: number, what: string): void {
+  if (used < quota) return;
+  throw new ServiceError("QUOTA_EXCEEDED", { message: `The quota of ${quota} ${what} is used up` });
+}
+
+/** @throws {ServiceError} `RATE_LIMIT_EXCEEDED` with `Retry-After` */
+function counted(record: WindowRecord, quota: number, now: number, what: string): WindowRecord {
+  const rule = { name: "quota", requests: quota, windowMs: LIMITS.quotaWindowMs };
+  const { allowed, resetMs, record: next } = decide(rule, record, now);
+  if (allowed) return next;
+  throw tooMany(`The quota of ${quota} ${what} in 24 h is used up`, resetMs);
+}
+
+function tooMany(message: string, retryMs: number): ServiceError {
+  const seconds = Math.max(1, Math.ceil(retryMs / 1000));
+  return new ServiceError("RATE_LIMIT_EXCEEDED", { message, headers: { "Retry-After": String(seconds) } });
+}
+
+/** Refuses what adds to the revocation list, for a human who has many entries on it. */
+function refuseByRevocations({ revocations }: QuotaRecord, quotas: Quotas, crlFill: number, now: number): void {
+  const live = liveCount(revocations, now);
+  refuseOver(live, quotas.revocations, "live revocation entries");
+  if (crlFill * 100 >= LIMITS.crlRefusePercent && live > LIMITS.crlRefuseEntries) {
+    throw tooMany("The revocation list is nearly full, and this account has many entries on it", HOUR_MS);
+  }
+}
+
+/** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
+export function countRegistration(
+  quota: QuotaRecord,
+  challengeExpiresAt: number,
+  { quotas, crlFill, now }: { quotas: Quotas; crlFill: number; now: number },
+): QuotaRecord {
+  refuseByRevocations(quota, quotas, crlFill, now);
+  refuseOver(quota.agents, quotas.agents, "active agents");
+  return {
+    ...quota,
+    agents: quota.agents + 1,
+    challenges: withoutOne(quota.challenges, challengeExpiresAt),
+    registrations: counted(quota.registrations, quotas.registrationsPerDay, now, "registrations"),
+  };
+}
+
+/**
+ * @param ofAgent the reissues of this agent so far
+ * @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`
+ */
+export function countReissue(
+  quota: QuotaRecord,
+  ofAgent: WindowRecord,
+  { quotas, crlFill, now }: { quotas: Quotas; crlFill: number; now: number },
+): { quota: QuotaRecord; ofAgent: WindowRecord } {
+  refuseByRevocations(quota, quotas, crlFill, now);
+  const next = counted(ofAgent, quotas.agentReissuesPerDay, now, "reissues of this agent");
+  const reissues = counted(quota.reissues, quotas.reissuesPerDay, now, "reissues");
+  return { quota: { ...quota, reissues }, ofAgent: next };
+}
+
+/** Never refused. */
+export function countDeletion(quota: QuotaRecord): QuotaRecord {
+  return { ...quota, agents: Math.max(0, quota.agents - 1) };
+}
+
+/** @param keptUntilMs when the entry leaves the list; never refused */
+export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: number): QuotaRecord {
+  return { ...quota, revocations: withOne(quota.revocations, keptUntilMs, DAY_MS, now) };
+}
+
+/** @throws {ServiceError} `QUOTA_EXCEEDED` */
+export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Quotas, now: number): QuotaRecord {
+  refuseOver(liveCount(quota.challenges, now), quotas.challenges, "open challenges");
+  // At most 60 moments, whatever the lifetime.
+  const grainMs = Math.max(1000, Math.ceil((expiresAt - now) / 60));
+  return { ...quota, challenges: withOne(quota.challenges, expiresAt, grainMs, now) };
+}
+
+/** @throws {ServiceError} `QUOTA_EXCEEDED` */
+export function countApiKey(quota: QuotaRecord, quotas: Quotas): QuotaRecord {
+  refuseOver(quota.apiKeys, quotas.apiKeys, "active API keys");
+  return { ...quota, apiKeys: quota.apiKeys + 1 };
+}
+
+/** Never refused. */
+export function countApiKeyRevoked(quota: QuotaRecord): QuotaRecord {
+  return { ...quota, apiKeys: Math.max(0, quota.apiKeys - 1) };
+}
+
+/** @throws {ServiceError} `QUOTA_EXCEEDED` */
+export function countInvite(quota: QuotaRecord, expiresAt: number | null, now: number): QuotaRecord {
+  refuseOver(liveCount(quota.invites, now), LIMITS.openInvites, "open invites");
+  return { ...quota, invites: withOne(quota.invites, expiresAt ?? NEVER, HOUR_MS, now) };
+}
+
+/** An invite was redeemed or deleted. */
+export function countInviteClosed(quota: QuotaRecord, expiresAt: number | null): QuotaRecord {
+  return { ...quota, invites: withoutOne(quota.invites, expiresAt ?? NEVER) };
+}
+
+/**
+ * Makes the counts of a human that a version without them has stored. No change of this version commits before they
+ * exist, so of several counts at once each finds the same. Open invites and challenges from before are not counted.
+ */
+export async function ensureQuota(deps: RegistryDeps, humanId: string): Promise<void> {
+  const { kv, reads } = deps;
+  const key = KEYS.quota(humanId);
+  if ((await kv.get(key)).value !== null) return;
+  const agentDids = new Set<string>();
+  const counts = { agents: 0, apiKeys: 0 };
+  for await (const { key: [, , , id] } of kv.list({ prefix: KEYS.agentsOf(humanId) })) {
+    const agent = (await reads.get<AgentRecord>(KEYS.agent(String(id)))).value;
+    if (!agent) continue;
+    agentDids.add(agent.did);
+    if (agent.status === "active") counts.agents++;
+  }
+  for await (const { value: digest } of kv.list<string>({ prefix: KEYS.apiKeysOf(humanId) })) {
+    if ((await reads.get<ApiKeyRecord>(KEYS.apiKey(digest))).value?.status === "active") counts.apiKeys++;
+  }
+  let quota = newQuota(counts);
+  if (agentDids.size > 0) {
+    const now = deps.clock.now();
+    let read = 0;
+    for await (const { value } of kv.list<RevocationRecord>({ prefix: KEYS.revocations() }, { batchSize: 500 })) {
+      if (++read % 500 === 0) await turn();
+      const isLive = value.keptUntil * 1000 > now;
+      if (isLive && agentDids.has(value.agentDid)) quota = countRevocation(quota, value.keptUntil * 1000, now);
+    }
+  }
+  await kv.atomic().check({ key, versionstamp: null }).set(key, quota).commit();
+}
+
+/** The humans with most live revocation entries, most first. Reads every quota record. */
+export async function mostRevocations(
+  kv: Deno.Kv,
+  now: number,
+  count: number,
+): Promise<{ humanId: string; entries: number }[]> {
+  let most: { humanId: string; entries: number }[] = [];
+  let read = 0;
+  for await (const { key, value } of kv.list<QuotaRecord>({ prefix: KEYS.quotas() }, { batchSize: 500 })) {
+    if (++read % 500 === 0) await turn();
+    const entries = liveCount(value.revocations, now);
+    if (entries === 0) continue;
+    most.push({ humanId: String(key.at(-1)), entries });
+    most = most.sort((a, b) => b.entries - a.entries).slice(0, count);
+  }
+  return most;
+}
