@@ -10,6 +10,7 @@ import { ExpirySweeper } from "../shared/server/expiry_sweeper.ts";
 import { Nonces } from "../shared/server/nonces.ts";
 import { Reads } from "../shared/server/reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
+import { StoreProbe } from "../shared/server/store_probe.ts";
 import { AitCache } from "./admission/ait_cache.ts";
 import { ACCESS_LOST } from "./admission/checks.ts";
 import { CrlCache } from "./admission/crl_cache.ts";
@@ -62,7 +63,7 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
     refreshIntervalMs: config.crlRefreshIntervalMs,
     maxAgeMs: config.crlMaxAgeMs,
   });
-  const commits = new GroupCommit(kv, maxChecks);
+  const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()) });
   const reads = new Reads(kv);
   const hub = new Hub(clock, newId, config.heartbeatIntervalMs);
   const mailbox = new Mailbox({ kv, clock, commits }, config.mailboxTtlSeconds, config.receiptKeptMs);
@@ -106,6 +107,7 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
     crl,
     commits,
     reads,
+    probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     guard: new Guard(clock),
     aits: new AitCache(keys, config.registryUrl),
     nonces: new Nonces(clock, KEYS.nonce, LIMITS.sweepMarginSeconds * 1000),

@@ -5,6 +5,7 @@ import type { AccessClaim } from "../shared/server/access.ts";
 import type { AppDeps } from "../shared/server/app.ts";
 import type { Documents } from "../shared/server/documents.ts";
 import type { GroupCommit, Update } from "../shared/server/group_commit.ts";
+import type { StoreProbe } from "../shared/server/store_probe.ts";
 import type { Reads } from "../shared/server/reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { Random } from "../shared/random.ts";
@@ -40,6 +41,7 @@ export interface ProxyDeps extends AppDeps {
   aits: AitCache;
   guard: Guard;
   commits: GroupCommit;
+  probe: StoreProbe;
   reads: Reads;
   nonces: Nonces;
   held: Held;

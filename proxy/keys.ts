@@ -23,6 +23,8 @@
  * | bell, instance | id of the newest note | bus | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
  * | sweep | SweepLease | expiry sweep | 2 minutes |
+ * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |
+ * | probe | moment, milliseconds since the Unix epoch | health (D-220) | 1 h |
  *
  * "Swept" families have an expiry in the store that is a week later than their end: the service deletes them (D-217).
  * A request id stands in front where it is a part: ids of one time lie together, and one commit writes fewer pages (D-105).
@@ -73,6 +75,8 @@ export const KEYS = {
   allDeliveries: () => key("delivery"),
   allReceipts: () => key("receipt"),
   allPresences: () => key("presence"),
+  commitMark: (instance: string) => key("commit_mark", instance),
+  probe: () => key("probe"),
 } as const;
 
 const DAY_MS = 86_400_000;
@@ -101,6 +105,8 @@ export const STORED: StoredKinds = {
   inbox_part: "never",
   bell: "never",
   sweep: "never",
+  commit_mark: "never",
+  probe: "never",
 };
 
 /** How the records of each family end (D-218). */
@@ -125,4 +131,6 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   bell: { expiry: "60 s" },
   crl_seen: { rule: "one record" },
   sweep: { expiry: "120 s; one record" },
+  commit_mark: { expiry: "an hour after the last commit of its instance" },
+  probe: { expiry: "an hour; one record" },
 };

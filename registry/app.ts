@@ -10,6 +10,7 @@ import { Nonces } from "../shared/server/nonces.ts";
 import { Reads } from "../shared/server/reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import type { Route } from "../shared/server/route.ts";
+import { StoreProbe } from "../shared/server/store_probe.ts";
 import { readAtStart } from "../shared/server/store_format.ts";
 import { AUTHENTICATORS } from "./auth.ts";
 import { Changes } from "./changes.ts";
@@ -43,7 +44,7 @@ export async function createRegistry(seams: ServiceSeams, config: RegistryConfig
   await fixIssuer(kv, issuer.value, config.registryUrl);
   const reads = new Reads(kv);
   const signing = await Signing.open({ ...seams, reads }, config.signingKeys, stored.value);
-  const commits = new GroupCommit(kv, maxChecks);
+  const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()) });
   const deps: RegistryDeps = {
     ...seams,
     config,
@@ -52,6 +53,7 @@ export async function createRegistry(seams: ServiceSeams, config: RegistryConfig
     commits,
     changes: new Changes({ kv, reads, clock, random, maxChecks }),
     reads,
+    probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     crl: new CrlPublisher({ kv, reads, clock, newId, signing, log: seams.log }, config.registryUrl),
     nonces: new Nonces(clock, KEYS.nonce),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),

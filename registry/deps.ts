@@ -6,6 +6,7 @@ import type { Documents } from "../shared/server/documents.ts";
 import type { GroupCommit } from "../shared/server/group_commit.ts";
 import type { Reads } from "../shared/server/reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
+import type { StoreProbe } from "../shared/server/store_probe.ts";
 import type { Random } from "../shared/random.ts";
 import type { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";
@@ -30,5 +31,6 @@ export interface RegistryDeps extends AppDeps {
   /** The queue of changes that share a head or a quota. */
   changes: Changes;
   reads: Reads;
+  probe: StoreProbe;
   nonces: Nonces;
 }

@@ -24,6 +24,8 @@
  * | audit, id | AuditRecord | everything above | 400 days, of a refresh 7 days |
  * | nonce, agent, nonce | NonceRecord | refresh, through group commit | D-25 |
  * | window, rule, who | WindowRecord | limits, through group commit | two windows |
+ * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |
+ * | probe | moment, milliseconds since the Unix epoch | health (D-220) | 1 h |
  */
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { parseIso } from "../shared/protocol/time.ts";
@@ -70,6 +72,8 @@ export const KEYS = {
   auditLog: () => key("audit"),
   nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, keyPart(nonce)),
   window: (rule: string, who: string) => key("window", rule, keyPart(who)),
+  commitMark: (instance: string) => key("commit_mark", instance),
+  probe: () => key("probe"),
 } as const;
 
 /** How long a record is kept after its end. */
@@ -106,6 +110,8 @@ export const STORED: StoredKinds = {
   audit: (value: AuditRecord) => (parseIso(value.at) ?? NaN) + auditKeptMs(value.event),
   nonce: (value: NonceRecord) => value.expiresAt + LIMITS.nonceKeptSeconds * 1000,
   window: (_: unknown, now: number) => now + LIMITS.limitWindowMs * 2,
+  commit_mark: "never",
+  probe: "never",
 };
 
 const ONE_RECORD = { rule: "one record" };

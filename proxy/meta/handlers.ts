@@ -1,13 +1,12 @@
 /**
- * HTTP of what the proxy says of itself (D-78). Never waits on the registry.
+ * Health of the proxy (D-78). Never waits on the registry.
  */
 import type { ProxyHealth } from "../../shared/protocol/api/meta.ts";
 import { json } from "../../shared/server/route.ts";
 import type { ProxyDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
 
 export async function proxyHealth(deps: ProxyDeps): Promise<ProxyHealth> {
-  const kv = await deps.kv.get(KEYS.crlSeen()).then(() => true, () => false);
+  const kv = await deps.probe.works();
   const checks = { kv, registryKeys: deps.keys.ready, crl: deps.crl.ready };
   const ready = kv && checks.registryKeys && checks.crl;
   const { version, environment } = deps.config;

@@ -24,7 +24,7 @@ export async function registryHealth(deps: RegistryDeps): Promise<RegistryHealth
     }
   };
   const checks = {
-    kv: await works(() => deps.kv.get(KEYS.issuer())),
+    kv: await deps.probe.works(),
     signingKey: await works(() => deps.signing.current()),
   };
   const ready = checks.kv && checks.signingKey;

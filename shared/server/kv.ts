@@ -1,12 +1,17 @@
 /**
- * Opening the store, and what its failures are called. The store is Deno KV itself: nothing here hides its interface.
- * Also the lock that keeps two processes off one file, and the shortening of key parts that users choose.
+ * Opens the store and names its failures. The store is Deno KV itself: nothing here hides its interface. Every call has
+ * a deadline (D-216), and everything that a call rejects with is `StoreUnavailable` unless its arguments are wrong
+ * (D-220). Also optimistic changes, and the shortening of key parts that users choose.
  */
 import { dirname } from "node:path";
 import { type Clock, sleep, systemClock } from "../clock.ts";
 import { fraction, type Random, systemRandom } from "../random.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { digest } from "./crypto.ts";
+import { isWrongCommit, isWrongKey, isWrongMutation, type Mutation } from "./store_arguments.ts";
+import { lockFile, StoreRefused } from "./store_lock.ts";
+
+export { StoreRefused } from "./store_lock.ts";
 
 /** Waits up to about two seconds for a lock. */
 const LOCKED_TRIES = 64;
@@ -17,11 +22,6 @@ export class StoreUnavailable extends Error {
   constructor(cause: unknown) {
     super("The store cannot be reached", { cause });
   }
-}
-
-/** The store is in use by another process, or cannot be used from here. For the person who starts the service. */
-export class StoreRefused extends Error {
-  override name = "StoreRefused";
 }
 
 /** An open store. */
@@ -66,7 +66,7 @@ export async function openStore(url: string | null): Promise<Store> {
     return opened(await whenUnlocked(seams, () => Deno.openKv(url)), LIMITS.commitChecks, isSole, unlock);
   } catch (error) {
     unlock();
-    throw error;
+    throw new StoreRefused(`Cannot open the store ${url}: ${error instanceof Error ? error.message : error}`);
   }
 }
 
@@ -84,33 +84,67 @@ function opened(kv: Deno.Kv, maxChecks: number, isSole: boolean, unlock: () => v
 }
 
 /**
- * Makes every failed call of the store reject with `StoreUnavailable`; wrong use stays a `TypeError`. A file that
- * another isolate of this process is just writing to is waited for: the store answers "database is locked" at once, and
- * has then done nothing.
+ * Makes every failed call of the store reject with `StoreUnavailable`; a call with wrong arguments stays a `TypeError`.
+ * A call without an answer is rejected after 10 s; it may still take effect later. A file that another isolate of this
+ * process is just writing to is waited for: the store answers "database is locked" at once, and has then done nothing.
  */
 export function nameFailures(kv: Deno.Kv, seams = { clock: systemClock, random: systemRandom }): void {
-  const guard = <A extends unknown[], R>(call: (...args: A) => Promise<R>) => async (...args: A): Promise<R> => {
-    try {
-      return await whenUnlocked(seams, () => call(...args));
-    } catch (error) {
-      throw error instanceof TypeError && !isLocked(error) ? error : new StoreUnavailable(error);
-    }
-  };
+  const guard =
+    <A extends unknown[], R>(call: (...args: A) => Promise<R>, isWrong: (...args: A) => boolean) =>
+    (...args: A): Promise<R> =>
+      withDeadline(seams.clock, LIMITS.storeCallMs, (isOver) => whenUnlocked(seams, () => call(...args), isOver))
+        .catch((error) => {
+          if (error instanceof StoreUnavailable) throw error;
+          throw error instanceof TypeError && isWrong(...args) ? error : new StoreUnavailable(error);
+        });
   const { list, atomic } = kv;
-  kv.get = guard(kv.get.bind(kv)) as typeof kv.get;
-  kv.getMany = guard(kv.getMany.bind(kv)) as typeof kv.getMany;
-  kv.set = guard(kv.set.bind(kv));
-  kv.delete = guard(kv.delete.bind(kv));
+  kv.get = guard(kv.get.bind(kv), isWrongKey) as typeof kv.get;
+  kv.getMany = guard(kv.getMany.bind(kv), (keys) => keys.some(isWrongKey)) as typeof kv.getMany;
+  kv.set = guard(kv.set.bind(kv), (key, value, options) => isWrongMutation({ key, value, ...options }));
+  kv.delete = guard(kv.delete.bind(kv), isWrongKey);
   kv.list = (selector, options) => {
     const entries = list.call(kv, selector, options);
-    entries.next = guard(entries.next.bind(entries));
+    const keys = Object.values(selector).filter((key) => Array.isArray(key) && key.length > 0);
+    entries.next = guard(entries.next.bind(entries), () => keys.some(isWrongKey));
     return entries as Deno.KvListIterator<never>;
   };
   kv.atomic = () => {
     const operation = atomic.call(kv);
-    operation.commit = guard(operation.commit.bind(operation));
+    const { check, set } = operation;
+    const checks: Deno.KvKey[] = [], mutations: Mutation[] = [];
+    operation.check = (...entries) => {
+      for (const { key } of entries) checks.push(key);
+      return check.apply(operation, entries);
+    };
+    operation.set = (key, value, options) => {
+      mutations.push({ key, value, expireIn: options?.expireIn });
+      return set.call(operation, key, value, options);
+    };
+    const remove = operation.delete;
+    operation.delete = (key) => {
+      mutations.push({ key });
+      return remove.call(operation, key);
+    };
+    operation.commit = guard(operation.commit.bind(operation), () => isWrongCommit(checks, mutations));
     return operation;
   };
+}
+
+/**
+ * Runs a call that must settle within `ms` milliseconds. A late call cannot be cancelled: it goes on, and `isOver` stops
+ * it from being repeated.
+ *
+ * @throws {StoreUnavailable} when it is late
+ */
+export function withDeadline<T>(clock: Clock, ms: number, run: (isOver: () => boolean) => Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let over = false;
+    const cancel = clock.after(ms, () => {
+      over = true;
+      reject(new StoreUnavailable(new Error(`No answer within ${ms} ms`)));
+    });
+    run(() => over).then(resolve, reject).finally(cancel);
+  });
 }
 
 /** One try of an optimistic change: the operation to commit, and what the change results in. */
@@ -138,12 +172,16 @@ export async function optimistically<T>(
 }
 
 /** Calls again while another isolate holds the file's lock. */
-async function whenUnlocked<R>(seams: { clock: Clock; random: Random }, call: () => Promise<R>): Promise<R> {
+async function whenUnlocked<R>(
+  seams: { clock: Clock; random: Random },
+  call: () => Promise<R>,
+  isOver = () => false,
+): Promise<R> {
   for (let tries = 1;; tries++) {
     try {
       return await call();
     } catch (error) {
-      if (!isLocked(error) || tries >= LOCKED_TRIES) throw error;
+      if (!isLocked(error) || tries >= LOCKED_TRIES || isOver()) throw error;
       await sleep(seams.clock, fraction(seams.random) * Math.min(2 ** tries, 64));
     }
   }
@@ -156,26 +194,6 @@ function isLocked(error: unknown): boolean {
 /** A key part made from a text that a user chose: fixed length, no meaning of its own. */
 export function keyPart(text: string): string {
   return digest(text);
-}
-
-/**
- * Locks a file for this process and writes the pid into it. A lock held by this very process is a sibling isolate's
- * (`deno serve --parallel`): fine.
- */
-async function lockFile(path: string): Promise<{ isSole: boolean; unlock: () => void }> {
-  const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
-  if (file.tryLockSync(true)) {
-    file.truncateSync(0);
-    file.writeSync(new TextEncoder().encode(`${Deno.pid}\n`));
-    return { isSole: true, unlock: () => file.close() };
-  }
-  file.close();
-  const holder = (await Deno.readTextFile(path)).trim();
-  if (holder === String(Deno.pid)) return { isSole: false, unlock: () => {} };
-  throw new StoreRefused(
-    `Cannot open the store ${path.slice(0, -".lock".length)}: process ${holder || "unknown"} uses it. ` +
-      `Stop that one, or set KV_URL to another path.`,
-  );
 }
 
 /** The file holds identities: nobody but the owner reads it, from its first byte on. */

@@ -1,8 +1,11 @@
 /**
- * Shows what the proxy says of itself (D-78): ready only with store, keys and list, asking nobody for it.
+ * Shows what the proxy says of itself (D-78, D-216, D-220): ready only with store, keys and list, asking nobody for it.
  */
 import { assertEquals } from "@std/assert";
-import { FaultyKv } from "../support/faulty_kv.ts";
+import { KEYS } from "../../proxy/keys.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { FaultyKv, type KvCall } from "../support/faulty_kv.ts";
+import { ManualClock, settle } from "../support/manual_clock.ts";
 import { PROXY_URL, type World } from "../support/world.ts";
 import { get, openProxy, restart } from "./proxy_world.ts";
 
@@ -87,4 +90,50 @@ Deno.test("health is unavailable when the list, the keys, or the store can no lo
     w.clock.step(1_200_000);
     assertEquals((await health(w)).body.checks, { kv: true, registryKeys: false, crl: false });
   });
+});
+
+Deno.test("health is unavailable while the store cannot be written, and ok at the first probe after that", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  await get(w, await w.agent(), "/pair/peers");
+  let probes = 0;
+  const isProbe = ({ keys, method }: KvCall) => method === "set" && keys[0]?.[1] === "probe";
+  store.faults.fails = (call) => isProbe(call) && ++probes > 0 && new TypeError("database or disk is full");
+  for (let i = 0; i < 3; i++) {
+    const { status, body } = await health(w);
+    assertEquals([status, body.ready, body.checks], [503, false, { kv: false, registryKeys: true, crl: true }]);
+  }
+  assertEquals(probes, 1);
+  store.faults.fails = (call) => isProbe(call) && ++probes < 0;
+  assertEquals((await health(w)).status, 503);
+  await w.clock.advance(LIMITS.storeProbeMs);
+  for (let i = 0; i < 3; i++) assertEquals((await health(w)).status, 200);
+  assertEquals(probes, 2);
+  assertEquals(typeof (await w.kv.get(KEYS.probe())).value, "number");
+});
+
+Deno.test("health is unavailable while a claim waits over 5 s, and answers within 5 s of a store that hangs", async () => {
+  const clock = new ManualClock();
+  using store = await FaultyKv.open({}, 1, clock);
+  await using w = await openProxy({ kv: store.kv });
+  await get(w, await w.agent(), "/pair/peers");
+  assertEquals((await health(w)).status, 200);
+  store.faults.before = ({ method }) => method === "commit" ? new Promise<void>(() => {}) : undefined;
+  const claim = w.proxy.deps.commits.claim([{ key: ["x"], next: () => ({ value: 1, expireInMs: 1 }) }]).catch(() => {});
+  await settle();
+  await w.clock.advance(LIMITS.claimHealthyMs);
+  assertEquals((await health(w)).status, 200);
+  await w.clock.advance(1);
+  assertEquals((await health(w)).body.checks, { kv: false, registryKeys: true, crl: true });
+  delete store.faults.before;
+  await clock.advance(LIMITS.storeCallMs);
+  await claim;
+  assertEquals((await health(w)).status, 200);
+  store.faults.before = () => new Promise<void>(() => {});
+  const answer = health(w);
+  await settle();
+  await w.clock.advance(LIMITS.claimHealthyMs);
+  assertEquals((await answer).status, 503);
+  delete store.faults.before;
+  await clock.advance(LIMITS.storeCallMs);
 });

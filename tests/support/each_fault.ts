@@ -73,7 +73,7 @@ async function attempt(
   const kinds = [...new Set([...before.keys(), ...after.keys()])]
     .filter((key) => before.get(key) !== after.get(key))
     .map((key) => String((JSON.parse(key) as string[])[1]));
-  const changed = [...new Set(kinds)].filter((kind) => !beside.includes(kind)).sort();
+  const changed = [...new Set(kinds)].filter((kind) => kind !== "commit_mark" && !beside.includes(kind)).sort();
   const again = changed.length === 0 && result !== wanted ? await outcome(await call()) : "";
   return { result, calls, commits, changed, again };
 }

@@ -3,6 +3,7 @@
  * commit, or another client's work just before a call. A commit that mixes arithmetic with other mutations is refused as
  * well: the store is known to get it wrong. Everything else is Deno KV itself.
  */
+import { type Clock, systemClock } from "../../shared/clock.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import { nameFailures } from "../../shared/server/kv.ts";
 import { seededRandom } from "./seeded_random.ts";
@@ -40,15 +41,16 @@ export class FaultyKv implements Disposable {
   readonly #real: Deno.Kv;
   readonly #random: Random;
 
-  private constructor(real: Deno.Kv, public faults: Faults, seed: number) {
+  private constructor(real: Deno.Kv, public faults: Faults, seed: number, clock: Clock) {
     this.#real = real;
     this.#random = seededRandom(seed);
     this.kv = this.#wrap(real);
-    nameFailures(this.kv);
+    nameFailures(this.kv, { clock, random: this.#random });
   }
 
-  static async open(faults: Faults = {}, seed = 1): Promise<FaultyKv> {
-    return new FaultyKv(await Deno.openKv(":memory:"), faults, seed);
+  /** @param clock measures the deadline of calls */
+  static async open(faults: Faults = {}, seed = 1, clock: Clock = systemClock): Promise<FaultyKv> {
+    return new FaultyKv(await Deno.openKv(":memory:"), faults, seed, clock);
   }
 
   [Symbol.dispose](): void {

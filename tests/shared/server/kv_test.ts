@@ -1,10 +1,11 @@
 /**
- * Shows what the store's failures are called, how an optimistic change is repeated, and how a store is opened (O14).
+ * Shows what the store's failures are called (D-216, D-220), how an optimistic change is repeated, and how a store is opened (O14).
  * What needs a file runs only where the test may write to `.data`.
  */
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { keyPart, nameFailures, openStore, optimistically, StoreUnavailable } from "../../../shared/server/kv.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
@@ -44,6 +45,68 @@ Deno.test("nameFailures() leaves the calls as they are, and wrong use a TypeErro
   assertEquals((await kv.get(KEY)).value, null);
   await assertRejects(() => kv.set(KEY, "x".repeat(70_000)), TypeError);
   await assertRejects(() => kv.get(["x".repeat(3000)]), TypeError);
+});
+
+Deno.test("a call with wrong arguments stays a TypeError, and the same TypeError of a failing store does not", async (t) => {
+  const key = "x".repeat(2046), value = "x".repeat(65_530);
+  const many = (count: number, size: number, keySize = 1) => (kv: Deno.Kv) => {
+    const operation = kv.atomic();
+    for (let i = 0; i < count; i++) operation.set(["k".repeat(keySize), i], "x".repeat(size));
+    return operation.commit();
+  };
+  const calls: [name: string, right: (kv: Deno.Kv) => Promise<unknown>, wrong: (kv: Deno.Kv) => Promise<unknown>][] = [
+    ["key of get", (kv) => kv.get([key]), (kv) => kv.get([`${key}x`])],
+    ["key of getMany", (kv) => kv.getMany([KEY, [key]]), (kv) => kv.getMany([KEY, [`${key}x`]])],
+    ["key of set", (kv) => kv.set([key], 1), (kv) => kv.set([`${key}x`], 1)],
+    ["no key", (kv) => kv.delete(KEY), (kv) => kv.delete([])],
+    ["key part", (kv) => kv.get([1, true, 2n, new Uint8Array(3)]), (kv) => kv.get([null as unknown as string])],
+    ["value", (kv) => kv.set(KEY, value), (kv) => kv.set(KEY, `${value}x`)],
+    ["expiry", (kv) => kv.set(KEY, 1, { expireIn: 1 }), (kv) => kv.set(KEY, 1, { expireIn: -1 })],
+    ["writes of a commit", many(1000, 1), many(1001, 1)],
+    ["bytes of a commit", many(13, 62_000), many(14, 62_000)],
+    ["keys of a commit", many(90, 1, 898), many(90, 1, 900)],
+    ["deletion in a commit", (kv) => kv.atomic().delete([key]).commit(), (kv) => kv.atomic().delete([]).commit()],
+    [
+      "check of a commit",
+      (kv) => kv.atomic().check({ key: KEY, versionstamp: null }).commit(),
+      (kv) => kv.atomic().check({ key: [`${key}xxxx`], versionstamp: null }).commit(),
+    ],
+  ];
+  for (const [name, right, wrong] of calls) {
+    await t.step(name, async () => {
+      using kv = await Deno.openKv(":memory:");
+      nameFailures(kv);
+      await right(kv);
+      await assertRejects(() => wrong(kv), TypeError);
+      using failing = await FaultyKv.open({ fails: () => new TypeError("database or disk is full") });
+      await assertRejects(() => right(failing.kv), StoreUnavailable);
+      await assertRejects(() => wrong(failing.kv), TypeError);
+    });
+  }
+});
+
+Deno.test("a call of the store that is not answered within 10 s is StoreUnavailable", async (t) => {
+  const calls: [name: string, call: (kv: Deno.Kv) => Promise<unknown>][] = [
+    ["get", (kv) => kv.get(KEY)],
+    ["getMany", (kv) => kv.getMany([KEY])],
+    ["set", (kv) => kv.set(KEY, 2)],
+    ["delete", (kv) => kv.delete(KEY)],
+    ["list", (kv) => kv.list({ prefix: KEY }).next()],
+    ["commit", (kv) => kv.atomic().set(KEY, 2).commit()],
+  ];
+  for (const [name, call] of calls) {
+    await t.step(name, async () => {
+      const clock = new ManualClock();
+      using store = await FaultyKv.open({ before: () => new Promise<void>(() => {}) }, 1, clock);
+      let ended = false;
+      const failed = assertRejects(() => call(store.kv), StoreUnavailable).then(() => ended = true);
+      await clock.advance(LIMITS.storeCallMs - 1);
+      assertEquals(ended, false);
+      await clock.advance(1);
+      await failed;
+      assertEquals(clock.waiting, 0);
+    });
+  }
 });
 
 Deno.test("optimistically() reads and judges anew until its commit meets no other", async () => {

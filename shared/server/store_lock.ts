@@ -1,0 +1,91 @@
+/**
+ * The lock that keeps two processes off one store file. The system holds it, so a process that was killed leaves nothing
+ * to clean up. Isolates of one process (`deno serve --parallel`) share the file: they recognise each other over a
+ * `BroadcastChannel`, which no other process hears. A pid is not enough, two containers can both be pid 1 (D-241).
+ */
+import { LIMITS } from "../protocol/limits.ts";
+import { systemRandom } from "../random.ts";
+import { toBase64Url } from "../protocol/base64url.ts";
+
+/** The store is in use by another process, or cannot be used from here. For the person who starts the service. */
+export class StoreRefused extends Error {
+  override name = "StoreRefused";
+}
+
+/** A lock that this process holds. */
+export interface HeldLock {
+  /** True for the isolate that holds the system's lock. */
+  isSole: boolean;
+  unlock(): void;
+}
+
+const CHANNEL = "svc store lock";
+/** Time between questions to the holder, which may not listen yet. */
+const ASK_AGAIN_MS = 100;
+
+/** A question of an isolate, or the answer of the one that holds the lock. */
+interface LockMessage {
+  path: string;
+  asker: string;
+  isAnswer: boolean;
+}
+
+/**
+ * Locks a file for this process and writes the pid into it.
+ *
+ * @throws {StoreRefused} when another process holds it
+ */
+export async function lockFile(path: string): Promise<HeldLock> {
+  const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
+  if (file.tryLockSync(true)) {
+    const channel = answerSiblings(await Deno.realPath(path));
+    file.truncateSync(0);
+    file.writeSync(new TextEncoder().encode(`${Deno.pid}\n`));
+    return {
+      isSole: true,
+      unlock() {
+        channel.close();
+        file.close();
+      },
+    };
+  }
+  file.close();
+  const holder = (await Deno.readTextFile(path)).trim();
+  if (holder === String(Deno.pid) && await isHeldBySibling(await Deno.realPath(path))) {
+    return { isSole: false, unlock: () => {} };
+  }
+  const who = holder === String(Deno.pid) ? `another process with the pid ${holder}` : `process ${holder || "unknown"}`;
+  throw new StoreRefused(
+    `Cannot open the store ${path.slice(0, -".lock".length)}: ${who} uses it. ` +
+      `Stop that one, or set KV_URL to another path.`,
+  );
+}
+
+function answerSiblings(path: string): BroadcastChannel {
+  const channel = new BroadcastChannel(CHANNEL);
+  channel.onmessage = ({ data }: MessageEvent<LockMessage>) => {
+    if (data.path === path && !data.isAnswer) channel.postMessage({ ...data, isAnswer: true });
+  };
+  return channel;
+}
+
+/** True when an isolate of this process says within 2 s that it holds the lock. */
+async function isHeldBySibling(path: string): Promise<boolean> {
+  const channel = new BroadcastChannel(CHANNEL);
+  const asker = toBase64Url(systemRandom.bytes(16));
+  const question: LockMessage = { path, asker, isAnswer: false };
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  channel.onmessage = ({ data }: MessageEvent<LockMessage>) => {
+    if (data.isAnswer && data.asker === asker) resolve(true);
+  };
+  channel.postMessage(question);
+  const again = setInterval(() => channel.postMessage(question), ASK_AGAIN_MS);
+  const late = setTimeout(() => resolve(false), LIMITS.siblingAnswerMs);
+  try {
+    return await promise;
+  } finally {
+    clearInterval(again);
+    clearTimeout(late);
+    channel.close();
+  }
+}

@@ -1,0 +1,199 @@
+/**
+ * Shows what group commit does when a commit's answer is lost, late or an error (D-216): no claim counts twice, no claim
+ * that took effect is refused, no replay is taken, and a store that hangs does not block the claims after it.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import fc from "fast-check";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { GroupCommit, type Update } from "../../../shared/server/group_commit.ts";
+import { StoreUnavailable } from "../../../shared/server/kv.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { ManualClock, settle } from "../../support/manual_clock.ts";
+
+const KEPT_MS = 3_600_000;
+
+function add(key: string): Update<never> {
+  return { key: [key], next: (current) => ({ value: (current as number ?? 0) + 1, expireInMs: KEPT_MS }) };
+}
+
+/** Writes the same value for every taker, as a captured request does. */
+function nonce(name: string): Update<"replay"> {
+  return {
+    key: ["nonce", name],
+    seen: { key: ["nonce", name], value: null, versionstamp: null },
+    once: true,
+    next: (current) => current === null ? { value: "same", expireInMs: KEPT_MS } : { refuse: "replay" },
+  };
+}
+
+function instance(kv: Deno.Kv, clock: ManualClock, name = "a"): GroupCommit {
+  return new GroupCommit(kv, 100, { clock, markKey: ["mark", name] });
+}
+
+async function countOf(kv: Deno.Kv, key = "count"): Promise<number> {
+  return (await kv.get<number>([key])).value ?? 0;
+}
+
+/** Holds commits back until they are let through; the store then takes them or refuses them as it finds right. */
+function gate(store: FaultyKv): { held: (() => void)[]; open(): void } {
+  const held: (() => void)[] = [];
+  store.faults.before = ({ method }) =>
+    method === "commit" ? new Promise<void>((resolve) => held.push(resolve)) : undefined;
+  return { held, open: () => delete store.faults.before };
+}
+
+Deno.test("claims succeed once each when their commit takes effect and its answer is lost", async (t) => {
+  for (const size of [1, 2, 50]) {
+    await t.step(`${size} in a batch`, async () => {
+      using store = await FaultyKv.open();
+      const commits = instance(store.kv, new ManualClock());
+      let commitsMade = 0;
+      store.faults.loses = ({ method }) => method === "commit" && ++commitsMade === 1;
+      const claims = Array.from({ length: size }, (_, i) => commits.claim([nonce(`n-${i}`), add("count")]));
+      assertEquals(await Promise.all(claims), Array(size).fill({ taken: true }));
+      assertEquals([commitsMade, await countOf(store.kv)], [1, size]);
+    });
+  }
+});
+
+Deno.test("a replay is refused when the answer of the first use, of the replay, or of both is lost", async (t) => {
+  for (const lost of [[1], [2], [1, 2]]) {
+    await t.step(`commits ${lost.join(" and ")}`, async () => {
+      using store = await FaultyKv.open();
+      const clock = new ManualClock();
+      let commitsMade = 0;
+      store.faults.loses = ({ method }) => method === "commit" && lost.includes(++commitsMade);
+      const [a, b] = [instance(store.kv, clock, "a"), instance(store.kv, clock, "b")];
+      const fates = await Promise.allSettled([
+        a.claim([nonce("n"), add("count")]),
+        a.claim([nonce("n"), add("count")]),
+        b.claim([nonce("n"), add("count")]),
+      ]);
+      assertEquals(fates.filter((fate) => fate.status === "fulfilled" && fate.value.taken).length, 1);
+      assertEquals(await countOf(store.kv), 1);
+    });
+  }
+});
+
+Deno.test("a commit that takes effect after its deadline counts once, whenever it does", async (t) => {
+  for (const moment of ["before the second commit", "after the second commit", "before the mark is read"]) {
+    await t.step(moment, async () => {
+      const clock = new ManualClock();
+      using store = await FaultyKv.open({}, 1, clock);
+      const commits = instance(store.kv, clock);
+      const { held, open } = gate(store);
+      const claims = [commits.claim([nonce("a"), add("count")]), commits.claim([nonce("b"), add("count")])];
+      await settle();
+      assertEquals(held.length, 1);
+      if (moment !== "before the mark is read") await clock.advance(LIMITS.storeCallMs);
+      else {
+        // The clock's timer fires, and the late commit gets through before anything is read.
+        clock.step(LIMITS.storeCallMs);
+        const advanced = clock.advance(LIMITS.storeCallMs, () => Promise.resolve());
+        held[0]?.();
+        await advanced;
+        await settle();
+      }
+      if (moment === "before the second commit") {
+        assertEquals(held.length, 2, "the second commit waits");
+        held[0]?.();
+        await settle();
+        open();
+        held[1]?.();
+      } else if (moment === "after the second commit") {
+        open();
+        held[1]?.();
+        await settle();
+        held[0]?.();
+      } else {
+        open();
+        for (const pass of held.slice(1)) pass();
+      }
+      assertEquals(await Promise.all(claims), [{ taken: true }, { taken: true }]);
+      await settle();
+      assertEquals(await countOf(store.kv), 2);
+    });
+  }
+});
+
+Deno.test("a store that hangs rejects the claims it holds and does not block the claims after them", async () => {
+  const clock = new ManualClock();
+  using store = await FaultyKv.open({}, 1, clock);
+  const commits = instance(store.kv, clock);
+  let hangs = true;
+  store.faults.before = () => hangs ? new Promise<void>(() => {}) : undefined;
+  const first = assertRejects(() => commits.claim([nonce("first"), add("count")]), StoreUnavailable);
+  await settle();
+  await clock.advance(LIMITS.claimHealthyMs);
+  assertEquals(commits.oldestWaitMs, LIMITS.claimHealthyMs);
+  const second = assertRejects(() => commits.claim([nonce("second"), add("count")]), StoreUnavailable);
+  // The read of its records is late.
+  await clock.advance(LIMITS.storeCallMs - LIMITS.claimHealthyMs);
+  await first;
+  // The second one has the store to itself, and waits.
+  await clock.advance(LIMITS.claimHealthyMs + 1);
+  assertEquals(commits.oldestWaitMs, LIMITS.storeCallMs + 1);
+  await assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
+  hangs = false;
+  await clock.advance(LIMITS.storeCallMs);
+  await second;
+  assertEquals(commits.oldestWaitMs, 0);
+  assertEquals(await commits.claim([add("count")]), { taken: true });
+  assertEquals(await countOf(store.kv), 1);
+});
+
+Deno.test("a claim is refused at once when 10,000 wait, and the 10,000 are taken", async () => {
+  using store = await FaultyKv.open();
+  const commits = instance(store.kv, new ManualClock());
+  const claims = Array.from({ length: LIMITS.claimsWaiting }, () => commits.claim([add("count")]));
+  const refused = assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
+  await refused;
+  await Promise.all(claims);
+  assertEquals(await countOf(store.kv), LIMITS.claimsWaiting);
+});
+
+Deno.test("100 claims that fail together cause at most three commits", async () => {
+  using store = await FaultyKv.open();
+  let commitsMade = 0;
+  store.faults.fails = ({ method }) => method === "commit" && ++commitsMade > 0;
+  const commits = instance(store.kv, new ManualClock());
+  const fates = await Promise.allSettled(
+    Array.from({ length: 100 }, (_, i) => commits.claim([add(`key-${i}`)])),
+  );
+  for (const fate of fates) assert(fate.status === "rejected" && fate.reason instanceof StoreUnavailable);
+  assertEquals(commitsMade, 3);
+});
+
+Deno.test("claims at two instances count exactly once over lost answers, errors and conflicts", async () => {
+  const fault = fc.constantFrom("none", "none", "lost", "fails", "conflict");
+  await fc.assert(
+    fc.asyncProperty(fc.array(fault, { maxLength: 12 }), fc.integer({ min: 1, max: 12 }), async (faults, size) => {
+      using store = await FaultyKv.open();
+      const clock = new ManualClock();
+      const instances = [instance(store.kv, clock, "a"), instance(store.kv, clock, "b")];
+      let made = 0, fate = "none";
+      const isCommit = (method: string) => method === "commit";
+      store.faults.fails = ({ method }) => {
+        if (isCommit(method)) fate = faults[made++] ?? "none";
+        return isCommit(method) && fate === "fails";
+      };
+      store.faults.conflicts = () => fate === "conflict";
+      store.faults.loses = () => fate === "lost";
+      // Every nonce is used twice, at both instances or at one.
+      const fates = await Promise.allSettled(
+        Array.from(
+          { length: size * 2 },
+          (_, i) => (instances[i % 3 === 0 ? 1 : 0] as GroupCommit).claim([nonce(`n-${i >> 1}`), add("count")]),
+        ),
+      );
+      const taken = fates.map((one) => one.status === "fulfilled" && one.value.taken);
+      for (let i = 0; i < size; i++) assert(!(taken[2 * i] && taken[2 * i + 1]), "a replay was taken");
+      const used = (await Array.fromAsync(store.kv.list({ prefix: ["nonce"] }))).length;
+      assertEquals(await countOf(store.kv), used, "a claim took effect in part, or twice");
+      assert(taken.filter(Boolean).length <= used, "a claim was taken that did not take effect");
+      const unknown = fates.filter((one) => one.status === "rejected").length;
+      assert(used <= taken.filter(Boolean).length + unknown, "a claim took effect and was refused");
+    }),
+    { numRuns: 150, seed: 7 },
+  );
+});
