@@ -21,6 +21,7 @@ import { ulidSource } from "./shared/protocol/ids.ts";
 import { LIMITS } from "./shared/protocol/limits.ts";
 import { systemRandom } from "./shared/random.ts";
 import { requestIdOf, routedPath, withoutBody } from "./shared/server/app.ts";
+import { leaveBody } from "./shared/server/body.ts";
 import type { Peer } from "./shared/server/client_ip.ts";
 import { ConfigError, ConfigReader, type Environ, processEnviron } from "./shared/server/config.ts";
 import { documentsOf } from "./shared/server/documents.ts";
@@ -57,17 +58,21 @@ interface Configuration {
 /** Where the command svc looks for a registry when nobody has said. */
 const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
 
-/** On Deno Deploy this variable makes `Deno.openKv` lose everything at each restart. */
-const WEAK_STORE = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
+/**
+ * Deno Deploy sets this variable so that `Deno.openKv` does not hand out a store in memory for a missing database (D-219).
+ * With `error` Deno rejects every store that is not remote; with `warn` it opens one in memory, also for a file's path.
+ */
+const REMOTE_ONLY = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
 
 /** @throws {ConfigError} with every problem of the configuration */
 function readConfiguration(environ: Environ): Configuration {
   const reader = new ConfigReader(environ);
   const server = readServerConfig(reader, environ("DENO_DEPLOYMENT_ID") !== undefined);
-  if (environ(WEAK_STORE) !== undefined) {
+  const database = server.kvUrl ?? environ("DENO_KV_DEFAULT_PATH") ?? "";
+  if (environ(REMOTE_ONLY) === "warn" && server.kvUrl !== ":memory:" && !/^https?:/.test(database)) {
     reader.problem(
-      WEAK_STORE,
-      "a store in memory would be handed out in place of the database; attach one and unset it",
+      REMOTE_ONLY,
+      "with warn Deno keeps this store in memory only; attach a database, or set it to error",
     );
   }
   const draft = { environment: server.environment, registryUrl: "", proxyUrl: "", version: config.version };
@@ -142,6 +147,9 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
   try {
     const { registry, proxy } = await compose(configuration, store, port, log);
     entry.open(registry, proxy);
+    if (!isLoopback(host)) {
+      log("warn", "plain_http", { host, port, message: "TLS is the business of a front before it" });
+    }
     return {
       address: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
       bootstrapOpen: async () => registry !== null && await bootstrapOpen(store.kv),
@@ -210,6 +218,7 @@ class Entry {
       return refusal(request, "INTERNAL_ERROR");
     } finally {
       this.underWay--;
+      void leaveBody(request, systemClock);
     }
   }
 
@@ -256,9 +265,36 @@ function listen(host: string, port: number, entry: Entry, store: Store): Deno.Ht
     );
   } catch (error) {
     store.close();
-    if (!(error instanceof Deno.errors.AddrInUse)) throw error;
-    throw new ConfigError([`PORT: ${host}:${port} is in use; stop what listens there, or set PORT to another`]);
+    throw unusableAddress(host, port, error) ?? error;
   }
+}
+
+/** An address that cannot be listened on, in plain words (D-233); `null` for any other error. */
+function unusableAddress(host: string, port: number, error: unknown): ConfigError | null {
+  const at = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+  if (error instanceof Deno.errors.AddrInUse) {
+    return new ConfigError([`PORT: ${at} is in use; stop what listens there, or set PORT to another`]);
+  }
+  if (error instanceof Deno.errors.AddrNotAvailable) {
+    return new ConfigError([`HOST: ${host} is not an address of this machine`]);
+  }
+  if (error instanceof Deno.errors.NotCapable) {
+    return new ConfigError([
+      `HOST: this process may not listen on ${at}; "deno task dev" serves loopback addresses, "deno task start" any other`,
+    ]);
+  }
+  if (error instanceof Deno.errors.PermissionDenied) {
+    return new ConfigError([`PORT: the system does not let this process listen on ${at}; set PORT to 1024 or more`]);
+  }
+  if (error instanceof Error && error.message.startsWith("failed to lookup address")) {
+    return new ConfigError([`HOST: ${host} has no address`]);
+  }
+  return null;
+}
+
+/** True for an address that no other machine reaches. */
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || host.startsWith("127.");
 }
 
 /** New requests are refused, acks in flight get 3.5 s, sockets are closed with 1001, all within 5 s (D-70). */
@@ -278,7 +314,7 @@ async function stop(entry: Entry, http: Deno.HttpServer, proxy: Proxy | null, st
 /** Runs until a signal; `--dev` makes a bootstrap secret when none is given and says what to do next. */
 async function main(args: readonly string[]): Promise<void> {
   const isDev = args.includes("--dev");
-  const devSecret = toBase64Url(systemRandom.bytes(24));
+  const devSecret = newDevSecret();
   const environ: Environ = (name) =>
     processEnviron(name) ?? (isDev && name === "BOOTSTRAP_SECRET" ? devSecret : undefined);
   const log = jsonLog(systemClock, "svc", (line) => console.error(line));
@@ -307,14 +343,24 @@ async function main(args: readonly string[]): Promise<void> {
   if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") === devSecret ? devSecret : null);
 }
 
+/** A secret that a shell takes as it is: a text that begins with a dash would be an option (D-238). */
+function newDevSecret(): string {
+  for (;;) {
+    const secret = toBase64Url(systemRandom.bytes(24));
+    if (!secret.startsWith("-")) return secret;
+  }
+}
+
 /** @param made the bootstrap secret that was made at this start; one that was given is not repeated */
 async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: string | null): Promise<void> {
   console.log(`registry and proxy, pid ${Deno.pid}; stop with Ctrl-C`);
   if (!(await bootstrapOpen())) return console.log("this store has an admin; KV_URL names another one");
   if (made !== null) console.log(`bootstrap secret: ${made}`);
   const registry = address === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${address}`;
-  const secret = made ?? "<your BOOTSTRAP_SECRET>";
-  console.log(`\nNext, in another terminal, make yourself the admin:\n`);
+  // A given secret is not repeated: the command reads it from the terminal.
+  const how = made === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
+  console.log(`\nNext, in another terminal, make yourself the admin${how}:\n`);
+  const secret = made ?? "-";
   console.log(`  npx -y deno@${Deno.version.deno} task cli admin bootstrap --bootstrap-secret ${secret}${registry}\n`);
 }
 

@@ -258,6 +258,18 @@ export const LIMIT_TABLE = rows({
   contentTypeLength: { value: 256, unit: "count", source: "D-241", what: "characters of a message's Content-Type" },
   bodyTimeoutMs: { value: 10_000, unit: "ms", source: "D-12", what: "time for a body to arrive" },
   bodyFreeBytes: { value: 8_192, unit: "bytes", source: "D-98", what: "a request body that needs no room" },
+  bodyLeftBytes: {
+    value: 262_144,
+    unit: "bytes",
+    source: "D-248",
+    what: "read of a body after its answer, before its connection is left unread and ended",
+  },
+  bodyLeftMs: {
+    value: 2_000,
+    unit: "ms",
+    source: "D-248",
+    what: "time from the refusal of a body to the end of its connection",
+  },
   bodyRoomBytes: {
     value: 4_194_304,
     unit: "bytes",
@@ -453,7 +465,12 @@ export const LIMIT_TABLE = rows({
     what: "time in which a commit that meets another instance's is tried again",
   commitMutations: { value: 1_000, unit: "count", source: "D-220", what: "writes and deletions that one commit holds" },
   commitKeyBytes: { value: 81_920, unit: "bytes", source: "D-220", what: "keys that one commit writes" },
-  commitMutationBytes: { value: 819_200, unit: "bytes", source: "D-220", what: "keys and values that one commit writes" },
+  commitMutationBytes: {
+    value: 819_200,
+    unit: "bytes",
+    source: "D-220",
+    what: "keys and values that one commit writes",
+  },
   storeKeyBytes: { value: 2_048, unit: "bytes", source: "D-220", what: "a key of the store" },
   storeValueBytes: { value: 65_536, unit: "bytes", source: "D-220", what: "a value of the store" },
   storeCallMs: { value: 10_000, unit: "ms", source: "D-216", what: "time for a call of the store to be answered" },
@@ -470,8 +487,18 @@ export const LIMIT_TABLE = rows({
     source: "D-216",
     what: "wait of the oldest claim, and of a health check, past which the service is unavailable",
   },
-  commitMarkSeconds: { value: 3_600, unit: "s", source: "D-216", what: "how long the mark of the newest commit is kept" },
-  storeProbeMs: { value: 5_000, unit: "ms", source: "D-220", what: "least time between probe writes of a health check" },
+  commitMarkSeconds: {
+    value: 3_600,
+    unit: "s",
+    source: "D-216",
+    what: "how long the mark of the newest commit is kept",
+  },
+  storeProbeMs: {
+    value: 5_000,
+    unit: "ms",
+    source: "D-220",
+    what: "least time between probe writes of a health check",
+  },
   storeProbeSeconds: { value: 3_600, unit: "s", source: "D-220", what: "how long a probe record is kept" },
   siblingAnswerMs: {
     value: 2_000,

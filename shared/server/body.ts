@@ -1,5 +1,6 @@
 /**
- * Reading request bodies (D-12): counted while they stream, cut at the cap, given up after 10 s.
+ * Reading request bodies (D-12): counted while they stream, cut at the cap, given up after 10 s. A body that is not read
+ * to its end ends its connection (D-248).
  */
 import type { Clock } from "../clock.ts";
 import type { Bytes } from "../protocol/base64url.ts";
@@ -47,30 +48,61 @@ export async function readBody(
   if (!body) return new Uint8Array();
   // A large body goes into one buffer of its size: in pieces it would cost 64 KiB for each.
   const reader = length && length > LIMITS.bodyFreeBytes ? fillingReader(body) : body.getReader();
-  let late = false;
-  const giveUp = () => {
-    late = true;
-    reader.cancel().catch(() => {});
-  };
+  const late = Promise.withResolvers<never>();
+  const giveUp = () => late.reject(new ServiceError("REQUEST_TIMEOUT"));
   const cancel = clock.after(LIMITS.bodyTimeoutMs, giveUp);
   if (room) room.cut = giveUp;
-  let bytes: Bytes;
+  const read = reader instanceof ReadableStreamBYOBReader
+    ? filled(reader, length ?? 0, maxBytes)
+    : gathered(reader, maxBytes);
   try {
-    bytes = reader instanceof ReadableStreamBYOBReader
-      ? await filled(reader, length ?? 0, maxBytes)
-      : await gathered(reader, maxBytes);
+    return await Promise.race([read, late.promise]);
   } catch (error) {
-    reader.cancel().catch(() => {});
-    if (error instanceof ServiceError) throw error;
-    throw late
-      ? new ServiceError("REQUEST_TIMEOUT")
-      : new ServiceError("REQUEST_TIMEOUT", { message: "The body broke off", cause: error });
+    read.catch(() => {});
+    if (error instanceof ServiceError) {
+      endLater(reader, clock);
+      throw error;
+    }
+    throw new ServiceError("REQUEST_TIMEOUT", { message: "The body broke off", cause: error });
   } finally {
     cancel();
     if (room) room.cut = null;
   }
-  if (late) throw new ServiceError("REQUEST_TIMEOUT");
-  return bytes;
+}
+
+/**
+ * Reads what an answered request still sends, up to 256 KiB, and ends the connection of one that sends more, or takes
+ * over 2 s. Without this the platform reads a declared body to its end, however long, after any answer.
+ */
+export async function leaveBody({ body }: BodySource, clock: Clock): Promise<void> {
+  if (!body || body.locked) return;
+  const reader = body.getReader();
+  let isOver = false;
+  const cancel = endLater(reader, clock, () => isOver = true);
+  try {
+    for (let size = 0; size <= LIMITS.bodyLeftBytes && !isOver;) {
+      const { done, value } = await reader.read();
+      if (done) return cancel();
+      size += value.length;
+    }
+  } catch {
+    cancel();
+  }
+}
+
+/**
+ * Cancels a body 2 s from now: the answer needs that time to get through, and nothing more is read meanwhile. A body that
+ * is cancelled before its answer would be read on by the platform.
+ */
+function endLater(
+  reader: { cancel(): Promise<void> },
+  clock: Clock,
+  ended: () => void = () => {},
+): () => void {
+  return clock.after(LIMITS.bodyLeftMs, () => {
+    ended();
+    reader.cancel().catch(() => {});
+  });
 }
 
 /** Bodies that come over a connection can fill a buffer; others, made in the process, come in pieces. */

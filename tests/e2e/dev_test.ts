@@ -1,8 +1,8 @@
 /**
- * Starting a server: what `--dev` says, whom a second server is refused for, what a wrong configuration is told, who
+ * Starting a server (D-219, D-233, D-238): what `--dev` says, whom a second server is refused for, what a wrong configuration is told, who
  * may read the store. `deno task dev` has every permission that the whole story needs.
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { RegistryClient } from "../../cli/api_client.ts";
 import {
   bootstrap,
@@ -35,7 +35,7 @@ Deno.test("dev: --dev says address, pid and the next command, and the secret whi
     const next = /task cli (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
     const [, line = "", secret = "", url = ""] = said.match(next) ?? [];
     assertEquals(url, server.address);
-    assert(secret.length >= 32, said);
+    assert(secret.length >= 32 && !secret.startsWith("-"), said);
     assertStringIncludes(said, `bootstrap secret: ${secret}`);
     const svc = ["run", "-A", "--quiet", `${ROOT}/cli/main.ts`, ...line.split(" ")];
     await using cli = new ChildProcess(svc, { SVC_CONFIG_DIR: `${folder.path}/config` });
@@ -63,6 +63,63 @@ Deno.test("dev: --dev says address, pid and the next command, and the secret whi
     });
     assertEquals([response.status, (await response.json()).error.code], [503, "ADMIN_BOOTSTRAP_DISABLED"]);
   });
+});
+
+Deno.test("the next command can be pasted when the secret comes from the environment, and does not repeat it", async () => {
+  await using folder = await tempFolder();
+  await using server = await startServer({ folder: folder.path, args: ["--dev"] });
+  await within(5_000, "the next command", server.stdout.match(/task cli .*\n/));
+  const [, line = ""] = server.stdout.text.match(/task cli (.*)$/m) ?? [];
+  assertEquals(line, `admin bootstrap --bootstrap-secret - --registry-url ${server.address}`);
+  assert(!server.stdout.text.includes(BOOTSTRAP_SECRET));
+});
+
+Deno.test("an address that cannot be listened on is refused in one plain line, with exit code 2", async (t) => {
+  const net = (...names: string[]) => [`--allow-net=${names.join(",")}`];
+  const cases: [name: string, permissions: string[], env: Record<string, string>, said: RegExp][] = [
+    ["without the permission", net("127.0.0.1"), { HOST: "0.0.0.0" }, /HOST: .*0\.0\.0\.0.*"deno task start"/],
+    ["of another machine", net(), { HOST: "192.0.2.1" }, /HOST: 192\.0\.2\.1 is not an address of this machine/],
+    ["without a meaning", net(), { HOST: "host.invalid" }, /HOST: host\.invalid has no address/],
+  ];
+  for (const [name, permissions, env, said] of cases) {
+    await t.step(name, async () => {
+      await using folder = await tempFolder();
+      const flags = permissions.map((flag) => flag === "--allow-net=" ? "--allow-net" : flag);
+      const rights = [...flags, "--allow-env", `--allow-read=${folder.path}`, `--allow-write=${folder.path}`];
+      await using server = new ChildProcess(["run", "--no-prompt", ...rights, "deploy.ts"], {
+        KV_URL: `${folder.path}/svc.kv`,
+        PORT: String(freePort()),
+        ...env,
+      });
+      assertEquals((await within(20_000, "the refusal", server.status)).code, 2, server.printed);
+      assertEquals(server.stdout.text, "");
+      assertEquals(server.stderr.lines.length, 2, server.stderr.text);
+      assertMatch(server.stderr.lines[1] ?? "", said);
+    });
+  }
+});
+
+Deno.test("a server on another address than loopback says once that it speaks plain http", async () => {
+  await using folder = await tempFolder();
+  const rights = ["--allow-net", "--allow-env", `--allow-read=${folder.path}`, `--allow-write=${folder.path}`];
+  const port = freePort();
+  for (const [HOST, lines] of [["0.0.0.0", 1], ["127.0.0.1", 0]] as const) {
+    await using server = new ChildProcess(["run", "--no-prompt", ...rights, "deploy.ts"], {
+      KV_URL: ":memory:",
+      PORT: String(port),
+      HOST,
+    });
+    await within(20_000, "the server listens", server.stdout.match(/listening on/));
+    assertEquals(server.stderr.lines.filter((line) => line.includes('"plain_http"')).length, lines, server.printed);
+    assertEquals((await server.end()).code, 0);
+  }
+});
+
+Deno.test("task start reads the same variables and files as task dev, and may listen on any address", async () => {
+  const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}/deno.json`));
+  const flags = (command: string) => command.split(" ").filter((word) => /^--allow-(env|read|write)/.test(word)).sort();
+  assertEquals(flags(tasks.start.command), flags(tasks.dev.command));
+  assert(/ --allow-net .* deploy\.ts$/.test(tasks.start.command), tasks.start.command);
 });
 
 Deno.test("dev: a fresh server becomes healthy by itself, before anybody has used it (D-30, D-78)", async () => {
@@ -180,4 +237,32 @@ Deno.test("dev: deno task dev has every permission that the whole story needs, a
     await Deno.remove(`${ROOT}/${folder}`, { recursive: true }).catch(() => {});
   }
   assert(!/NotCapable|PermissionDenied|Requires \w+ access/.test(task.stderr.text), task.stderr.text);
+});
+
+Deno.test("a store that Deno keeps in memory only is refused at the start, and one asked for is not", async (t) => {
+  const variable = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
+  await using folder = await tempFolder();
+  await t.step("warn, with a file", async () => {
+    const { code, stderr } = await refusedStart({ folder: folder.path, env: { [variable]: "warn" } });
+    assertEquals(code, 2, stderr);
+    assertMatch(stderr, /DENO_KV_REQUIRES_DISTRIBUTED_DATABASE: .*memory/);
+  });
+  await t.step("warn, on Deploy without a database", async () => {
+    const env = { [variable]: "warn", DENO_DEPLOYMENT_ID: "x", KV_URL: "" };
+    const { code, stderr } = await refusedStart({ folder: folder.path, env });
+    assertEquals(code, 2, stderr);
+    assertMatch(stderr, /DENO_KV_REQUIRES_DISTRIBUTED_DATABASE: .*memory/);
+  });
+  await t.step("error, with a file or without a database", async () => {
+    for (const env of [{}, { DENO_DEPLOYMENT_ID: "x", KV_URL: "" }]) {
+      const { code, stderr } = await refusedStart({ folder: folder.path, env: { [variable]: "error", ...env } });
+      assertEquals(code, 2, stderr);
+      assertMatch(stderr, /^Cannot open the store .*no KV database is attached/);
+      assert(!/^\s+at /m.test(stderr), stderr);
+    }
+  });
+  await t.step("warn, with :memory:", async () => {
+    await using server = await startServer({ folder: folder.path, env: { [variable]: "warn", KV_URL: ":memory:" } });
+    assertEquals((await server.end()).code, 0);
+  });
 });

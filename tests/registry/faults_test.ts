@@ -43,6 +43,6 @@ Deno.test("O13: no commit of the services uses sum, min, max or mutate", async (
 Deno.test("O13: the store of these tests refuses arithmetic beside other mutations, and takes it alone", async () => {
   using faulty = await FaultyKv.open();
   const refused = await faulty.kv.atomic().set(["a"], 1).sum(["b"], 1n).commit().catch((error) => error);
-  assertEquals(refused instanceof TypeError, true);
+  assertEquals(refused.cause instanceof TypeError, true);
   assertEquals((await faulty.kv.atomic().sum(["b"], 1n).commit()).ok, true);
 });

@@ -281,7 +281,8 @@ Deno.test("I10, I11: what goes wrong inside is 500 INTERNAL_ERROR in the same en
       using faulty = await FaultyKv.open();
       await using w = await openRegistry({ kv: faulty.kv, registry: { environment } });
       const { apiKey } = await w.admin();
-      faulty.faults = { fails: () => new TypeError(`secret detail in /srv/registry/store.ts ${apiKey}`) };
+      const defect = () => Promise.reject(new TypeError(`secret detail in /srv/registry/store.ts ${apiKey}`));
+      Object.assign(faulty.kv, { get: defect, getMany: defect });
       const answer = await w.ask("GET", "/v1/me", { apiKey });
       const text = await refused(answer, "INTERNAL_ERROR");
       judgeEnvelope(JSON.parse(text), environment === "dev", text);

@@ -1,5 +1,5 @@
 /**
- * Shows how bodies are read (D-12, I06, I08): counted while they stream, cut at the cap, given up after 10 s by the
+ * Shows how bodies are read (D-12, D-248, I06, I08): counted while they stream, cut at the cap, given up after 10 s by the
  * clock. And which bytes are JSON (I03).
  */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
@@ -7,7 +7,7 @@ import type { Bytes } from "../../../shared/protocol/base64url.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { type BodySource, parseJson, readBody, refuseByLength } from "../../../shared/server/body.ts";
+import { type BodySource, leaveBody, parseJson, readBody, refuseByLength } from "../../../shared/server/body.ts";
 import { ManualClock, settle } from "../../support/manual_clock.ts";
 
 /** A body that arrives chunk by chunk, and tells whether it was let go. */
@@ -76,6 +76,8 @@ Deno.test("readBody() refuses a byte more than the cap while it streams, and let
       const source = new Chunks(chunks.map(utf8Bytes), "hang");
       const error = await refusal(readBody(source, maxBytes, clock));
       assertEquals([error.code, error.status, error.headers.Connection], ["PAYLOAD_TOO_LARGE", 413, "close"]);
+      assertEquals([source.cancelled, clock.waiting], [false, 1], "the answer gets through first");
+      await clock.advance(LIMITS.bodyLeftMs);
       assertEquals([source.cancelled, clock.waiting], [true, 0]);
     });
   }
@@ -94,6 +96,8 @@ Deno.test("readBody() gives up after 10 s, however much of the body has come", a
       await clock.advance(1);
       const { code, status } = await error;
       assertEquals([code, status], ["REQUEST_TIMEOUT", 408]);
+      assertEquals([source.cancelled, clock.waiting], [false, 1], "the answer gets through first");
+      await clock.advance(LIMITS.bodyLeftMs);
       assertEquals([source.cancelled, clock.waiting], [true, 0]);
     });
   }
@@ -161,5 +165,35 @@ Deno.test("parseJson() gives text and value of JSON in UTF-8, and nothing else",
     const parsed = parseJson(utf8Bytes('{"a":[1,"b"]}'));
     assert(parsed);
     assertEquals(parsed.value, { a: [1, "b"] });
+  });
+});
+
+Deno.test("leaveBody() reads a small rest to its end and ends the connection of a long or slow one", async (t) => {
+  const kib = "x".repeat(1024);
+  const cases: [name: string, chunks: string[], end: "close" | "hang", isEnded: boolean][] = [
+    ["a small body", ["ab", "cd"], "close", false],
+    ["a body as long as is read", Array(256).fill(kib), "close", false],
+    ["an endless body", Array(10_000).fill(kib), "hang", true],
+    ["a body that stalls", ["ab"], "hang", true],
+  ];
+  for (const [name, chunks, end, isEnded] of cases) {
+    await t.step(name, async () => {
+      const clock = new ManualClock();
+      const source = new Chunks(chunks.map(utf8Bytes), end);
+      const left = leaveBody(source, clock);
+      for (let i = 0; i < 3; i++) await settle();
+      assertEquals([source.cancelled, clock.waiting], [false, isEnded ? 1 : 0]);
+      await clock.advance(LIMITS.bodyLeftMs);
+      await left;
+      assertEquals([source.cancelled, clock.waiting], [isEnded, 0]);
+    });
+  }
+  await t.step("no body, and one that is being read", async () => {
+    const clock = new ManualClock();
+    const { body } = new Chunks([], "hang");
+    body.getReader();
+    await leaveBody({ body: null }, clock);
+    await leaveBody({ body }, clock);
+    assertEquals(clock.waiting, 0);
   });
 });
