@@ -2,8 +2,10 @@
  * `deno task store`: work on the store itself, on the host, while no server uses it. Knows the stores of both services
  * and none of their rules.
  */
+import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/keys.ts";
 import { STORED as REGISTRY_STORED } from "./registry/keys.ts";
+import { RevocationCounts } from "./registry/revocation/counts.ts";
 import { recoverAdmin } from "./registry/accounts/recovery.ts";
 import { systemClock } from "./shared/clock.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
@@ -11,12 +13,16 @@ import { systemRandom } from "./shared/random.ts";
 import { ConfigError, ConfigReader, processEnviron } from "./shared/server/config.ts";
 import { openStore, type Store, StoreRefused } from "./shared/server/kv.ts";
 import { readServerConfig } from "./shared/server/place.ts";
+import { sizesOf } from "./shared/server/store_sizes.ts";
 import { readAtStart } from "./shared/server/store_format.ts";
 import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/transfer.ts";
 
-const USAGE = `deno task store recover             a new API key for the first admin, when all are lost
-deno task store export > file       every record, as lines of JSON; holds the signing key: keep it private
-deno task store import < file       an export into an empty store
+const USAGE =
+  `deno task store inspect [--json]     number and size of the records of each kind, and who has most revocations
+deno task store recover              a new API key for the first admin, when all are lost
+deno task store export > file        every record, as lines of JSON; holds the signing key: keep it private
+deno task store export --out <file>  the same into a new file that only its owner can read
+deno task store import < file        an export into an empty store
 
 The store is the one that KV_URL names (default .data/svc.kv). Stop the server first.`;
 
@@ -58,7 +64,7 @@ async function recover(kvUrl: string | null): Promise<number> {
     const { human, key } = recovered;
     console.log(`admin    ${human.displayName}  ${human.did}`);
     console.log(`API key  ${key.token}`);
-    console.log(`\nThis key is shown once. Revoke the lost ones with DELETE /v1/me/api-keys/<id>.`);
+    console.log(`\nThis key is shown once. Revoke the lost ones with svc api-key revoke <id>.`);
     return 0;
   } finally {
     store.close();
@@ -67,19 +73,76 @@ async function recover(kvUrl: string | null): Promise<number> {
 
 const TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
 
-async function exportStore(kvUrl: string | null): Promise<number> {
+/** Options that a command was given; each knows only its own. */
+interface Options {
+  json: boolean;
+  out: string | undefined;
+}
+
+const TOP_REVOCATIONS = 10;
+
+async function inspect(kvUrl: string | null, { json }: Options): Promise<number> {
   await refuseMissing(kvUrl);
   const store = await openReadable(kvUrl);
   try {
-    const encoder = new TextEncoder();
-    for await (const line of exportLines(store.kv, TABLES, systemClock.now())) {
-      for (let rest = encoder.encode(`${line}\n`); rest.length > 0;) {
-        rest = rest.subarray(await Deno.stdout.write(rest));
+    const counts = new RevocationCounts(store.kv);
+    const found = await sizesOf(store.kv, (entry) => counts.count(entry));
+    const known = new Set(found.map(({ kind }) => kind));
+    const absent = Object.entries(TABLES).flatMap(([service, kinds]) =>
+      Object.keys(kinds).map((kind) => `${service} ${kind}`)
+    )
+      .filter((kind) => !known.has(kind)).map((kind) => ({ kind, records: 0, bytes: 0 }));
+    const kinds = [...found, ...absent];
+    const total = kinds.reduce((sum, one) => ({
+      kind: "total",
+      records: sum.records + one.records,
+      bytes: sum.bytes + one.bytes,
+    }));
+    const revocations = counts.top(TOP_REVOCATIONS);
+    if (json) console.log(JSON.stringify({ kinds, total, revocations }));
+    else {
+      const width = Math.max(...kinds.map(({ kind }) => kind.length));
+      console.log(`${"kind".padEnd(width)}  ${"records".padStart(12)}  ${"bytes".padStart(15)}`);
+      for (const { kind, records, bytes } of [...kinds, total]) {
+        console.log(`${kind.padEnd(width)}  ${String(records).padStart(12)}  ${String(bytes).padStart(15)}`);
+      }
+      console.log(revocations.length === 0 ? "\nno revocations" : "\nhumans with most revocations");
+      for (const { ownerDid, revocations: count } of revocations) {
+        console.log(`${String(count).padStart(12)}  ${ownerDid}`);
       }
     }
     return 0;
   } finally {
     store.close();
+  }
+}
+
+async function exportStore(kvUrl: string | null, { out }: Options): Promise<number> {
+  await refuseMissing(kvUrl);
+  const store = await openReadable(kvUrl);
+  try {
+    const target = out === undefined ? Deno.stdout : await createPrivate(out);
+    const encoder = new TextEncoder();
+    for await (const line of exportLines(store.kv, TABLES, systemClock.now())) {
+      for (let rest = encoder.encode(`${line}\n`); rest.length > 0;) {
+        rest = rest.subarray(await target.write(rest));
+      }
+    }
+    return 0;
+  } finally {
+    store.close();
+  }
+}
+
+/** A new file for its owner alone (D-241): an export holds the signing key. */
+async function createPrivate(path: string): Promise<Deno.FsFile> {
+  try {
+    return await Deno.open(path, { write: true, createNew: true, mode: 0o600 });
+  } catch (error) {
+    if (error instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot export: ${path} exists already`);
+    if (error instanceof Deno.errors.NotFound) throw new StoreRefused(`Cannot export: there is no folder for ${path}`);
+    if (!(error instanceof Deno.errors.NotCapable || error instanceof Deno.errors.PermissionDenied)) throw error;
+    throw new StoreRefused(`Cannot export: this process may not write ${path}; deno task store writes below .data`);
   }
 }
 
@@ -108,12 +171,22 @@ async function* linesOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncG
   if (rest !== "") yield rest;
 }
 
-const COMMANDS = { recover, export: exportStore, import: importStore } as const;
+/** Each command, with the option that it knows. */
+const COMMANDS: Readonly<
+  Record<string, { run(kvUrl: string | null, options: Options): Promise<number>; option?: keyof Options }>
+> = {
+  inspect: { run: inspect, option: "json" },
+  recover: { run: recover },
+  export: { run: exportStore, option: "out" },
+  import: { run: importStore },
+};
 
 async function main(args: readonly string[]): Promise<number> {
-  const [command, ...rest] = args;
-  const run = Object.entries(COMMANDS).find(([name]) => name === command)?.[1];
-  if (!run || rest.length > 0) {
+  const { _: words, json, out, ...others } = parseArgs([...args], { boolean: ["json"], string: ["out"] });
+  const options: Options = { json: json === true, out: typeof out === "string" ? out : undefined };
+  const command = words.length === 1 ? COMMANDS[String(words[0])] : undefined;
+  const given = [...Object.keys(others), ...json ? ["json"] : [], ...out === undefined ? [] : ["out"]];
+  if (!command || out === "" || given.some((name) => name !== command.option)) {
     console.error(USAGE);
     return 2;
   }
@@ -121,7 +194,7 @@ async function main(args: readonly string[]): Promise<number> {
     const reader = new ConfigReader(processEnviron);
     const { kvUrl } = readServerConfig(reader, false);
     reader.finish({});
-    return await run(kvUrl);
+    return await command.run(kvUrl, options);
   } catch (error) {
     if (!(error instanceof ConfigError || error instanceof StoreRefused)) throw error;
     console.error(error.message);

@@ -1,6 +1,7 @@
-/** `deno task store`: works on a real store file, and only when no server uses it. */
+/** `deno task store` (D-210, D-241): works on a real store file, and only when no server uses it. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { AgentClient, RegistryClient } from "../../cli/api_client.ts";
+import { TABLES } from "../support/store_story.ts";
 import {
   bootstrap,
   BOOTSTRAP_SECRET,
@@ -17,11 +18,13 @@ import {
 
 async function store(
   kvUrl: string,
-  command: string,
+  command: string | string[],
   input = "",
 ): Promise<{ code: number; out: string; err: string }> {
   const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "--no-prompt", "-A", new URL("../../deploy_store.ts", import.meta.url).pathname, command],
+    args: ["run", "--no-prompt", "-A", new URL("../../deploy_store.ts", import.meta.url).pathname].concat(
+      command,
+    ),
     env: { KV_URL: kvUrl },
     stdin: "piped",
     stdout: "piped",
@@ -111,4 +114,59 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assert((await registry.refresh(a.identity, a.agentAuth.refreshToken)).accessToken);
   assert((await registry.redeemInvite(invite.invite.code)).apiKey.token);
   await connector.close();
+});
+
+Deno.test("store inspect counts every kind of record and the humans with most revocations, while no server runs", async () => {
+  await using folder = await tempFolder();
+  const kvUrl = `${folder.path}/svc.kv`;
+  const first = await startServer({ folder: folder.path });
+  const place = placeOf(first);
+  const registry = new RegistryClient(seams, place.registryUrl);
+  const { human, apiKey: { token } } = await registry.bootstrap(BOOTSTRAP_SECRET, "Ada");
+  const agents = [];
+  for (let i = 0; i < 3; i++) agents.push(await newAgent(place, token, `agent-${i}`));
+  for (const { agent } of agents.slice(1)) await registry.deleteAgent(token, agent.id);
+  const busy = await store(kvUrl, "inspect");
+  assertEquals(busy.code, 2);
+  assertMatch(busy.err, new RegExp(`process ${first.pid} uses it\\. Stop that one`));
+  await first.end();
+
+  const { code, out } = await store(kvUrl, ["inspect", "--json"]);
+  assertEquals(code, 0);
+  const { kinds, total, revocations } = JSON.parse(out) as {
+    kinds: { kind: string; records: number; bytes: number }[];
+    total: { records: number; bytes: number };
+    revocations: unknown[];
+  };
+  const named = new Set(kinds.map(({ kind }) => kind));
+  for (const [service, table] of Object.entries(TABLES)) {
+    for (const kind of Object.keys(table)) assert(named.has(`${service} ${kind}`), `${service} ${kind}`);
+  }
+  assertEquals(kinds.find(({ kind }) => kind === "registry agent")?.records, 3);
+  assertEquals(kinds.reduce((sum, { bytes }) => sum + bytes, 0), total.bytes);
+  const kv = await Deno.openKv(kvUrl);
+  const records = await Array.fromAsync(kv.list({ prefix: [] }));
+  kv.close();
+  assertEquals(total.records, records.length);
+  assertEquals(revocations, [{ ownerDid: human.did, revocations: 2 }]);
+  const text = (await store(kvUrl, "inspect")).out;
+  assertMatch(text, /^registry agent +3 +\d+$/m);
+  assertMatch(text, new RegExp(`^ +2  ${human.did}$`, "m"));
+  for (const wrong of [["inspect", "--out", "x"], ["inspect", "more"], ["export", "--json"], ["export", "--out"]]) {
+    assertEquals((await store(kvUrl, wrong)).code, 2, wrong.join(" "));
+  }
+});
+
+Deno.test("store export --out writes a new file that only its owner can read, and never over another", async () => {
+  await using folder = await tempFolder();
+  const kvUrl = `${folder.path}/svc.kv`;
+  await (await startServer({ folder: folder.path })).end();
+  const file = `${folder.path}/export.jsonl`;
+  assertEquals(await store(kvUrl, ["export", "--out", file]), { code: 0, out: "", err: "" });
+  assertEquals(((await Deno.stat(file)).mode ?? 0) & 0o777, 0o600);
+  const text = await Deno.readTextFile(file);
+  assertMatch(text, /^\{"svcStore":1.*\n[^]*\{"records":\d+\}\n$/);
+  const again = await store(kvUrl, ["export", "--out", file]);
+  assertEquals([again.code, again.err], [2, `Cannot export: ${file} exists already\n`]);
+  assertEquals(await Deno.readTextFile(file), text);
 });

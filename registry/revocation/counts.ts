@@ -1,0 +1,44 @@
+/** Who has how many revocations in the list (D-210): counted while the store is read record by record. */
+import { parseDid } from "../../shared/protocol/did.ts";
+import { BoundedMap } from "../../shared/server/bounded_map.ts";
+import type { AgentRecord } from "../agents/store.ts";
+import { KEYS } from "../keys.ts";
+import type { RevocationRecord } from "./store.ts";
+
+/** Owners that are remembered, so that the revocations of one agent need one read. */
+const OWNERS_REMEMBERED = 10_000;
+const UNKNOWN = "unknown";
+
+export class RevocationCounts {
+  readonly #kv: Deno.Kv;
+  readonly #counts = new Map<string, number>();
+  readonly #owners = new BoundedMap<string, string>(OWNERS_REMEMBERED);
+
+  constructor(kv: Deno.Kv) {
+    this.#kv = kv;
+  }
+
+  /** Counts a record, when it is a revocation. */
+  async count({ key, value }: Deno.KvEntry<unknown>): Promise<void> {
+    const [service, kind] = KEYS.revocations();
+    if (key[0] !== service || key[1] !== kind) return;
+    const owner = await this.#ownerOf((value as RevocationRecord).agentDid);
+    this.#counts.set(owner, (this.#counts.get(owner) ?? 0) + 1);
+  }
+
+  /** The humans with most revocations, most first. */
+  top(most: number): { ownerDid: string; revocations: number }[] {
+    return [...this.#counts].sort(([, a], [, b]) => b - a).slice(0, most)
+      .map(([ownerDid, revocations]) => ({ ownerDid, revocations }));
+  }
+
+  async #ownerOf(agentDid: string): Promise<string> {
+    const known = this.#owners.get(agentDid);
+    if (known !== undefined) return known;
+    const id = parseDid(agentDid)?.id;
+    const agent = id === undefined ? null : (await this.#kv.get<AgentRecord>(KEYS.agent(id))).value;
+    const owner = agent?.ownerDid ?? UNKNOWN;
+    this.#owners.set(agentDid, owner);
+    return owner;
+  }
+}
