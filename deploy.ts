@@ -323,6 +323,8 @@ async function main(args: readonly string[]): Promise<void> {
     event.preventDefault();
     log("error", "unhandled_rejection", { cause: event.reason });
   });
+  // Past the limit on a file's size the system ends a process that does not listen; the store reports the same (D-220).
+  if (Deno.build.os !== "windows") Deno.addSignalListener("SIGXFSZ", () => {});
   let server: RunningServer;
   try {
     server = await startServer(environ, log);
