@@ -48,7 +48,7 @@ export function unreachable(origin: string, otherwise: string, cause: unknown): 
     return new UnreachableError(`The certificate of ${origin} is ${is}`, { cause, fix, code: "CLI_TLS_REFUSED" });
   }
   if (/invalid HTTP version parsed/.test(text)) {
-    return new UnreachableError(`${origin} speaks TLS: use https`, { cause });
+    return new UnreachableError(`${origin} does not speak plain HTTP; if it speaks TLS, use https`, { cause });
   }
   return new UnreachableError(`${origin} ${otherwise}`, { cause });
 }

@@ -36,6 +36,7 @@ export const EVENTS = {
   paired: "Paired",
   revoked: "The agent is no longer authorised",
   pair_ticket: "Pairing started",
+  defect: "Something unexpected failed; the connector goes on",
   peers_failed: "The peers could not be read",
 } as const;
 export type EventName = keyof typeof EVENTS;

@@ -32,6 +32,8 @@ export const CONNECTOR_LIMITS = Object.freeze({
   reconnectMs: 2_000,
   reconnectMaxMs: 28_000,
   reconnectJitter: 0.2,
+  /** Time for the WebSocket handshake, from the connection on. */
+  handshakeMs: 10_000,
   /** D-70: wait after the session has moved to another socket. */
   replacedMs: 30_000,
   /** D-89: how long before its end an access token is refreshed. */

@@ -20,6 +20,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type AgentIdentity, ApiError, type ClientSeams, signedHeaders } from "../api_client.ts";
+import { CONNECTOR_LIMITS } from "./limits.ts";
 import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../tls.ts";
 
 /** What is said about a message: taken, or why not. */
@@ -70,6 +71,7 @@ export class RefusedError extends ApiError {
 
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
+const HANDSHAKE_LATE = `did not answer within ${CONNECTOR_LIMITS.handshakeMs / 1000} s`;
 
 /**
  * Opens a link.
@@ -96,12 +98,11 @@ export async function openLink(
       headers,
       maxPayload: LIMITS.frameBytes,
       perMessageDeflate: false,
-      handshakeTimeout: 10_000,
       followRedirects: false,
       ...(ca === null ? {} : { ca: [ca] }),
     });
     try {
-      return await opened(socket, dialUrl, () => new OpenLink(seams, socket, events));
+      return await opened(seams.clock, socket, dialUrl, () => new OpenLink(seams, socket, events));
     } catch (error) {
       if (roots.length === 0 || !mayPassWithOtherRoots(error)) throw error;
     }
@@ -206,31 +207,31 @@ class OpenLink implements Link {
 }
 
 /**
- * Waits for the socket to open, or says why it did not. The link is made the moment it opens: the proxy's first frames
- * come right behind the upgrade.
+ * Waits for the socket to open, or reports why it did not. The link is created the moment it opens: the proxy's first
+ * frames come right behind the upgrade. The deadline is ours (D-248): that of the library acts on a request that has
+ * already failed, which ends the process. Errors that follow the first one are ignored for the same reason.
  */
-function opened(socket: WebSocket, dialUrl: string, makeLink: () => Link): Promise<Link> {
-  return new Promise((resolve, reject) => {
-    socket.once("open", () => {
-      socket.removeAllListeners();
-      resolve(makeLink());
-    });
-    socket.once("error", (cause) => {
-      reject(unreachable(dialUrl, "cannot be reached", cause));
-    });
-    socket.once("unexpected-response", (_request, response) => {
-      let text = "";
-      const finish = () => {
-        reject(refusal(response, text));
-        socket.terminate();
-      };
-      response.on("data", (chunk) => {
-        text += new TextDecoder().decode(chunk);
-        if (text.length > MAX_REFUSAL_CHARS) finish();
-      });
-      response.on("end", finish);
-    });
+function opened(clock: Clock, socket: WebSocket, dialUrl: string, makeLink: () => Link): Promise<Link> {
+  const { promise, resolve, reject } = Promise.withResolvers<Link>();
+  let refused = () => reject(unreachable(dialUrl, HANDSHAKE_LATE, null));
+  const cancel = clock.after(CONNECTOR_LIMITS.handshakeMs, () => refused());
+  socket.once("open", () => {
+    socket.removeAllListeners();
+    resolve(makeLink());
   });
+  socket.on("error", (cause) => reject(unreachable(dialUrl, "cannot be reached", cause)));
+  socket.once("unexpected-response", (_request, response) => {
+    let text = "";
+    // An answer that breaks off, or does not end in time, is still a refusal with a status.
+    refused = () => reject(refusal(response, text));
+    response.on("data", (chunk) => {
+      text += new TextDecoder().decode(chunk);
+      if (text.length > MAX_REFUSAL_CHARS) refused();
+    });
+    for (const end of ["end", "error", "aborted", "close"] as const) response.on(end, () => refused());
+  });
+  promise.catch(() => socket.terminate()).finally(cancel);
+  return promise;
 }
 
 function refusal({ statusCode: status = 0, headers }: UnexpectedResponse, body: string): RefusedError {

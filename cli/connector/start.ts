@@ -13,6 +13,7 @@ import { CliError, EXIT } from "../errors.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
 import { Database } from "./database.ts";
+import { reportDefects } from "./defects.ts";
 import { openLink, type ProxyPlace } from "./link.ts";
 import { announce, listen, makeToken, withdraw } from "./listening.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
@@ -121,6 +122,7 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
   answer = localApi({ connector, token, port: listener.port, onTicket });
   const url = `http://127.0.0.1:${listener.port}`;
   const forget = onStop(() => void connector.stop());
+  const endReports = reportDefects((name, fields) => view.event(name, fields));
   try {
     const { did: agentDid } = connector.options.agent;
     const startedAt = toIso(ctx.clock.now());
@@ -139,6 +141,7 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
     return EXIT.done;
   } finally {
     forget();
+    endReports();
     view.stop();
     listener.close();
     await withdraw(folder, token);

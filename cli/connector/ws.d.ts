@@ -5,7 +5,7 @@ export interface UnexpectedResponse {
   statusCode?: number;
   headers: Record<string, string | string[] | undefined>;
   on(event: "data", listener: (chunk: Uint8Array) => void): void;
-  on(event: "end", listener: () => void): void;
+  on(event: "end" | "error" | "aborted" | "close", listener: () => void): void;
 }
 
 interface Options {
@@ -13,8 +13,6 @@ interface Options {
   /** Bytes. */
   maxPayload?: number;
   perMessageDeflate?: boolean;
-  /** Milliseconds. */
-  handshakeTimeout?: number;
   followRedirects?: boolean;
   /** Roots in PEM form; they replace those of the system. */
   ca?: string[];

@@ -87,7 +87,7 @@ Deno.test({
     const plain = service.url.replace("https", "http");
     const spoken = await attempt(dir, ["config", "init", "--registry-url", plain], {}, program);
     assertEquals([spoken.code, spoken.error?.code], [5, "CLI_UNREACHABLE"]);
-    assertStringIncludes(spoken.error?.message ?? "", "speaks TLS: use https");
+    assertStringIncludes(spoken.error?.message ?? "", "if it speaks TLS, use https");
   },
 });
 

@@ -1,0 +1,82 @@
+/** A proxy that resets the connection at a step of the WebSocket handshake (D-248): the connector goes on, also compiled. */
+import net from "node:net";
+import { assertEquals } from "@std/assert";
+import { svc } from "../cli/connector/people.ts";
+import { programs } from "../cli/program.ts";
+import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
+
+const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+/** What the proxy answers before the reset. */
+const ANSWERS = [
+  null,
+  "",
+  "HTTP/1.1 10",
+  UPGRADE.slice(0, -10),
+  `${UPGRADE}Sec-WebSocket-Accept: x\r\n\r\n`,
+  "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\n{",
+];
+
+/** A server that answers each connection in the same way and resets it. */
+class Resetting implements AsyncDisposable {
+  connections = 0;
+  readonly #server: net.Server;
+
+  private constructor(answer: string | null) {
+    this.#server = net.createServer((socket) => {
+      this.connections++;
+      socket.on("error", () => {});
+      const reset = () => void socket.resetAndDestroy();
+      if (answer === null) return reset();
+      socket.once("data", () => answer === "" ? reset() : socket.write(answer, reset));
+    });
+  }
+
+  static async listen(answer: string | null): Promise<Resetting> {
+    const server = new Resetting(answer);
+    await new Promise<void>((resolve) => server.#server.listen(0, "127.0.0.1", resolve));
+    return server;
+  }
+
+  get wsUrl(): string {
+    return `ws://127.0.0.1:${(this.#server.address() as net.AddressInfo).port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await new Promise<void>((resolve) => this.#server.close(() => resolve()));
+  }
+}
+
+for (const program of await programs()) {
+  Deno.test(`the connector, ${program.name}, goes on when the proxy resets the handshake`, async () => {
+    await using service = await Service.open();
+    await using folder = await tempFolder();
+    await using stack = new AsyncDisposableStack();
+    const dir = folder.path;
+    const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+    await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+    const children: { name: string; child: ChildProcess; server: Resetting }[] = [];
+    for (const [i, answer] of ANSWERS.entries()) {
+      const name = `agent-${i}`;
+      await svc(dir, ["agent", "create", name], env, program);
+      const server = stack.use(await Resetting.listen(answer));
+      const args = ["connector", "start", name, "--config-dir", dir, "--proxy-ws-url", server.wsUrl];
+      const child = new ChildProcess([...program.args, ...args], {}, program.command);
+      children.push({ name, child: stack.use(child), server });
+    }
+    // The library's own deadline used to end the compiled connector 10 s later: by the fourth attempt it has passed.
+    const attempts = program.name === "compiled" ? 4 : 2;
+    for (const { name, child, server } of children) {
+      let status: Deno.CommandStatus | null = null;
+      void child.status.then((ended) => status = ended);
+      await eventually(60_000, `${name} tries again`, () => {
+        assertEquals(status, null, child.printed);
+        return server.connections >= attempts || undefined;
+      });
+      await svc(dir, ["connector", "status", name], {}, program).catch((error: Error) => {
+        // Not connected is exit code 1; a connector that is gone has none of its words.
+        if (!/"state":"(?:waiting|connecting)"/.test(error.message)) throw error;
+      });
+      assertEquals((await child.end("SIGTERM")).code, 0, child.printed);
+    }
+  });
+}
