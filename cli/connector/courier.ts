@@ -3,11 +3,23 @@
  * before anybody else's turn. The rule is handover.ts, the memory inbox.ts.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
-import { fateOf, judgeAnswer, Lanes, type Waiting } from "./handover.ts";
-import type { Inbox } from "./inbox.ts";
+import { type Fate, fateOf, judgeAnswer, Lanes, type Waiting } from "./handover.ts";
+import type { Inbox, InboxMessage } from "./inbox.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { type Runtime, sayAnswer } from "./runtime.ts";
 import type { Tell } from "./events.ts";
+import { sayError } from "./refusals.ts";
+
+/** The result of an attempt. */
+interface Result {
+  message: InboxMessage;
+  fate: Fate;
+  why: string;
+  /** When the answer came, milliseconds since the Unix epoch. */
+  at: number;
+  /** How long it took. */
+  ms: number;
+}
 
 export class Courier {
   readonly #clock: Clock;
@@ -17,6 +29,8 @@ export class Courier {
   readonly #lanes = new Lanes();
   readonly #stop = new AbortController();
   readonly #underWay = new Set<Promise<void>>();
+  /** Attempts that have an answer which could not be stored: until they are, the runtime is not called (D-247). */
+  readonly #unstored: Result[] = [];
   #cancel: Cancel = () => {};
   #isOut = false;
   /** Called when a receipt is due. */
@@ -51,12 +65,17 @@ export class Courier {
     cancel();
     this.#stop.abort();
     await Promise.all(this.#underWay);
+    this.#storeHeld();
   }
   #closing = false;
 
   #pump(): void {
     this.#cancel();
     if (this.#closing) return;
+    if (!this.#storeHeld()) {
+      this.#cancel = this.#clock.after(CONNECTOR_LIMITS.slowFirstMs, () => this.#pump());
+      return;
+    }
     const now = this.#clock.now();
     while (this.#underWay.size < CONNECTOR_LIMITS.handoversAtOnce) {
       const message = this.#lanes.take(now);
@@ -76,9 +95,8 @@ export class Courier {
     try {
       await this.#handOver(seq);
     } catch (error) {
-      // The store cannot be written: the message stays as it was, and waits.
-      const why = error instanceof Error ? error.message : String(error);
-      this.#tell("store_failed", { why });
+      // The store cannot be read: the message stays as it was, and waits.
+      this.#tell("store_failed", { why: sayError(error) });
       const nextAt = this.#clock.now() + CONNECTOR_LIMITS.slowFirstMs;
       this.#lanes.release(seq, { nextAt, aside: false });
     }
@@ -87,7 +105,6 @@ export class Courier {
   async #handOver(seq: number): Promise<void> {
     const message = this.#inbox.read(seq);
     if (message === null) return this.#lanes.release(seq, null);
-    const { fromDid, requestId, tries } = message;
     const began = this.#clock.now();
     const answer = await this.#runtime.post(message, this.#stop.signal);
     // An attempt that we broke off ourselves says nothing.
@@ -96,24 +113,48 @@ export class Courier {
     }
     const now = this.#clock.now();
     const verdict = judgeAnswer(answer);
-    const fate = fateOf(tries, verdict, now);
-    const about = { from: fromDid, requestId };
     const why = sayAnswer(answer);
     // Who is told to come later (429) has met a runtime that is there.
     this.#note(verdict !== "accepted" && verdict.isOutage && why !== "status 429", answer.kind !== "unreachable", why);
+    const result = { message, fate: fateOf(message.tries, verdict, now), why, at: now, ms: now - began };
+    try {
+      this.#store(result);
+    } catch (error) {
+      this.#unstored.push(result);
+      this.#tell("store_failed", { from: message.fromDid, requestId: message.requestId, why: sayError(error) });
+    }
+  }
+
+  /** Stores the result of an attempt, and ends the message's turn. */
+  #store({ message, fate, why, at, ms }: Result): void {
+    const { seq, fromDid, requestId } = message;
+    const about = { from: fromDid, requestId };
     if (fate.state === "waiting") {
       this.#inbox.retry(seq, fate.tries, fate, why);
       this.#lanes.release(seq, fate);
-      this.#tell("handover_failed", { ...about, attempt: fate.tries.attempts, why, nextInMs: fate.nextAt - now });
+      this.#tell("handover_failed", { ...about, attempt: fate.tries.attempts, why, nextInMs: fate.nextAt - at });
       return;
     }
-    if (fate.state === "done") this.#inbox.finish(message, now);
-    else this.#inbox.bury(message, why, now);
+    if (fate.state === "done") this.#inbox.finish(message, at);
+    else this.#inbox.bury(message, why, at);
     this.#lanes.release(seq, null);
-    const attempts = tries.attempts + 1;
-    if (fate.state === "done") this.#tell("handed_over", { ...about, attempts, ms: now - began });
+    const attempts = message.tries.attempts + 1;
+    if (fate.state === "done") this.#tell("handed_over", { ...about, attempts, ms });
     else this.#tell("dead_letter", { ...about, attempts, why });
     this.onEnded();
+  }
+
+  /** Stores the results that could not be stored; true when none is left. */
+  #storeHeld(): boolean {
+    for (let result = this.#unstored[0]; result !== undefined; result = this.#unstored[0]) {
+      try {
+        this.#store(result);
+      } catch {
+        return false;
+      }
+      this.#unstored.shift();
+    }
+    return true;
   }
 
   /** Once the runtime answers again, nobody waits for it any longer. */

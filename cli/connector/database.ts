@@ -49,7 +49,8 @@ export class Database implements Disposable {
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
 
-  private constructor(db: DatabaseSync) {
+  /** Takes a database that has the schema already. */
+  constructor(db: DatabaseSync) {
     this.#db = db;
   }
 
@@ -96,8 +97,9 @@ export class Database implements Disposable {
       this.#db.exec("COMMIT");
       return result;
     } catch (error) {
-      this.#db.exec("ROLLBACK");
-      throw error;
+      // SQLite ends the transaction itself when the disk is full; the first error is the one to report (D-247).
+      if (this.#db.isTransaction) this.#db.exec("ROLLBACK");
+      throw named(error);
     }
   }
 
@@ -127,6 +129,12 @@ export class Database implements Disposable {
     this.#statements.set(sql, statement);
     return statement;
   }
+}
+
+/** An error of SQLite in terms of the machine. */
+function named(error: unknown): unknown {
+  if (!(error instanceof Error) || !/disk is full/.test(error.message)) return error;
+  return new Error(`disk full: ${error.message}`, { cause: error });
 }
 
 /** The file is there, a plain one, and nobody else's to read; SQLite gives its companions the same mode. */

@@ -23,6 +23,8 @@ export class ReceiptSender {
   #sending: Promise<void> | null = null;
   #again = false;
   #stopped = false;
+  /** Receipts that the proxy has and the outbox still holds. */
+  readonly #sent = new Set<number>();
 
   constructor(seams: SenderSeams) {
     this.#seams = seams;
@@ -47,8 +49,12 @@ export class ReceiptSender {
 
   /** The proxy is there again: nothing waits for its turn. */
   hurry(): void {
-    const { outbox, clock } = this.#seams;
-    outbox.hurry(clock.now());
+    const { outbox, clock, tell } = this.#seams;
+    try {
+      outbox.hurry(clock.now());
+    } catch (error) {
+      tell("store_failed", { why: sayError(error) });
+    }
     this.wake();
   }
 
@@ -80,6 +86,7 @@ export class ReceiptSender {
   /** @returns milliseconds that everybody has to wait: the proxy is not there, or wants to be left alone */
   async #sendDue(): Promise<number> {
     const { clock, outbox } = this.#seams;
+    for (const seq of this.#sent) this.#remove(seq);
     while (!this.#stopped) {
       const now = clock.now();
       const due = outbox.due(now, now + CONNECTOR_LIMITS.receiptMaxMs);
@@ -107,12 +114,9 @@ export class ReceiptSender {
     });
     try {
       await proxy.ask({ method: "POST", target: "/v1/relay/delivery-receipts", body });
-      outbox.remove(seq);
-      tell("receipt_sent", about);
-      return 0;
     } catch (error) {
       if (isFinal(error)) {
-        outbox.remove(seq);
+        this.#remove(seq);
         tell("receipt_refused", { ...about, why: sayError(error) });
         return 0;
       }
@@ -123,6 +127,16 @@ export class ReceiptSender {
       tell("receipt_failed", { ...about, why: sayError(error), nextInMs: wait });
       return wait;
     }
+    this.#remove(seq);
+    tell("receipt_sent", about);
+    return 0;
+  }
+
+  /** Removes a receipt that the proxy has; while the store cannot be written it is not sent again (D-247). */
+  #remove(seq: number): void {
+    this.#sent.add(seq);
+    this.#seams.outbox.remove(seq);
+    this.#sent.delete(seq);
   }
 }
 

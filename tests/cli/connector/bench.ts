@@ -80,6 +80,8 @@ export interface BenchOptions {
   platform?: PlatformId;
   target?: Partial<RuntimeTarget>;
   fetch?: typeof fetch;
+  /** Opens the database in a folder, in place of the plain one. */
+  database?: (path: string) => Database;
 }
 
 export class Bench implements AsyncDisposable {
@@ -106,7 +108,7 @@ export class Bench implements AsyncDisposable {
   ) {
     this.behaviour = options.behaviour ?? accepts;
     this.session = new FixedSession(agent.identity);
-    this.database = Database.open(`${folder}/connector.db`);
+    this.database = (options.database ?? Database.open)(`${folder}/connector.db`);
     const platform = PLATFORMS[options.platform ?? "generic"];
     const target = {
       platform: platform.id,

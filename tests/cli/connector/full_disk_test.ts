@@ -1,0 +1,133 @@
+/** A disk that is full under the connector's store (D-247): the reason is named, and nothing is done twice meanwhile. */
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { Database } from "../../../cli/connector/database.ts";
+import { World } from "../../support/world.ts";
+import { isDown, passing, story, until } from "./bench.ts";
+
+const FULL = "database or disk is full";
+
+/** A database whose commits fail while the disk is full, as SQLite does: the transaction is over by then. */
+class FullDisk {
+  isFull = false;
+
+  open = (path: string): Database => {
+    Database.open(path).close();
+    const exec = (db: DatabaseSync, sql: string) => {
+      if (this.isFull && sql === "COMMIT") {
+        db.exec("ROLLBACK");
+        throw new Error(FULL);
+      }
+      db.exec(sql);
+    };
+    const db = new DatabaseSync(path);
+    return new Database(
+      new Proxy(db, {
+        get(target, name) {
+          const value: unknown = Reflect.get(target, name);
+          if (name === "exec") return (sql: string) => exec(target, sql);
+          return typeof value === "function" ? value.bind(target) : value;
+        },
+      }),
+    );
+  };
+}
+
+const reasons = (told: { why?: unknown }[]) => told.map(({ why }) => String(why));
+
+Deno.test("a transaction on a full disk reports that, not the failed rollback", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "svc_full_" });
+  const disk = new FullDisk();
+  {
+    using database = disk.open(`${folder}/connector.db`);
+    disk.isFull = true;
+    for (const write of [database.durably, database.lightly]) {
+      assertThrows(() => write.call(database, () => 1), Error, `disk full: ${FULL}`);
+    }
+    disk.isFull = false;
+    assertEquals(database.durably(() => 1), 1);
+  }
+  await Deno.remove(folder, { recursive: true });
+});
+
+for (
+  const [result, behaviour, event] of [
+    ["handed over", () => Response.json({ ok: true }), "handed_over"],
+    ["refused", () => new Response(null, { status: 503 }), "handover_failed"],
+  ] as const
+) {
+  Deno.test(`a message is ${result} once while its result cannot be stored, and goes on when it can`, async () => {
+    await using world = await World.open();
+    const disk = new FullDisk();
+    const { a, b, bench } = await story(world, { database: disk.open });
+    await using _ = bench;
+    bench.behaviour = () => {
+      disk.isFull = true;
+      return behaviour();
+    };
+    await world.message(a, b);
+    await until("it was tried", () => bench.told("store_failed").length > 0);
+    assertStringIncludes(reasons(bench.told("store_failed"))[0] ?? "", "disk full");
+    for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
+    assertEquals([bench.handed.length, bench.connector.status().inbox.waiting], [1, 1]);
+    bench.behaviour = behaviour;
+    disk.isFull = false;
+    await passing(world, "its result is stored", 2, () => bench.told(event).length > 0);
+    if (event !== "handed_over") return;
+    await until("it is done", () => bench.told("receipt_sent").length === 1);
+    assertEquals([bench.told(event).length, bench.handed.length], [1, 1]);
+  });
+}
+
+Deno.test("no other message is handed over while a result cannot be stored", async () => {
+  await using world = await World.open();
+  const disk = new FullDisk();
+  const { a, b, bench } = await story(world, { database: disk.open, behaviour: isDown });
+  await using _ = bench;
+  const c = await world.agent();
+  await world.pair(c, b);
+  for (const sender of [a, c]) await world.message(sender, b);
+  await until("both were tried", () => bench.told("handover_failed").length === 2);
+  let calls = 0;
+  bench.behaviour = () => {
+    calls++;
+    disk.isFull = true;
+    return Response.json({ ok: true });
+  };
+  await passing(world, "one is handed over", 60, () => bench.told("store_failed").length > 0);
+  const before = calls;
+  for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
+  assertEquals(calls, before);
+  disk.isFull = false;
+  bench.behaviour = () => {
+    calls++;
+    return Response.json({ ok: true });
+  };
+  await passing(world, "both are done", 60, () => bench.told("handed_over").length === 2);
+  assertEquals(calls, 2);
+});
+
+Deno.test("a receipt is sent once while the disk is full", async () => {
+  await using world = await World.open();
+  const disk = new FullDisk();
+  let sent = 0;
+  const { a, b, bench } = await story(world, {
+    database: disk.open,
+    fetch: async (input, init) => {
+      const response = await world.fetch(input, init);
+      if (String(input).endsWith("/v1/relay/delivery-receipts") && init?.method === "POST") {
+        sent++;
+        disk.isFull = true;
+      }
+      return response;
+    },
+  });
+  await using _ = bench;
+  await world.message(a, b);
+  await until("its receipt was sent", () => sent === 1);
+  for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
+  assertEquals(sent, 1);
+  disk.isFull = false;
+  await passing(world, "the outbox is empty", 60, () => bench.connector.status().receiptsWaiting === 0);
+  assertEquals([sent, bench.told("receipt_sent").length <= 1], [1, true]);
+});
