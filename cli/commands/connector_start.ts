@@ -21,7 +21,10 @@ export const CONNECTOR_OPTIONS = {
     env: "SVC_HOOK_PATH",
   },
   "hook-token": { value: "token", summary: "The runtime's own secret", env: "SVC_HOOK_TOKEN", secret: true },
-  port: { value: "port", summary: "Port of the local API; 19400 unless given, the next free one if taken" },
+  port: {
+    value: "port",
+    summary: "Port of the local API, kept for later starts (default: the agent's own, from 19400)",
+  },
   "allow-insecure": { summary: "Allow plain ws to another machine, and a runtime on another machine" },
 } as const;
 

@@ -71,6 +71,8 @@ export class Connector {
     problem: null,
     checkedAt: null,
   };
+  /** Where the local API is, once it is open. */
+  api: Status["api"];
   #arrivals: Arrival[] = [];
   #timers: Cancel[] = [];
   #running: Promise<unknown> = Promise.resolve(null);
@@ -278,6 +280,7 @@ export class Connector {
       },
       session: { accessExpiresAt: toIso(session.accessExpiresAt), identityExpiresAt: toIso(session.identityExpiresAt) },
       clockOffsetMs: serviceClock.offsetMs,
+      ...(this.api === undefined ? {} : { api: this.api }),
     };
   }
 }

@@ -6,6 +6,7 @@
 /** THE events, with what a person reads. */
 export const EVENTS = {
   started: "Started",
+  port_moved: "The port of the local API is taken; another is used for this run",
   stopping: "Stopping",
   stopped: "Stopped",
   connected: "Connected",

@@ -7,12 +7,13 @@ import * as z from "zod";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { Random } from "../../shared/random.ts";
-import type { AgentFolder } from "../agent_store.ts";
+import type { AgentFolder, AgentStore } from "../agent_store.ts";
 import { CliError } from "../errors.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 
 export const CONNECTOR_FILE = "connector.json";
 export const CURL_FILE = "connector.curl";
+const PORT_FILE = "port";
 
 const ConnectorFile = z.object({
   url: z.string().regex(/^http:\/\/127\.0\.0\.1:\d+$/),
@@ -30,14 +31,72 @@ export interface Listener {
   close(): void;
 }
 
+/** The port of an agent's local API, as it was opened. */
+export interface OpenPort {
+  listener: Listener;
+  /** The agent's own port, where another program has it; `null`: the listener has it. */
+  movedFrom: number | null;
+}
+
 /**
- * Listens on the port, or the next free one.
+ * Listens on the agent's own port (D-231). The first start takes the first free one that no other agent of this
+ * configuration has, and keeps it: an address of one agent never leads to another's connector. When another program has
+ * the port, the next free one is used for this run.
  *
- * @throws {CliError} `CLI_BUSY` when none of the next hundred is free
+ * @param wanted `--port`, which changes the port permanently
+ * @throws {CliError} `CLI_BUSY` when none of a hundred ports is free
  */
-export function listen(wanted: number, answer: (request: Request) => Promise<Response>): Listener {
-  const last = Math.min(65_535, wanted + CONNECTOR_LIMITS.portsTried - 1);
+export async function openPort(
+  store: AgentStore,
+  folder: AgentFolder,
+  wanted: number | null,
+  answer: (request: Request) => Promise<Response>,
+  first: number = CONNECTOR_LIMITS.port,
+): Promise<OpenPort> {
+  const own = wanted ?? readPort(folder);
+  const taken = await portsOfOthers(store, folder.name);
+  if (own !== null) taken.delete(own);
+  const listener = listen(own ?? first, taken, answer);
+  const kept = own ?? listener.port;
+  try {
+    if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
+  } catch (error) {
+    listener.close();
+    throw error;
+  }
+  return { listener, movedFrom: listener.port === kept ? null : kept };
+}
+
+/** The port that an agent keeps; `null` before its first start, or when the file holds none. */
+export function readPort(folder: AgentFolder): number | null {
+  const text = folder.read(PORT_FILE)?.trim() ?? "";
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  return port >= 1 && port <= 65_535 ? port : null;
+}
+
+async function portsOfOthers(store: AgentStore, name: string): Promise<Set<number>> {
+  const ports = new Set<number>();
+  for (const other of (await store.names()).agents) {
+    if (other === name) continue;
+    try {
+      const port = readPort(await store.open(other));
+      if (port !== null) ports.add(port);
+    } catch (error) {
+      // A damaged neighbour does not keep this agent from starting.
+      if (!(error instanceof CliError)) throw error;
+    }
+  }
+  return ports;
+}
+
+function listen(
+  wanted: number,
+  taken: ReadonlySet<number>,
+  answer: (request: Request) => Promise<Response>,
+): Listener {
+  const last = Math.min(65_535, wanted + taken.size + CONNECTOR_LIMITS.portsTried - 1);
   for (let port = wanted; port <= last; port++) {
+    if (taken.has(port)) continue;
     const abort = new AbortController();
     try {
       const server = Deno.serve({

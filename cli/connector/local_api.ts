@@ -79,7 +79,7 @@ export function localApi(
   const hosts = ["127.0.0.1", "localhost", "[::1]"].map((name) => `${name}:${port}`);
   return async (request) => {
     try {
-      admit(request, hosts, token);
+      admit(request, hosts, token, connector.options.agent.name);
       const { pathname, searchParams: query } = new URL(request.url);
       const methods = Object.hasOwn(ROUTES, pathname) ? ROUTES[pathname] ?? {} : null;
       if (methods === null) throw new LocalError("NOT_FOUND");
@@ -92,12 +92,14 @@ export function localApi(
   };
 }
 
-function admit({ headers }: Request, hosts: readonly string[], token: string): void {
+function admit({ headers }: Request, hosts: readonly string[], token: string, agentName: string): void {
   // A page that had its own name resolve to 127.0.0.1 would still send that name.
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
   if (headers.has("origin")) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");
   const given = /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
-  if (!equalConstantTime(given, token)) throw new LocalError("CONNECTOR_UNAUTHORIZED");
+  if (equalConstantTime(given, token)) return;
+  const whose = `This is the connector of ${agentName}; its token is in connector.json of that agent`;
+  throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
 }
 
 async function bodyOf(request: Request): Promise<string> {

@@ -21,7 +21,7 @@ export const LOCAL_ERRORS = Object.freeze(
     },
     CONNECTOR_UNAUTHORIZED: {
       status: 401,
-      when: "The token of connector.json is wanted: Authorization: Bearer <token>",
+      when: "The token is not that of this agent's connector.json: Authorization: Bearer <token>",
       fix: "It is new at each start: svc connector prints lines that have it.",
     },
     CONNECTOR_INVALID_BODY: {

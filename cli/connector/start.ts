@@ -15,8 +15,7 @@ import { Connector } from "./connector.ts";
 import { Database } from "./database.ts";
 import { reportDefects } from "./defects.ts";
 import { openLink, type ProxyPlace } from "./link.ts";
-import { announce, listen, makeToken, withdraw } from "./listening.ts";
-import { CONNECTOR_LIMITS } from "./limits.ts";
+import { announce, makeToken, openPort, withdraw } from "./listening.ts";
 import { localApi } from "./local_api.ts";
 import { lockConnector } from "./only_one.ts";
 import { PEERS_FILE, readPeers } from "./peers.ts";
@@ -97,7 +96,7 @@ export async function startConnector(
   });
   session.onEnd = (error) => connector.fail(error);
   session.watch();
-  return await serve(ctx, { connector, folder, proxy, view, port, onStop });
+  return await serve(ctx, { connector, store, folder, proxy, view, port, onStop });
 }
 
 interface Serving {
@@ -105,22 +104,22 @@ interface Serving {
   folder: AgentFolder;
   proxy: ProxyPlace;
   view: View;
-  port: number;
+  store: AgentStore;
+  port: number | null;
   onStop: OnStop;
 }
 
 /** Opens the local API, runs the connector, and tidies up after it. */
 async function serve(ctx: Context, serving: Serving): Promise<number> {
-  const { connector, folder, proxy, view, onStop } = serving;
+  const { connector, store, folder, proxy, view, onStop } = serving;
   const token = makeToken(ctx.random);
   const onTicket = (ticket: string, until: string) => void ticketLines(ticket, until).then((lines) => view.show(lines));
   let answer: ReturnType<typeof localApi> | null = null;
-  const listener = listen(
-    serving.port,
-    async (request) => await answer?.(request) ?? new Response(null, { status: 503 }),
-  );
+  const early = () => Promise.resolve(new Response(null, { status: 503 }));
+  const { listener, movedFrom } = await openPort(store, folder, serving.port, (request) => (answer ?? early)(request));
   answer = localApi({ connector, token, port: listener.port, onTicket });
   const url = `http://127.0.0.1:${listener.port}`;
+  connector.api = { url, movedFrom };
   const forget = onStop(() => void connector.stop());
   const endReports = reportDefects((name, fields) => view.event(name, fields));
   try {
@@ -134,6 +133,7 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
       runtime: connector.seams.runtime.url,
       platform: connector.seams.runtime.platform.id,
     });
+    if (movedFrom !== null) view.event("port_moved", { from: movedFrom, to: listener.port });
     view.show(pairingHint(folder));
     const why = await connector.run();
     view.event("stopped", why === null ? {} : { why: sayError(why) });
@@ -148,8 +148,8 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
   }
 }
 
-function parsePort(text: string | undefined): number {
-  if (text === undefined) return CONNECTOR_LIMITS.port;
+function parsePort(text: string | undefined): number | null {
+  if (text === undefined) return null;
   const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
   if (port >= 1 && port <= 65_535) return port;
   throw new CliError("CLI_USAGE", `--port must be a number from 1 to 65535, not "${text}"`);

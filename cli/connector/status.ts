@@ -41,6 +41,12 @@ export const Status = z.object({
   }),
   session: z.object({ accessExpiresAt: When, identityExpiresAt: When }),
   clockOffsetMs: z.number(),
+  /** Absent in the answer of a connector before D-231. */
+  api: z.object({
+    url: z.string(),
+    /** The agent's own port, when another program has it. */
+    movedFrom: z.number().nullable(),
+  }).optional(),
 });
 /** How a connector is doing; times are ISO-8601. */
 export type Status = z.infer<typeof Status>;
@@ -68,8 +74,13 @@ export function statusFields(status: Status): Field[] {
     ["access until", left(session.accessExpiresAt)],
     ["identity until", left(session.identityExpiresAt)],
     ["clock", status.clockOffsetMs === 0 ? undefined : `off by ${Math.round(status.clockOffsetMs / 1000)} s`],
+    ["local API", status.api && apiIs(status.api)],
     ["running since", `${ago(status.startedAt)}, pid ${status.pid}`],
   ];
+}
+
+function apiIs({ url, movedFrom }: NonNullable<Status["api"]>): string {
+  return movedFrom === null ? url : `${url}; another program has port ${movedFrom}`;
 }
 
 /** How a runtime is, in words. */

@@ -1,4 +1,4 @@
-/** The local API (D-87): who gets in, what each route does, and that errors have one form. */
+/** The local API (D-87, D-231): who gets in, what each route does, and that errors have one form. */
 import { assert, assertEquals } from "@std/assert";
 import { localApi } from "../../../cli/connector/local_api.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../cli/connector/local_errors.ts";
@@ -208,4 +208,16 @@ Deno.test("an access token that has ended is renewed, and the call goes through 
   };
   const { status } = await asker(bench)(`/v1/receipts?requestId=request-1&recipientAgentDid=${b.agent.did}`);
   assertEquals([status, bench.session.renewed], [200, ["access"]]);
+});
+
+Deno.test("a wrong token is refused with the name of the agent whose connector answers", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  const { status, body } = await asker(bench)("/v1/status", { headers: { authorization: "Bearer wrong" } });
+  const { name } = bench.connector.options.agent;
+  assertEquals([status, body.error.message], [
+    401,
+    `This is the connector of ${name}; its token is in connector.json of that agent`,
+  ]);
 });

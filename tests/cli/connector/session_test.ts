@@ -1,34 +1,16 @@
 /** Credentials of a connector (D-89, N06): refreshed ahead, read anew when others changed them, over when they are. */
 import { assert, assertEquals } from "@std/assert";
 import { AgentStore } from "../../../cli/agent_store.ts";
-import type { Context } from "../../../cli/context.ts";
-import { Interrupt } from "../../../cli/interrupt.ts";
-import { Output } from "../../../cli/output.ts";
 import { RegistryClient } from "../../../cli/registry_client.ts";
 import { ServiceClock } from "../../../cli/connector/service_clock.ts";
 import { FileSession } from "../../../cli/connector/session.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { until } from "./bench.ts";
+import { contextOf } from "./context.ts";
 
 async function opened(world: World, machine: Machine) {
-  const silent = { stdout: () => {}, stderr: () => {}, stdoutIsTerminal: false, stderrIsTerminal: false };
-  const ctx: Context = {
-    fetch: (...request) => machine.fetch(...request),
-    clock: world.clock,
-    random: world.random,
-    terminal: silent,
-    stdin: () => Promise.resolve(new Uint8Array()),
-    confirm: null,
-    interrupt: new Interrupt(world.clock),
-    env: () => undefined,
-    os: Deno.build.os,
-    uid: Deno.uid(),
-    pid: Deno.pid,
-    version: "0",
-    configDir: machine.dir,
-    out: new Output(silent, world.clock, { json: true, colour: false }),
-  };
+  const ctx = contextOf(world, machine);
   const clock = new ServiceClock(world.clock);
   const told: string[] = [];
   const session = await FileSession.open({
