@@ -37,7 +37,7 @@ export const CONNECTOR_START_COMMANDS = [
       "terminal it shows what happens and how it is doing; in a pipe it prints one JSON line an event.",
     ],
     args: { agentName: { summary: "The agent's name on this machine", complete: "agents" } },
-    options: CONNECTOR_OPTIONS,
+    options: { ...CONNECTOR_OPTIONS, save: { summary: "Keep the runtime's address and token for later starts" } },
     examples: [
       { run: "svc connector start alpha", says: "With the runtime that svc install found" },
       {

@@ -274,6 +274,7 @@ export class Connector {
       runtime: {
         platform: runtime.platform.id,
         url: runtime.url,
+        ...(runtime.target.source === undefined ? {} : { source: runtime.target.source }),
         reachable: this.#runtimeIs.reachable,
         checkedAt: iso(this.#runtimeIs.checkedAt),
         problem: this.#runtimeIs.problem,

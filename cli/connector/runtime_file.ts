@@ -2,16 +2,19 @@
  * `runtime.json` (D-93): what is known about the agent's runtime, set by `install` and `provider setup`, read by
  * `connector start`, `doctor` and `relay-test`. From it, the options and the environment follows where messages go.
  */
+import { join } from "node:path";
 import * as z from "zod";
 import type { AgentFolder } from "../agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../platforms/platform.ts";
+import { readPrivate } from "../files.ts";
+import { PLATFORM_IDS, type PlatformId, type RuntimeSource, type RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { variable } from "./environment.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "./runtime.ts";
 
 export const RUNTIME_FILE = "runtime.json";
+const MAX_BYTES = 64 * 1024;
 
 const RuntimeFile = z.object({
   platform: z.enum(PLATFORM_IDS),
@@ -25,18 +28,40 @@ const RuntimeFile = z.object({
 });
 export type RuntimeFile = z.infer<typeof RuntimeFile>;
 
-/** What the file says; `null` when there is none. @throws {CliError} `CLI_FILE_INVALID` */
+/** What the agent's own file says; `null` when there is none. @throws {CliError} `CLI_FILE_INVALID` */
 export function readRuntimeFile(folder: AgentFolder): RuntimeFile | null {
-  const text = folder.read(RUNTIME_FILE);
+  return parsed(folder.read(RUNTIME_FILE), folder.path);
+}
+
+/** The settings that count for an agent: its own file, else the one for every agent in `{config_dir}` (D-227). */
+export function runtimeSettings(
+  ctx: Pick<Context, "configDir">,
+  folder: AgentFolder,
+): { file: RuntimeFile; source: "agent" | "install" } | null {
+  const own = readRuntimeFile(folder);
+  if (own !== null) return { file: own, source: "agent" };
+  const installed = parsed(readPrivate(join(ctx.configDir, RUNTIME_FILE), MAX_BYTES), ctx.configDir);
+  return installed && { file: installed, source: "install" };
+}
+
+function parsed(text: string | null, directory: string): RuntimeFile | null {
   if (text === null) return null;
   try {
     return RuntimeFile.parse(JSON.parse(text));
   } catch {
     throw new CliError(
       "CLI_FILE_INVALID",
-      `${folder.path}/${RUNTIME_FILE} is damaged; remove it, svc install writes it anew`,
+      `${directory}/${RUNTIME_FILE} is damaged; remove it, svc install writes it again`,
     );
   }
+}
+
+/** The settings with the address and the token that are in effect now, as `connector start --save` keeps them (D-229). */
+export function withTarget(file: RuntimeFile | null, target: RuntimeTarget): RuntimeFile {
+  const { platform, baseUrl, hookPath, hookToken } = target;
+  const kept = file ?? emptyRuntimeFile(platform);
+  // Host and port would override the address.
+  return { ...kept, platform, baseUrl, webhookHost: null, webhookPort: null, hookPath, webhookToken: hookToken };
 }
 
 /** Options of `connector start` that say where the runtime is. */
@@ -54,6 +79,7 @@ export function runtimeTarget(
   file: RuntimeFile | null,
   framework: string,
   options: TargetOptions,
+  fileSource: "agent" | "install" = "agent",
 ): RuntimeTarget {
   const platform = file?.platform ?? platformOf(ctx, framework, options);
   const { defaults } = PLATFORMS[platform];
@@ -78,7 +104,13 @@ export function runtimeTarget(
     baseUrl: parseRuntimeUrl(url, urlFrom, options["allow-insecure"]),
     hookPath: parseHookPath(path, pathFrom),
     hookToken: token === "" ? null : parseHookToken(token, tokenFrom),
+    source: sourceOf(urlFrom, file === null ? "default" : fileSource),
   };
+}
+
+function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
+  if (from.startsWith("--")) return "option";
+  return /^[A-Z]/.test(from) ? "environment" : otherwise;
 }
 
 /**

@@ -14,7 +14,7 @@ import { ConnectorClient } from "./client.ts";
 import { variable } from "./environment.ts";
 import { readConnectorFile } from "./listening.ts";
 import { proxyPlace } from "./proxy_place.ts";
-import { emptyRuntimeFile, readRuntimeFile, RUNTIME_FILE, runtimeTarget } from "./runtime_file.ts";
+import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./runtime_file.ts";
 import type { StartOptions } from "./start.ts";
 import type { Status } from "./status.ts";
 
@@ -39,10 +39,11 @@ export async function installConnector(
   const identity = folder.identity();
   // Refused here rather than in a service that does not come up.
   proxyPlace(ctx, options["proxy-ws-url"], options["allow-insecure"]);
-  const target = runtimeTarget(ctx, readRuntimeFile(folder), identity.framework, options);
+  const settings = runtimeSettings(ctx, folder);
+  const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const token = options["hook-token"];
   if (token !== undefined) {
-    const file = readRuntimeFile(folder) ?? emptyRuntimeFile(target.platform);
+    const file = settings?.file ?? emptyRuntimeFile(target.platform);
     await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token });
   }
   const before = readConnectorFile(folder)?.token;

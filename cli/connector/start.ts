@@ -23,7 +23,7 @@ import { proxyPlace } from "./proxy_place.ts";
 import { pairingHint, ticketLines } from "./pairing_hint.ts";
 import { sayError } from "./refusals.ts";
 import { Runtime } from "./runtime.ts";
-import { readRuntimeFile, runtimeTarget, type TargetOptions } from "./runtime_file.ts";
+import { RUNTIME_FILE, runtimeSettings, runtimeTarget, type TargetOptions, withTarget } from "./runtime_file.ts";
 import { ServiceClock } from "./service_clock.ts";
 import { FileSession } from "./session.ts";
 import { statusLine } from "./status.ts";
@@ -32,7 +32,13 @@ import { type View, viewOf } from "./view.ts";
 export interface StartOptions extends TargetOptions {
   "proxy-ws-url"?: string | undefined;
   port?: string | undefined;
+  /** Keep the runtime's address and token for later starts. */
+  save?: boolean;
 }
+
+const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
+
+const SAVE_HINT = "          To keep these runtime settings for later starts: add --save.";
 
 /** Called with what stops the connector; gives what takes that back. */
 export type OnStop = (stop: () => void) => () => void;
@@ -48,9 +54,15 @@ export async function startConnector(
   const folder = await store.open(name);
   const identity = folder.identity();
   const proxy = proxyPlace(ctx, options["proxy-ws-url"], options["allow-insecure"]);
-  const target = runtimeTarget(ctx, readRuntimeFile(folder), identity.framework, options);
+  const settings = runtimeSettings(ctx, folder);
+  const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
+  const isGiven = RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
+  if (options.save && !isGiven) {
+    throw new CliError("CLI_USAGE", `--save keeps what ${RUNTIME_OPTIONS.map((name) => `--${name}`).join(", ")} say`);
+  }
   const port = parsePort(options.port);
   using _lock = await lockConnector(folder, ctx.pid);
+  if (options.save) await folder.writeJson(RUNTIME_FILE, withTarget(settings?.file ?? null, target));
   using database = Database.open(join(folder.path, "connector.db"));
   const serviceClock = new ServiceClock(ctx.clock);
   const parts: { connector?: Connector } = {};
@@ -96,7 +108,8 @@ export async function startConnector(
   });
   session.onEnd = (error) => connector.fail(error);
   session.watch();
-  return await serve(ctx, { connector, store, folder, proxy, view, port, onStop });
+  const hints = [...pairingHint(folder), ...isGiven && !options.save ? [SAVE_HINT] : []];
+  return await serve(ctx, { connector, store, folder, proxy, view, port, hints, onStop });
 }
 
 interface Serving {
@@ -106,6 +119,8 @@ interface Serving {
   view: View;
   store: AgentStore;
   port: number | null;
+  /** For the person at the terminal. */
+  hints: readonly string[];
   onStop: OnStop;
 }
 
@@ -134,7 +149,7 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
       platform: connector.seams.runtime.platform.id,
     });
     if (movedFrom !== null) view.event("port_moved", { from: movedFrom, to: listener.port });
-    view.show(pairingHint(folder));
+    view.show(serving.hints);
     const why = await connector.run();
     view.event("stopped", why === null ? {} : { why: sayError(why) });
     if (why !== null) throw why;

@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Field } from "../output.ts";
-import { PLATFORM_IDS } from "../platforms/platform.ts";
+import { PLATFORM_IDS, RUNTIME_SOURCES, type RuntimeSource } from "../platforms/platform.ts";
 
 /** How late a heartbeat may be before anybody worries. */
 const HEARTBEAT_GRACE_MS = 10_000;
@@ -33,6 +33,8 @@ export const Status = z.object({
   runtime: z.object({
     platform: z.enum(PLATFORM_IDS),
     url: z.string(),
+    /** Where the address comes from; absent in the answer of a connector before D-229. */
+    source: z.enum(RUNTIME_SOURCES).optional(),
     /** Whether somebody answers there; `null`: not looked at yet. */
     reachable: z.boolean().nullable(),
     checkedAt: When.nullable(),
@@ -67,6 +69,7 @@ export function statusFields(status: Status): Field[] {
     ["problem", connection.problem ?? undefined],
     ["heartbeat", heartbeat(status, now)],
     ["runtime", `${runtime.platform} at ${runtime.url}: ${RUNTIME_IS[runtimeIs(status)].long}`],
+    ["runtime from", runtime.source && RUNTIME_FROM[runtime.source]],
     ["runtime problem", runtime.problem ?? undefined],
     ["inbox", `${inbox.waiting} waiting${inbox.oldestAt === null ? "" : `, the oldest since ${ago(inbox.oldestAt)}`}`],
     ["dead letters", status.deadLetters],
@@ -78,6 +81,15 @@ export function statusFields(status: Status): Field[] {
     ["running since", `${ago(status.startedAt)}, pid ${status.pid}`],
   ];
 }
+
+/** Sources of a runtime's address, in words. */
+const RUNTIME_FROM: Readonly<Record<RuntimeSource, string>> = {
+  option: "the options of connector start",
+  environment: "the environment",
+  agent: "the agent's runtime.json",
+  install: "runtime.json of the configuration directory",
+  default: "the default",
+};
 
 function apiIs({ url, movedFrom }: NonNullable<Status["api"]>): string {
   return movedFrom === null ? url : `${url}; another program has port ${movedFrom}`;

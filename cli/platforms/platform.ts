@@ -22,6 +22,10 @@ export interface RuntimeMessage {
   idempotencyKey: string;
 }
 
+/** Where a runtime's address comes from: the file of the agent, or that of `install` for every agent. */
+export const RUNTIME_SOURCES = ["option", "environment", "agent", "install", "default"] as const;
+export type RuntimeSource = (typeof RUNTIME_SOURCES)[number];
+
 /** Where a runtime takes messages. */
 export interface RuntimeTarget {
   platform: PlatformId;
@@ -31,6 +35,8 @@ export interface RuntimeTarget {
   hookPath: string;
   /** The runtime's own secret; `null` where it wants none. */
   hookToken: string | null;
+  /** Where `baseUrl` comes from. */
+  source?: RuntimeSource;
 }
 
 export interface RuntimeRequest {

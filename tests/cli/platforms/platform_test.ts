@@ -294,6 +294,22 @@ Deno.test("an address or path that leads elsewhere is refused at the start (N10)
   }
 });
 
+Deno.test("the source of a runtime's address is named", () => {
+  const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
+  const none = { "allow-insecure": false };
+  const given = { ...none, "runtime-base-url": "http://127.0.0.1:1" };
+  const file = emptyRuntimeFile("hermes");
+  const variable = env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:2" });
+  const sources = [
+    runtimeTarget(variable, file, "", given),
+    runtimeTarget(variable, file, "", none),
+    runtimeTarget(env({}), file, "", none),
+    runtimeTarget(env({}), { ...file, webhookPort: 9_000 }, "", none, "install"),
+    runtimeTarget(env({}), null, "", none),
+  ].map(({ source }) => source);
+  assertEquals(sources, ["option", "environment", "agent", "install", "default"]);
+});
+
 Deno.test("where messages go: option, environment, runtime.json, the platform's default (D-92, D-93)", () => {
   const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
   const none = { "allow-insecure": false };

@@ -1,0 +1,41 @@
+/** Runtime settings of a connector (D-229): kept with --save, for one agent or all, and named in its status. */
+import { assert, assertEquals } from "@std/assert";
+import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { bundledProgram } from "../cli/program.ts";
+import { Service, tempFolder } from "../support/process.ts";
+
+const program = await bundledProgram();
+
+Deno.test("connector start --save keeps the runtime settings; the status names where they come from", async () => {
+  await using service = await Service.open();
+  await using folder = await tempFolder();
+  await using runtime = new Listener();
+  const dir = folder.path;
+  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  await svc(dir, ["agent", "create", "b"], env, program);
+  /** Starts the connector, and stops it; what its status says of the runtime. */
+  const statusOf = async (args: string[], more: Record<string, string> = {}) => {
+    await using connector = await RunningConnector.start(dir, "b", args, { program, env: more });
+    const { runtime: { url, platform, source } } = await connector.json("GET", "/v1/status");
+    await connector.child.end("SIGTERM");
+    return { url, platform, source };
+  };
+  const url = `${runtime.url}/in`;
+  const given = ["--runtime-base-url", runtime.url, "--hook-path", "/in"];
+  const refused = await attempt(dir, ["connector", "start", "b", "--save"], {}, program);
+  assertEquals([refused.code, refused.error?.code], [2, "CLI_USAGE"]);
+
+  const installed = { platform: "generic", baseUrl: runtime.url, hookPath: "/all" };
+  await Deno.writeTextFile(`${dir}/runtime.json`, JSON.stringify(installed), { mode: 0o600 });
+  assertEquals(await statusOf([]), { url: `${runtime.url}/all`, platform: "generic", source: "install" });
+
+  const secret = { SVC_HOOK_TOKEN: "hook-token" };
+  assertEquals(await statusOf(given, secret), { url, platform: "generic", source: "option" });
+  const path = `${dir}/agents/b/runtime.json`;
+  assert(await Deno.stat(path).then(() => false, () => true), "nothing is kept without --save");
+  assertEquals(await statusOf([...given, "--save"], secret), { url, platform: "generic", source: "option" });
+  assertEquals(JSON.parse(await Deno.readTextFile(path)).webhookToken, "hook-token");
+  assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o600);
+  assertEquals(await statusOf([]), { url, platform: "generic", source: "agent" });
+});
