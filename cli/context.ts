@@ -176,7 +176,16 @@ function systemTerminal(): Terminal {
     stderr: (text) => write(Deno.stderr, text),
     stdoutIsTerminal: Deno.stdout.isTerminal(),
     stderrIsTerminal: Deno.stderr.isTerminal(),
+    columns,
   };
+}
+
+function columns(): number | null {
+  try {
+    return Deno.consoleSize().columns || null;
+  } catch {
+    return null;
+  }
 }
 
 function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): void {

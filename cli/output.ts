@@ -12,6 +12,8 @@ export interface Terminal {
   stderr(text: string): void;
   stdoutIsTerminal: boolean;
   stderrIsTerminal: boolean;
+  /** Width of the terminal behind standard output; absent or `null` where it is not known. */
+  columns?(): number | null;
 }
 
 export interface OutputOptions {

@@ -6,9 +6,10 @@ import type { Cancel, Clock } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { printable, type Terminal } from "../output.ts";
 import { type EventFields, type EventName, EVENTS } from "./events.ts";
+import { cutToColumns } from "./width.ts";
 
 const REDRAW_MS = 1_000;
-/** A line that wraps could not be drawn over: what does not fit is cut off by the terminal itself (DECAWM off, and on). */
+/** A line that wraps cannot be drawn over: a terminal that counts columns in another way must not wrap it (DECAWM). */
 const unwrapped = (line: string) => `\x1b[?7l${line}\x1b[?7h`;
 
 export interface View {
@@ -75,7 +76,11 @@ class Live implements View {
   #redraw(): void {
     if (this.#stopped) return;
     const line = this.seams.line();
-    if (line !== null) this.seams.terminal.stdout(`\r\x1b[K${unwrapped(printable(line))}`);
+    if (line === null) return;
+    const columns = this.seams.terminal.columns?.() ?? null;
+    // The last column stays free: some terminals wrap when it is filled.
+    const cut = columns === null ? printable(line) : cutToColumns(printable(line), columns - 1);
+    this.seams.terminal.stdout(`\r\x1b[K${unwrapped(cut)}`);
   }
 
   #redrawLater(): void {

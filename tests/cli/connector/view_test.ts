@@ -4,6 +4,7 @@ import { mergePeers } from "../../../cli/connector/peers.ts";
 import { shellQuote, ticketLines } from "../../../cli/connector/pairing_hint.ts";
 import { isWell, span, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
 import { viewOf } from "../../../cli/connector/view.ts";
+import { columnsOf, cutToColumns } from "../../../cli/connector/width.ts";
 import { RefusedError } from "../../../cli/connector/link.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
@@ -34,7 +35,6 @@ Deno.test("on a terminal events are sentences above one live line, and nothing s
   let line = "alpha: connected 1 s";
   const view = viewOf({ clock, terminal: tty, json: false, line: () => line });
   view.event("refused", { why: "\u001b]0;title\u0007" });
-  // The terminal cuts off what does not fit: a line that wraps could not be drawn over.
   const live = () => `\r\x1b[K\x1b[?7l${line}\x1b[?7h`;
   assert(screen.text.includes("The proxy refused the connection") && screen.text.endsWith(live()));
   line = "alpha: connected 2 s";
@@ -196,4 +196,47 @@ Deno.test("mergePeers() gives each peer a word of its own and keeps what it gave
     "beta": "D",
     "proto": "E",
   });
+});
+
+Deno.test("the live line is cut to the columns of the terminal, as it is at each redraw", async () => {
+  const clock = new ManualClock();
+  const { screen, terminal: tty } = terminal(true);
+  let columns = 12;
+  const view = viewOf({
+    clock,
+    terminal: { ...tty, columns: () => columns },
+    json: false,
+    line: () => "alpha: connected 1 s",
+  });
+  await clock.advance(1_000);
+  assert(screen.text.endsWith("\r\x1b[K\x1b[?7lalpha: con…\x1b[?7h"), screen.text);
+  columns = 40;
+  await clock.advance(1_000);
+  assert(screen.text.endsWith("\x1b[?7lalpha: connected 1 s\x1b[?7h"));
+  view.stop();
+});
+
+Deno.test("cutToColumns() counts wide, combining and astral characters, and splits none", () => {
+  const width = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);
+  const texts = [
+    "abc",
+    "漢字かな",
+    "e\u0301e\u0301e\u0301",
+    "😀😀😀",
+    "a漢😀b",
+    "\u{20000}\u{20000}",
+    "한국어",
+    "ＡＢＣ",
+    "",
+  ];
+  for (const text of texts) {
+    for (let columns = 0; columns <= 10; columns++) {
+      const cut = cutToColumns(text, columns);
+      assert(width(cut) <= columns, `${cut} in ${columns}`);
+      assert(cut.isWellFormed());
+      assertEquals(cut === text, width(text) <= columns, `${text} in ${columns}`);
+    }
+  }
+  assertEquals(["漢字かな", "😀😀", "e\u0301e\u0301"].map(width), [8, 4, 2]);
+  assertEquals(cutToColumns("漢字かな", 6), "漢字…");
 });

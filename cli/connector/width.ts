@@ -1,0 +1,42 @@
+/** How many columns of a terminal a text takes, and the part of it that fits (D-230). Pure. */
+
+/** Code points that take two columns: East Asian wide and full-width ones; emoji are found by their property. */
+const WIDE: readonly (readonly [first: number, last: number])[] = [
+  [0x1100, 0x115f],
+  [0x2329, 0x232a],
+  [0x2e80, 0x303e],
+  [0x3041, 0x4dbf],
+  [0x4e00, 0xa4cf],
+  [0xa960, 0xa97f],
+  [0xac00, 0xd7a3],
+  [0xf900, 0xfaff],
+  [0xfe10, 0xfe19],
+  [0xfe30, 0xfe6f],
+  [0xff00, 0xff60],
+  [0xffe0, 0xffe6],
+  [0x16fe0, 0x18aff],
+  [0x1b000, 0x1b2ff],
+  [0x1f200, 0x1f2ff],
+  [0x20000, 0x3fffd],
+];
+
+/** Columns of one code point: 0, 1 or 2. */
+export function columnsOf(character: string): number {
+  if (/^[\p{Mn}\p{Me}\p{Default_Ignorable_Code_Point}]/u.test(character)) return 0;
+  const code = character.codePointAt(0) ?? 0;
+  const isWide = WIDE.some(([first, last]) => code >= first && code <= last) ||
+    /^\p{Emoji_Presentation}/u.test(character);
+  return isWide ? 2 : 1;
+}
+
+/** The text, or as much of its start as fits with an ellipsis behind it. */
+export function cutToColumns(text: string, columns: number): string {
+  let kept = "", fits = "", used = 0;
+  for (const character of text) {
+    used += columnsOf(character);
+    if (used > columns) return columns < 1 ? "" : `${fits}…`;
+    kept += character;
+    if (used <= columns - 1) fits = kept;
+  }
+  return kept;
+}

@@ -1,0 +1,68 @@
+/** The live line of a connector in a real terminal (D-230): one line of it, whatever the width. Needs tmux. */
+import { assert } from "@std/assert";
+import { shellQuote } from "../../cli/connector/pairing_hint.ts";
+import { svc } from "../cli/connector/people.ts";
+import { bundledProgram, output } from "../cli/program.ts";
+import { eventually, Service, tempFolder } from "../support/process.ts";
+
+const HAS_TMUX = await output("tmux", ["-V"]).then(({ code }) => code === 0, () => false);
+const LIVE = /^b: (?:connecting|connected|waiting)/;
+
+/** A terminal in which one command runs; its server ends with it. */
+class TmuxTerminal implements AsyncDisposable {
+  readonly #socket = `svc-${crypto.randomUUID()}`;
+
+  static async run(columns: number, command: string): Promise<TmuxTerminal> {
+    const terminal = new TmuxTerminal();
+    const size = ["-x", String(columns), "-y", "40"];
+    await terminal.#tmux("-f", "/dev/null", "-u", "new-session", "-d", ...size, command);
+    return terminal;
+  }
+
+  /** The lines of the screen that are not empty. */
+  async lines(): Promise<string[]> {
+    return (await this.#tmux("capture-pane", "-p")).split("\n").filter((line) => line.trim() !== "");
+  }
+
+  async #tmux(...args: string[]): Promise<string> {
+    const { code, stdout, stderr } = await output("tmux", ["-L", this.#socket, ...args]);
+    if (code !== 0) throw new Error(`tmux ${args[0]} failed: ${stderr}`);
+    return stdout;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#tmux("kill-server");
+  }
+}
+
+Deno.test({
+  name: "the live line stays one line, cut with an ellipsis, in terminals of 40 and 80 columns",
+  ignore: !HAS_TMUX,
+  async fn() {
+    const program = await bundledProgram();
+    await using service = await Service.open();
+    await using folder = await tempFolder();
+    const dir = folder.path;
+    const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+    await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+    await svc(dir, ["agent", "create", "b"], env, program);
+    const args = ["connector", "start", "b", "--config-dir", dir, "--runtime-base-url", "http://127.0.0.1:9"];
+    const command = [program.command, ...program.args, ...args].map(shellQuote).join(" ");
+    for (const columns of [40, 80]) {
+      await using terminal = await TmuxTerminal.run(columns, `NO_COLOR=1 LANG=C.UTF-8 ${command}`);
+      const drawn = new Set<string>();
+      // Three different states of the line were drawn one over another.
+      await eventually(30_000, "the line is drawn again", async () => {
+        const lines = (await terminal.lines()).filter((line) => LIVE.test(line));
+        assert(lines.length <= 1, lines.join("\n"));
+        for (const line of lines) drawn.add(line);
+        return drawn.size >= 3 || undefined;
+      });
+      const lines = await terminal.lines();
+      const last = lines.at(-1) ?? "";
+      assert(LIVE.test(last) && [...last].length < columns, last);
+      // In 80 columns the line may just fit.
+      assert(columns === 80 || last.endsWith("…"), last);
+    }
+  },
+});
