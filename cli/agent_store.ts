@@ -17,15 +17,13 @@ import {
   judgeDirectory,
   kindOf,
   type Owners,
-  readPrivate,
   reason,
-  removeFile,
   removeLeftovers,
   syncDirectory,
-  writePrivate,
 } from "./files.ts";
 import { type HeldLock, withLock } from "./lock.ts";
 import { requireAgentName } from "./agent_name.ts";
+import { PrivateFolder } from "./private_folder.ts";
 import { parseServiceUrl } from "./service_url.ts";
 import { didYouMean } from "./suggest.ts";
 
@@ -41,8 +39,6 @@ const Identity = z.object({
 /** Who an agent is: `identity.json`. */
 export type Identity = z.infer<typeof Identity>;
 
-const MAX_BYTES = 64 * 1024;
-
 /** The lock of an agent, inside its own folder (D-245). */
 const LOCK_FILE = "agent.lock";
 
@@ -56,10 +52,14 @@ export const AGENT_FILES = {
 } as const;
 
 /** One folder of an agent: `agents/<name>/`, or its pending one. */
-export class AgentFolder {
-  readonly #ctx: Context;
-  constructor(ctx: Context, readonly path: string, readonly name: string) {
-    this.#ctx = ctx;
+export class AgentFolder extends PrivateFolder {
+  constructor(ctx: Context, path: string, readonly name: string) {
+    super(ctx, path);
+  }
+
+  /** The folder of what holds for every agent of this machine. */
+  get shared(): PrivateFolder {
+    return new PrivateFolder(this.ctx, this.ctx.configDir);
   }
 
   identity(): Identity {
@@ -84,23 +84,6 @@ export class AgentFolder {
     const keys = await this.keysIfAny();
     if (keys === null) throw this.#damaged(AGENT_FILES.seed);
     return keys;
-  }
-
-  /** A file's text, or `null` when there is none. */
-  read(file: string): string | null {
-    return readPrivate(join(this.path, file), MAX_BYTES);
-  }
-
-  async write(file: string, text: string): Promise<void> {
-    await writePrivate(this.#ctx.random, join(this.path, file), `${text}\n`);
-  }
-
-  async writeJson(file: string, value: object): Promise<void> {
-    await this.write(file, JSON.stringify(value, null, 2));
-  }
-
-  async remove(file: string): Promise<void> {
-    await removeFile(join(this.path, file));
   }
 
   #text(file: string): string {

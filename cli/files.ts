@@ -45,9 +45,10 @@ export function readPrivate(path: string, maxBytes: number): string | null {
  * Replaces a file in one step: a new temporary file beside it (0600), fsync, rename, fsync of the directory. The old
  * content stays until the new one is safe.
  *
+ * @param mode the permissions of the new file, for a file of another program; private (0600) unless given
  * @throws {CliError} `CLI_SAVE_FAILED`; `CLI_FILE_UNSAFE` when the path is a link
  */
-export async function writePrivate(random: Random, path: string, text: string): Promise<void> {
+export async function writePrivate(random: Random, path: string, text: string, mode?: number | null): Promise<void> {
   if (isLink(path)) throw unsafe(path, "is a link");
   const temporary = join(dirname(path), `.svc-${toBase64Url(random.bytes(12))}.tmp`);
   let made = false;
@@ -61,6 +62,7 @@ export async function writePrivate(random: Random, path: string, text: string): 
     } finally {
       file.close();
     }
+    if (mode !== undefined && mode !== null) await Deno.chmod(temporary, mode & 0o777);
     await Deno.rename(temporary, path);
     made = false;
     await syncDirectory(dirname(path));

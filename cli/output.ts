@@ -70,6 +70,11 @@ export class Output {
     this.#terminal.stderr(`${this.#clean(text)}\n`);
   }
 
+  /** A command to run next, as a line that can be pasted whole; for people only (D-238). */
+  next(words: readonly string[], when = ""): void {
+    this.note(`Next${when === "" ? "" : `, ${when}`}: ${["svc", ...words].map(shellWord).join(" ")}`);
+  }
+
   /** Something that is not as it should be, but did not stop the command. */
   warn(text: string): void {
     this.#warnings.push(text);
@@ -190,6 +195,11 @@ export function jsonText(value: unknown): string {
 
 function escaped(char: string): string {
   return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+/** A word as a shell reads it: quoted unless it is plain. */
+function shellWord(word: string): string {
+  return /^[A-Za-z0-9_\/:=@%+.,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 function sentence(text: string): string {

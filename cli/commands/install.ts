@@ -1,8 +1,9 @@
-/** `svc install`: which runtime an agent's messages go to, found or said, and written down. */
+/** `svc install`: which runtime messages go to, found or named, and written down for every agent or for one (D-227). */
 import { command } from "../command.ts";
+import { ensureConfigDir } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields, table } from "../output.ts";
-import { FOR, parsePlatform, parsePort, WHICH_AGENT } from "./provider_world.ts";
+import { FOR, parsePlatform, parsePort, placeOf, warnOfOwnSettings, WHICH_AGENT } from "./provider_world.ts";
 
 export const INSTALL_COMMANDS = [
   command({
@@ -44,12 +45,12 @@ export const INSTALL_COMMANDS = [
         const what = likely.length === 0 ? "No agent runtime is found" : `Several are as likely: ${likely.join(", ")}`;
         throw new CliError("CLI_USAGE", `${what}: name one with --for; generic is any HTTP address`);
       }
-      const [{ connectorOf }, files] = await Promise.all([
-        import("./connector.ts"),
+      const [files, place] = await Promise.all([
         import("../connector/runtime_file.ts"),
+        placeOf(ctx, options["agent-name"]),
       ]);
-      const { folder } = await connectorOf(ctx, options["agent-name"]);
-      const saved = files.readRuntimeFile(folder);
+      const { settings } = place;
+      const saved = files.readRuntimeFileIn(settings);
       const before = saved?.platform === chosen.platform ? saved : files.emptyRuntimeFile(chosen.platform);
       const file = {
         ...before,
@@ -59,18 +60,23 @@ export const INSTALL_COMMANDS = [
         webhookToken: options.token ?? before.webhookToken,
       };
       const target = files.runtimeTarget({ env: () => undefined }, file, "", { "allow-insecure": true });
-      await folder.writeJson(files.RUNTIME_FILE, file);
+      await ensureConfigDir(ctx);
+      await settings.writeJson(files.RUNTIME_FILE, file);
+      await warnOfOwnSettings(ctx, place);
       const { platform, confidence, reasons } = chosen;
       const url = target.baseUrl + target.hookPath;
       const hasToken = target.hookToken !== null;
-      ctx.out.result({ agent: folder.name, platform, confidence, reasons, url, hasToken }, [
-        ctx.out.bold(`Messages for ${folder.name} go to ${chosen.name}.`),
-        ...fields([["at", url], ["because", reasons.join("; ") || "you said so"], [
-          "token",
-          hasToken ? "saved" : "none",
-        ]]),
+      const agent = options["agent-name"] ?? null;
+      ctx.out.result({ agent, platform, confidence, reasons, url, hasToken, path: settings.path }, [
+        ctx.out.bold(`Messages for ${agent ?? "every agent of this machine"} go to ${chosen.name}.`),
+        ...fields([
+          ["at", url],
+          ["because", reasons.join("; ") || "you said so"],
+          ["token", hasToken ? "saved" : "none"],
+          ["saved in", settings.path],
+        ]),
       ]);
-      ctx.out.note(`Next: svc provider setup --for ${platform} --agent-name ${folder.name}`);
+      ctx.out.next(["provider", "setup", "--for", platform, ...(agent === null ? [] : ["--agent-name", agent])]);
     },
   }),
 ];

@@ -3,7 +3,7 @@ import { command } from "../command.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../output.ts";
 import type { Check } from "../platforms/checks.ts";
-import { FOR, providerOf, WHICH_AGENT } from "./provider_world.ts";
+import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
 
 const WHERE = {
   for: FOR,
@@ -21,7 +21,8 @@ export const PROVIDER_COMMANDS = [
     options: { for: FOR, "agent-name": WHICH_AGENT },
     examples: [{ run: "svc provider status", says: "Where messages go, and whether somebody is there" }],
     async run(ctx, { options }) {
-      const { folder, file, platform, runtime, machine, stateDir, client } = await providerOf(ctx, options);
+      const { folder } = await placeOf(ctx, options["agent-name"]);
+      const { file, platform, runtime, machine, stateDir, client } = await providerOf(ctx, options, folder);
       const [{ reachable, problem }, finding] = await Promise.all([
         runtime.probe(),
         platform.detect(machine, stateDir),
@@ -29,7 +30,7 @@ export const PROVIDER_COMMANDS = [
       const connector = await client?.status().catch(() => null) ?? null;
       const { hookToken } = runtime.target;
       const facts = {
-        agent: folder.name,
+        agent: folder?.name ?? null,
         platform: platform.id,
         isInstalled: file !== null,
         url: runtime.url,
@@ -41,7 +42,7 @@ export const PROVIDER_COMMANDS = [
         connector: connector?.connection.state ?? null,
       };
       ctx.out.result(facts, [
-        ctx.out.bold(`${platform.name}, for ${folder.name}`),
+        ctx.out.bold(`${platform.name}, for ${folder?.name ?? "every agent of this machine"}`),
         ...fields([
           ["at", runtime.url],
           ["answers", reachable ? "yes" : `NO: ${problem}`],
@@ -57,7 +58,9 @@ export const PROVIDER_COMMANDS = [
   command({
     path: ["provider", "doctor"],
     summary: "Check everything between an agent's runtime and its peers, and say what to do; changes nothing",
-    details: ["Ends with 1 when a check fails."],
+    details: [
+      "Each line says where its fact comes from; a running connector is asked first. Ends with 1 when a check fails.",
+    ],
     args: {},
     options: {
       ...WHERE,
@@ -68,17 +71,26 @@ export const PROVIDER_COMMANDS = [
     examples: [{ run: "svc provider doctor", says: "One line a check, with the cure for what fails" }],
     async run(ctx, { options }) {
       const { examine } = await import("../platforms/checks.ts");
-      const provider = await providerOf(ctx, options);
-      const checks = await examine(
-        { ...provider, now: ctx.clock.now() },
-        { peer: options.peer, skipConnector: options["skip-connector-runtime"] },
-      );
+      const { folder, agents } = await placeOf(ctx, options["agent-name"]);
+      const names = folder !== null ? [folder.name] : agents;
+      const checks: (Check & { agent: string | null })[] = [];
+      let platform: string | null = null;
+      for (const name of names.length > 0 ? names : [null]) {
+        const provider = await providerOf(ctx, options, name === null ? null : (await placeOf(ctx, name)).folder);
+        const found = await examine(
+          { ...provider, now: ctx.clock.now() },
+          { peer: options.peer, skipConnector: options["skip-connector-runtime"] },
+        );
+        checks.push(...found.map((check) => ({ ...check, agent: name })));
+        platform = names.length > 1 ? null : provider.platform.id;
+      }
       const healthy = checks.every(({ ok }) => ok);
       const mark = ({ ok }: Check) => ok ? ctx.out.green("pass") : ctx.out.red("FAIL");
       const width = Math.max(...checks.map(({ name }) => name.length));
-      ctx.out.result({ agent: provider.folder.name, platform: provider.platform.id, healthy, checks }, [
-        ...checks.flatMap((check) => [
-          `${mark(check)}  ${check.name.padEnd(width)}  ${check.seen}`,
+      ctx.out.result({ agent: folder?.name ?? null, platform, healthy, checks }, [
+        ...checks.flatMap((check, i) => [
+          ...(names.length > 1 && check.agent !== checks[i - 1]?.agent ? [ctx.out.bold(check.agent ?? "")] : []),
+          `${mark(check)}  ${check.name.padEnd(width)}  ${check.seen}  ${ctx.out.dim(`(from ${check.source})`)}`,
           ...(check.ok ? [] : [`${" ".repeat(width + 8)}${check.fix}`]),
         ]),
         healthy ? "All is well." : "Not all is well.",
@@ -111,8 +123,10 @@ export const PROVIDER_COMMANDS = [
     },
     examples: [{ run: "svc provider relay-test --peer beta", says: "There and back, and how long it took" }],
     async run(ctx, { options }) {
-      const provider = await providerOf(ctx, options);
-      const { folder, client } = provider;
+      const { connectorOf } = await import("./connector.ts");
+      const { folder } = await connectorOf(ctx, options["agent-name"]);
+      const provider = await providerOf(ctx, options, folder);
+      const { client } = provider;
       const [{ examine, STOPPERS }, { sendProbe }, { readPeers }, { toBase64Url }, { connectorDown }] = await Promise
         .all([
           import("../platforms/checks.ts"),

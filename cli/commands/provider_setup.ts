@@ -1,9 +1,18 @@
 /** `svc provider setup`: the runtime's own settings, so that it takes what the connector brings; and back again. */
 import { join } from "node:path";
 import { command } from "../command.ts";
+import { ensureConfigDir } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../output.ts";
-import { FOR, parsePlatform, parsePort, providerOf, WHICH_AGENT } from "./provider_world.ts";
+import {
+  FOR,
+  parsePlatform,
+  parsePort,
+  placeOf,
+  providerOf,
+  warnOfOwnSettings,
+  WHICH_AGENT,
+} from "./provider_world.ts";
 
 export const PROVIDER_SETUP_COMMANDS = [
   command({
@@ -34,20 +43,31 @@ export const PROVIDER_SETUP_COMMANDS = [
       { run: "svc provider setup --for openclaw --undo", says: "As it was before" },
     ],
     async run(ctx, { options }) {
-      const [{ applyChanges, undoChanges }, { makeToken }, { RUNTIME_FILE, runtimeTarget, emptyRuntimeFile }] =
-        await Promise.all([
-          import("../platforms/setup.ts"),
-          import("../connector/listening.ts"),
-          import("../connector/runtime_file.ts"),
-        ]);
+      const [
+        { applyChanges, hasBackup, undoChanges },
+        { makeToken },
+        { RUNTIME_FILE, runtimeTarget, emptyRuntimeFile },
+        { connectorOf },
+      ] = await Promise.all([
+        import("../platforms/setup.ts"),
+        import("../connector/listening.ts"),
+        import("../connector/runtime_file.ts"),
+        import("./connector.ts"),
+      ]);
       const id = parsePlatform(options.for);
-      const { folder, file, machine, platform } = await providerOf(ctx, options);
+      const place = await placeOf(ctx, options["agent-name"]);
+      const { settings } = place;
+      const named = options["agent-name"] === undefined ? null : place.folder;
+      const { file, machine, platform } = await providerOf(ctx, options, named);
+      const agent = named?.name ?? null;
       if (options.undo) {
-        const restored = await undoChanges(ctx, folder);
+        // Settings that were saved for the agent alone have their backup in its own folder.
+        const own = place.folder !== null && !hasBackup(settings) && hasBackup(place.folder) ? place.folder : settings;
+        const restored = await undoChanges(ctx, own);
         const text = restored.length === 0
           ? "There is nothing to undo."
           : ["Put back:", ...restored.map((path) => `  ${path}`)];
-        ctx.out.result({ agent: folder.name, platform: id, restored }, text);
+        ctx.out.result({ agent, platform: id, restored }, text);
         return;
       }
       const before = file ?? emptyRuntimeFile(id);
@@ -63,27 +83,30 @@ export const PROVIDER_SETUP_COMMANDS = [
       };
       const target = runtimeTarget({ env: () => undefined }, wanted, "", { "allow-insecure": true });
       const plan = await platform.plan(machine, {
-        agentName: folder.name,
         target,
         stateDir: wanted.stateDir,
         makeToken: () => makeToken(ctx.random),
       });
-      await applyChanges(ctx, folder, plan.changes);
+      await ensureConfigDir(ctx);
+      await applyChanges(ctx, settings, plan.changes);
       const saved = { ...wanted, hookPath: plan.hookPath, webhookToken: plan.hookToken };
-      await folder.writeJson(RUNTIME_FILE, saved);
+      await settings.writeJson(RUNTIME_FILE, saved);
+      await warnOfOwnSettings(ctx, place);
       const peersPath = options["relay-transform-peers-path"];
-      if (peersPath !== undefined) await copyPeers(folder, peersPath);
+      if (peersPath !== undefined) await copyPeers((await connectorOf(ctx, options["agent-name"])).folder, peersPath);
       const changed = plan.changes.map(({ path }) => path);
       const url = target.baseUrl + plan.hookPath;
-      ctx.out.result({ agent: folder.name, platform: id, url, changed, steps: plan.steps }, [
-        ctx.out.bold(`${platform.name} takes the messages of ${folder.name} at ${url}.`),
+      ctx.out.result({ agent, platform: id, url, changed, steps: plan.steps }, [
+        ctx.out.bold(`${platform.name} takes the messages of ${agent ?? "every agent of this machine"} at ${url}.`),
         ...fields([["changed", changed.join(", ") || "nothing"], [
           "token",
           plan.hookToken === null ? "none" : "saved",
         ]]),
         ...(plan.steps.length > 0 ? ["Still to do:", ...plan.steps.map((step) => `  ${step}`)] : []),
       ]);
-      ctx.out.note(`Next: svc connector start ${folder.name}`);
+      const starting = agent === null ? place.agents : [agent];
+      for (const name of starting) ctx.out.next(["connector", "start", name]);
+      if (starting.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
     },
   }),
 ];

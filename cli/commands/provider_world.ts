@@ -1,7 +1,10 @@
 /** What the commands on runtimes have in common: the agent they are about, and its runtime as it is known so far. */
+import { join } from "node:path";
+import type { AgentFolder } from "../agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { PLATFORM_IDS, type PlatformId } from "../platforms/platform.ts";
+import type { PrivateFolder } from "../private_folder.ts";
 import { didYouMean } from "../suggest.ts";
 
 export const FOR = {
@@ -11,7 +14,7 @@ export const FOR = {
 } as const;
 export const WHICH_AGENT = {
   value: "name",
-  summary: "The agent's name on this machine; may be left out when there is one",
+  summary: "An agent's name on this machine: only this one; every agent unless given",
   complete: "agents",
 } as const;
 
@@ -41,26 +44,68 @@ export interface ProviderOptions {
   "connector-url"?: string | undefined;
 }
 
-/** An agent, what is known of its runtime, and its connector. */
-export async function providerOf(ctx: Context, options: ProviderOptions) {
-  const [{ connectorOf }, files, { Runtime, parseRuntimeUrl }, { PLATFORMS }, { thisMachine }] = await Promise.all([
-    import("./connector.ts"),
-    import("../connector/runtime_file.ts"),
-    import("../connector/runtime.ts"),
-    import("../platforms/table.ts"),
-    import("../platforms/this_machine.ts"),
+/** Which agent a command on a runtime is about, and where the settings of its runtime are kept. */
+export interface ProviderPlace {
+  /** The agent that is named, else the only one of this machine; `null` without an agent and with several. */
+  folder: AgentFolder | null;
+  /** Every agent of this machine. */
+  agents: readonly string[];
+  /** The folder of the settings: the agent's own when it is named, else the one for every agent (D-227). */
+  settings: PrivateFolder;
+}
+
+/** @throws {CliError} `CLI_AGENT_UNKNOWN` when the agent that is named does not exist here */
+export async function placeOf(ctx: Context, agentName: string | undefined): Promise<ProviderPlace> {
+  const [{ AgentStore }, { PrivateFolder }] = await Promise.all([
+    import("../agent_store.ts"),
+    import("../private_folder.ts"),
   ]);
+  const store = new AgentStore(ctx);
+  const { agents } = await store.names();
+  const name = agentName ?? (agents.length === 1 ? agents[0] : undefined);
+  const folder = name === undefined ? null : await store.open(name);
+  const settings = agentName === undefined ? new PrivateFolder(ctx, ctx.configDir) : folder;
+  return { folder, agents, settings: settings ?? new PrivateFolder(ctx, ctx.configDir) };
+}
+
+/** Warns of agents whose own settings come before those for every agent. */
+export async function warnOfOwnSettings(ctx: Context, { agents, settings }: ProviderPlace): Promise<void> {
+  if (settings.path !== ctx.configDir) return;
+  const [{ AgentStore }, { RUNTIME_FILE }] = await Promise.all([
+    import("../agent_store.ts"),
+    import("../connector/runtime_file.ts"),
+  ]);
+  const store = new AgentStore(ctx);
+  for (const name of agents) {
+    if ((await store.open(name)).read(RUNTIME_FILE) === null) continue;
+    ctx.out.warn(`${name} has settings of its own, which come first; --agent-name ${name} changes them`);
+  }
+}
+
+/** What is known of a runtime, and the connector of its agent. `folder` is `null` without an agent. */
+export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
+  const [{ ConnectorClient }, files, { Runtime, parseRuntimeUrl }, { PLATFORMS }, { thisMachine }, { PrivateFolder }] =
+    await Promise.all([
+      import("../connector/client.ts"),
+      import("../connector/runtime_file.ts"),
+      import("../connector/runtime.ts"),
+      import("../platforms/table.ts"),
+      import("../platforms/this_machine.ts"),
+      import("../private_folder.ts"),
+    ]);
   const given = options["connector-base-url"] ?? options["connector-url"];
-  const first = await connectorOf(ctx, options["agent-name"]);
-  const { folder } = first;
-  const saved = files.readRuntimeFile(folder);
+  const own = folder && files.readRuntimeFileIn(folder);
+  const shared = new PrivateFolder(ctx, ctx.configDir);
+  const saved = own ?? files.readRuntimeFileIn(shared);
+  const savedIn = own !== null && folder !== null ? folder.path : shared.path;
   const wanted = options.for === undefined ? null : parsePlatform(options.for);
-  const file = wanted === null || saved?.platform === wanted ? saved : files.emptyRuntimeFile(wanted);
+  const isSaved = saved !== null && (wanted === null || saved.platform === wanted);
+  const file = isSaved ? saved : wanted === null ? null : files.emptyRuntimeFile(wanted);
   // The token of the local API goes nowhere but to this machine.
   const asked = given ?? file?.connectorBaseUrl ?? undefined;
   const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url", false);
-  const { client } = url === undefined ? first : await connectorOf(ctx, folder.name, url);
-  const target = files.runtimeTarget(ctx, file, folder.identity().framework, {
+  const client = folder && ConnectorClient.of(ctx, folder, url);
+  const target = files.runtimeTarget(ctx, file, folder?.identity().framework ?? "", {
     "runtime-base-url": options["platform-base-url"],
     "hook-token": options["webhook-token"],
     "allow-insecure": true,
@@ -69,5 +114,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions) {
   const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;
   const platform = PLATFORMS[target.platform];
   const runtime = new Runtime({ fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach }, platform, target);
-  return { folder, file, client, target, machine, stateDir, platform, runtime };
+  /** Where the settings come from, for people. */
+  const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
+  return { folder, file, source, client, target, machine, stateDir, platform, runtime };
 }

@@ -1,20 +1,19 @@
 /**
  * `runtime.json` (D-93): what is known about the agent's runtime, set by `install` and `provider setup`, read by
- * `connector start`, `doctor` and `relay-test`. From it, the options and the environment follows where messages go.
+ * `connector start`, `doctor` and `relay-test`. From it, the options and the environment follows where messages go. The
+ * file of the configuration directory holds for every agent that has none of its own (D-227).
  */
-import { join } from "node:path";
 import * as z from "zod";
 import type { AgentFolder } from "../agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { readPrivate } from "../files.ts";
+import type { PrivateFolder } from "../private_folder.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeSource, type RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { variable } from "./environment.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "./runtime.ts";
 
 export const RUNTIME_FILE = "runtime.json";
-const MAX_BYTES = 64 * 1024;
 
 const RuntimeFile = z.object({
   platform: z.enum(PLATFORM_IDS),
@@ -28,30 +27,24 @@ const RuntimeFile = z.object({
 });
 export type RuntimeFile = z.infer<typeof RuntimeFile>;
 
-/** What the agent's own file says; `null` when there is none. @throws {CliError} `CLI_FILE_INVALID` */
-export function readRuntimeFile(folder: AgentFolder): RuntimeFile | null {
-  return parsed(folder.read(RUNTIME_FILE), folder.path);
-}
-
-/** The settings that count for an agent: its own file, else the one for every agent in `{config_dir}` (D-227). */
-export function runtimeSettings(
-  ctx: Pick<Context, "configDir">,
-  folder: AgentFolder,
-): { file: RuntimeFile; source: "agent" | "install" } | null {
-  const own = readRuntimeFile(folder);
+/** The settings that count for an agent: those of its own file, else of the file for every agent; `null` without both. */
+export function runtimeSettings(folder: AgentFolder): { file: RuntimeFile; source: "agent" | "install" } | null {
+  const own = readRuntimeFileIn(folder);
   if (own !== null) return { file: own, source: "agent" };
-  const installed = parsed(readPrivate(join(ctx.configDir, RUNTIME_FILE), MAX_BYTES), ctx.configDir);
-  return installed && { file: installed, source: "install" };
+  const shared = readRuntimeFileIn(folder.shared);
+  return shared && { file: shared, source: "install" };
 }
 
-function parsed(text: string | null, directory: string): RuntimeFile | null {
+/** What the file of this folder says; `null` when there is none. @throws {CliError} `CLI_FILE_INVALID` */
+export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
+  const text = folder.read(RUNTIME_FILE);
   if (text === null) return null;
   try {
     return RuntimeFile.parse(JSON.parse(text));
   } catch {
     throw new CliError(
       "CLI_FILE_INVALID",
-      `${directory}/${RUNTIME_FILE} is damaged; remove it, svc install writes it again`,
+      `${folder.path}/${RUNTIME_FILE} is damaged; remove it, svc install writes it again`,
     );
   }
 }

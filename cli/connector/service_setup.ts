@@ -39,7 +39,7 @@ export async function installConnector(
   const identity = folder.identity();
   // Refused here rather than in a service that does not come up.
   proxyPlace(ctx, options["proxy-ws-url"], options["allow-insecure"]);
-  const settings = runtimeSettings(ctx, folder);
+  const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const token = options["hook-token"];
   if (token !== undefined) {

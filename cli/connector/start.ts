@@ -54,7 +54,7 @@ export async function startConnector(
   const folder = await store.open(name);
   const identity = folder.identity();
   const proxy = proxyPlace(ctx, options["proxy-ws-url"], options["allow-insecure"]);
-  const settings = runtimeSettings(ctx, folder);
+  const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const isGiven = RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
   if (options.save && !isGiven) {

@@ -1,16 +1,18 @@
-/**
- * The machine as detection and set-up see it: its files, its environment, its programs. Handed in, so that a test has a
- * machine of its own.
- */
+/** The machine as detection and set-up see it. */
+
+/** The largest settings file of a runtime that is read or changed. */
+export const MAX_SETTINGS_BYTES = 16 * 1024 * 1024;
+
+/** Files, environment and programs; injected, so that a test has a machine of its own. */
 export interface Machine {
   home: string | null;
   os: typeof Deno.build.os;
   env(name: string): string | undefined;
-  /** What somebody at a loopback address answers; `null` when nobody does, soon. */
+  /** What a loopback address answers, up to 1 MiB of it; `null` without an answer within 2 s. */
   ask(url: string): Promise<{ status: number; body: string } | null>;
-  /** What a program prints; `null` when there is none, or it fails. */
+  /** What a program prints, up to 1 MiB of it; `null` when there is none, or it fails. */
   run(command: string, args: readonly string[]): Promise<string | null>;
-  /** Text of a file; `null` when there is none, or it cannot be read. */
+  /** Text of a file; `null` when there is none, it is over `MAX_SETTINGS_BYTES`, or it cannot be read. */
   read(path: string): Promise<string | null>;
   exists(path: string): Promise<boolean>;
 }

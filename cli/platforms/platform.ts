@@ -52,7 +52,6 @@ export interface Health {
 
 /** What is to be written where. */
 export interface SetupWish {
-  agentName: string;
   target: RuntimeTarget;
   stateDir: string | null;
   makeToken(): string;

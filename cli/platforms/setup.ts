@@ -1,14 +1,15 @@
 /**
  * Changes to a runtime's own files (D-90), and their undoing. What a file was like before the first change is kept until
- * it is put back; a file that somebody else has changed since is not touched.
+ * it is put back; a file that was changed since is not touched. A file keeps its permissions (D-241).
  */
 import { dirname } from "node:path";
 import * as z from "zod";
-import { sha256 } from "../../shared/protocol/base64url.ts";
-import type { AgentFolder } from "../agent_store.ts";
+import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { kindOf, removeFile, writePrivate } from "../files.ts";
+import type { PrivateFolder } from "../private_folder.ts";
+import { MAX_SETTINGS_BYTES } from "./machine.ts";
 
 /** One file as it is to be. */
 export interface FileChange {
@@ -37,48 +38,79 @@ const Backup = z.array(z.object({
 }));
 type Backup = z.infer<typeof Backup>;
 
-/** Carries the changes out, backup first. */
-export async function applyChanges(ctx: Context, folder: AgentFolder, changes: readonly FileChange[]): Promise<void> {
+/** What the backup file may take: JSON of the largest settings file. */
+const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
+
+/** Carries the changes out, backup first. @throws {CliError} `CLI_FILE_INVALID` before anything is changed */
+export async function applyChanges(ctx: Context, folder: PrivateFolder, changes: readonly FileChange[]): Promise<void> {
   const backup = readBackup(folder);
   for (const { path, text } of changes) {
     if (await kindOf(dirname(path)) !== "directory") {
       throw new CliError("CLI_FILE_INVALID", `${dirname(path)} is not there: is the runtime installed for this user?`);
     }
-    const current = await Deno.readTextFile(path).catch((error) => {
-      if (error instanceof Deno.errors.NotFound) return null;
-      throw new CliError("CLI_FILE_INVALID", `${path} cannot be read`);
-    });
+    const current = await currentOf(path);
     const written = await sha256(text);
     const known = backup.find((entry) => entry.path === path);
-    if (known && known.written === await sha256(current ?? "")) known.written = written;
-    else if (known) Object.assign(known, { before: current, written });
-    else backup.push({ path, before: current, written });
+    if (known && known.written === await sha256(current?.text ?? "")) known.written = written;
+    else if (known) Object.assign(known, { before: current?.text ?? null, written });
+    else backup.push({ path, before: current?.text ?? null, written });
+    if (utf8Bytes(JSON.stringify(backup, null, 2)).length >= MAX_BACKUP_BYTES) throw tooLarge(path);
     await folder.writeJson(BACKUP_FILE, backup);
-    await writePrivate(ctx.random, path, text);
+    await writePrivate(ctx.random, path, text, current?.mode);
   }
 }
 
 /** Puts back what was; which files. @throws {CliError} `CLI_FILE_INVALID` when one was changed since */
-export async function undoChanges(ctx: Context, folder: AgentFolder): Promise<string[]> {
+export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<string[]> {
   const backup = readBackup(folder);
+  const modes = new Map<string, number | null>();
   for (const { path, written } of backup) {
-    const current = await Deno.readTextFile(path).catch(() => null);
-    if (current !== null && await sha256(current) === written) continue;
-    throw new CliError(
-      "CLI_FILE_INVALID",
-      `${path} has been changed since; what it was before is in ${folder.path}/${BACKUP_FILE}`,
-    );
+    const current = await currentOf(path).catch(() => null);
+    if (current === null || await sha256(current.text) !== written) {
+      throw new CliError(
+        "CLI_FILE_INVALID",
+        `${path} has been changed since; what it was before is in ${folder.path}/${BACKUP_FILE}`,
+      );
+    }
+    modes.set(path, current.mode);
   }
   for (const { path, before } of backup) {
     if (before === null) await removeFile(path);
-    else await writePrivate(ctx.random, path, before);
+    else await writePrivate(ctx.random, path, before, modes.get(path));
   }
-  if (folder.read(BACKUP_FILE) !== null) await folder.remove(BACKUP_FILE);
+  if (hasBackup(folder)) await folder.remove(BACKUP_FILE);
   return backup.map(({ path }) => path);
 }
 
-function readBackup(folder: AgentFolder): Backup {
-  const text = folder.read(BACKUP_FILE);
+/** True when there is something to undo. */
+export function hasBackup(folder: PrivateFolder): boolean {
+  return folder.read(BACKUP_FILE, MAX_BACKUP_BYTES) !== null;
+}
+
+/** A settings file as it is; `null` when there is none. Text that could not be put back byte by byte is refused. */
+async function currentOf(path: string): Promise<{ text: string; mode: number | null } | null> {
+  try {
+    const { size, mode } = await Deno.stat(path);
+    if (size > MAX_SETTINGS_BYTES) throw tooLarge(path);
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await Deno.readFile(path));
+    return { text, mode };
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return null;
+    if (error instanceof CliError) throw error;
+    throw new CliError("CLI_FILE_INVALID", `${path} cannot be read as text`, { fix: "" });
+  }
+}
+
+function tooLarge(path: string): CliError {
+  return new CliError(
+    "CLI_FILE_INVALID",
+    `${path} is over ${MAX_SETTINGS_BYTES / 1024 / 1024} MiB: change it by hand`,
+    { fix: "" },
+  );
+}
+
+function readBackup(folder: PrivateFolder): Backup {
+  const text = folder.read(BACKUP_FILE, MAX_BACKUP_BYTES);
   if (text === null) return [];
   try {
     return Backup.parse(JSON.parse(text));

@@ -1,10 +1,11 @@
 /** The machine that `svc` runs on, as detection and set-up see it. Starts programs only to ask for their version. */
 import { sleep } from "../../shared/clock.ts";
 import type { Context, EnvironmentName } from "../context.ts";
-import type { Machine } from "./machine.ts";
+import { type Machine, MAX_SETTINGS_BYTES } from "./machine.ts";
 
 const ASK_MS = 2_000;
 const RUN_MS = 10_000;
+/** What is read of an answer or of a program's output; the rest is not waited for. */
 const MAX_BYTES = 1024 * 1024;
 
 export function thisMachine(ctx: Context): Machine {
@@ -18,7 +19,7 @@ export function thisMachine(ctx: Context): Machine {
       const cancel = ctx.clock.after(ASK_MS, () => late.abort());
       try {
         const response = await ctx.fetch(url, { redirect: "manual", signal: late.signal });
-        return { status: response.status, body: (await response.text()).slice(0, MAX_BYTES) };
+        return { status: response.status, body: await firstText(response.body) };
       } catch {
         return null;
       } finally {
@@ -36,14 +37,15 @@ export function thisMachine(ctx: Context): Machine {
       const late = sleep(ctx.clock, RUN_MS, done.signal).then(() => {
         if (!done.signal.aborted) child.kill("SIGKILL");
       });
-      const { success, stdout } = await child.output();
+      const stdout = await firstText(child.stdout);
+      const { success } = await child.status;
       done.abort();
       await late;
-      return success ? new TextDecoder().decode(stdout) : null;
+      return success ? stdout : null;
     },
     async read(path) {
       try {
-        if ((await Deno.stat(path)).size > MAX_BYTES) return null;
+        if ((await Deno.stat(path)).size > MAX_SETTINGS_BYTES) return null;
         return await Deno.readTextFile(path);
       } catch {
         return null;
@@ -51,4 +53,16 @@ export function thisMachine(ctx: Context): Machine {
     },
     exists: (path) => Deno.stat(path).then(() => true, () => false),
   };
+}
+
+/** The first `MAX_BYTES` of a stream as text; the rest is cancelled. */
+async function firstText(stream: ReadableStream<Uint8Array> | null): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "", left = MAX_BYTES;
+  for await (const chunk of stream ?? []) {
+    text += decoder.decode(chunk.subarray(0, left), { stream: true });
+    left -= Math.min(left, chunk.length);
+    if (left === 0) break;
+  }
+  return text;
 }

@@ -23,7 +23,7 @@ Deno.test("install and provider setup are safe to repeat, keep what was, and are
   const env = { HOME: home, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url, DENO_DIR: denoDir() };
   await svc(dir, ["config", "init"], env);
   await svc(dir, ["agent", "create", "alpha"], env);
-  const runtimeFile = () => JSON.parse(Deno.readTextFileSync(`${dir}/agents/alpha/runtime.json`));
+  const runtimeFile = () => JSON.parse(Deno.readTextFileSync(`${dir}/runtime.json`));
 
   await t.step("install finds it, and says why", async () => {
     const list = await svc(dir, ["install", "--list"], env);

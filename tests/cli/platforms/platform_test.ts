@@ -197,7 +197,7 @@ Deno.test("detection gives reasons and confidence, and never guesses between equ
 Deno.test("set-up of openclaw turns its hooks on, keeps everything else, and has nothing to do the second time", async () => {
   const path = "/home/me/.openclaw/openclaw.json";
   const files: Record<string, string> = { [path]: '{"gateway":{"port":18789},"agents":[1,2],"hooks":{"x":1}}' };
-  const wish = { agentName: "alpha", target: target("openclaw", null), stateDir: null, makeToken: () => "made" };
+  const wish = { target: target("openclaw", null), stateDir: null, makeToken: () => "made" };
   const plan = await PLATFORMS.openclaw.plan(machine(files), wish);
   assertEquals([plan.hookToken, plan.changes.map((change) => change.path)], ["made", [path]]);
   const written = plan.changes[0]?.text ?? "";
@@ -214,7 +214,7 @@ Deno.test("set-up of openclaw turns its hooks on, keeps everything else, and has
 
 Deno.test("set-up of hermes writes its .env, keeps every other line, and names the route to make", async () => {
   const files: Record<string, string> = { "/home/me/.hermes/.env": "# mine\nA=1\nWEBHOOK_PORT=9\n" };
-  const wish = { agentName: "alpha", target: target("hermes", null), stateDir: null, makeToken: () => "made" };
+  const wish = { target: target("hermes", null), stateDir: null, makeToken: () => "made" };
   const plan = await PLATFORMS.hermes.plan(machine(files), wish);
   assertEquals(plan.changes[0]?.text, "# mine\nA=1\nWEBHOOK_PORT=8644\nWEBHOOK_ENABLED=true\nWEBHOOK_SECRET=made\n");
   assertEquals(plan.steps.length, 2);

@@ -1,0 +1,207 @@
+/**
+ * `install` and `provider …` as commands: where settings go (D-227), what doctor knows and from where (D-229), and the
+ * files of a runtime (D-241).
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { Check } from "../../../cli/platforms/checks.ts";
+import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/machine.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+const OPENCLAW = "home/.openclaw/openclaw.json";
+
+/** A machine with a home of its own, on which only what `answers` says is listening. */
+async function machineOf(world: World, answers: Record<string, () => Response> = {}): Promise<Machine> {
+  const machine = await Machine.ofPerson(world);
+  machine.env.HOME = machine.path("home");
+  machine.env.SVC_CONFIG_DIR = machine.path("svc");
+  await Deno.mkdir(machine.path("home/.openclaw"), { recursive: true });
+  machine.reach = (url) => Promise.resolve(Object.keys(answers).some((known) => known.startsWith(url)));
+  machine.fetch = (input, init) => {
+    const url = String(input);
+    if (!url.startsWith("http://127.0.0.1")) return world.fetch(input, init);
+    const answer = answers[url];
+    return answer ? Promise.resolve(answer()) : Promise.reject(new TypeError("connection refused"));
+  };
+  return machine;
+}
+
+const runtimeFile = (machine: Machine, folder = "svc") => JSON.parse(machine.read(`${folder}/runtime.json`));
+
+/** The checks of doctor by name. */
+async function doctor(machine: Machine, ...more: string[]): Promise<Record<string, Check & { agent: string | null }>> {
+  const { stdout } = await machine.svc("--json", "provider", "doctor", ...more);
+  const { checks } = JSON.parse(stdout) as { checks: (Check & { agent: string | null })[] };
+  return Object.fromEntries(checks.map((check) => [check.name, check]));
+}
+
+/** The files and the local API of a connector that runs with a runtime of its own. */
+function runConnector(world: World, machine: Machine, url: string, answers: Record<string, () => Response>): void {
+  const now = toIso(world.clock.now());
+  const { did } = JSON.parse(machine.read("svc/agents/alpha/identity.json")) as { did: string };
+  const api = "http://127.0.0.1:19400";
+  const file = { url: api, port: 19_400, token: "t".repeat(43), pid: 1, agentDid: did, startedAt: now };
+  machine.write("svc/agents/alpha/connector.json", JSON.stringify(file));
+  const status = {
+    agent: { name: "alpha", did },
+    version: "0.0.0",
+    pid: 4_711,
+    startedAt: now,
+    now,
+    proxy: { url: "wss://proxy.example", origin: "https://proxy.example" },
+    connection: { state: "connected", since: now, nextTryAt: null, problem: null, heartbeatMs: 5, heartbeatAt: now },
+    inbox: { waiting: 0, oldestAt: null, bytes: 0 },
+    deadLetters: 0,
+    receiptsWaiting: 0,
+    runtime: { platform: "generic", url, reachable: true, checkedAt: now, problem: null },
+    session: { accessExpiresAt: now, identityExpiresAt: now },
+    clockOffsetMs: 0,
+  };
+  answers[`${api}/v1/status`] = () => Response.json(status);
+}
+
+Deno.test("install and provider setup and status work without an agent, and with two", async (t) => {
+  for (const agents of [[], ["alpha", "beta"]]) {
+    await t.step(`${agents.length} agents`, async () => {
+      await using world = await World.open();
+      await using machine = await machineOf(world);
+      for (const name of agents) await machine.json("agent", "create", name);
+      const installed = await machine.json("install", "--for", "openclaw", "--port", "19001");
+      assertEquals([installed.agent, installed.url], [null, "http://127.0.0.1:19001/hooks/agent"]);
+      assertEquals(runtimeFile(machine).webhookPort, 19_001);
+      const { changed } = await machine.json("provider", "setup", "--for", "openclaw");
+      assertEquals(changed, [machine.path(OPENCLAW)]);
+      const { webhookToken } = runtimeFile(machine);
+      assertEquals(JSON.parse(machine.read(OPENCLAW)).hooks.token, webhookToken);
+      const { code, stdout } = await machine.svc("--json", "provider", "status");
+      assertEquals([code, JSON.parse(stdout).url], [1, "http://127.0.0.1:19001/hooks/agent"]);
+      assertEquals((await Deno.stat(machine.path("svc/runtime.json"))).mode! & 0o777, 0o600);
+      const { restored } = await machine.json("provider", "setup", "--for", "openclaw", "--undo");
+      assertEquals(restored, [machine.path(OPENCLAW)]);
+    });
+  }
+});
+
+Deno.test("an agent's own runtime.json comes before the one for every agent, and the command says so", async () => {
+  await using world = await World.open();
+  await using machine = await machineOf(world);
+  for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
+  await machine.json("install", "--for", "generic", "--port", "7001");
+  await machine.json("install", "--for", "generic", "--port", "7002", "--agent-name", "beta");
+  const url = async (...more: string[]) =>
+    JSON.parse((await machine.svc("--json", "provider", "status", ...more)).stdout).url;
+  assertEquals(
+    [await url(), await url("--agent-name", "alpha"), await url("--agent-name", "beta")],
+    ["7001", "7001", "7002"].map((port) => `http://127.0.0.1:${port}/hooks/agent`),
+  );
+  const { warnings } = await machine.json("install", "--for", "generic", "--port", "7003");
+  assertEquals(warnings, ["beta has settings of its own, which come first; --agent-name beta changes them"]);
+  assertEquals(runtimeFile(machine, "svc/agents/beta").webhookPort, 7_002);
+});
+
+Deno.test("doctor reports a missing agent as one failed check, and checks the runtime all the same", async () => {
+  await using world = await World.open();
+  await using machine = await machineOf(world, { "http://127.0.0.1:7001/hooks/agent": () => new Response() });
+  await machine.json("install", "--for", "generic", "--port", "7001");
+  const checks = await doctor(machine);
+  const failed = Object.values(checks).filter(({ ok }) => !ok);
+  assertEquals(failed.map(({ name, seen }) => [name, seen]), [["agent", "no agent yet"]]);
+  assertEquals(checks.platform?.source, machine.path("svc/runtime.json"));
+});
+
+Deno.test("doctor checks every agent of the machine", async () => {
+  await using world = await World.open();
+  await using machine = await machineOf(world);
+  for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
+  const { code, stdout } = await machine.svc("--json", "provider", "doctor");
+  const { agent, checks } = JSON.parse(stdout) as { agent: null; checks: { agent: string; name: string }[] };
+  const identities = checks.filter(({ name }) => name === "agent").map(({ agent }) => agent);
+  assertEquals([code, agent, identities], [1, null, ["alpha", "beta"]]);
+});
+
+Deno.test("doctor finds nothing wrong with a connector that was started with another runtime", async () => {
+  await using world = await World.open();
+  const answers: Record<string, () => Response> = { "http://127.0.0.1:9000/in": () => new Response() };
+  await using machine = await machineOf(world, answers);
+  await machine.json("agent", "create", "alpha");
+  runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
+  const { code, stdout } = await machine.svc("--json", "provider", "doctor");
+  const { healthy, checks } = JSON.parse(stdout) as { healthy: boolean; checks: Check[] };
+  assertEquals([code, healthy], [0, true], stdout);
+  const { platform, runtime, agent, proxy } = Object.fromEntries(checks.map((check) => [check.name, check]));
+  assertEquals(platform?.seen, "a generic webhook at http://127.0.0.1:9000/in");
+  assertStringIncludes(platform?.source ?? "", "the running connector");
+  assertEquals([runtime?.seen, agent?.source], ["answers at http://127.0.0.1:9000", "the agent's files"]);
+  assertStringIncludes(proxy?.source ?? "", "the running connector");
+  const shown = await machine.svc("provider", "doctor");
+  assertStringIncludes(shown.stdout, "(from the running connector)");
+});
+
+Deno.test("relay-test without checks sends at once, and with them stops at what is wrong", async () => {
+  await using world = await World.open();
+  const answers: Record<string, () => Response> = {};
+  await using machine = await machineOf(world, answers);
+  await machine.json("agent", "create", "alpha");
+  runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
+  const api = "http://127.0.0.1:19400";
+  answers[`${api}/v1/status`] = () => new Response(null, { status: 500 });
+  answers[`${api}/v1/outbound`] = () =>
+    Response.json({ accepted: true, delivered: false, connectedSockets: 0, requestId: "probe-00000000", queued: true });
+  const probe = async (...more: string[]) =>
+    JSON.parse((await machine.svc("--json", "provider", "relay-test", "--peer", "beta", ...more)).stdout);
+  assertEquals((await probe()).failed.name, "connector");
+  const { delivered, reason } = await probe("--no-preflight");
+  assertEquals([delivered, reason], [false, "queued"]);
+});
+
+Deno.test("provider setup changes a settings file of several MiB, keeps its permissions, and undoes it", async () => {
+  await using world = await World.open();
+  await using machine = await machineOf(world);
+  const before = JSON.stringify({ notes: `${"ä\u0001".repeat(512 * 1024)}`, hooks: { x: 1 } });
+  machine.write(OPENCLAW, before);
+  await Deno.chmod(machine.path(OPENCLAW), 0o644);
+  const mode = async () => (await Deno.stat(machine.path(OPENCLAW))).mode! & 0o777;
+  await machine.json("provider", "setup", "--for", "openclaw");
+  const { notes, hooks } = JSON.parse(machine.read(OPENCLAW));
+  assertEquals([notes.length, hooks.x, hooks.enabled, await mode()], [1024 * 1024, 1, true, 0o644]);
+  await machine.json("provider", "setup", "--for", "openclaw", "--undo");
+  assert(machine.read(OPENCLAW) === before);
+  assertEquals(await mode(), 0o644);
+});
+
+Deno.test("provider setup leaves a settings file alone that is too large or not text", async (t) => {
+  const files: [string, Uint8Array, string][] = [
+    ["too large", new Uint8Array(MAX_SETTINGS_BYTES + 1).fill(0x20), "is over 16 MiB: change it by hand"],
+    ["not text", new Uint8Array([...new TextEncoder().encode('{"a":"'), 0xff, 0x22, 0x7d]), "cannot be read as text"],
+  ];
+  for (const [what, bytes, message] of files) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await machineOf(world);
+      await Deno.writeFile(machine.path(OPENCLAW), bytes);
+      const failure = await machine.failure("provider", "setup", "--for", "openclaw");
+      assertEquals([failure.exit, failure.code], [1, "CLI_FILE_INVALID"]);
+      assertStringIncludes(failure.message, message);
+      assertEquals((await Deno.readFile(machine.path(OPENCLAW))).length, bytes.length);
+    });
+  }
+});
+
+Deno.test("detection reads at most 1 MiB of an endless answer", async () => {
+  await using world = await World.open();
+  let sent = 0, cancelled = false;
+  const endless = () =>
+    new Response(
+      new ReadableStream({
+        pull: (controller) => {
+          controller.enqueue(new Uint8Array(64 * 1024).fill(0x20));
+          sent += 64 * 1024;
+        },
+        cancel: () => void (cancelled = true),
+      }),
+    );
+  await using machine = await machineOf(world, { "http://127.0.0.1:8644/health": endless });
+  await machine.json("install", "--list");
+  assert(cancelled && sent <= 1024 * 1024 + 128 * 1024, String(sent));
+});
