@@ -33,6 +33,7 @@ export async function run(argv: readonly string[], world: World): Promise<number
       return EXIT.done;
     }
     const { command, input } = parsed;
+    if (parsed.configDir !== undefined) out.hereWords = ["--config-dir", parsed.configDir];
     if (namesAgents(command)) (await import("./agent_name.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, command, input);
     const trusting = await withAuthority(world, parsed.ca);

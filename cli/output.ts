@@ -36,6 +36,8 @@ export class Output {
   readonly #warnings: string[] = [];
   /** Asked before a result is shown: something the person should know with it. */
   concern: () => string | null = () => null;
+  /** What a further command on the same files needs: `--config-dir`, when it was given. */
+  hereWords: readonly string[] = [];
   #label = "";
   #cancel: Cancel = () => {};
   #shown = false;
@@ -70,9 +72,14 @@ export class Output {
     this.#terminal.stderr(`${this.#clean(text)}\n`);
   }
 
-  /** A command to run next, as a line that can be pasted whole; for people only (D-238). */
-  next(words: readonly string[], when = ""): void {
-    this.note(`Next${when === "" ? "" : `, ${when}`}: ${["svc", ...words].map(shellWord).join(" ")}`);
+  /**
+   * A command to run next, as a line that can be pasted whole; for people only (D-238).
+   *
+   * @param when where or for what it is, for example `on the other person's machine`
+   */
+  next(words: readonly string[], { when = "", isHere = true }: { when?: string; isHere?: boolean } = {}): void {
+    const line = ["svc", ...words, ...isHere ? this.hereWords : []].map(shellWord).join(" ");
+    this.note(`Next${when === "" ? "" : `, ${when}`}: ${line}`);
   }
 
   /** Something that is not as it should be, but did not stop the command. */

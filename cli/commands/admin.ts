@@ -14,7 +14,8 @@ export const ADMIN_COMMANDS = [
     path: ["admin", "bootstrap"],
     summary: "Make the first admin, with an API key that is saved here",
     details: [
-      "Works once per registry. API key and service secret are shown this once; the service secret is saved nowhere.",
+      "Works once per registry. The API key is shown this once. Only a proxy in another process needs the service",
+      "credential: --show-service shows it, with --json too; else svc admin service rotate issues a new secret later.",
     ],
     args: {},
     options: {
@@ -26,6 +27,7 @@ export const ADMIN_COMMANDS = [
         secret: true,
         required: true,
       },
+      "show-service": { summary: "Show the service credential, which is saved nowhere" },
     },
     examples: [
       {
@@ -40,20 +42,27 @@ export const ADMIN_COMMANDS = [
         options["bootstrap-secret"],
         config.humanName,
       );
-      ctx.out.result({ registryUrl, human, apiKey, internalService }, [
+      const { secret, ...service } = internalService;
+      const isShown = options["show-service"];
+      ctx.out.result({ registryUrl, human, apiKey, internalService: isShown ? internalService : service }, [
         ctx.out.bold(`${human.displayName} is the admin of ${registryUrl}.`),
         ...fields([["human", human.did], ["API key", apiKey.token]]),
         "",
-        "For a proxy in another process (not needed when both services run as one):",
-        ...fields([
-          ["REGISTRY_INTERNAL_SERVICE_ID", internalService.id],
-          ["REGISTRY_INTERNAL_SERVICE_SECRET", internalService.secret],
-        ]),
-        "",
-        "Both secrets are shown this once. Keep them.",
+        ...isShown
+          ? [
+            "For a proxy in another process:",
+            ...fields([["REGISTRY_INTERNAL_SERVICE_ID", service.id], ["REGISTRY_INTERNAL_SERVICE_SECRET", secret]]),
+            "",
+            "Both secrets are shown this once. Keep them.",
+          ]
+          : ["The API key is shown this once. Keep it."],
       ]);
       await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName });
-      ctx.out.note("Next: svc agent create <name>, and svc invite create for everybody else.");
+      ctx.out.next(["agent", "create", "my-agent"]);
+      ctx.out.next(["invite", "create"], { when: "for another person" });
+      if (!isShown) {
+        ctx.out.next(["admin", "service", "rotate", service.id], { when: "for a proxy in another process" });
+      }
     },
   }),
   command({

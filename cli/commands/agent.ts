@@ -45,7 +45,7 @@ export const AGENT_COMMANDS = [
           ["files", path],
         ]),
       ]);
-      ctx.out.note(`Next: svc agent inspect ${name}`);
+      ctx.out.next(["agent", "inspect", name]);
     },
   }),
   command({
@@ -79,9 +79,13 @@ export const AGENT_COMMANDS = [
         { agents: listed, pagination },
         agents.length === 0 ? "No agents." : table(["NAME", "ID", "STATUS", "EXPIRES", "HERE AS"], rows),
       );
-      if (pagination.nextCursor !== null) ctx.out.note(`More: add --cursor ${pagination.nextCursor}`);
+      if (pagination.nextCursor !== null) {
+        const given = Object.entries({ status, framework, limit, cursor: pagination.nextCursor });
+        const words = given.flatMap(([name, value]) => value === undefined ? [] : [`--${name}=${value}`]);
+        ctx.out.next(["agent", "list", ...words], { when: "for more" });
+      }
       for (const name of (await store.names()).pending) {
-        ctx.out.note(`${name} was not made to the end: svc agent create ${name} goes on.`);
+        ctx.out.next(["agent", "create", name], { when: `to go on with ${name}, which is not complete` });
       }
     },
   }),

@@ -70,7 +70,7 @@ export const AGENT_TOKEN_COMMANDS = [
       const { id, localName } = await findAgent(ctx, agent);
       await registry.revokeAgentAuth(apiKey, id);
       ctx.out.result({ id, localName, session: "revoked" }, `The session of ${agent} is ended.`);
-      if (localName !== null) ctx.out.note(`svc agent reissue ${localName} starts a new one.`);
+      if (localName !== null) ctx.out.next(["agent", "reissue", localName], { when: "for a new session" });
     },
   }),
 ];

@@ -49,7 +49,8 @@ export const CONFIG_COMMANDS = [
         ...fields([["registry", registryUrl], ["proxy", change.proxyUrl], ["file", path]]),
       ]);
       if (effectiveConfig(ctx).apiKey === undefined) {
-        ctx.out.note("Next: svc admin bootstrap (the first admin) or svc invite redeem <code> (everybody else).");
+        ctx.out.next(["admin", "bootstrap", "--bootstrap-secret", "-"], { when: "as the first admin" });
+        ctx.out.next(["invite", "redeem", "-"], { when: "with an invite code" });
       }
     },
   }),

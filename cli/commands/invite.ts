@@ -34,7 +34,8 @@ export const INVITE_COMMANDS = [
         ctx.out.bold("The invite works once and is shown this once."),
         ...fields([["code", invite.code], ["expires", invite.expiresAt ?? "never"]]),
       ]);
-      ctx.out.note(`Next, on the other person's machine: svc invite redeem <code> --registry-url ${registryUrl}`);
+      const redeem = ["invite", "redeem", invite.code, "--registry-url", registryUrl];
+      ctx.out.next(redeem, { when: "on the other person's machine", isHere: false });
     },
   }),
   command({
@@ -68,7 +69,7 @@ export const INVITE_COMMANDS = [
         "The API key is shown this once.",
       ]);
       await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName, proxyUrl });
-      ctx.out.note("Next: svc agent create <name>");
+      ctx.out.next(["agent", "create", "my-agent"]);
     },
   }),
 ];

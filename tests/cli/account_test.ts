@@ -5,10 +5,26 @@ import { bootstrapped, Machine } from "./cli_world.ts";
 
 const times = (text: string, part: string) => text.split(part).length - 1;
 
+Deno.test("admin bootstrap shows the service secret only with --show-service", async (t) => {
+  for (const json of [[], ["--json"]]) {
+    for (const show of [[], ["--show-service"]]) {
+      await t.step([...json, ...show].join(" ") || "without options", async () => {
+        await using world = await World.open();
+        await using machine = await Machine.open(world);
+        const line = ["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET, ...json, ...show];
+        const { code, stdout, stderr } = await machine.svc(...line);
+        assertEquals([code, times(stdout + stderr, "svc_srv_")], [0, show.length], stderr);
+      });
+    }
+  }
+});
+
 Deno.test("admin bootstrap saves the key and shows it, and the service secret, once each", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
-  const { code, stdout, stderr } = await machine.svc("admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET);
+  const { code, stdout, stderr } = await machine.svc(
+    ...["admin", "bootstrap", "--show-service", "--bootstrap-secret", BOOTSTRAP_SECRET],
+  );
   assertEquals(code, 0, stderr);
   const { apiKey, ...rest } = JSON.parse(machine.read("config.json"));
   assertEquals(rest, { registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, humanName: "Admin" });

@@ -1,0 +1,64 @@
+/** The commands that svc suggests: each line is a command that a shell runs as it is (D-238). */
+import { assert, assertEquals } from "@std/assert";
+import { COMMANDS } from "../../cli/commands/table.ts";
+import { parse } from "../../cli/parse.ts";
+import { BOOTSTRAP_SECRET, World } from "../support/world.ts";
+import { Machine } from "./cli_world.ts";
+
+/** The words of each suggested line, as a shell splits them. */
+async function suggested(text: string): Promise<string[][]> {
+  const lines = [...text.matchAll(/^Next[^:]*: (.*)$/gm)].map(([, line = ""]) => line);
+  return await Promise.all(lines.map(async (line) => {
+    const script = `set -eu; svc() { printf '%s\\0' "$@"; }; ${line}`;
+    const { code, stdout } = await new Deno.Command("sh", { args: ["-c", script] }).output();
+    assertEquals(code, 0, line);
+    return new TextDecoder().decode(stdout).split("\0").slice(0, -1);
+  }));
+}
+
+/** Runs a command and gives the command lines that it suggests, each of which must parse. */
+async function next(machine: Machine, ...argv: string[]): Promise<string[][]> {
+  const { code, stderr } = await machine.svc(...argv);
+  assertEquals(code, 0, `${argv.join(" ")}\n${stderr}`);
+  const lines = await suggested(stderr);
+  assert(lines.length > 0, `${argv.join(" ")}\n${stderr}`);
+  for (const line of lines) assertEquals(parse(line, COMMANDS).kind, "run", line.join(" "));
+  return lines;
+}
+
+Deno.test("every suggested line is a command that can be pasted whole, from the first admin to the connector", async () => {
+  await using world = await World.open();
+  await using ada = await Machine.open(world);
+  await using bob = await Machine.open(world);
+  const strange = ada.path("it's a $(folder)");
+  ada.env.HOME = ada.path("home");
+  await Deno.mkdir(ada.path("home/.openclaw"), { recursive: true });
+  ada.stdin = BOOTSTRAP_SECRET;
+
+  const [bootstrap = []] = await next(ada, "config", "init", "--config-dir", strange);
+  const [create = [], invite = [], rotate = []] = await next(ada, ...bootstrap);
+  assertEquals((await ada.json(...rotate)).internalService.name, "proxy");
+  const [redeem = []] = await next(ada, ...invite);
+  const [createToo = []] = await next(bob, ...redeem);
+  await next(bob, ...createToo);
+  const [inspect = []] = await next(ada, ...create);
+  assertEquals((await ada.json(...inspect)).verified, true);
+  const here = ["--config-dir", strange];
+  await ada.json("agent", "create", "second", ...here);
+  const [more = []] = await next(ada, "agent", "list", "--limit", "1", "--status", "active", ...here);
+  assertEquals((await ada.json(...more)).agents.length, 1);
+  const [reissue = []] = await next(ada, "agent", "auth", "revoke", "my-agent", ...here);
+  world.clock.step(2_000);
+  assertEquals((await ada.json(...reissue)).newSession, true);
+  const [setup = []] = await next(ada, "install", "--for", "openclaw", ...here);
+  const starts = await next(ada, ...setup);
+  assertEquals(starts.map(([, , name]) => name), ["my-agent", "second"]);
+});
+
+Deno.test("no command writes a suggestion past the function that quotes it", async () => {
+  const folder = new URL("../../cli/commands/", import.meta.url);
+  for await (const { name } of Deno.readDir(folder)) {
+    const text = await Deno.readTextFile(new URL(name, folder));
+    assert(!/["'`]Next\b/.test(text), name);
+  }
+});
