@@ -2,7 +2,7 @@
  * Everything there is to say about an agent of this machine (D-82): what its files hold, whether its identity token
  * verifies, what the registry says of it. Changes nothing but the copy of the registry's keys.
  */
-import { parseAit } from "../shared/protocol/ait.ts";
+import { type AitClaims, parseAit } from "../shared/protocol/ait.ts";
 import { parseDid } from "../shared/protocol/did.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
 import { toIso, unixSeconds } from "../shared/protocol/time.ts";
@@ -21,6 +21,11 @@ export interface AgentFacts {
   ownerDid: string;
   /** `active`, `revoked`, or `unknown` when the registry cannot be asked. */
   status: string;
+  /**
+   * `active`; `revoked` when the registry refuses the tokens of this machine; `interrupted` when new tokens were issued
+   * whose answer was lost; `unknown` when the registry cannot be asked.
+   */
+  session: "active" | "revoked" | "interrupted" | "unknown";
   aitJti: string | null;
   issuedAt: string | null;
   expiresAt: string;
@@ -32,6 +37,9 @@ export interface AgentFacts {
   /** Why the token is not verified. */
   problem: string | null;
 }
+
+/** Markers of a request whose answer may have been lost (D-83, D-40). */
+const PENDING = ["refresh.pending", "reissue.pending"];
 
 /** Looks at an agent. `error` says why its token could not be verified, or why it must not be believed. */
 export async function inspectAgent(
@@ -47,6 +55,7 @@ export async function inspectAgent(
   ctx.out.doing(`Asking ${registry.registryUrl}`);
   const [judged, status] = await Promise.all([judge(ctx, registry, ait), statusOf(registry, identity.did)]);
   const { claims } = judged;
+  const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims, auth.accessToken);
   const mismatch = claims && claims.cnf.jwk.x !== keys.publicKey
     ? "it is for another key than secret.key"
     : claims && claims.sub !== identity.did
@@ -60,6 +69,7 @@ export async function inspectAgent(
     framework: claims?.framework ?? identity.framework,
     ownerDid: claims?.ownerDid ?? identity.ownerDid,
     status,
+    session,
     aitJti: claims?.jti ?? null,
     issuedAt: claims ? toIso(claims.iat * 1000) : null,
     expiresAt: claims ? toIso(claims.exp * 1000) : identity.expiresAt,
@@ -97,6 +107,26 @@ async function statusOf(registry: RegistryClient, did: string): Promise<string> 
   try {
     return (await registry.resolve(parseDid(did)?.id ?? "")).status;
   } catch (error) {
+    if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
+    throw error;
+  }
+}
+
+/** The state of the session whose tokens are on this machine (D-239). */
+async function sessionOf(
+  registry: RegistryClient,
+  folder: AgentFolder,
+  { sub, jti }: Pick<AitClaims, "sub" | "jti">,
+  accessToken: string,
+): Promise<AgentFacts["session"]> {
+  if (PENDING.some((file) => folder.read(file) !== null)) return "interrupted";
+  try {
+    await registry.validate(sub, jti, accessToken);
+    return "active";
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
+    // An access token that is only expired is refreshed by the next command.
+    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
     if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
     throw error;
   }

@@ -13,6 +13,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { AGENT_FILES, type AgentFolder, AgentStore, type Identity } from "./agent_store.ts";
 import type { Context } from "./context.ts";
 import { ApiError, CliError, UnreachableError, wasRefused } from "./errors.ts";
+import { verifyIssuedToken } from "./issued_token.ts";
 import type { RegistryClient, WantedAgent } from "./registry_client.ts";
 
 /** What became of it. */
@@ -55,8 +56,9 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
       try {
         identity = await register(ctx, owner, wanted, folder);
       } catch (error) {
-        // Nothing was registered and nothing is worth keeping: the name is free again.
-        if (isNew && isRefusal(error)) await store.discard(folder, held);
+        // Nothing was registered, or nothing of it can be used: the name is free again.
+        const isUseless = error instanceof CliError && error.code === "CLI_TOKEN_REFUSED";
+        if (isUseless || (isNew && isRefusal(error))) await store.discard(folder, held);
         throw error;
       }
     }
@@ -89,6 +91,7 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
     await begin(owner, keys, wanted, folder);
   const { agent, ait, agentAuth } = issued;
   if (agent.publicKey !== keys.publicKey) throw new UnreachableError(`${registryUrl} answered with another agent`);
+  await verifyOrDelete(ctx, owner, issued, keys.publicKey);
   if (agent.name !== wanted.name) {
     ctx.out.warn(`The registry calls the agent "${agent.name}"; its files are kept under ${wanted.name}`);
   }
@@ -98,6 +101,21 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
   await folder.writeJson(AGENT_FILES.auth, agentAuth);
   await folder.writeJson(AGENT_FILES.identity, identity);
   return identity;
+}
+
+/** Verifies what was issued. An agent whose token must not be used is deleted: only this machine has its key. */
+async function verifyOrDelete(ctx: Context, owner: Owner, { agent, ait }: Issued, publicKey: string): Promise<void> {
+  const { registry, apiKey } = owner;
+  try {
+    await verifyIssuedToken(ctx, registry, ait, agent, publicKey);
+  } catch (error) {
+    if (error instanceof CliError && error.code === "CLI_TOKEN_REFUSED") {
+      await registry.deleteAgent(apiKey, agent.id).catch(() => {
+        ctx.out.warn(`The agent ${agent.id} is registered and not usable here: svc agent delete ${agent.id}`);
+      });
+    }
+    throw error;
+  }
 }
 
 /** A new challenge, kept before it is answered. */

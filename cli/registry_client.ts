@@ -188,6 +188,17 @@ export class RegistryClient {
     return (await call(this.seams, { method: "POST", url, headers, body, answer: sessions.RefreshAnswer })).agentAuth;
   }
 
+  /** Checks an access token. @throws {import("./errors.ts").ApiError} 401 when it is expired or not the session's */
+  async validate(agentDid: string, aitJti: string, accessToken: string): Promise<void> {
+    await call(this.seams, {
+      method: "POST",
+      url: `${this.registryUrl}/v1/agents/auth/validate`,
+      headers: { [HEADERS.access]: accessToken },
+      body: JSON.stringify({ agentDid, aitJti }),
+      answer: null,
+    });
+  }
+
   #call<S extends z.ZodType | null>(
     method: "GET" | "POST" | "DELETE",
     path: string,

@@ -10,6 +10,13 @@ const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
 const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Its name on this machine", complete: "agents" } as const;
 
+const SESSION_IS = {
+  active: () => "active",
+  revoked: (name: string) => `REVOKED: svc agent reissue ${name} starts a new one`,
+  interrupted: (name: string) => `interrupted: svc agent auth refresh ${name}, or reissue, gets its tokens`,
+  unknown: () => "unknown",
+};
+
 export const AGENT_COMMANDS = [
   command({
     path: ["agent", "create"],
@@ -116,8 +123,9 @@ export const AGENT_COMMANDS = [
           ["issued", facts.issuedAt],
           ["expires", facts.expiresAt],
           ["key id", facts.kid],
-          ["access until", facts.accessExpiresAt],
-          ["refresh until", facts.refreshExpiresAt],
+          ["session", SESSION_IS[facts.session](name)],
+          ["access until", facts.session === "revoked" ? undefined : facts.accessExpiresAt],
+          ["refresh until", facts.session === "revoked" ? undefined : facts.refreshExpiresAt],
           ["registry", facts.registryUrl],
         ]),
       ]);

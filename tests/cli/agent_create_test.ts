@@ -149,6 +149,73 @@ Deno.test("the registry's name for the agent never chooses a path (M04)", async 
   assertEquals(JSON.parse(machine.read("agents/alpha/identity.json")).name, "alpha");
 });
 
+/** The token of a second agent, with the times of any other. */
+async function tokenOfAnother(world: World): Promise<string> {
+  return (await world.agent()).identity.ait;
+}
+
+function expired(ait: string): string {
+  const [head, payload = "", signature] = ait.split(".");
+  const claims = JSON.parse(atob(payload.replaceAll("-", "+").replaceAll("_", "/")));
+  const changed = btoa(JSON.stringify({ ...claims, exp: claims.exp + 1 })).replaceAll("+", "-").replaceAll("/", "_");
+  return [head, changed.replaceAll("=", ""), signature].join(".");
+}
+
+Deno.test("agent create keeps nothing when the identity token does not verify", async (t) => {
+  const swaps: [string, (ait: string, world: World) => string | Promise<string>, string][] = [
+    ["another agent's token", (_ait, world) => tokenOfAnother(world), "another agent"],
+    ["a changed claim", expired, "signature"],
+    ["a cut signature", (ait) => ait.slice(0, -4), "form"],
+    ["no token", () => "x", "form"],
+    ["a clock that is a year ahead", (ait, world) => {
+      world.clock.step(365 * 86_400_000);
+      return ait;
+    }, "lifetime"],
+  ];
+  for (const [what, swap, problem] of swaps) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await Machine.ofPerson(world);
+      const deleted: string[] = [];
+      machine.fetch = async (input, init) => {
+        if (init?.method === "DELETE") deleted.push(String(input));
+        const response = await world.fetch(input, init);
+        if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
+        const body = await response.json();
+        return Response.json({ ...body, ait: await swap(body.ait, world) }, { status: 201 });
+      };
+      const { exit, code, message } = await machine.failure("agent", "create", "alpha");
+      assertEquals([exit, code], [1, "CLI_TOKEN_REFUSED"], message);
+      assertStringIncludes(message, problem);
+      const left = Object.keys(machine.tree()).filter((path) => !path.startsWith("keys/"));
+      assertEquals([left, deleted.length], [["agents/"], 1]);
+    });
+  }
+});
+
+Deno.test("agent create goes on when the registry's keys could not be fetched", async (t) => {
+  const failures: [string, () => Response | Promise<Response>][] = [
+    ["no answer", () => Promise.reject(new TypeError("connection reset"))],
+    ["404", () => Response.json({ error: { code: "NOT_FOUND", message: "no" } }, { status: 404 })],
+    ["something else", () => new Response("hello")],
+  ];
+  for (const [what, answer] of failures) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await Machine.ofPerson(world);
+      machine.fetch = (input, init) =>
+        String(input).endsWith("/.well-known/svc-keys.json") ? Promise.resolve(answer()) : world.fetch(input, init);
+      const { exit, code } = await machine.failure("agent", "create", "alpha");
+      assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
+      const seed = machine.read("agents/.alpha.pending/secret.key");
+      assert(!("agents/.alpha.pending/ait.jwt" in machine.tree()), "no token is kept before it is verified");
+      machine.fetch = world.fetch;
+      assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
+      assertEquals([machine.read("agents/alpha/secret.key"), (await registered(machine)).length], [seed, 1]);
+    });
+  }
+});
+
 Deno.test("a registration that the registry refuses leaves the name free (M07)", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: "svc_pat_wrong" } });
@@ -239,7 +306,8 @@ Deno.test("taking up again asks for few agents, however many of the name there a
   machine.fetch = world.fetch;
   const sent = machine.requests.length;
   await machine.json("agent", "create", "alpha");
-  assert(machine.requests.length - sent <= 6, machine.requests.slice(sent).join("\n"));
+  // Two of them are for the registry's keys.
+  assert(machine.requests.length - sent <= 8, machine.requests.slice(sent).join("\n"));
 });
 
 /** Breaks off at every point of the files' life: each step of `agent create` as a kill would leave it. */

@@ -56,6 +56,7 @@ Deno.test("agent inspect says all that D-82 asks for, verified, and changes noth
     framework: "hermes",
     ownerDid: made.ownerDid,
     status: "active",
+    session: "active",
     aitJti: facts.aitJti,
     issuedAt: "2026-02-21T00:01:00.000Z",
     expiresAt: made.expiresAt,
@@ -67,8 +68,9 @@ Deno.test("agent inspect says all that D-82 asks for, verified, and changes noth
     problem: null,
   });
   const copy = `keys/${encodeURIComponent(REGISTRY_URL)}.json`;
-  const { [copy]: keys, "keys/": _, ...rest } = machine.tree();
-  assertEquals(rest, before);
+  const withoutKeys = ({ [copy]: _, ...rest }: Record<string, string>) => rest;
+  const { [copy]: keys } = machine.tree();
+  assertEquals(withoutKeys(machine.tree()), withoutKeys(before));
   assertStringIncludes(keys ?? "", facts.kid);
   const { stdout } = await machine.svc("agent", "inspect", "alpha");
   for (const value of Object.values(facts)) if (typeof value === "string") assertStringIncludes(stdout, value);
@@ -79,6 +81,7 @@ Deno.test("agent inspect needs no API key and, with the keys on this machine, no
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
   delete machine.env.SVC_API_KEY;
+  await Deno.remove(machine.path("keys"), { recursive: true });
   machine.fetch = () => Promise.reject(new TypeError("no network"));
   const first = await machine.failure("agent", "inspect", "alpha");
   assertEquals([first.exit, first.code, JSON.parse(first.stdout).verified], [5, "CLI_UNREACHABLE", false]);
@@ -120,6 +123,28 @@ Deno.test("agent inspect shows a revoked agent as revoked, and refuses a token t
   });
 });
 
+Deno.test("agent inspect says that the session is revoked, and no longer until when it lasts", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const session = async () => (await machine.json("agent", "inspect", "alpha")).session;
+  assertEquals(await session(), "active");
+  assertStringIncludes((await machine.svc("agent", "inspect", "alpha")).stdout, "refresh until");
+  await machine.json("agent", "auth", "revoke", "alpha");
+  assertEquals(await session(), "revoked");
+  const { code, stdout } = await machine.svc("agent", "inspect", "alpha");
+  assertEquals([code, stdout.includes("until")], [0, false]);
+  assertStringIncludes(stdout, "REVOKED: svc agent reissue alpha starts a new one");
+  world.clock.step(2_000);
+  await machine.json("agent", "reissue", "alpha");
+  assertEquals(await session(), "active");
+  // An access token that is only expired is not the end of the session.
+  world.clock.step(16 * 60_000);
+  assertEquals(await session(), "active");
+  machine.write("agents/alpha/refresh.pending", "x");
+  assertEquals(await session(), "interrupted");
+});
+
 Deno.test("a key that the registry has begun to use is fetched though the copy is fresh", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofAdmin(world);
@@ -149,7 +174,7 @@ Deno.test("agent delete revokes, then removes the files, and the name is free ag
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
   assertEquals((await machine.json("agent", "delete", "alpha")).status, "revoked");
-  assertEquals(Object.keys(machine.tree()), ["agents/"]);
+  assertEquals(Object.keys(machine.tree()).filter((path) => !path.startsWith("keys/")), ["agents/"]);
   await machine.json("agent", "create", "alpha");
   const { agents } = await machine.json("agent", "list");
   assertEquals(agents.map((agent: { status: string }) => agent.status), ["active", "revoked"]);

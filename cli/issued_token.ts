@@ -1,0 +1,49 @@
+/** Verifies an identity token that a registry has just issued, before anything of it is kept (D-249). */
+import type { Agent } from "../shared/protocol/api/agents.ts";
+import { unixSeconds } from "../shared/protocol/time.ts";
+import type { Context } from "./context.ts";
+import { ApiError, CliError, UnreachableError } from "./errors.ts";
+import type { RegistryClient } from "./registry_client.ts";
+import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
+import { judgeToken } from "./verify.ts";
+
+/**
+ * Checks signature, issuer, times, subject and key of the token.
+ *
+ * @param publicKey the agent's own key, base64url
+ * @throws {CliError} `CLI_TOKEN_REFUSED` when it must not be used
+ * @throws {UnreachableError} when the registry's keys cannot be fetched, so that nothing is known of it
+ */
+export async function verifyIssuedToken(
+  ctx: Context,
+  registry: RegistryClient,
+  ait: string,
+  agent: Pick<Agent, "did" | "ownerDid">,
+  publicKey: string,
+): Promise<void> {
+  const trusted = await keysOf(ctx, registry);
+  const nowSeconds = unixSeconds(ctx.clock.now());
+  const { checks, claims } = await judgeToken(ait, { trusted, crl: "just issued", nowSeconds });
+  const failed = checks.find(({ result }) => result === "failed");
+  const problem = failed
+    ? `${failed.name}: ${failed.detail}`
+    : claims?.sub !== agent.did || claims.ownerDid !== agent.ownerDid
+    ? "it is for another agent or owner"
+    : claims.cnf.jwk.x !== publicKey
+    ? "it is for another key"
+    : null;
+  if (problem === null) return;
+  throw new CliError("CLI_TOKEN_REFUSED", `The identity token that was issued does not verify: ${problem}`, {
+    fix: "Nothing is kept. Check this machine's clock and the registry's address, then run the command again.",
+  });
+}
+
+async function keysOf(ctx: Context, registry: RegistryClient): Promise<TrustedKeys> {
+  try {
+    return await trustedKeys(ctx, registry);
+  } catch (cause) {
+    // Not a refusal of the registration: that has happened, and the next run goes on with it.
+    if (cause instanceof ApiError) throw new UnreachableError(`No keys to verify with: ${cause.message}`, { cause });
+    throw cause;
+  }
+}
