@@ -8,7 +8,7 @@ import { HEADERS } from "../shared/protocol/proof.ts";
 import { type Bytes, utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { AccessClaim } from "../shared/server/access.ts";
-import { readBody } from "../shared/server/body.ts";
+import { readBody, refuseByLength } from "../shared/server/body.ts";
 import { BoundedMap } from "../shared/server/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 

@@ -159,7 +159,6 @@ export const LIMIT_TABLE = rows({
   },
   crlTtlSeconds: { value: 900, unit: "s", source: "D-21", what: "validity of a signed CRL" },
   crlKeptSeconds: { value: 3_600, unit: "s", source: "D-21", what: "how long an entry outlives its AIT" },
-  crlBytes: { value: 33_554_432, unit: "bytes", source: "D-210", what: "a CRL that a verifier reads" },
   crlBytes: { value: 33_554_432, unit: "bytes", source: "D-21, D-210", what: "a CRL that a verifier reads" },
   crlRebuildMs: { value: 1_000, unit: "ms", source: "D-210", what: "least time between builds of a long CRL" },
   crlRebuildFreeEntries: {
@@ -217,7 +216,6 @@ export const LIMIT_TABLE = rows({
   registryAnswerBytes: {
     value: 33_554_432,
     unit: "bytes",
-    source: "D-210",
     source: "D-21, D-210",
     what: "an answer of the registry that the proxy reads",
   },
@@ -355,7 +353,6 @@ export const LIMIT_TABLE = rows({
   pairsPerAgent: { value: 10_000, unit: "count", source: "D-215", what: "default quota of pairs of one agent" },
   peerListDefault: { value: 100, unit: "count", source: "D-215", what: "default number of peers per page" },
   peerListMax: { value: 500, unit: "count", source: "D-215", what: "largest number of peers per page" },
-  deliveryKeptSeconds: { value: 691_200, unit: "s", source: "D-72", what: "how long deliveries and receipts are kept" },
   deliveryKeptSeconds: {
     value: 691_200,
     unit: "s",
@@ -463,6 +460,7 @@ export const LIMIT_TABLE = rows({
     unit: "ms",
     source: "D-221",
     what: "time in which a commit that meets another instance's is tried again",
+  },
   commitMutations: { value: 1_000, unit: "count", source: "D-220", what: "writes and deletions that one commit holds" },
   commitKeyBytes: { value: 81_920, unit: "bytes", source: "D-220", what: "keys that one commit writes" },
   commitMutationBytes: {

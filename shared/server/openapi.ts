@@ -167,7 +167,12 @@ const SECURITY: Readonly<Record<Credential, readonly Record<string, readonly str
 
 function headerParameters(credential: Credential): Json[] {
   const names = credential === "agent_session" ? [...proofHeaderNames(), HEADERS.access] : proofHeaderNames();
-  return names.map((name) => ({ name, in: "header", required: true, schema: { type: "string", pattern: PROOF_PATTERNS[name] } }));
+  return names.map((name) => ({
+    name,
+    in: "header",
+    required: true,
+    schema: { type: "string", pattern: PROOF_PATTERNS[name] },
+  }));
 }
 
 function parametersOf(schema: z.ZodType | undefined, where: "path" | "query"): Json[] {
@@ -205,7 +210,8 @@ function responsesOf({ answer, errors, limits }: Operation): Record<string, Json
     const envelope = envelopeOf(codes);
     const isUnready = status === 503 && schema && answer.mayBeUnready;
     responses[status] = {
-      description: codes.map((code) => `${code}: ${ERRORS[code].when}`).join("; ") + (isUnready ? "; or not ready" : ""),
+      description: codes.map((code) => `${code}: ${ERRORS[code].when}`).join("; ") +
+        (isUnready ? "; or not ready" : ""),
       headers: headersOf([...common, ...ERROR_HEADERS[status] ?? []]),
       content: jsonContent(isUnready ? { anyOf: [envelope, schema] } : envelope),
     };

@@ -3,6 +3,7 @@
  * to clean up. Isolates of one process (`deno serve --parallel`) share the file: they recognise each other over a
  * `BroadcastChannel`, which no other process hears. A pid is not enough, two containers can both be pid 1 (D-241).
  */
+import { systemClock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { systemRandom } from "../random.ts";
 import { toBase64Url } from "../protocol/base64url.ts";
@@ -78,14 +79,18 @@ async function isHeldBySibling(path: string): Promise<boolean> {
   channel.onmessage = ({ data }: MessageEvent<LockMessage>) => {
     if (data.isAnswer && data.asker === asker) resolve(true);
   };
-  channel.postMessage(question);
-  const again = setInterval(() => channel.postMessage(question), ASK_AGAIN_MS);
-  const late = setTimeout(() => resolve(false), LIMITS.siblingAnswerMs);
+  let cancelAgain = () => {};
+  const askAgain = () => {
+    channel.postMessage(question);
+    cancelAgain = systemClock.after(ASK_AGAIN_MS, askAgain);
+  };
+  askAgain();
+  const cancelLate = systemClock.after(LIMITS.siblingAnswerMs, () => resolve(false));
   try {
     return await promise;
   } finally {
-    clearInterval(again);
-    clearTimeout(late);
+    cancelAgain();
+    cancelLate();
     channel.close();
   }
 }

@@ -20,9 +20,6 @@ export type FamilyEnd = { expiry: string } | { rule: string } | { quota: string 
 /** Kinds of records of one service, by the second part of their key. */
 export type StoredKinds = Readonly<Record<string, Keep>>;
 
-/** How the records of a key family end: by expiry, by a pruning rule, or by a quota. */
-export type FamilyEnd = { expiry: string } | { rule: string } | { quota: string };
-
 /** The services' kinds, by the first part of their keys. */
 export type StoredTables = Readonly<Record<string, StoredKinds>>;
 
