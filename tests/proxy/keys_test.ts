@@ -194,7 +194,7 @@ const BAD: [name: string, answer: (own: PublishedKey) => Response][] = [
   ["no keys member", () => Response.json([])],
   ["HTML", () => new Response("<!doctype html>", { headers: { "Content-Type": "text/html" } })],
   ["nothing", () => new Response(null)],
-  ["10 MiB", (own) => Response.json({ keys: [own], pad: "x".repeat(10 * 2 ** 20) })],
+  ["40 MiB", (own) => Response.json({ keys: [own], pad: "x".repeat(40 * 2 ** 20) })],
   ["a redirect", () => new Response(null, { status: 302, headers: { Location: "https://canary.example/keys" } })],
   ["an error with the right body", (own) => Response.json({ keys: [own] }, { status: 500 })],
   ["201 with the right body", (own) => Response.json({ keys: [own] }, { status: 201 })],

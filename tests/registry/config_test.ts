@@ -40,6 +40,16 @@ Deno.test("without any variable the registry has no bootstrap secret, makes its 
     accessTokenTtlSeconds: 900,
     refreshTokenTtlSeconds: 2_592_000,
     challengeTtlSeconds: 300,
+    apiKeyRequestsPerMinute: 600,
+    quotas: {
+      agents: 500,
+      apiKeys: 50,
+      registrationsPerDay: 100,
+      agentReissuesPerDay: 10,
+      reissuesPerDay: 100,
+      challenges: 1000,
+      revocations: 2000,
+    },
   });
   assertEquals(asked.sort(), [...REGISTRY_VARIABLES].sort());
 });
@@ -50,8 +60,17 @@ Deno.test("every variable is read", () => {
     ACCESS_TOKEN_TTL_SECONDS: "1",
     REFRESH_TOKEN_TTL_SECONDS: "31536000",
     CHALLENGE_TTL_SECONDS: "60",
+    API_KEY_REQUESTS_PER_MINUTE: "1",
+    QUOTA_AGENTS: "2",
+    QUOTA_API_KEYS: "3",
+    QUOTA_REGISTRATIONS_PER_DAY: "4",
+    QUOTA_AGENT_REISSUES_PER_DAY: "5",
+    QUOTA_REISSUES_PER_DAY: "6",
+    QUOTA_CHALLENGES: "7",
+    QUOTA_REVOCATIONS: "1000000",
   });
   assertEquals(problems, []);
+  assertEquals([config.apiKeyRequestsPerMinute, ...Object.values(config.quotas)], [1, 2, 3, 4, 5, 6, 7, 1_000_000]);
   assertEquals(
     [config.bootstrapSecret, config.accessTokenTtlSeconds, config.refreshTokenTtlSeconds, config.challengeTtlSeconds],
     [" a secret ", 1, 31_536_000, 60],
@@ -188,4 +207,17 @@ Deno.test("a REGISTRY_URL whose host cannot be part of a DID is refused", async 
   ) {
     await assertRejects(() => openRegistry({ registry: { registryUrl } }), ConfigError);
   }
+});
+
+Deno.test("a bootstrap secret under 24 characters is refused in production, without repeating it", () => {
+  const problemsOf = (environment: "production" | "dev", secret: string) => {
+    const reader = new ConfigReader((name) => name === "BOOTSTRAP_SECRET" ? secret : undefined);
+    readRegistryConfig(reader, { ...PLACE, environment });
+    return reader.problems;
+  };
+  assertEquals(problemsOf("production", "x".repeat(23)), [
+    "BOOTSTRAP_SECRET: must have at least 24 characters in production",
+  ]);
+  assertEquals(problemsOf("production", "x".repeat(24)), []);
+  assertEquals(problemsOf("dev", "x"), []);
 });

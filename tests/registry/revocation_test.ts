@@ -320,6 +320,39 @@ Deno.test("10 000 entries are listed, signed and verified, newest first", async 
   assertEquals(revocations.map(({ jti }) => jti), jtis.toReversed());
   const a = await w.agent();
   await remove(w, a);
-  const after = await readCrl(w);
+  const after = await withTime(w, readCrl(w), 100);
   assertEquals([after.seq, after.revocations.length, after.revocations[0]?.jti], [10_001, 10_001, a.agent.currentJti]);
+});
+
+Deno.test("a long list is built at most once a second, and no request gets one that lacks an acknowledged revocation", async () => {
+  await using w = await openRegistry();
+  const now = unixSeconds(w.clock.now());
+  for (let batch = 0; batch < 2; batch++) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 300; i++) {
+      const jti = w.newId();
+      const agentDid = `did:svc:registry.example.test:agent:${w.newId()}`;
+      const record = { jti, agentDid, reason: "reissued", revokedAt: now, keptUntil: now + 3600 };
+      operation.set(KEYS.revocation(jti), record);
+    }
+    await operation.commit();
+  }
+  await w.kv.set(KEYS.crlHead(), { seq: 600 });
+  const owner = await w.person();
+  const agents: TestAgent[] = [];
+  for (let i = 0; i < 8; i++) agents.push(await w.agent(owner));
+  const first = await etagOf(w);
+  const started = w.clock.now();
+  const builds = new Map<string, number>();
+  const work = agents.map(async (a) => {
+    await remove(w, a);
+    const removedAt = w.clock.now();
+    const { jti, revocations } = await readCrl(w);
+    assert(revocations.some((one) => one.jti === a.agent.currentJti), "acknowledged and not listed");
+    assert(w.clock.now() - removedAt <= 1_100, `visible after ${w.clock.now() - removedAt} ms`);
+    builds.set(jti, w.clock.now());
+  });
+  await withTime(w, Promise.all(work), 50);
+  assert(builds.size <= Math.ceil((w.clock.now() - started) / 1000), `${builds.size} builds`);
+  assertNotEquals(await withTime(w, etagOf(w), 100), first);
 });

@@ -127,7 +127,7 @@ Deno.test("D-08: after every route that hands out a secret was played, no key an
 });
 
 Deno.test("D-08: the store holds the seed of the active signing key alone, in its own record and nowhere else", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ sharedProcess: true });
   const seeds = async () => {
     const { value } = await w.kv.get<{ keys: { seed: string | null; status: string }[] }>(KEYS.signingKeys());
     return (value?.keys ?? []).map(({ seed, status }) => [status, seed] as const);

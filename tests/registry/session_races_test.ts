@@ -20,7 +20,7 @@ import {
   withTime,
 } from "../support/registry_world.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
-import type { TestAgent, World } from "../support/world.ts";
+import { AMPLE_QUOTAS, type TestAgent, type World } from "../support/world.ts";
 
 const REVOKED = "AGENT_AUTH_REFRESH_REVOKED";
 const CONFLICT = "409 AGENT_AUTH_REFRESH_CONFLICT", INVALID = "401 AGENT_AUTH_REFRESH_INVALID";
@@ -59,7 +59,7 @@ async function eachRound(
 }
 
 Deno.test("refreshSession: of 20 refreshes with one token exactly one is 200, and its pair is the live one", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const a = await w.agent();
   const requests = Array.from({ length: 20 }, () => refresh(w, a, a.agentAuth.refreshToken));
   const answers = await withTime(w, Promise.all(requests));
@@ -75,7 +75,7 @@ Deno.test("refreshSession: of 20 refreshes with one token exactly one is 200, an
 });
 
 Deno.test("refreshSession: two instances, one token, 50 rounds: never two winners", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   await using other = await openRegistry({ kv: w.kv, seed: 2 });
   await eachRound(w, 50, async (round, a) => {
     other.clock.step(w.clock.now() - other.clock.now());
@@ -95,7 +95,7 @@ Deno.test("refreshSession: two instances, one token, 50 rounds: never two winner
 });
 
 Deno.test("refresh against revocation of the session, 200 rounds: nothing is resurrected", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const ends = await eachRound(w, 200, async (round, a) => {
     const [rotated, revoked] = await race(
       w,
@@ -118,7 +118,7 @@ Deno.test("refresh against revocation of the session, 200 rounds: nothing is res
 });
 
 Deno.test("refresh against deletion, 100 rounds: the agent ends revoked and no token works", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const ends = await eachRound(w, 100, async (round, a) => {
     const [rotated, deleted] = await race(
       w,
@@ -141,7 +141,7 @@ Deno.test("refresh against deletion, 100 rounds: the agent ends revoked and no t
 });
 
 Deno.test("refresh against reissue, 100 rounds: one live pair is left, good with the new AIT and not with the old", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const ends = await eachRound(w, 100, async (round, a) => {
     const [rotated, reissued] = await race(
       w,
@@ -165,7 +165,7 @@ Deno.test("refresh against reissue, 100 rounds: one live pair is left, good with
 });
 
 Deno.test("recovery against the use of what was lost, 100 rounds: at most one pair lives", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   await eachRound(w, 100, async (round, a) => {
     moveTo(w, round + 20_000);
     const lost = await refreshed(w, a, a.agentAuth.refreshToken);
@@ -189,7 +189,7 @@ Deno.test("recovery against the use of what was lost, 100 rounds: at most one pa
 });
 
 Deno.test("20 recoveries at once: one is 200, the others wait and try again", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const a = await w.agent();
   await refreshed(w, a, a.agentAuth.refreshToken);
   await w.clock.advance(1000);
@@ -223,7 +223,7 @@ Deno.test("what happens between a refresh's judgement and its commit makes it 40
 });
 
 Deno.test("revocations of one session at once are all 204, and leave one event", async () => {
-  await using w = await openRegistry();
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const a = await w.agent();
   const work = Array.from({ length: 20 }, () => owned(w, "DELETE", a, "/auth/revoke"));
   assertEquals(await withTime(w, tally(work)), { "204": 20 });

@@ -7,7 +7,7 @@ import { createProxy, type Proxy } from "../../proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
 import type { Connection, Link } from "../../proxy/relay/session.ts";
 import { createRegistry, type Registry } from "../../registry/app.ts";
-import { readRegistryConfig, type RegistryConfig } from "../../registry/config.ts";
+import { type Quotas, readRegistryConfig, type RegistryConfig } from "../../registry/config.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
@@ -29,6 +29,17 @@ import { seededRandom } from "./seeded_random.ts";
 export const REGISTRY_URL = "https://registry.example.test";
 export const PROXY_URL = "https://proxy.example.test";
 export const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-tests";
+
+/** Quotas that no test reaches. */
+export const AMPLE_QUOTAS: Quotas = {
+  agents: 100_000,
+  apiKeys: 100_000,
+  registrationsPerDay: 100_000,
+  agentReissuesPerDay: 100_000,
+  reissuesPerDay: 100_000,
+  challenges: 100_000,
+  revocations: 100_000,
+};
 
 /** What a test may choose. */
 export interface WorldOptions {

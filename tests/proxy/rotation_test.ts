@@ -1,0 +1,65 @@
+/** Shows that two rotations of the signing key within 30 s refuse no token, in one process and apart (D-249). */
+import { assertEquals } from "@std/assert";
+import { PROXY_URL, type TestAgent, World } from "../support/world.ts";
+
+const peers = async (w: World, a: TestAgent) => {
+  const answer = await w.fetch(await w.signed(a, { method: "GET", target: "/pair/peers", base: PROXY_URL }));
+  await answer.body?.cancel();
+  return answer.status;
+};
+
+async function rotate(w: World): Promise<void> {
+  const { apiKey } = await w.admin();
+  const answer = await w.ask("POST", "/v1/admin/keys/rotate", { apiKey });
+  assertEquals(answer.status, 200);
+  await answer.body?.cancel();
+}
+
+Deno.test("in one process each of many rotations at once is known at the new key's first use", async () => {
+  await using w = await World.open({ sharedProcess: true });
+  await w.proxy.start();
+  const old = await w.agent();
+  assertEquals(await peers(w, old), 200);
+  for (let i = 0; i < 3; i++) {
+    await rotate(w);
+    assertEquals([await peers(w, await w.agent()), await peers(w, old)], [200, 200]);
+  }
+});
+
+Deno.test("apart, no new token is refused around two rotations within 30 s", async () => {
+  await using w = await World.open();
+  await w.proxy.start();
+  const old = await w.agent();
+  const statuses = new Set([await peers(w, old)]);
+  await rotate(w);
+  for (let seconds = 0; seconds < 120; seconds += 5) {
+    if (seconds === 20) await rotate(w);
+    statuses.add(await peers(w, await w.agent()));
+    statuses.add(await peers(w, old));
+    await w.clock.advance(5_000);
+  }
+  assertEquals([...statuses], [200]);
+});
+
+Deno.test("a fetch of the keys that began before a rotation does not hide the new key", async () => {
+  await using w = await World.open({ sharedProcess: true });
+  const answered = Promise.withResolvers<void>();
+  const asked = Promise.withResolvers<void>();
+  let isHeld = false;
+  const { keys } = w.proxy.deps;
+  w.registryAnswer = async (request) => {
+    if (isHeld || !request.url.endsWith("svc-keys.json")) return null;
+    isHeld = true;
+    const answer = await w.registry.fetch(request, { from: "process" });
+    asked.resolve();
+    await answered.promise;
+    return answer;
+  };
+  const before = keys.current();
+  await asked.promise;
+  await rotate(w);
+  const { identity } = await w.agent();
+  answered.resolve();
+  const { kid } = JSON.parse(atob(identity.ait.split(".")[0] ?? ""));
+  assertEquals([(await before).has(kid), (await keys.current()).has(kid)], [true, true]);
+});

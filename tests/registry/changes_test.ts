@@ -1,0 +1,135 @@
+/**
+ * Shows the queue of changes (D-221): many at once all succeed, share commits, take effect whole or not at all, and
+ * wait for another instance for 5 s at most.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { Changes } from "../../registry/changes.ts";
+import { KEYS } from "../../registry/keys.ts";
+import { StoreUnavailable } from "../../shared/server/kv.ts";
+import { Reads } from "../../shared/server/reads.ts";
+import { FaultyKv } from "../support/faulty_kv.ts";
+import { ManualClock } from "../support/manual_clock.ts";
+import { openRegistry, readCrl, tally, withTime } from "../support/registry_world.ts";
+import { seededRandom } from "../support/seeded_random.ts";
+import { AMPLE_QUOTAS, type TestAgent, type World } from "../support/world.ts";
+
+const AMPLE = { quotas: AMPLE_QUOTAS, apiKeyRequestsPerMinute: 100_000 };
+const of = (w: World, { agent, owner }: TestAgent, method: string, what = "") =>
+  w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
+
+function open(faulty: FaultyKv, maxChecks = 100) {
+  const clock = new ManualClock();
+  const { kv } = faulty;
+  const changes = new Changes({ kv, reads: new Reads(kv), clock, random: seededRandom(), maxChecks });
+  const count = (key: Deno.KvKey, more = 1) =>
+    changes.run(async (draft) => {
+      const { value } = await draft.get<number>(key);
+      draft.set(key, (value ?? 0) + more);
+      return (value ?? 0) + more;
+    });
+  return { clock, kv, changes, count };
+}
+
+Deno.test("1,000 reissues and deletions at once over two instances all succeed", async () => {
+  await using w = await openRegistry({ registry: AMPLE });
+  await using other = await openRegistry({ kv: w.kv, clock: w.clock, seed: 2, registry: AMPLE });
+  const owner = await w.person();
+  const agents: TestAgent[] = [];
+  for (let i = 0; i < 500; i++) agents.push(await w.agent(owner));
+  const rounds = [["POST", "/reissue", "200"], ["DELETE", "", "204"]] as const;
+  for (const [method, what, wanted] of rounds) {
+    const calls = agents.map((a, i) => of(i % 2 ? w : other, a, method, what));
+    assertEquals(await withTime(w, tally(calls), 5), { [wanted]: 500 });
+  }
+  const { seq, revocations } = await withTime(w, readCrl(w), 100);
+  assertEquals([seq, revocations.length], [1000, 1000]);
+});
+
+Deno.test("changes that wait share a commit, and each sees those before it", async () => {
+  using faulty = await FaultyKv.open();
+  const { count } = open(faulty);
+  let commits = 0;
+  faulty.faults = { before: ({ method }) => void (commits += method === "commit" ? 1 : 0) };
+  const results = await Promise.all(Array.from({ length: 50 }, () => count(["n"])));
+  assertEquals(results, Array.from({ length: 50 }, (_, i) => i + 1));
+  assertEquals(commits, 2);
+});
+
+Deno.test("a change that throws writes nothing, and the others of its commit take effect", async () => {
+  using faulty = await FaultyKv.open();
+  const { kv, changes, count } = open(faulty);
+  const failing = changes.run(async (draft) => {
+    await draft.get(["n"]);
+    draft.set(["n"], 100);
+    draft.also((operation) => operation.set(["trace"], 1));
+    throw new RangeError("no");
+  });
+  const [one, , three] = await Promise.allSettled([count(["n"]), failing, count(["n"])]);
+  await assertRejects(() => failing, RangeError);
+  assertEquals([one, three].map((end) => end.status === "fulfilled" && end.value), [1, 2]);
+  assertEquals([(await kv.get(["n"])).value, (await kv.get(["trace"])).value], [2, null]);
+});
+
+Deno.test("a commit holds no more checks than the store takes", async () => {
+  using faulty = await FaultyKv.open({ maxChecks: 10 });
+  const { kv, count } = open(faulty, 10);
+  await Promise.all(Array.from({ length: 35 }, (_, i) => count(["n", i])));
+  assertEquals((await Array.fromAsync(kv.list({ prefix: ["n"] }))).length, 35);
+  assertEquals(faulty.mostChecks, 10);
+});
+
+Deno.test("a change that meets other instances is tried again for 5 s, then refused without a trace", async () => {
+  using faulty = await FaultyKv.open();
+  const { clock, kv, count } = open(faulty);
+  const began = clock.now();
+  const until = async (ms: number, work: Promise<unknown>) => {
+    let done = false;
+    work.catch(() => {}).finally(() => done = true);
+    faulty.faults = { conflicts: () => clock.now() < began + ms };
+    while (!done) await clock.advance(10);
+  };
+  const first = count(["n"]);
+  await until(4_900, first);
+  assertEquals(await first, 1);
+  const second = count(["n"]);
+  await until(60_000, second);
+  await assertRejects(() => second, StoreUnavailable);
+  assert(clock.now() - began < 11_000);
+  assertEquals((await kv.get(["n"])).value, 1);
+});
+
+Deno.test("a commit whose outcome the store does not report fails all its changes", async () => {
+  using faulty = await FaultyKv.open();
+  const { count } = open(faulty);
+  faulty.faults = { fails: ({ method }) => method === "commit" };
+  const ends = await Promise.allSettled([count(["n"]), count(["m"])]);
+  assertEquals(ends.map((end) => end.status === "rejected" && end.reason instanceof StoreUnavailable), [true, true]);
+  faulty.faults = {};
+  assertEquals(await count(["n"]), 1);
+});
+
+Deno.test("the queue refuses a change when 10,000 wait, and a change that has waited over 30 s", async () => {
+  using faulty = await FaultyKv.open();
+  const { clock, changes } = open(faulty);
+  const gate = Promise.withResolvers<void>();
+  const nothing = () => Promise.resolve();
+  const held = changes.run(() => gate.promise);
+  const begun = Array.from({ length: 24 }, () => changes.run(nothing));
+  await Promise.resolve();
+  const waiting = Array.from({ length: 10_000 }, () => changes.run(nothing));
+  await assertRejects(() => changes.run(nothing), StoreUnavailable, "The store");
+  clock.step(30_001);
+  gate.resolve();
+  await Promise.all([held, ...begun]);
+  const ends = await Promise.allSettled(waiting);
+  assertEquals(ends.filter(({ status }) => status === "rejected").length, 10_000);
+  await changes.run(nothing);
+});
+
+Deno.test("a head that does not parse refuses a revocation instead of starting over", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  await w.kv.set(KEYS.crlHead(), { seq: "x" });
+  assertEquals(await tally([of(w, a, "DELETE")]), { "500 INTERNAL_ERROR": 1 });
+  assertEquals((await w.kv.get(KEYS.revocation(a.agent.currentJti))).value, null);
+});

@@ -1,0 +1,102 @@
+/** Shows how lists are paged (D-215): each record once, a bound on every page, and what a filtered page may read. */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../registry/keys.ts";
+import type { AgentRecord } from "../../registry/agents/store.ts";
+import { answered, openRegistry, refused } from "../support/registry_world.ts";
+import { AMPLE_QUOTAS, type World } from "../support/world.ts";
+
+interface PageAnswer {
+  pagination: { limit: number; nextCursor: string | null };
+  [list: string]: unknown;
+}
+
+/** Reads a list page by page; returns the IDs of each page. */
+async function walk(w: World, apiKey: string, path: string, list: string, limit?: number): Promise<string[][]> {
+  const pages: string[][] = [];
+  for (let cursor: string | null = null;;) {
+    const query = new URLSearchParams({ ...(limit ? { limit: String(limit) } : {}), ...(cursor ? { cursor } : {}) });
+    const page = await answered<PageAnswer>(await w.ask("GET", `${path}?${query}`, { apiKey }));
+    assertEquals(page.pagination.limit, limit ?? 100);
+    pages.push((page[list] as { id: string }[]).map(({ id }) => id));
+    cursor = page.pagination.nextCursor;
+    if (cursor === null) return pages;
+  }
+}
+
+const LISTS: [path: string, list: string, create: (w: World, apiKey: string, i: number) => Promise<Response>][] = [
+  ["/v1/me/api-keys", "apiKeys", (w, apiKey) => w.ask("POST", "/v1/me/api-keys", { apiKey })],
+  ["/v1/invites", "invites", (w, apiKey) => w.ask("POST", "/v1/invites", { apiKey })],
+  [
+    "/v1/admin/internal-services",
+    "internalServices",
+    (w, apiKey, i) =>
+      w.ask("POST", "/v1/admin/internal-services", { apiKey, body: { name: `relay-${i}`, scopes: ["crl.read"] } }),
+  ],
+  ["/v1/admin/audit", "events", (w, apiKey) => w.ask("POST", "/v1/invites", { apiKey })],
+];
+
+for (const [path, list, create] of LISTS) {
+  Deno.test(`${path} returns each record once, newest first, in pages of at most 100`, async () => {
+    await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+    const { apiKey } = await w.admin();
+    for (let i = 0; i < 120; i++) {
+      await (await create(w, apiKey, i)).body?.cancel();
+      await w.clock.advance(1);
+    }
+    const pages = await walk(w, apiKey, path, list);
+    assertEquals(pages.map((page) => page.length), [100, pages.flat().length - 100]);
+    assert(pages.flat().length >= 120);
+    assertEquals(pages.flat(), [...new Set(pages.flat())].sort().reverse());
+    assertEquals((await walk(w, apiKey, path, list, 50)).flat(), pages.flat());
+    for (const query of ["limit=0", "limit=101", "limit=x", "cursor=x", "limit=1&limit=2"]) {
+      const code = path === "/v1/admin/audit" ? "AUDIT_INVALID_QUERY" : "LIST_INVALID_QUERY";
+      await refused(await w.ask("GET", `${path}?${query}`, { apiKey }), code);
+    }
+  });
+}
+
+Deno.test("the client reads all pages of API keys and internal services", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const { apiKey } = await w.admin();
+  for (let i = 0; i < 101; i++) {
+    await w.client.createApiKey(apiKey);
+    await w.client.createService(apiKey, `relay-${i}`, ["crl.read"]);
+  }
+  assertEquals((await w.client.apiKeys(apiKey)).apiKeys.length, 102);
+  assertEquals((await w.client.services(apiKey)).internalServices.length, 102);
+});
+
+Deno.test("a filtered page of agents reads at most 1,000 of them and returns a cursor to go on", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const a = await w.agent();
+  const { value: record } = await w.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
+  assert(record);
+  for (let done = 0; done < 1500;) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 250; i++, done++) {
+      const id = w.newId();
+      operation.set(KEYS.agent(id), { ...record, id, status: "revoked" }).set(KEYS.agentOf(a.owner.id, id), true);
+    }
+    await operation.commit();
+  }
+  const { getMany } = w.kv;
+  let reads = 0;
+  w.kv.getMany =
+    ((...args: Parameters<typeof getMany>) => (reads += args[0].length, getMany.apply(w.kv, args))) as typeof getMany;
+  const page = async (query: string) => {
+    reads = 0;
+    const path = `/v1/agents?${query}`;
+    return await answered<PageAnswer & { agents: { id: string }[] }>(
+      await w.ask("GET", path, { apiKey: a.owner.apiKey }),
+    );
+  };
+  const first = await page("status=active");
+  assertEquals([first.agents.length, first.pagination.limit], [0, 20]);
+  assert(reads >= 1000 && reads < 1020, String(reads));
+  const second = await page(`status=active&cursor=${first.pagination.nextCursor}`);
+  assertEquals([second.agents.map(({ id }) => id), second.pagination.nextCursor], [[a.agent.id], null]);
+  // Without a filter a page reads what it answers, and one more.
+  const plain = await page("limit=100");
+  assertEquals([plain.agents.length, plain.pagination.nextCursor], [100, plain.agents.at(-1)?.id]);
+  assert(reads < 120, String(reads));
+});

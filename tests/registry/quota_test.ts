@@ -1,0 +1,275 @@
+/**
+ * Shows the quotas of one human (D-210): what each refuses and with which answer, that a refusal changes nothing, that
+ * they hold under races and over instances, and that a store of an older version is counted.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../registry/keys.ts";
+import type { Quotas } from "../../registry/config.ts";
+import type { QuotaRecord } from "../../registry/quota.ts";
+import type { Challenge } from "../../shared/protocol/api/agents.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { registrationMessage } from "../../shared/protocol/registration.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import { answered, inside, openRegistry, outcome, refused, tally, withTime } from "../support/registry_world.ts";
+import { AMPLE_QUOTAS, type Person, type TestAgent, type World } from "../support/world.ts";
+
+const DAY_MS = 86_400_000;
+const OVER = "409 QUOTA_EXCEEDED", RATE = "429 RATE_LIMIT_EXCEEDED";
+
+const openWith = (quotas: Partial<Quotas>, more: { kv?: Deno.Kv; seed?: number } = {}) =>
+  openRegistry({ registry: { quotas: { ...AMPLE_QUOTAS, ...quotas } }, ...more });
+
+async function challenge(w: World, { apiKey }: Person, { publicKey }: KeyPair): Promise<Response> {
+  return await w.ask("POST", "/v1/agents/challenge", { apiKey, body: { publicKey } });
+}
+
+/** A registration that is ready to be sent. */
+async function registration(w: World, owner: Person): Promise<() => Promise<Response>> {
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const given = await answered<Challenge>(await challenge(w, owner, keys), 201);
+  const { publicKey, privateKey } = keys;
+  const message = utf8Bytes(registrationMessage({ ...given, publicKey, name: "alpha" }));
+  const challengeSignature = await sign(privateKey, message);
+  const body = { name: "alpha", publicKey, challengeId: given.challengeId, challengeSignature };
+  return () => w.ask("POST", "/v1/agents", { apiKey: owner.apiKey, body });
+}
+
+const register = async (w: World, owner: Person) => await (await registration(w, owner))();
+const on = (w: World, { agent, owner }: TestAgent, method: string, what = "") =>
+  w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
+const reissue = (w: World, a: TestAgent) => on(w, a, "POST", "/reissue");
+
+async function snapshot(w: World): Promise<unknown[]> {
+  const entries = await Array.fromAsync(w.kv.list({ prefix: ["registry"] }));
+  return entries.filter(({ key }) => key[1] !== "window").map(({ key, versionstamp }) => [key, versionstamp]);
+}
+
+/** Asserts that a call is refused so, and that no record but the rate limit's changes. */
+async function refusedWithoutTrace(w: World, wanted: string, call: () => Promise<Response>): Promise<Response> {
+  const before = await snapshot(w);
+  const answer = await call();
+  assertEquals(await outcome(answer.clone()), wanted);
+  assertEquals(await snapshot(w), before);
+  return answer;
+}
+
+const quotaOf = async (w: World, { id }: Person) => (await w.kv.get<QuotaRecord>(KEYS.quota(id))).value;
+
+Deno.test("registration is refused when the human has its active agents, and allowed after a deletion", async () => {
+  await using w = await openWith({ agents: 2 });
+  const owner = await w.person();
+  const a = await w.agent(owner);
+  await w.agent(owner);
+  const third = await registration(w, owner);
+  await refusedWithoutTrace(w, OVER, third);
+  await answered(await on(w, a, "DELETE"), 204);
+  // The challenge was not used up.
+  await answered(await third(), 201);
+  await w.agent(await w.person());
+});
+
+Deno.test("an API key is refused when the human has its active keys, and allowed after a revocation", async () => {
+  await using w = await openWith({ apiKeys: 2 });
+  const { apiKey } = await w.person();
+  const create = () => w.ask("POST", "/v1/me/api-keys", { apiKey });
+  const { apiKey: { id } } = await answered<{ apiKey: { id: string } }>(await create(), 201);
+  await refusedWithoutTrace(w, OVER, create);
+  const revoke = () => w.ask("DELETE", `/v1/me/api-keys/${id}`, { apiKey });
+  await answered(await revoke(), 204);
+  await answered(await revoke(), 204);
+  await answered(await create(), 201);
+  await refused(await create(), "QUOTA_EXCEEDED");
+});
+
+Deno.test("a challenge is refused when the human has its open ones, until one is answered or expires", async () => {
+  await using w = await openWith({ challenges: 3 });
+  const owner = await w.person();
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const first = await registration(w, owner);
+  for (let i = 0; i < 2; i++) await answered(await challenge(w, owner, keys), 201);
+  await refusedWithoutTrace(w, OVER, () => challenge(w, owner, keys));
+  await answered(await first(), 201);
+  await answered(await challenge(w, owner, keys), 201);
+  await refused(await challenge(w, owner, keys), "QUOTA_EXCEEDED");
+  await w.clock.advance(306_000);
+  await answered(await challenge(w, owner, keys), 201);
+});
+
+Deno.test("registrations in 24 h are limited, and Retry-After says when the next one is allowed", async () => {
+  await using w = await openWith({ registrationsPerDay: 3 });
+  const owner = await w.person();
+  for (let i = 0; i < 3; i++) {
+    await answered(await register(w, owner), 201);
+    await w.clock.advance(3_600_000);
+  }
+  const answer = await refusedWithoutTrace(w, RATE, await registration(w, owner));
+  const seconds = Number(answer.headers.get("retry-after"));
+  assertEquals(seconds * 1000, DAY_MS - 3 * 3_600_000);
+  await w.clock.advance(seconds * 1000 - 1);
+  await refused(await register(w, owner), "RATE_LIMIT_EXCEEDED");
+  await w.clock.advance(1);
+  await answered(await register(w, owner), 201);
+});
+
+Deno.test("reissues in 24 h are limited per agent and per human", async () => {
+  await using w = await openWith({ agentReissuesPerDay: 2, reissuesPerDay: 3 });
+  const owner = await w.person();
+  const [a, b] = [await w.agent(owner), await w.agent(owner)];
+  for (let i = 0; i < 2; i++) await answered(await reissue(w, a));
+  const answer = await refusedWithoutTrace(w, RATE, () => reissue(w, a));
+  assert(answer.headers.get("retry-after"));
+  await answered(await reissue(w, b));
+  await refusedWithoutTrace(w, RATE, () => reissue(w, b));
+  await answered(await reissue(w, await w.agent()));
+  // Ending things is never refused.
+  await answered(await on(w, a, "DELETE", "/auth/revoke"), 204);
+  await answered(await on(w, a, "DELETE"), 204);
+  await w.clock.advance(DAY_MS);
+  const { agent } = await answered<{ agent: Record<string, unknown> }>(await reissue(w, b));
+  assertEquals("reissues" in agent, false);
+});
+
+Deno.test("live revocation entries refuse registration and reissue, not deletion, until they leave the list", async () => {
+  await using w = await openWith({ revocations: 3 });
+  const owner = await w.person();
+  const agents = [await w.agent(owner), await w.agent(owner), await w.agent(owner)];
+  for (const a of agents) await answered(await reissue(w, a));
+  const [a] = agents as [TestAgent];
+  await refusedWithoutTrace(w, OVER, () => reissue(w, a));
+  await refusedWithoutTrace(w, OVER, await registration(w, owner));
+  await answered(await on(w, a, "DELETE"), 204);
+  await answered(await reissue(w, await w.agent()));
+  await w.clock.advance(32 * DAY_MS);
+  await answered(await register(w, owner), 201);
+});
+
+Deno.test("an invite is refused when the admin has 1,000 open ones, until one is redeemed, deleted or expires", async () => {
+  await using w = await openWith({});
+  const { apiKey, id } = await w.admin();
+  const invite = (expiresAt: string | null = null) => w.ask("POST", "/v1/invites", { apiKey, body: { expiresAt } });
+  const made = await answered<{ invite: { id: string; code: string } }>(await invite(), 201);
+  const other = await answered<{ invite: { id: string } }>(await invite(), 201);
+  const expiring = new Date(w.clock.now() + 3_600_000).toISOString();
+  await answered(await invite(expiring), 201);
+  // As if there were 997 more.
+  const record = await quotaOf(w, { id, did: "", apiKey });
+  assert(record);
+  const full = record.invites.map(([until, count]) => [until, count === 2 ? 999 : count] as const);
+  await w.kv.set(KEYS.quota(id), { ...record, invites: full });
+  await refusedWithoutTrace(w, OVER, () => invite());
+  await answered(await w.ask("POST", "/v1/invites/redeem", { body: { code: made.invite.code } }), 201);
+  await answered(await invite(), 201);
+  await refused(await invite(), "QUOTA_EXCEEDED");
+  await answered(await w.ask("DELETE", `/v1/invites/${other.invite.id}`, { apiKey }), 204);
+  await answered(await invite(), 201);
+  await refused(await invite(), "QUOTA_EXCEEDED");
+  await w.clock.advance(2 * 3_600_000);
+  await answered(await invite(), 201);
+});
+
+Deno.test("of many requests at once over two instances exactly as many pass as the quota says", async () => {
+  await using w = await openWith({ agents: 5, apiKeys: 4 });
+  await using other = await openWith({ agents: 5, apiKeys: 4 }, { kv: w.kv, seed: 2 });
+  const owner = await w.person();
+  const calls: (() => Promise<Response>)[] = [];
+  for (let i = 0; i < 20; i++) calls.push(await registration(i % 2 ? w : other, owner));
+  const bothClocks = async <T>(work: Promise<T>) => await withTime(other, withTime(w, work, 20), 20);
+  assertEquals(await bothClocks(tally(calls.map((call) => call()))), { "201": 5, [OVER]: 15 });
+  const { apiKey } = owner;
+  const keys = Array.from({ length: 20 }, (_, i) => (i % 2 ? w : other).ask("POST", "/v1/me/api-keys", { apiKey }));
+  assertEquals(await bothClocks(tally(keys)), { "201": 3, [OVER]: 17 });
+  const { agents, apiKeys } = await quotaOf(w, owner) ?? {};
+  assertEquals([agents, apiKeys], [5, 4]);
+});
+
+Deno.test("a store without counts is counted at the first change, however many arrive at once", async () => {
+  await using w = await openWith({ agents: 4, apiKeys: 3, revocations: 3 });
+  const owner = await w.person();
+  const agents = [await w.agent(owner), await w.agent(owner), await w.agent(owner)];
+  await answered(await w.ask("POST", "/v1/me/api-keys", { apiKey: owner.apiKey }), 201);
+  for (const a of agents.slice(0, 2)) await answered(await reissue(w, a));
+  await answered(await on(w, agents[2] as TestAgent, "DELETE"), 204);
+  const before = await quotaOf(w, owner);
+  await w.kv.delete(KEYS.quota(owner.id));
+  await tally(Array.from({ length: 5 }, () => w.ask("POST", "/v1/me/api-keys", { apiKey: owner.apiKey })));
+  const after = await quotaOf(w, owner);
+  assertEquals([after?.agents, after?.apiKeys, after?.revocations], [2, 3, before?.revocations]);
+  await refused(await register(w, owner), "QUOTA_EXCEEDED");
+});
+
+Deno.test("the cost of a registration does not depend on the number of agents", async () => {
+  await using w = await openWith({});
+  const owner = await w.person();
+  const readsOfOne = async () => {
+    const call = await registration(w, owner);
+    const { get, getMany, list } = w.kv;
+    let reads = 0;
+    w.kv.get = ((...args: Parameters<typeof get>) => (reads++, get.apply(w.kv, args))) as typeof get;
+    w.kv.getMany =
+      ((...args: Parameters<typeof getMany>) => (reads += args[0].length, getMany.apply(w.kv, args))) as typeof getMany;
+    w.kv.list = ((...args: Parameters<typeof list>) => (reads += 1000, list.apply(w.kv, args))) as typeof list;
+    await answered(await call(), 201);
+    Object.assign(w.kv, { get, getMany, list });
+    return reads;
+  };
+  await w.agent(owner);
+  const few = await readsOfOne();
+  for (let i = 0; i < 40; i++) await w.agent(owner);
+  assertEquals(await readsOfOne(), few);
+});
+
+Deno.test("the limit of API-key routes counts a human's requests, whichever of its keys they use", async () => {
+  await using w = await openRegistry({ registry: { apiKeyRequestsPerMinute: 5 } });
+  const owner = await w.person();
+  const { apiKey: { token } } = await w.client.createApiKey(owner.apiKey);
+  const ask = (apiKey: string) => w.ask("GET", "/v1/me", { apiKey });
+  const counts = await tally(Array.from({ length: 8 }, (_, i) => ask(i % 2 ? token : owner.apiKey)));
+  assertEquals(counts, { "200": 4, [RATE]: 4 });
+  assertEquals((await ask((await w.person()).apiKey)).headers.get("ratelimit-policy"), '"api-key";q=5;w=60');
+});
+
+/** Fills the list up to a share of what verifiers read, with entries of agents that do not exist. */
+async function fillList(w: World, share: number): Promise<void> {
+  const now = unixSeconds(w.clock.now());
+  // The longest authority there may be, so that few entries fill the list.
+  const authority = `${"x".repeat(60)}.${"x".repeat(58)}`;
+  const prefix = `did:svc:${authority}:agent:`;
+  const entry = { jti: w.newId(), agentDid: prefix + w.newId(), reason: "reissued", revokedAt: now };
+  const bytes = (JSON.stringify(entry).length + 1) * 4 / 3;
+  const count = Math.ceil(LIMITS.crlBytes * share / bytes);
+  for (let done = 0; done < count;) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 900 && done < count; i++, done++) {
+      const jti = w.newId();
+      const agentDid = prefix + w.newId();
+      operation.set(KEYS.revocation(jti), { jti, agentDid, reason: "reissued", revokedAt: now, keptUntil: now + 7200 });
+    }
+    await operation.commit();
+  }
+  await w.kv.set(KEYS.crlHead(), { seq: count });
+}
+
+Deno.test("a list that is 80 % full refuses humans with over 100 live entries, is in /health and in the log", async () => {
+  await using w = await openWith({});
+  const [many, few] = [await w.agent(), await w.agent()];
+  const record = await quotaOf(w, many.owner);
+  assert(record);
+  await w.kv.set(KEYS.quota(many.owner.id), { ...record, revocations: [[w.clock.now() + DAY_MS, 101]] });
+  assertEquals((await answered<{ crlFill: number }>(await w.ask("GET", "/health"))).crlFill, 0);
+  await fillList(w, 0.81);
+  await (await inside(w, "/v1/crl")).body?.cancel();
+  const { crlFill } = await answered<{ crlFill: number }>(await w.ask("GET", "/health"));
+  assert(crlFill >= 0.8 && crlFill < 1, String(crlFill));
+  assertEquals(crlFill, Math.round(crlFill * 100) / 100);
+  const warnings = () => w.log.filter(({ event }) => event === "crl_filling");
+  assertEquals(warnings().map(({ level, fields }) => [level, fields.humans]), [
+    ["warn", [{ humanId: many.owner.id, entries: 101 }]],
+  ]);
+  const answer = await refusedWithoutTrace(w, RATE, () => reissue(w, many));
+  assert(answer.headers.get("retry-after"));
+  await refusedWithoutTrace(w, RATE, await registration(w, many.owner));
+  await answered(await reissue(w, few));
+  await answered(await on(w, many, "DELETE"), 204);
+});

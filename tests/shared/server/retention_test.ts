@@ -1,0 +1,136 @@
+/**
+ * Shows that every key family states how it ends (D-218), that the statement agrees with what a moved store keeps, and
+ * that each family with an expiry is really written with one.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { ENDS as REGISTRY_ENDS, KEYS as REGISTRY_KEYS, STORED as REGISTRY_STORED } from "../../../registry/keys.ts";
+import type { FamilyEnd, StoredKinds } from "../../../shared/server/transfer.ts";
+import { answered, openRegistry, refreshed } from "../../support/registry_world.ts";
+import { overlaid } from "../../support/faulty_kv.ts";
+import type { World } from "../../support/world.ts";
+
+const DAY_MS = 86_400_000;
+
+/** Checks the three tables of one service against each other. */
+function checkTables(
+  keys: Record<string, unknown>,
+  stored: StoredKinds,
+  ends: Readonly<Record<string, FamilyEnd>>,
+): void {
+  const families = Object.values(keys).map((make) => {
+    const made = (make as (...args: unknown[]) => Deno.KvKey | { start: Deno.KvKey })(..."abcd");
+    return String(("start" in made ? made.start : made)[1]);
+  });
+  assertEquals(Object.keys(ends).sort(), [...new Set(families)].sort());
+  assertEquals(Object.keys(stored).sort(), Object.keys(ends).sort());
+  for (const [family, end] of Object.entries(ends)) {
+    assertEquals(Object.keys(end).length, 1, family);
+    if (stored[family] === "forever") assert(!("expiry" in end), `${family} has an expiry and is stored forever`);
+  }
+}
+
+Deno.test("every key family of the registry has one end, which agrees with what a moved store keeps", () => {
+  checkTables(REGISTRY_KEYS, REGISTRY_STORED, REGISTRY_ENDS);
+});
+
+/** A write: family, `expireIn` or `null`, and the value. */
+interface Written {
+  family: string;
+  expireIn: number | null;
+  value: unknown;
+}
+
+/** A store that records every write of it. */
+function recording(real: Deno.Kv, written: Written[]): Deno.Kv {
+  const note = (key: Deno.KvKey, value: unknown, options?: { expireIn?: number }) =>
+    written.push({ family: key.slice(0, 2).join("."), expireIn: options?.expireIn ?? null, value });
+  return overlaid(real, {
+    set: (key, value, options) => {
+      note(key, value, options);
+      return real.set(key, value, options);
+    },
+    atomic: () => {
+      const operation = real.atomic();
+      const own: Deno.AtomicOperation = overlaid(operation, {
+        check: (...checks) => (operation.check(...checks), own),
+        delete: (key) => (operation.delete(key), own),
+        set: (key, value, options) => {
+          note(key, value, options);
+          operation.set(key, value, options);
+          return own;
+        },
+      });
+      return own;
+    },
+  });
+}
+
+/** Writes a record of every family of the registry. */
+async function story(w: World): Promise<void> {
+  const { apiKey } = await w.admin();
+  const a = await w.agent();
+  const own = a.owner.apiKey;
+  const first = await refreshed(w, a, a.agentAuth.refreshToken);
+  await refreshed(w, a, first.refreshToken);
+  await w.client.reissueAgent(own, a.agent.id);
+  await w.client.revokeAgentAuth(own, a.agent.id);
+  await w.client.deleteAgent(own, a.agent.id);
+  const key = await w.client.createApiKey(own);
+  await w.client.revokeApiKey(own, key.apiKey.id);
+  const expiresAt = new Date(w.clock.now() + DAY_MS).toISOString();
+  await w.client.createInvite(apiKey, expiresAt);
+  const { internalService } = await w.client.createService(apiKey, "relay", ["crl.read"]);
+  await w.client.revokeService(apiKey, internalService.id);
+  await answered(await w.ask("GET", "/v1/crl"));
+}
+
+Deno.test("each family of the registry with an expiry is written with one, and what has ended too", async () => {
+  const written: Written[] = [];
+  using real = await Deno.openKv(":memory:");
+  await using w = await openRegistry({ kv: recording(real, written) });
+  await story(w);
+  const of = (family: string) => written.filter((write) => write.family === `registry.${family}`);
+  for (const [family, end] of Object.entries(REGISTRY_ENDS)) {
+    assert(of(family).length > 0, `${family} was not written`);
+    if (!("expiry" in end)) continue;
+    for (const { expireIn } of of(family)) assert(expireIn !== null && expireIn > 0, `${family} without an expiry`);
+  }
+  const days = (family: string, fits: (value: Record<string, unknown>) => boolean) =>
+    of(family).filter(({ value }) => fits(value as Record<string, unknown>))
+      .map(({ expireIn }) => expireIn === null ? null : expireIn / DAY_MS);
+  const hasStatus = (status: string) => (value: Record<string, unknown>) => value.status === status;
+  assertEquals(days("agent", hasStatus("revoked")), [90]);
+  assertEquals(days("session", hasStatus("revoked")), [90, 90]);
+  assertEquals(days("session", hasStatus("active")), [120, 120, 120]);
+  assertEquals(days("api_key", hasStatus("revoked")), [90]);
+  assertEquals(days("service", hasStatus("revoked")), [90]);
+  assertEquals(days("invite", (value) => value.redeemedAt !== null), [90]);
+  assertEquals(days("invite", (value) => value.expiresAt !== null), [91]);
+  assertEquals(days("audit", (value) => value.event === "session.refreshed"), [7, 7]);
+  assertEquals(new Set(days("audit", (value) => value.event !== "session.refreshed")), new Set([400]));
+  // The index records of what has ended go with it: an agent, an API key, two invites.
+  for (const [family, wanted] of [["agent_of", [90]], ["api_key_of", [90]], ["invite_code", [90, 91]]] as const) {
+    assertEquals(days(family, () => true).filter((count) => count !== null), wanted, family);
+  }
+});
+
+Deno.test("an active record of the registry has no end when its store is moved, an ended one has", async () => {
+  await using w = await openRegistry();
+  const [a, b] = [await w.agent(), await w.agent()];
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  const end = async (...key: string[]) => {
+    const keep = REGISTRY_STORED[key[0] ?? ""];
+    assert(typeof keep === "function");
+    return keep((await w.kv.get(["registry", ...key])).value as never, w.clock.now());
+  };
+  const until = w.clock.now() + 90 * DAY_MS;
+  assertEquals([await end("agent", a.agent.id), await end("agent", b.agent.id)], [null, until]);
+  assertEquals([
+    await end("agent_of", a.owner.id, a.agent.id),
+    await end("agent_of", b.owner.id, b.agent.id),
+  ], [null, until]);
+  assertEquals([
+    await end("session", a.agent.id),
+    await end("session", b.agent.id),
+  ], [until + 30 * DAY_MS, until]);
+});
