@@ -47,13 +47,16 @@ Deno.test("a fetch of the keys that began before a rotation does not hide the ne
   const asked = Promise.withResolvers<void>();
   let isHeld = false;
   const { keys } = w.proxy.deps;
-  w.registryAnswer = async (request) => {
-    if (isHeld || !request.url.endsWith("svc-keys.json")) return null;
-    isHeld = true;
+  const heldAnswer = async (request: Request) => {
     const answer = await w.registry.fetch(request, { from: "process" });
     asked.resolve();
     await answered.promise;
     return answer;
+  };
+  w.registryAnswer = (request) => {
+    if (isHeld || !request.url.endsWith("svc-keys.json")) return null;
+    isHeld = true;
+    return heldAnswer(request);
   };
   const before = keys.current();
   await asked.promise;
