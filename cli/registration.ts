@@ -44,6 +44,8 @@ const Intent = z.object({
 });
 type Intent = z.infer<typeof Intent>;
 
+/** Pages that are searched for an agent of an earlier run: 10,000 agents. */
+const MAX_PAGES = 100;
 /** How far the clocks of several registry instances may be apart. */
 const CLOCKS_APART_MS = 10_000;
 
@@ -218,6 +220,7 @@ async function findByKey(
   sinceMs: number,
 ): Promise<Agent | null> {
   let cursor: string | undefined;
+  let pages = 0;
   do {
     const page = await registry.agents(apiKey, { status: "active", limit: String(LIMITS.agentListMax), cursor });
     for (const { id, name: found } of page.agents) {
@@ -228,7 +231,7 @@ async function findByKey(
       if (agent.publicKey === publicKey) return agent;
     }
     cursor = page.pagination.nextCursor ?? undefined;
-  } while (cursor !== undefined);
+  } while (cursor !== undefined && ++pages < MAX_PAGES);
   return null;
 }
 

@@ -1,4 +1,5 @@
 /** Commands on agents as a whole: make, list, look at, delete. */
+import type { AgentList } from "../../shared/protocol/api/agents.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseFramework } from "../../shared/protocol/names.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command.ts";
@@ -6,6 +7,8 @@ import { connect, connectAsPerson } from "../connection.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields, table } from "../output.ts";
 
+/** Pages of one listing: 10,000 agents. */
+const MAX_PAGES = 100;
 const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
 const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Its name on this machine", complete: "agents" } as const;
@@ -63,8 +66,8 @@ export const AGENT_COMMANDS = [
       ...PERSON_OPTIONS,
       status: { value: "status", summary: "active or revoked only", complete: STATUSES },
       framework: { value: "framework", summary: "Of that framework only" },
-      limit: { value: "count", summary: "So many at most, 1 to 100; 20 unless given" },
-      cursor: { value: "cursor", summary: "Go on after an earlier page" },
+      limit: { value: "count", summary: "One page of so many, 1 to 100; every page unless given" },
+      cursor: { value: "cursor", summary: "One page, after an earlier one" },
     },
     examples: [{ run: "svc agent list --status active", says: "Those that work" }],
     async run(ctx, { options }) {
@@ -76,7 +79,10 @@ export const AGENT_COMMANDS = [
         throw new CliError("CLI_USAGE", `--limit must be a whole number from 1 to 100, not "${limit}"`);
       }
       const { registry, apiKey } = await connectAsPerson(ctx, options);
-      const { agents, pagination } = await registry.agents(apiKey, { status, framework, limit, cursor });
+      const query = { status, framework, limit, cursor };
+      const { agents, pagination } = limit === undefined && cursor === undefined
+        ? await everyPage((cursor) => registry.agents(apiKey, { ...query, limit: `${LIMITS.agentListMax}`, cursor }))
+        : await registry.agents(apiKey, query);
       const { AgentStore } = await import("../agent_store.ts");
       const store = new AgentStore(ctx);
       const here = await store.namesByDid();
@@ -164,6 +170,17 @@ export const AGENT_COMMANDS = [
     },
   }),
 ];
+
+/** Reads page after page, up to `MAX_PAGES`; the cursor of the rest, if any, is that of the last page. */
+async function everyPage(read: (cursor: string | undefined) => Promise<AgentList>): Promise<AgentList> {
+  const agents: AgentList["agents"] = [];
+  for (let pages = 1, cursor: string | undefined;; pages++) {
+    const page = await read(cursor);
+    agents.push(...page.agents);
+    cursor = page.pagination.nextCursor ?? undefined;
+    if (cursor === undefined || pages === MAX_PAGES) return { agents, pagination: page.pagination };
+  }
+}
 
 function parseTtlDays(text: string): number {
   const days = /^[1-9]\d*$/.test(text) ? Number(text) : NaN;

@@ -4,7 +4,7 @@
  */
 import { dirname } from "node:path";
 import * as z from "zod";
-import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { kindOf, removeFile, writePrivate } from "../files.ts";
@@ -54,8 +54,7 @@ export async function applyChanges(ctx: Context, folder: PrivateFolder, changes:
     if (known && known.written === await sha256(current?.text ?? "")) known.written = written;
     else if (known) Object.assign(known, { before: current?.text ?? null, written });
     else backup.push({ path, before: current?.text ?? null, written });
-    if (utf8Bytes(JSON.stringify(backup, null, 2)).length >= MAX_BACKUP_BYTES) throw tooLarge(path);
-    await folder.writeJson(BACKUP_FILE, backup);
+    await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
     await writePrivate(ctx.random, path, text, current?.mode);
   }
 }

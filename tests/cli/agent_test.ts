@@ -19,7 +19,7 @@ Deno.test("agent list shows the agents of the person, where they are, and those 
     agents.map((agent: Record<string, unknown>) => [agent.name, agent.status, agent.localName]),
     [["gamma", "revoked", null], ["beta", "active", null], ["alpha", "active", "alpha"]],
   );
-  assertEquals(pagination, { limit: 20, nextCursor: null });
+  assertEquals(pagination, { limit: 100, nextCursor: null });
   const text = await machine.svc("agent", "list", "--status", "active", "--limit", "1");
   assert(!text.stdout.includes("gamma"));
   assertStringIncludes(text.stderr, "--cursor");
@@ -32,6 +32,30 @@ Deno.test("agent list shows the agents of the person, where they are, and those 
   }
   const { exit, code } = await machine.failure("agent", "list", "--cursor", "x");
   assertEquals([exit, code], [1, "AGENT_LIST_INVALID_QUERY"]);
+});
+
+Deno.test("agent list reads every page, and ends with a registry whose pages never do", async () => {
+  await using world = await World.open();
+  const owner = await world.person();
+  await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
+  const { agent: { did, id } } = await world.agent(owner, "alpha");
+  const { agents: [one] } = await machine.json("agent", "list");
+  assertEquals([one.id, one.did], [id, did]);
+  let last = 3, asked = 0;
+  machine.fetch = (input) => {
+    const page = Number(new URL(String(input)).searchParams.get("cursor")?.slice(-4) ?? 0);
+    const nextCursor = page === last ? null : `01KHYQ5H00AAAAAAAAAAAA${String(page + 1).padStart(4, "0")}`;
+    asked++;
+    return Promise.resolve(Response.json({ agents: [one], pagination: { limit: 100, nextCursor } }));
+  };
+  const all = await machine.json("agent", "list", "--status", "active");
+  assertEquals([all.agents.length, all.pagination.nextCursor, asked], [4, null, 4]);
+  assertEquals(machine.requests.at(-1), "GET /v1/agents?status=active&limit=100&cursor=01KHYQ5H00AAAAAAAAAAAA0003");
+  last = 10_000;
+  asked = 0;
+  const { stderr } = await machine.svc("agent", "list");
+  assertEquals(asked, 100);
+  assertStringIncludes(stderr, "Next, for more: svc agent list --cursor=01KHYQ5H00AAAAAAAAAAAA0100");
 });
 
 Deno.test("a damaged agent does not keep the others from being listed", async () => {

@@ -97,6 +97,25 @@ Deno.test("leftovers of a killed process are removed once they are old, and noth
   assertEquals(left, names.filter((name) => !name.includes("AAAA")));
 });
 
+Deno.test("tokens that are too large to be read back are not saved, and the next refresh recovers", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  world.clock.step(2_000);
+  const before = machine.read("agents/alpha/registry-auth.json");
+  machine.fetch = async (input, init) => {
+    const response = await world.fetch(input, init);
+    if (!String(input).endsWith("/refresh")) return response;
+    const { agentAuth } = await response.json();
+    return Response.json({ agentAuth: { ...agentAuth, tokenType: "Bearer", accessToken: "x".repeat(70_000) } });
+  };
+  const { code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+  assertEquals([code, machine.read("agents/alpha/registry-auth.json") === before], ["CLI_SAVE_FAILED", true], message);
+  machine.fetch = world.fetch;
+  world.clock.step(2_000);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+});
+
 Deno.test("an agents folder that others can write into is closed before anything is put there (M12)", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
