@@ -18,11 +18,12 @@ import {
 import { hasDuplicateKeys } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 import { isAgentName, parseFramework } from "./names.ts";
+import type { Shape } from "./shape.ts";
 
 const DAY_SECONDS = 86_400;
 const unixTime = z.int().min(0).max(253_402_300_799);
 
-const AitClaims = z.strictObject({
+const AitShape: Shape<AitClaims> = z.strictObject({
   iss: z.string(),
   sub: z.string().refine(isAgentDid),
   ownerDid: z.string().refine(isHumanDid),
@@ -38,7 +39,18 @@ const AitClaims = z.strictObject({
 });
 
 /** The claims of an AIT. Times are unix seconds; `cnf.jwk.x` is the agent's public key. */
-export type AitClaims = z.infer<typeof AitClaims>;
+export interface AitClaims {
+  iss: string;
+  sub: string;
+  ownerDid: string;
+  name: string;
+  framework: string;
+  cnf: { jwk: { kty: "OKP"; crv: "Ed25519"; x: string } };
+  iat: number;
+  nbf: number;
+  exp: number;
+  jti: string;
+}
 
 /** What a new AIT says; times follow from `issuedAtSeconds` and `ttlDays`. */
 export interface AitGrant {
@@ -126,7 +138,7 @@ export function judgeAitTimes(claims: Pick<AitClaims, "iat" | "nbf" | "exp">, no
 }
 
 function parseAitClaims(payload: Record<string, unknown>, issuer: string): AitClaims {
-  const parsed = AitClaims.safeParse(payload);
+  const parsed = AitShape.safeParse(payload);
   if (!parsed.success) {
     const where = parsed.error.issues[0]?.path.join(".") || "the claims";
     throw new TokenError("claims", `The token's claims are not those of an AIT (${where})`);

@@ -10,6 +10,7 @@ import { verify } from "./ed25519.ts";
 import { LongArrayReader } from "./json_text.ts";
 import { readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
 import { LIMITS } from "./limits.ts";
+import type { Shape } from "./shape.ts";
 
 /** Why an AIT was revoked. */
 export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
@@ -30,7 +31,7 @@ export function isRevocation(value: unknown): value is Revocation {
     Number.isSafeInteger(revokedAt) && (revokedAt as number) >= 0;
 }
 
-const CrlClaims = z.object({
+const CrlShape: Shape<CrlClaims> = z.object({
   iss: z.string(),
   jti: z.string().refine(isUlid),
   iat: z.int().min(0),
@@ -40,7 +41,14 @@ const CrlClaims = z.object({
 });
 
 /** The claims of a CRL. `seq` rises with every revocation; entries are newest first. */
-export type CrlClaims = z.infer<typeof CrlClaims>;
+export interface CrlClaims {
+  iss: string;
+  jti: string;
+  iat: number;
+  exp: number;
+  seq: number;
+  revocations: Revocation[];
+}
 
 /** What a new list says; `exp` follows from `issuedAtSeconds`. */
 export interface CrlGrant {
@@ -138,7 +146,7 @@ async function readClaims(payload: Bytes, breathe: () => Promise<void>): Promise
       await breathe();
     }
     take(utf8.decode());
-    const parsed = CrlClaims.safeParse(reader.end());
+    const parsed = CrlShape.safeParse(reader.end());
     if (parsed.success) return { ...parsed.data, revocations };
   } catch (error) {
     if (error instanceof TypeError) throw malformed("The list's payload is not UTF-8");

@@ -14,12 +14,8 @@ interface ErrorRow {
   origin: "spec" | "project";
 }
 
-function rows<const T extends Record<string, ErrorRow>>(table: T): Readonly<T> {
-  return Object.freeze(table);
-}
-
-/** One row a code. `docs/errors.md` and `svc explain` are written from it. */
-export const ERRORS = rows({
+/** One row a code. `docs/errors.md` and `svc explain` are written from it. Not exported: its type is read from it. */
+const TABLE = {
   // Registry: invites and admin
   INVITE_CREATE_INVALID: {
     status: 400,
@@ -584,7 +580,10 @@ export const ERRORS = rows({
     fix: "Try again in a moment.",
     origin: "project",
   },
-});
+} as const satisfies Record<string, ErrorRow>;
+
+/** The rows. */
+export const ERRORS: Readonly<typeof TABLE> = Object.freeze(TABLE);
 
 /** A code of the table. */
 export type ErrorCode = keyof typeof ERRORS;

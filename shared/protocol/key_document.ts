@@ -4,13 +4,24 @@
  */
 import * as z from "zod";
 import { importPublicKey, isPublicKey } from "./ed25519.ts";
+import type { Shape } from "./shape.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
 
 /** More than anybody rotates within the lifetime of a token. */
 export const MAX_KEYS = 1024;
 
 /** One published key. A private member makes the whole document invalid. */
-export const PublishedKey = z.strictObject({
+export interface PublishedKey {
+  kid: string;
+  kty: "OKP";
+  crv: "Ed25519";
+  alg: "EdDSA";
+  use: "sig";
+  x: string;
+  status: "active" | "retired";
+}
+/** Shape of `PublishedKey`. */
+export const PublishedKey: Shape<PublishedKey> = z.strictObject({
   kid: z.string().min(1).max(128),
   kty: z.literal("OKP"),
   crv: z.literal("Ed25519"),
@@ -19,16 +30,18 @@ export const PublishedKey = z.strictObject({
   x: z.string().refine(isPublicKey),
   status: z.enum(["active", "retired"]),
 });
-export type PublishedKey = z.infer<typeof PublishedKey>;
 
 /** The document: at least one key, every `kid` once. */
-export const KeyDocument = z.object({
+export interface KeyDocument {
+  keys: PublishedKey[];
+}
+/** Shape of `KeyDocument`. */
+export const KeyDocument: Shape<KeyDocument> = z.object({
   keys: z.array(PublishedKey).min(1).max(MAX_KEYS).refine(
     (keys) => new Set(keys.map((key) => key.kid)).size === keys.length,
     "a kid is listed twice",
   ),
 });
-export type KeyDocument = z.infer<typeof KeyDocument>;
 
 /** Reads a parsed JSON value as a key document and imports its keys, or gives `null` when anything is wrong with it. */
 export async function readKeyDocument(value: unknown): Promise<VerificationKeys | null> {

@@ -11,12 +11,8 @@ interface LimitRow {
   what: string;
 }
 
-function rows<K extends string>(table: Record<K, LimitRow>): Readonly<Record<K, Readonly<LimitRow>>> {
-  return Object.freeze(table);
-}
-
-/** One row a limit. `docs/limits.md` is written from it. */
-export const LIMIT_TABLE = rows({
+/** One row a limit. `docs/limits.md` is written from it. Not exported: its type is read from it. */
+const TABLE = {
   crlRequests: { value: 30, unit: "requests", source: "SPEC Limits", what: "GET /v1/crl per minute and IP" },
   resolveRequests: {
     value: 10,
@@ -505,12 +501,15 @@ export const LIMIT_TABLE = rows({
     what: "time for the isolate that holds the store's lock to answer a sibling",
   },
   commitRetries: { value: 10, unit: "count", source: "ARCHITECTURE 5", what: "tries of an optimistic commit" },
-});
+} as const satisfies Record<string, LimitRow>;
 
 /** Name of a limit. */
-export type LimitName = keyof typeof LIMIT_TABLE;
+export type LimitName = keyof typeof TABLE;
+
+/** The rows. */
+export const LIMIT_TABLE: Readonly<Record<LimitName, Readonly<LimitRow>>> = Object.freeze(TABLE);
 
 /** The values alone. */
-export const LIMITS = Object.freeze(
+export const LIMITS: Readonly<Record<LimitName, number>> = Object.freeze(
   Object.fromEntries(Object.entries(LIMIT_TABLE).map(([name, row]) => [name, row.value])),
 ) as Readonly<Record<LimitName, number>>;

@@ -1,6 +1,7 @@
 /**
  * The rules of the svc network, for anyone who talks to it: identifiers, tokens, proofs, tickets, frames, errors and
- * limits. Pure: no clock, no entropy, no network, no storage; keys and times are handed in.
+ * limits, and the bodies of requests and answers by resource (`agentsApi` …). Pure: no clock, no entropy, no network, no
+ * storage; keys and times are handed in.
  *
  * @module
  */
@@ -13,6 +14,7 @@ export * from "./errors.ts";
 export * from "./frames.ts";
 export * from "./identity_block.ts";
 export * from "./ids.ts";
+export * from "./input_text.ts";
 export * from "./json_text.ts";
 export * from "./jws.ts";
 export * from "./key_document.ts";
@@ -21,5 +23,15 @@ export * from "./names.ts";
 export * from "./proof.ts";
 export * from "./registration.ts";
 export * from "./secrets.ts";
+export * from "./shape.ts";
 export * from "./ticket.ts";
 export * from "./time.ts";
+export * as accountsApi from "./api/accounts.ts";
+export * as agentsApi from "./api/agents.ts";
+export * as auditApi from "./api/audit.ts";
+export * as invitesApi from "./api/invites.ts";
+export * as metaApi from "./api/meta.ts";
+export * as pairingApi from "./api/pairing.ts";
+export * as relayApi from "./api/relay.ts";
+export * as servicesApi from "./api/services.ts";
+export * as sessionsApi from "./api/sessions.ts";

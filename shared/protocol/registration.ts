@@ -14,7 +14,7 @@ export interface RegistrationFields {
 }
 
 /** The message with `{challengeId}`, `{nonce}` … in place of the values: `messageTemplate` of a challenge. */
-export const REGISTRATION_TEMPLATE = [
+export const REGISTRATION_TEMPLATE: string = [
   "svc.register.v1",
   ...["challengeId", "nonce", "ownerDid", "publicKey", "name", "framework", "ttlDays"].map((f) => `${f}:{${f}}`),
 ].join("\n");

@@ -1,62 +1,136 @@
 /** Wire bodies of humans, API keys and the bootstrap (D-33 to D-35). */
 import * as z from "zod";
+import type { Shape } from "../shape.ts";
 import { ActiveOrRevoked, DisplayName, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
 
-/** A human account. */
-export const Human = z.object({
+const human = z.object({
   id: Ulid,
   did: HumanDid,
   displayName: z.string(),
   role: z.enum(["user", "admin"]),
   status: z.literal("active"),
 });
-export type Human = z.infer<typeof Human>;
+
+/** A human account. */
+export interface Human {
+  id: string;
+  did: string;
+  displayName: string;
+  role: "user" | "admin";
+  status: "active";
+}
+/** Shape of `Human`. */
+export const Human: Shape<Human> = human;
 
 /** A new API key; `token` is shown this once. */
-export const NewApiKey = z.object({ id: Ulid, name: z.string(), token: z.string() });
-export type NewApiKey = z.infer<typeof NewApiKey>;
+export interface NewApiKey {
+  id: string;
+  name: string;
+  token: string;
+}
+/** Shape of `NewApiKey`. */
+export const NewApiKey: Shape<NewApiKey> = z.object({ id: Ulid, name: z.string(), token: z.string() });
 
 /** Body of `POST /v1/admin/bootstrap`. */
-export const BootstrapBody = z.object({
+export interface BootstrapBody {
+  displayName: string;
+  apiKeyName: string;
+}
+/** Shape of `BootstrapBody`. */
+export const BootstrapBody: Shape<BootstrapBody> = z.object({
   displayName: DisplayName.default("Admin"),
   apiKeyName: DisplayName.default("bootstrap-admin"),
 });
 
 /** Answer of `POST /v1/admin/bootstrap`; both secrets are shown this once. */
-export const BootstrapAnswer = z.object({
+export interface BootstrapAnswer {
+  human: Human;
+  apiKey: NewApiKey;
+  internalService: {
+    id: string;
+    name: string;
+    secret: string;
+  };
+}
+/** Shape of `BootstrapAnswer`. */
+export const BootstrapAnswer: Shape<BootstrapAnswer> = z.object({
   human: Human,
   apiKey: NewApiKey,
   internalService: z.object({ id: Ulid, name: z.string(), secret: z.string() }),
 });
-export type BootstrapAnswer = z.infer<typeof BootstrapAnswer>;
 
 /** Answer of `GET /v1/me`. */
-export const Profile = z.object({
-  human: Human.extend({ createdAt: IsoTime }),
+export interface Profile {
+  human: {
+    id: string;
+    did: string;
+    displayName: string;
+    role: "user" | "admin";
+    status: "active";
+    createdAt: string;
+  };
+  apiKey: {
+    id: string;
+    name: string;
+  };
+}
+/** Shape of `Profile`. */
+export const Profile: Shape<Profile> = z.object({
+  human: human.extend({ createdAt: IsoTime }),
   apiKey: z.object({ id: Ulid, name: z.string() }),
 });
-export type Profile = z.infer<typeof Profile>;
 
-/** An API key as it is listed. */
-export const ApiKey = z.object({
+const apiKey = z.object({
   id: Ulid,
   name: z.string(),
   status: ActiveOrRevoked,
   createdAt: IsoTime,
   lastUsedAt: IsoTime.nullable(),
 });
-export type ApiKey = z.infer<typeof ApiKey>;
+
+/** An API key as it is listed. */
+export interface ApiKey {
+  id: string;
+  name: string;
+  status: "active" | "revoked";
+  createdAt: string;
+  lastUsedAt: string | null;
+}
+/** Shape of `ApiKey`. */
+export const ApiKey: Shape<ApiKey> = apiKey;
 
 /** Body of `POST /v1/me/api-keys`. */
-export const CreateApiKeyBody = z.object({ name: DisplayName.default("api-key") });
+export interface CreateApiKeyBody {
+  name: string;
+}
+/** Shape of `CreateApiKeyBody`. */
+export const CreateApiKeyBody: Shape<CreateApiKeyBody> = z.object({ name: DisplayName.default("api-key") });
 
 /** Path of `/v1/me/api-keys/:id`. */
-export const ApiKeyPath = z.object({ id: Ulid });
+export interface ApiKeyPath {
+  id: string;
+}
+/** Shape of `ApiKeyPath`. */
+export const ApiKeyPath: Shape<ApiKeyPath> = z.object({ id: Ulid });
 
 /** Answer of `POST /v1/me/api-keys`; the token is shown this once. */
-export const CreateApiKeyAnswer = z.object({ apiKey: ApiKey.extend({ token: z.string() }) });
-export type CreateApiKeyAnswer = z.infer<typeof CreateApiKeyAnswer>;
+export interface CreateApiKeyAnswer {
+  apiKey: {
+    id: string;
+    name: string;
+    status: "active" | "revoked";
+    createdAt: string;
+    lastUsedAt: string | null;
+    token: string;
+  };
+}
+/** Shape of `CreateApiKeyAnswer`. */
+export const CreateApiKeyAnswer: Shape<CreateApiKeyAnswer> = z.object({ apiKey: apiKey.extend({ token: z.string() }) });
 
 /** Answer of `GET /v1/me/api-keys`, newest first. */
-export const ApiKeyList = z.object({ apiKeys: z.array(ApiKey), pagination: Pagination });
-export type ApiKeyList = z.infer<typeof ApiKeyList>;
+export interface ApiKeyList {
+  apiKeys: ApiKey[];
+  pagination: Pagination;
+}
+/** Shape of `ApiKeyList`. */
+export const ApiKeyList: Shape<ApiKeyList> = z.object({ apiKeys: z.array(ApiKey), pagination: Pagination });

@@ -1,9 +1,25 @@
 /** Wire bodies of the audit log (D-50). */
 import * as z from "zod";
+import type { Shape } from "../shape.ts";
 import { IsoTime, Pagination, Ulid } from "./fields.ts";
 
 /** Answer of `GET /v1/admin/audit`, newest first. */
-export const AuditList = z.object({
+export interface AuditList {
+  events: {
+    id: string;
+    at: string;
+    event: string;
+    actor: string;
+    subject: string;
+    requestId: string;
+  }[];
+  pagination: {
+    limit: number;
+    nextCursor: string | null;
+  };
+}
+/** Shape of `AuditList`. */
+export const AuditList: Shape<AuditList> = z.object({
   events: z.array(z.object({
     id: Ulid,
     at: IsoTime,
@@ -14,4 +30,3 @@ export const AuditList = z.object({
   })),
   pagination: Pagination,
 });
-export type AuditList = z.infer<typeof AuditList>;

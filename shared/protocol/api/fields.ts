@@ -2,6 +2,7 @@
  * Field rules as zod schemas, shared by the wire bodies beside this file. The rules themselves live one folder up.
  */
 import * as z from "zod";
+import type { Shape } from "../shape.ts";
 import { isAgentDid, isHumanDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
 import { isRequestId, isUlid } from "../ids.ts";
@@ -48,8 +49,19 @@ export const FrameworkAsSent = text((value) => parseFramework(value) !== null, "
 /** `active` or `revoked`. */
 export const ActiveOrRevoked = z.enum(["active", "revoked"]);
 /** Where the next page of a list begins (D-215). */
-export const Pagination = z.object({ limit: z.int(), nextCursor: Ulid.nullable() });
+export interface Pagination {
+  limit: number;
+  /** ID of the last record of this page; `null` on the last page. */
+  nextCursor: string | null;
+}
+/** Shape of `Pagination`. */
+export const Pagination: Shape<Pagination> = z.object({ limit: z.int(), nextCursor: Ulid.nullable() });
 /** Page size in a query: 1 to 100. */
 export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).pipe(z.int().max(LIMITS.agentListMax));
 /** Query of a list other than that of agents: 100 records a page (default), newest first (D-215). */
-export const PageQuery = z.object({ limit: PageLimit.default(LIMITS.listPageDefault), cursor: Ulid.optional() });
+export interface PageQuery {
+  limit: number;
+  cursor?: string | undefined;
+}
+/** Shape of `PageQuery`. */
+export const PageQuery: Shape<PageQuery> = z.object({ limit: PageLimit.default(LIMITS.listPageDefault), cursor: Ulid.optional() });

@@ -1,19 +1,27 @@
 /** Wire bodies of health and metadata (D-30, D-31, D-78). */
 import * as z from "zod";
+import type { Shape } from "../shape.ts";
 import { IsoTime } from "./fields.ts";
 
 /** Where a service runs. */
-export const Environment = z.enum(["local", "dev", "production"]);
-export type Environment = z.infer<typeof Environment>;
+export type Environment = "local" | "dev" | "production";
+/** Shape of `Environment`. */
+export const Environment: Shape<Environment> = z.enum(["local", "dev", "production"]);
 
 /** Answer of `GET /v1/metadata`. */
-export const Metadata = z.object({
+export interface Metadata {
+  registryUrl: string;
+  proxyUrl: string;
+  environment: Environment;
+  version: string;
+}
+/** Shape of `Metadata`. */
+export const Metadata: Shape<Metadata> = z.object({
   registryUrl: z.string(),
   proxyUrl: z.string(),
   environment: Environment,
   version: z.string(),
 });
-export type Metadata = z.infer<typeof Metadata>;
 
 const health = {
   status: z.enum(["ok", "unavailable"]),
@@ -23,34 +31,79 @@ const health = {
 };
 
 /** Answer of the registry's `GET /health`. */
-export const RegistryHealth = z.object({
+export interface RegistryHealth {
+  status: "ok" | "unavailable";
+  version: string;
+  environment: Environment;
+  ready: boolean;
+  checks: {
+    kv: boolean;
+    signingKey: boolean;
+  };
+  /** Size of the revocation list as a share of what verifiers read, 0 to 1, two decimals (D-210). */
+  crlFill: number;
+}
+/** Shape of `RegistryHealth`. */
+export const RegistryHealth: Shape<RegistryHealth> = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }),
-  /** Size of the revocation list as a share of what verifiers read, two decimals (D-210). */
   crlFill: z.number().min(0).max(1),
 });
-export type RegistryHealth = z.infer<typeof RegistryHealth>;
 
 /** Answer of the proxy's `GET /health`. */
-export const ProxyHealth = z.object({
+export interface ProxyHealth {
+  status: "ok" | "unavailable";
+  version: string;
+  environment: Environment;
+  ready: boolean;
+  checks: {
+    kv: boolean;
+    registryKeys: boolean;
+    crl: boolean;
+  };
+  connectedSockets: number;
+}
+/** Shape of `ProxyHealth`. */
+export const ProxyHealth: Shape<ProxyHealth> = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), registryKeys: z.boolean(), crl: z.boolean() }),
   connectedSockets: z.int(),
 });
-export type ProxyHealth = z.infer<typeof ProxyHealth>;
 
 /** Answer of `GET /health` where both services share a process. */
-export const ServiceHealth = z.object({ ...health, registry: RegistryHealth, proxy: ProxyHealth });
-export type ServiceHealth = z.infer<typeof ServiceHealth>;
+export interface ServiceHealth {
+  status: "ok" | "unavailable";
+  version: string;
+  environment: Environment;
+  ready: boolean;
+  registry: RegistryHealth;
+  proxy: ProxyHealth;
+}
+/** Shape of `ServiceHealth`. */
+export const ServiceHealth: Shape<ServiceHealth> = z.object({
+  ...health,
+  registry: RegistryHealth,
+  proxy: ProxyHealth,
+});
 
 /** Answer of `GET /v1/crl` (D-21): the signed list. */
-export const CrlAnswer = z.object({ crl: z.string() });
+export interface CrlAnswer {
+  crl: string;
+}
+/** Shape of `CrlAnswer`. */
+export const CrlAnswer: Shape<CrlAnswer> = z.object({ crl: z.string() });
 
 /** Answer of `POST /v1/admin/keys/rotate` (D-53). */
-export const RotateKeysAnswer = z.object({
-  kid: z.string(),
+export interface RotateKeysAnswer {
+  kid: string;
   /** The key that signed until now. */
+  retiredKid: string;
+  /** When `kid` begins to sign, and `retiredKid` ends. ISO 8601. */
+  signsFrom: string;
+}
+/** Shape of `RotateKeysAnswer`. */
+export const RotateKeysAnswer: Shape<RotateKeysAnswer> = z.object({
+  kid: z.string(),
   retiredKid: z.string(),
-  /** When `kid` begins to sign, and `retiredKid` ends. */
   signsFrom: IsoTime,
 });

@@ -1,49 +1,92 @@
 /** Wire bodies of pairing (D-73 to D-75). */
 import * as z from "zod";
+import type { Shape } from "../shape.ts";
 import { LIMITS } from "../limits.ts";
 import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 
 /** How the two sides introduce themselves. */
-export const Profile = z.object({ agentName: DisplayName, humanName: DisplayName });
-export type Profile = z.infer<typeof Profile>;
+export interface Profile {
+  agentName: string;
+  humanName: string;
+}
+/** Shape of `Profile`. */
+export const Profile: Shape<Profile> = z.object({ agentName: DisplayName, humanName: DisplayName });
 
 /** A ticket as it was pasted; white space and backticks around it are forgiven, and are no ticket by themselves. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
 
 /** Body of `POST /pair/start`. */
-export const PairStartBody = z.object({
+export interface PairStartBody {
+  ttlSeconds: number;
+  initiatorProfile: Profile;
+  allowResponderAgentDid?: string | undefined;
+}
+/** Shape of `PairStartBody`. */
+export const PairStartBody: Shape<PairStartBody> = z.object({
   ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
   initiatorProfile: Profile,
   allowResponderAgentDid: AgentDid.optional(),
 });
 
 /** Answer of `POST /pair/start`. */
-export const PairStartAnswer = z.object({
+export interface PairStartAnswer {
+  ticket: string;
+  expiresAt: string;
+  initiatorAgentDid: string;
+  initiatorProfile: Profile;
+}
+/** Shape of `PairStartAnswer`. */
+export const PairStartAnswer: Shape<PairStartAnswer> = z.object({
   ticket: z.string(),
   expiresAt: IsoTime,
   initiatorAgentDid: AgentDid,
   initiatorProfile: Profile,
 });
-export type PairStartAnswer = z.infer<typeof PairStartAnswer>;
 
 /** Body of `POST /pair/confirm`. */
-export const PairConfirmBody = z.object({ ticket: PastedTicket, responderProfile: Profile });
+export interface PairConfirmBody {
+  ticket: string;
+  responderProfile: Profile;
+}
+/** Shape of `PairConfirmBody`. */
+export const PairConfirmBody: Shape<PairConfirmBody> = z.object({ ticket: PastedTicket, responderProfile: Profile });
 
 /** Answer of `POST /pair/confirm`. */
-export const PairConfirmAnswer = z.object({
+export interface PairConfirmAnswer {
+  paired: true;
+  initiatorAgentDid: string;
+  initiatorProfile: Profile;
+  responderAgentDid: string;
+  responderProfile: Profile;
+}
+/** Shape of `PairConfirmAnswer`. */
+export const PairConfirmAnswer: Shape<PairConfirmAnswer> = z.object({
   paired: z.literal(true),
   initiatorAgentDid: AgentDid,
   initiatorProfile: Profile,
   responderAgentDid: AgentDid,
   responderProfile: Profile,
 });
-export type PairConfirmAnswer = z.infer<typeof PairConfirmAnswer>;
 
 /** Body of `POST /pair/status`. */
-export const PairStatusBody = z.object({ ticket: PastedTicket });
+export interface PairStatusBody {
+  ticket: string;
+}
+/** Shape of `PairStatusBody`. */
+export const PairStatusBody: Shape<PairStatusBody> = z.object({ ticket: PastedTicket });
 
 /** Answer of `POST /pair/status`; the last three once confirmed. */
-export const PairStatusAnswer = z.object({
+export interface PairStatusAnswer {
+  status: "pending" | "confirmed";
+  initiatorAgentDid: string;
+  initiatorProfile: Profile;
+  expiresAt: string;
+  responderAgentDid?: string | undefined;
+  responderProfile?: Profile | undefined;
+  confirmedAt?: string | undefined;
+}
+/** Shape of `PairStatusAnswer`. */
+export const PairStatusAnswer: Shape<PairStatusAnswer> = z.object({
   status: z.enum(["pending", "confirmed"]),
   initiatorAgentDid: AgentDid,
   initiatorProfile: Profile,
@@ -52,10 +95,14 @@ export const PairStatusAnswer = z.object({
   responderProfile: Profile.optional(),
   confirmedAt: IsoTime.optional(),
 });
-export type PairStatusAnswer = z.infer<typeof PairStatusAnswer>;
 
 /** Query of `GET /pair/peers` (D-215); `cursor` is the `nextCursor` of the page before. */
-export const PeerListQuery = z.object({
+export interface PeerListQuery {
+  limit: number;
+  cursor?: string | undefined;
+}
+/** Shape of `PeerListQuery`. */
+export const PeerListQuery: Shape<PeerListQuery> = z.object({
   limit: z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).pipe(z.int().max(LIMITS.peerListMax)).default(
     LIMITS.peerListDefault,
   ),
@@ -63,11 +110,26 @@ export const PeerListQuery = z.object({
 });
 
 /** Answer of `GET /pair/peers` (D-76): one page, by DID. */
-export const PeerList = z.object({
+export interface PeerList {
+  peers: {
+    agentDid: string;
+    profile: Profile;
+    pairedAt: string;
+  }[];
+  pagination: {
+    limit: number;
+    nextCursor: string | null;
+  };
+}
+/** Shape of `PeerList`. */
+export const PeerList: Shape<PeerList> = z.object({
   peers: z.array(z.object({ agentDid: AgentDid, profile: Profile, pairedAt: IsoTime })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
 });
-export type PeerList = z.infer<typeof PeerList>;
 
 /** Body of `POST /pair/remove` (D-76). */
-export const PairRemoveBody = z.object({ peerAgentDid: AgentDid });
+export interface PairRemoveBody {
+  peerAgentDid: string;
+}
+/** Shape of `PairRemoveBody`. */
+export const PairRemoveBody: Shape<PairRemoveBody> = z.object({ peerAgentDid: AgentDid });

@@ -1,24 +1,39 @@
 /** Wire bodies of message delivery and receipts (D-66 to D-72). */
 import * as z from "zod";
+import type { Shape } from "../shape.ts";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
 /**
  * Body of `POST /hooks/agent`: any JSON value. The proxy puts the identity block (D-71) in front of a text `message` of an
  * object and passes everything else on byte for byte.
  */
-export const HookBody = z.unknown().meta({
+export type HookBody = unknown;
+/** Shape of `HookBody`. */
+export const HookBody: Shape<HookBody> = z.unknown().meta({
   description: "Any JSON value. In an object, the identity block is put in front of a text member `message`.",
   examples: [{ message: "hello" }],
 });
 
 /** `X-Svc-Conversation-Id`: visible ASCII without a comma. */
-export const ConversationId = z.string().regex(/^[!-+\--~]{1,128}$/);
+export type ConversationId = string;
+/** Shape of `ConversationId`. */
+export const ConversationId: Shape<ConversationId> = z.string().regex(/^[!-+\--~]{1,128}$/);
 
 /**
  * Answer of `POST /hooks/agent`; `reason` when the connector refused the message; `queued` and `expiresAt` when it waits
  * for an offline recipient (D-68).
  */
-export const HookAnswer = z.object({
+export interface HookAnswer {
+  accepted: true;
+  delivered: boolean;
+  connectedSockets: number;
+  requestId: string;
+  reason?: string | undefined;
+  queued?: true | undefined;
+  expiresAt?: string | undefined;
+}
+/** Shape of `HookAnswer`. */
+export const HookAnswer: Shape<HookAnswer> = z.object({
   accepted: z.literal(true),
   delivered: z.boolean(),
   connectedSockets: z.int(),
@@ -27,14 +42,22 @@ export const HookAnswer = z.object({
   queued: z.literal(true).optional(),
   expiresAt: IsoTime.optional(),
 });
-export type HookAnswer = z.infer<typeof HookAnswer>;
 
 /** How a message ended. */
-export const ReceiptStatus = z.enum(["processed_by_svc", "dead_lettered"]);
-export type ReceiptStatus = z.infer<typeof ReceiptStatus>;
+export type ReceiptStatus = "processed_by_svc" | "dead_lettered";
+/** Shape of `ReceiptStatus`. */
+export const ReceiptStatus: Shape<ReceiptStatus> = z.enum(["processed_by_svc", "dead_lettered"]);
 
 /** Body of `POST /v1/relay/delivery-receipts`. */
-export const ReceiptBody = z.object({
+export interface ReceiptBody {
+  requestId: string;
+  recipientAgentDid: string;
+  status: ReceiptStatus;
+  timestamp: string;
+  senderAgentDid?: string | undefined;
+}
+/** Shape of `ReceiptBody`. */
+export const ReceiptBody: Shape<ReceiptBody> = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
   status: ReceiptStatus,
@@ -43,20 +66,38 @@ export const ReceiptBody = z.object({
 });
 
 /** A receipt; `receivedAt` is when the proxy recorded it. */
-export const Receipt = z.object({
+export interface Receipt {
+  requestId: string;
+  recipientAgentDid: string;
+  status: ReceiptStatus;
+  receivedAt: string;
+}
+/** Shape of `Receipt`. */
+export const Receipt: Shape<Receipt> = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
   status: ReceiptStatus,
   receivedAt: IsoTime,
 });
-export type Receipt = z.infer<typeof Receipt>;
 
 /** Answer of `POST /v1/relay/delivery-receipts`. */
-export const ReceiptAnswer = z.object({ receipt: Receipt });
+export interface ReceiptAnswer {
+  receipt: Receipt;
+}
+/** Shape of `ReceiptAnswer`. */
+export const ReceiptAnswer: Shape<ReceiptAnswer> = z.object({ receipt: Receipt });
 
 /** Query of `GET /v1/relay/delivery-receipts`. */
-export const ReceiptQuery = z.object({ requestId: RequestId, recipientAgentDid: AgentDid });
+export interface ReceiptQuery {
+  requestId: string;
+  recipientAgentDid: string;
+}
+/** Shape of `ReceiptQuery`. */
+export const ReceiptQuery: Shape<ReceiptQuery> = z.object({ requestId: RequestId, recipientAgentDid: AgentDid });
 
 /** Answer of `GET /v1/relay/delivery-receipts`. */
-export const ReceiptList = z.object({ receipts: z.array(Receipt) });
-export type ReceiptList = z.infer<typeof ReceiptList>;
+export interface ReceiptList {
+  receipts: Receipt[];
+}
+/** Shape of `ReceiptList`. */
+export const ReceiptList: Shape<ReceiptList> = z.object({ receipts: z.array(Receipt) });

@@ -1,0 +1,26 @@
+/** The protocol package can be published: every exported type is explicit (D-236), and every file of `api/` is exported. */
+import { assert, assertEquals } from "@std/assert";
+import * as protocol from "../../shared/protocol/mod.ts";
+
+const PACKAGE = new URL("../../shared/protocol/", import.meta.url);
+
+Deno.test("shared/protocol passes a dry run of deno publish without slow types", async () => {
+  const { code, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["publish", "--dry-run", "--allow-dirty"],
+    cwd: decodeURIComponent(PACKAGE.pathname),
+    env: { NO_COLOR: "1" },
+    stdout: "null",
+    stderr: "piped",
+  }).output();
+  assertEquals(code, 0, new TextDecoder().decode(stderr).slice(-4_000));
+});
+
+Deno.test("mod.ts exports each file of api/ as a namespace, except the field rules", async () => {
+  const names: string[] = [];
+  for await (const { name } of Deno.readDir(new URL("api/", PACKAGE))) {
+    if (name !== "fields.ts") names.push(`${name.replace(".ts", "")}Api`);
+  }
+  assertEquals(Object.keys(protocol).filter((name) => name.endsWith("Api")), names.sort());
+  const { agentsApi } = protocol;
+  assert(!agentsApi.RegisterBody.safeParse({}).success);
+});
