@@ -59,7 +59,6 @@ export async function pairConfirm(
     const entry = await knownTicket(deps, body.ticket);
     const { initiatorOwnerDid, initiatorAgentDid } = entry.value;
     const verdict = judgeConfirmation(entry.value, caller.agentDid, deps.clock.now());
-    // Read before the registry is asked: a deletion in between makes the commit fail, and the registry is asked again.
     const between = await store.readBetween(deps.kv, initiatorAgentDid, caller.agentDid);
     if (verdict === "confirmed_before" && !store.isPairOfTicket(between.pair.value, entry.value)) {
       throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");

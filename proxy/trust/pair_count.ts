@@ -2,6 +2,8 @@
  * How many pairs an agent has, in a record beside the pairs (D-215). Every commit that changes a pair checks and writes
  * the counts of both agents. A missing count is made from the pairs, once.
  */
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { StoreUnavailable } from "../../shared/server/kv.ts";
 import { KEYS } from "../keys.ts";
 
 /** The count of one agent; `null` when pairs were removed from a count that was never made. */
@@ -12,16 +14,28 @@ export interface PairCount {
 /** How long a count stays that says nothing. Longer than any request, so that a request in flight sees the change. */
 const KEPT_EMPTY_MS = 3_600_000;
 
-/** The number of an agent's pairs: as counted, or read from the pairs where no count was made yet. */
-export async function countPairs(
+/**
+ * The count of an agent. A count that is not known is made from the pairs and stored at once, so that no refusal makes
+ * the next request read the pairs again.
+ *
+ * @throws {StoreUnavailable} when the pairs keep changing
+ */
+export async function knownCount(
   kv: Deno.Kv,
   agentDid: string,
-  { value }: Deno.KvEntryMaybe<PairCount>,
-): Promise<number> {
-  if (value && value.pairs !== null) return value.pairs;
-  let pairs = 0;
-  for await (const _ of kv.list({ prefix: KEYS.pairs(agentDid) }, { batchSize: 500 })) pairs++;
-  return pairs;
+  entry: Deno.KvEntryMaybe<PairCount>,
+): Promise<{ entry: Deno.KvEntryMaybe<PairCount>; pairs: number }> {
+  for (let tries = 1; tries <= LIMITS.commitRetries; tries++) {
+    if (entry.value && entry.value.pairs !== null) return { entry, pairs: entry.value.pairs };
+    let pairs = 0;
+    for await (const _ of kv.list({ prefix: KEYS.pairs(agentDid) }, { batchSize: 500 })) pairs++;
+    if (pairs === 0) return { entry, pairs };
+    const operation = kv.atomic();
+    setCount(operation, entry, pairs);
+    await operation.commit();
+    entry = await kv.get<PairCount>(entry.key);
+  }
+  throw new StoreUnavailable(new Error("The pairs stayed contended"));
 }
 
 /** Adds a new count to a commit, which fails if the count has changed since it was read. */

@@ -3,7 +3,7 @@
  * commits of a few pairs; what another instance has removed is not there any longer. A crash loses nothing: the time up to
  * which lists have been worked off is stored, and a start repeats the last hour before it.
  */
-import { type Clock, sleep, turn } from "../../shared/clock.ts";
+import { type Cancel, type Clock, sleep, turn } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
@@ -40,7 +40,7 @@ export class PairRemoval {
   #recent: string[] = [];
   #isDue = false;
   #running: Promise<void> | null = null;
-  #cancelSecond = () => {};
+  readonly #second = new Set<Cancel>();
   readonly #stopped = new AbortController();
 
   constructor(seams: PairRemovalSeams) {
@@ -49,7 +49,7 @@ export class PairRemoval {
 
   stop(): void {
     this.#stopped.abort();
-    this.#cancelSecond();
+    for (const cancel of this.#second) cancel();
   }
 
   /** A new list is installed. Resolves when the pairs of every deleted agent on it are removed. */
@@ -98,18 +98,15 @@ export class PairRemoval {
 
   #checkAgainLater(): void {
     const agentDids = this.#recent.splice(0);
-    const cancelEarlier = this.#cancelSecond;
     const cancel = this.#seams.clock.after(SECOND_CHECK_MS, async () => {
+      this.#second.delete(cancel);
       try {
         for (const agentDid of agentDids) await this.#removeAll(agentDid);
       } catch (cause) {
         this.#seams.log("warn", "pair_removal_failed", { cause });
       }
     });
-    this.#cancelSecond = () => {
-      cancelEarlier();
-      cancel();
-    };
+    this.#second.add(cancel);
   }
 
   async #removeAll(agentDid: string): Promise<void> {

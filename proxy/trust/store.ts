@@ -10,7 +10,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type Attempt, optimistically } from "../../shared/server/kv.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
-import { countPairs, type PairCount, setCount } from "./pair_count.ts";
+import { knownCount, type PairCount, setCount } from "./pair_count.ts";
 
 /** One direction of a pair, as its owner sees the peer; time is milliseconds since the Unix epoch. */
 export interface PairRecord {
@@ -156,13 +156,13 @@ export async function confirmTicket(
   const back: PairRecord = { peerProfile: initiatorProfile, pairedAt: now, ticketId: id };
   const operation = deps.kv.atomic();
   for (const [agentDid, count] of [[initiatorAgentDid, counts[0]], [responder.agentDid, counts[1]]] as const) {
-    const pairs = await countPairs(deps.kv, agentDid, count);
+    const { entry: known, pairs } = await knownCount(deps.kv, agentDid, count);
     if (pair.value === null && pairs >= deps.config.pairQuota) {
       throw new ServiceError("QUOTA_EXCEEDED", {
         message: `The agent ${agentDid} has ${pairs} pairs, at most ${deps.config.pairQuota} are allowed`,
       });
     }
-    setCount(operation, count, pair.value === null ? pairs + 1 : pairs);
+    setCount(operation, known, pair.value === null ? pairs + 1 : pairs);
   }
   operation
     .check(entry, open, pair)

@@ -88,6 +88,23 @@ Deno.test("pairs are counted once when the previous version wrote them", async (
   assertEquals(await outcome(await confirm(w, c, await start(w, a))), "201");
 });
 
+Deno.test("pairs are counted once when a confirmation is refused for them", async () => {
+  const { w, a, b } = await cast(2);
+  await using _ = w;
+  const old = await oldPairs(w, a, 30);
+  const { list } = w.kv;
+  let lists = 0;
+  w.kv.list = ((...args: Parameters<typeof list>) => {
+    if ("prefix" in args[0] && args[0].prefix.at(-1) === a.agent.did) lists++;
+    return list.apply(w.kv, args);
+  }) as typeof w.kv.list;
+  const ticket = await start(w, a);
+  for (let i = 0; i < 3; i++) assertEquals(await outcome(await confirm(w, b, ticket)), FULL);
+  assertEquals([lists, await count(w, a)], [1, 30]);
+  await post(w, a, "/pair/remove", { peerAgentDid: old[0] });
+  assertEquals(await count(w, a), 29);
+});
+
 Deno.test("a count stays unknown when a pair without a count is removed", async () => {
   const { w, a, b } = await cast(3);
   await using _ = w;
