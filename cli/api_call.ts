@@ -5,6 +5,7 @@
 import type * as z from "zod";
 import type { Clock } from "../shared/clock.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
 import type { Random } from "../shared/random.ts";
 import { ApiError, UnreachableError } from "./errors.ts";
 import { unreachable } from "./tls.ts";
@@ -24,7 +25,7 @@ const REACH_MS = 1_000;
 /** Time for everything. */
 const TIMEOUT_MS = 30_000;
 /** The largest answer is a revocation list. */
-const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const MAX_ANSWER_BYTES = LIMITS.registryAnswerBytes;
 
 export interface Call<S extends z.ZodType | null> {
   method: "GET" | "POST" | "DELETE";

@@ -68,7 +68,7 @@ export class RegistryClient {
   /** The revocation list, unless it is still the one with this tag. */
   crl(etag: string | null): Promise<RegistryAnswer> {
     const headers = { ...this.#credential(), ...(etag === null ? {} : { "If-None-Match": etag }) };
-    return this.#call("GET", "/v1/crl", headers, undefined, LIMITS.registryAnswerBytes);
+    return this.#call("GET", "/v1/crl", headers, { isLong: true });
   }
 
   /**
@@ -99,7 +99,7 @@ export class RegistryClient {
    */
   async ownership(ownerDid: string, agentDid: string): Promise<Ownership> {
     const path = "/internal/v1/identity/agent-ownership";
-    const { status, value } = await this.#call("POST", path, this.#credential(), { ownerDid, agentDid });
+    const { status, value } = await this.#call("POST", path, this.#credential(), { body: { ownerDid, agentDid } });
     const parsed = Ownership.safeParse(value);
     if (status !== 200 || !parsed.success) throw new RegistryUnavailable(`Ownership was answered with ${status}`);
     return parsed.data;
@@ -107,7 +107,9 @@ export class RegistryClient {
 
   async #validate({ accessToken, agentDid, aitJti }: AccessClaim, key: string): Promise<boolean> {
     const headers = { ...this.#credential(), [HEADERS.access]: accessToken };
-    const { status, value } = await this.#call("POST", "/v1/agents/auth/validate", headers, { agentDid, aitJti });
+    const { status, value } = await this.#call("POST", "/v1/agents/auth/validate", headers, {
+      body: { agentDid, aitJti },
+    });
     if (status === 204) {
       if (this.#config.accessCacheMs > 0) this.#accepted.set(key, this.#clock.now() + this.#config.accessCacheMs);
       return true;
@@ -126,8 +128,7 @@ export class RegistryClient {
     method: "GET" | "POST",
     path: string,
     headers: Record<string, string>,
-    body?: unknown,
-    maxBytes: number = LIMITS.registryShortAnswerBytes,
+    { body, isLong = false }: { body?: unknown; isLong?: boolean } = {},
   ): Promise<RegistryAnswer> {
     const abort = new AbortController();
     const request = new Request(this.#config.registryUrl + path, {
@@ -145,7 +146,8 @@ export class RegistryClient {
       });
     });
     try {
-      return await Promise.race([this.#read(request, maxBytes), late]);
+      // The body of a long answer has its own deadline, that of every body: 32 MiB may take more than 5 s.
+      return await Promise.race([this.#read(request, isLong, () => isLong && cancel()), late]);
     } catch (cause) {
       throw cause instanceof RegistryUnavailable
         ? cause
@@ -155,8 +157,10 @@ export class RegistryClient {
     }
   }
 
-  async #read(request: Request, maxBytes: number): Promise<RegistryAnswer> {
+  async #read(request: Request, isLong: boolean, onHead: () => void): Promise<RegistryAnswer> {
+    const maxBytes = isLong ? LIMITS.registryAnswerBytes : LIMITS.registryShortAnswerBytes;
     const answer = await this.#send(request);
+    onHead();
     const { status, headers } = answer;
     try {
       refuseByLength(headers, maxBytes);

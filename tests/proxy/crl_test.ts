@@ -360,6 +360,26 @@ Deno.test("a long list is read in slices and installed whole", async () => {
   assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
 });
 
+Deno.test("a list is read when its body takes longer than its head, for at most 10 s", async () => {
+  const { w, a, lists, entry } = await cast();
+  await using _ = w;
+  const text = JSON.stringify({ crl: await lists.signed({ revocations: [entry] }) });
+  let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  lists.answer = () => new Response(new ReadableStream<Uint8Array>({ start: (own) => void (controller = own) }));
+  const slow = lists.refresh();
+  for (let i = 0; i < 10; i++) await settle();
+  await w.clock.advance(9_000);
+  controller?.enqueue(new TextEncoder().encode(text));
+  controller?.close();
+  await slow;
+  assertEquals(await ask(w, a), REVOKED);
+  const endless = lists.refresh();
+  for (let i = 0; i < 10; i++) await settle();
+  await w.clock.advance(10_000);
+  await endless;
+  assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
+});
+
 Deno.test("a list over 32 MiB is refused by its length alone, before its body is read", async () => {
   const { w, lists } = await cast();
   await using _ = w;
