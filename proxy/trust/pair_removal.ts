@@ -22,8 +22,8 @@ interface PairRemovalSeams {
   maxChecks: number;
 }
 
-/** Most pairs in one commit. */
-const PAIRS_AT_ONCE = 50;
+/** Most pairs in one commit: the keys of one must fit 80 KiB, with the longest DIDs too. */
+const PAIRS_AT_ONCE = 25;
 /** How far clocks of registry instances may differ, and how long a commit may take: seconds. */
 const OVERLAP_SECONDS = 3_600;
 /** A confirmation in flight at the deletion has ended by then: the agent is checked a second time. */
