@@ -59,10 +59,12 @@ export class TrustBell {
 
   /** Calls `heard` for changes from now on. A service that starts reads the records of older changes themselves. */
   async start(): Promise<void> {
-    this.#cursor = (await this.#kv.get(BELL)).versionstamp ?? "";
-    for await (const { key } of this.#kv.list({ prefix: BELL, start: [...BELL, ULIDS] })) {
-      this.#know(String(key.at(-1)));
-    }
+    const [newest, old] = await Promise.all([
+      this.#kv.get(BELL),
+      Array.fromAsync(this.#kv.list({ prefix: BELL, start: [...BELL, ULIDS] })),
+    ]);
+    this.#cursor = newest.versionstamp ?? "";
+    for (const { key } of old) this.#know(String(key.at(-1)));
     void this.#watch();
     this.#lookLater();
   }

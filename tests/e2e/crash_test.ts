@@ -285,7 +285,7 @@ class Load {
   }
 
   async #peers({ identity }: LiveAgent): Promise<Set<string>> {
-    const target = "/pair/peers";
+    const target = "/pair/peers?limit=500";
     const url = this.place.proxyUrl;
     const headers = await signedHeaders(seams, identity, { method: "GET", url, target });
     const response = await fetch(url + target, { headers });
