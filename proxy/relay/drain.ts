@@ -12,6 +12,9 @@ import type { Hub } from "./hub.ts";
 import type { Mailbox, MailboxEntry } from "./mailbox.ts";
 import type { SenderStatus } from "./sender_status.ts";
 
+/** Expired messages that are ended at the same time. */
+const SWEPT_TOGETHER = 20;
+
 interface DrainSeams {
   kv: Deno.Kv;
   clock: Clock;
@@ -71,7 +74,16 @@ export class Drain {
 
   /** Ends every message whose time is over. */
   async sweep(): Promise<void> {
-    for await (const entry of this.#seams.mailbox.expired()) await this.#seams.mailbox.deadLetter(entry);
+    const { mailbox } = this.#seams;
+    let together: Promise<void>[] = [];
+    for await (const entry of mailbox.expired()) {
+      // Their claims share commits.
+      together.push(mailbox.deadLetter(entry));
+      if (together.length < SWEPT_TOGETHER) continue;
+      await Promise.all(together);
+      together = [];
+    }
+    await Promise.all(together);
   }
 
   async #handOver(recipient: string): Promise<void> {
@@ -102,7 +114,12 @@ export class Drain {
     if (now < entry.notBefore) return entry.notBefore - now;
     const message = await mailbox.load(entry);
     const session = hub.session(entry.message.toAgentDid);
-    if (!message || !session) return 0;
+    if (!session) return 0;
+    if (!message) {
+      // Gone, which changes nothing, or incomplete: it would stay first in line.
+      await mailbox.deadLetter(entry);
+      return 0;
+    }
     const isWelcome = () => this.#isStillWelcome(entry);
     const outcome = await session.deliver(message, ackTimeoutMs, isWelcome, entry.nacks);
     if (!outcome.acked) return backoff(failures);

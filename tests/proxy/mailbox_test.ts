@@ -284,6 +284,29 @@ Deno.test("a sender's deletion counts at once where registry and proxy share a s
   assertEquals(second.delivered.length, 0);
 });
 
+Deno.test("a queued message that lost a part of its payload is dead-lettered and does not hold up the line", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const { requestId } = await (await queued(w, a, b, "one")).json();
+  await queued(w, a, b, "two");
+  await w.kv.delete(KEYS.mailboxPart(b.agent.did, 1, 0));
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(texts(socket.delivered), ["two"]);
+  const { receipts } = await a.client.receipts(requestId, b.agent.did);
+  assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
+});
+
+Deno.test("100 expired messages of one recipient all end with a receipt in one sweep", async () => {
+  await using w = await World.open({ proxy: { agentRequests: 1000 } });
+  const { a, b } = await pairOf(w);
+  for (let n = 0; n < 100; n++) await queued(w, a, b, `${n}`);
+  w.clock.step(DAY_MS);
+  await w.proxy.deps.drain.sweep();
+  assertEquals([await keysBelow(w, "receipt"), await keysBelow(w, "mailbox")], [100, 0]);
+  assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total, 0);
+});
+
 Deno.test("a message of a sender whose token was only reissued is handed over", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
