@@ -24,7 +24,7 @@ export interface Call {
   name: string;
   /** For the bound of a revocation. */
   area?: Area;
-  /** Agent in whose window it counts. */
+  /** Window in which it counts: its agent's, or that of its connects. */
   counts?: string;
   /** Credentials that it rests on, besides those in its headers. */
   credentials?: readonly string[];

@@ -53,7 +53,7 @@ export async function connect(
   const call: Call = {
     name: `${actor.name} connects`,
     area: "connect",
-    counts: actor.name,
+    counts: `${actor.name} as it connects`,
     served: () => {
       socket = sim.sockets.find((one) => one.agent === actor.name && one.isNew);
       socket?.open(manner);
