@@ -8,7 +8,7 @@ import { type Clock, sleep, systemClock } from "../clock.ts";
 import { fraction, type Random, systemRandom } from "../random.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { digest } from "./crypto.ts";
-import { isWrongCommit, isWrongKey, isWrongMutation, type Mutation } from "./store_arguments.ts";
+import { isCommitRefusal, isWrongKey, isWrongMutation } from "./store_arguments.ts";
 import { lockFile, StoreRefused } from "./store_lock.ts";
 
 export { StoreRefused } from "./store_lock.ts";
@@ -90,12 +90,13 @@ function opened(kv: Deno.Kv, maxChecks: number, isSole: boolean, unlock: () => v
  */
 export function nameFailures(kv: Deno.Kv, seams = { clock: systemClock, random: systemRandom }): void {
   const guard =
-    <A extends unknown[], R>(call: (...args: A) => Promise<R>, isWrong: (...args: A) => boolean) =>
+    <A extends unknown[], R>(call: (...args: A) => Promise<R>, isWrong?: (...args: A) => boolean) =>
     (...args: A): Promise<R> =>
       withDeadline(seams.clock, LIMITS.storeCallMs, (isOver) => whenUnlocked(seams, () => call(...args), isOver))
         .catch((error) => {
           if (error instanceof StoreUnavailable) throw error;
-          throw error instanceof TypeError && isWrong(...args) ? error : new StoreUnavailable(error);
+          const isDefect = error instanceof TypeError && (isWrong ? isWrong(...args) : isCommitRefusal(error));
+          throw isDefect ? error : new StoreUnavailable(error);
         });
   const { list, atomic } = kv;
   kv.get = guard(kv.get.bind(kv), isWrongKey) as typeof kv.get;
@@ -110,22 +111,7 @@ export function nameFailures(kv: Deno.Kv, seams = { clock: systemClock, random: 
   };
   kv.atomic = () => {
     const operation = atomic.call(kv);
-    const { check, set } = operation;
-    const checks: Deno.KvKey[] = [], mutations: Mutation[] = [];
-    operation.check = (...entries) => {
-      for (const { key } of entries) checks.push(key);
-      return check.apply(operation, entries);
-    };
-    operation.set = (key, value, options) => {
-      mutations.push({ key, value, expireIn: options?.expireIn });
-      return set.call(operation, key, value, options);
-    };
-    const remove = operation.delete;
-    operation.delete = (key) => {
-      mutations.push({ key });
-      return remove.call(operation, key);
-    };
-    operation.commit = guard(operation.commit.bind(operation), () => isWrongCommit(checks, mutations));
+    operation.commit = guard(operation.commit.bind(operation));
     return operation;
   };
 }
