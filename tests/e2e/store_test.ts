@@ -1,6 +1,7 @@
 /** `deno task store` (D-210, D-241): works on a real store file, and only when no server uses it. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { AgentClient, RegistryClient } from "../../cli/api_client.ts";
+import { openStore, StoreRefused } from "../../shared/server/kv.ts";
 import { TABLES } from "../support/store_story.ts";
 import {
   bootstrap,
@@ -169,4 +170,20 @@ Deno.test("store export --out writes a new file that only its owner can read, an
   const again = await store(kvUrl, ["export", "--out", file]);
   assertEquals([again.code, again.err], [2, `Cannot export: ${file} exists already\n`]);
   assertEquals(await Deno.readTextFile(file), text);
+});
+
+Deno.test("a store is refused when another process holds it under the same pid, as two containers may", async () => {
+  await using folder = await tempFolder();
+  const kvUrl = `${folder.path}/svc.kv`;
+  await using server = await startServer({ folder: folder.path });
+  await Deno.writeTextFile(`${kvUrl}.lock`, `${Deno.pid}\n`);
+  const error = await assertRejects(() => openStore(kvUrl), StoreRefused);
+  assertStringIncludes(error.message, `another process with the pid ${Deno.pid} uses it`);
+  assertEquals((await server.end()).code, 0);
+  const store = await openStore(kvUrl);
+  // An isolate of this process may use the file too.
+  const sibling = await openStore(kvUrl);
+  assertEquals([store.isSole, sibling.isSole], [true, false]);
+  sibling.close();
+  store.close();
 });

@@ -2,6 +2,7 @@
  * Shows what the registry does with requests as such (D-10 to D-15): unknown paths, other methods, large and slow bodies,
  * request ids, the shape of every refusal, and that nothing of a request or of the inside comes back in one.
  */
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
@@ -188,6 +189,7 @@ Deno.test("D-12: a body that is not complete after 10 s is 408 and given up, one
         await answered(await answer, 201);
       } else {
         await refused(await answer, "REQUEST_TIMEOUT");
+        await w.clock.advance(LIMITS.bodyLeftMs);
         await writer.closed.then(() => assert(false, "the body was read on"), () => {});
       }
       assertEquals(w.clock.waiting, waiting, "no timer is left");
