@@ -210,6 +210,8 @@ class Entry {
       return refusal(request, this.#proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE");
     }
     this.underWay++;
+    // Taken before the upgrade to a socket, after which it cannot be asked for.
+    const { body } = request;
     try {
       await this.#ready.promise;
       return await this.#dispatch(request, peer);
@@ -218,7 +220,7 @@ class Entry {
       return refusal(request, "INTERNAL_ERROR");
     } finally {
       this.underWay--;
-      void leaveBody(request, systemClock);
+      void leaveBody({ body }, systemClock);
     }
   }
 
