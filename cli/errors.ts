@@ -134,6 +134,8 @@ export class ApiError extends Error {
   override name = "ApiError";
   /** The code of the answer, `UNKNOWN_ERROR` for a text that cannot be a code, `null` when the answer had no envelope. */
   readonly code: string | null;
+  /** In place of the table's fix. */
+  fix: string | undefined;
 
   constructor(
     readonly status: number,
@@ -208,7 +210,8 @@ export function describe(error: unknown): Described {
   if (error instanceof ApiError) {
     const { code, status, requestId, retryAfter } = error;
     const known = code !== null && isErrorCode(code) ? ERRORS[code].fix : "";
-    const fix = retryAfter === null ? CURES[code ?? ""] ?? known : `Wait ${retryAfter} s, then run the command again.`;
+    const usual = error.fix ?? CURES[code ?? ""] ?? known;
+    const fix = retryAfter === null ? usual : `Wait ${retryAfter} s, then run the command again.`;
     return { code: code ?? `HTTP_${status}`, cause: error.message, fix, exit: exitOf(status), requestId };
   }
   if (error instanceof UnreachableError) {

@@ -7,6 +7,7 @@
  *     └──────────── receipts ◀── outbox (disk) ◀────┘
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
+import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
@@ -209,6 +210,8 @@ export class Connector {
 
   /** Whom a person means: a DID, or the alias of a peer; one that is not known yet is asked for. */
   async findPeer(to: string): Promise<string | null> {
+    // A DID needs no file, whatever has become of it.
+    if (isAgentDid(to)) return to;
     const known = findPeer(this.seams.peers.read(), to);
     if (known !== null) return known;
     await this.updatePeers();

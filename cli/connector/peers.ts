@@ -9,7 +9,8 @@ import { CliError } from "../errors.ts";
 import type { Peer } from "./peer_pages.ts";
 
 export const PEERS_FILE = "peers.json";
-
+/** 10,000 peers with the longest names fit. */
+const MAX_BYTES = 16 * 1024 * 1024;
 const PeersFile = z.record(
   z.string(),
   z.object({ did: z.string().refine(isAgentDid), agentName: z.string(), humanName: z.string() }),
@@ -31,30 +32,42 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }):
     const alias = aliasOf.get(peer.agentDid);
     if (alias !== undefined) add(alias, peer);
   }
+  const numbers = new Map<string, number>();
   for (const peer of oldest) {
-    if (!aliasOf.has(peer.agentDid)) add(freeAlias(peer.profile.agentName, taken), peer);
+    if (!aliasOf.has(peer.agentDid)) add(freeAlias(peer.profile.agentName, taken, numbers), peer);
   }
   return Object.fromEntries(merged.sort(([a], [b]) => a < b ? -1 : 1));
 }
 
-/** The agent's name as one word; a number behind it when another peer has that. */
-function freeAlias(agentName: string, taken: ReadonlySet<string>): string {
+/**
+ * The agent's name as one word; a number behind it when another peer has that.
+ *
+ * @param numbers the number to try next for each word, so that many peers of one name cost no more than others
+ */
+function freeAlias(agentName: string, taken: ReadonlySet<string>, numbers: Map<string, number>): string {
   const word = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
-  for (let n = 1;; n++) {
+  for (let n = numbers.get(word) ?? 1;; n++) {
     const alias = n === 1 ? word : `${word}-${n}`;
-    if (!taken.has(alias)) return alias;
+    if (taken.has(alias)) continue;
+    numbers.set(word, n + 1);
+    return alias;
   }
 }
 
 /** @throws {CliError} `CLI_FILE_INVALID` */
 export function readPeers(folder: AgentFolder): Peers {
-  const text = folder.read(PEERS_FILE);
+  const text = folder.read(PEERS_FILE, MAX_BYTES);
   if (text === null) return {};
   try {
     return PeersFile.parse(JSON.parse(text));
   } catch {
-    throw new CliError("CLI_FILE_INVALID", `${folder.path}/${PEERS_FILE} is damaged; remove it, it is made anew`);
+    throw new CliError("CLI_FILE_INVALID", `${folder.path}/${PEERS_FILE} is damaged; remove it, it is written again`);
   }
+}
+
+/** Writes the peers; nothing that could not be read again (D-241). @throws {CliError} `CLI_SAVE_FAILED` */
+export async function writePeers(folder: AgentFolder, peers: Peers): Promise<void> {
+  await folder.writeJson(PEERS_FILE, peers, MAX_BYTES);
 }
 
 /** Whom a person means: a DID, or an alias; `null` when nobody has it. */

@@ -51,7 +51,10 @@ const HOPELESS = new Set([
 
 /** An error in one line. */
 export function sayError(error: unknown): string {
-  if (error instanceof ApiError) return error.code === null ? error.message : `${error.code}: ${error.message}`;
+  if (error instanceof ApiError) {
+    const said = error.code === null ? error.message : `${error.code}: ${error.message}`;
+    return error.fix === undefined ? said : `${said}. ${error.fix}`;
+  }
   if (error instanceof UnreachableError && error.fix !== undefined) return `${error.message}. ${error.fix}`;
   return error instanceof Error ? error.message : String(error);
 }

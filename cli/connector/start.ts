@@ -14,11 +14,12 @@ import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
 import { Database } from "./database.ts";
 import { reportDefects } from "./defects.ts";
+import { explainEnd } from "./ended.ts";
 import { openLink, type ProxyPlace } from "./link.ts";
 import { announce, makeToken, openPort, withdraw } from "./listening.ts";
 import { localApi } from "./local_api.ts";
 import { lockConnector } from "./only_one.ts";
-import { PEERS_FILE, readPeers } from "./peers.ts";
+import { readPeers, writePeers } from "./peers.ts";
 import { proxyPlace } from "./proxy_place.ts";
 import { pairingHint, ticketLines } from "./pairing_hint.ts";
 import { sayError } from "./refusals.ts";
@@ -73,16 +74,17 @@ export async function startConnector(
     line: () => parts.connector ? statusLine(parts.connector.status()) : null,
   });
   const tell: View["event"] = (event, fields) => view.event(event, fields);
+  const registryOf = async (registryUrl: string) => {
+    const wanted = { "allow-insecure": options["allow-insecure"] };
+    return (await connect({ ...ctx, clock: serviceClock }, wanted, registryUrl)).registry;
+  };
   const session = await FileSession.open({
     ctx,
     clock: serviceClock,
     store,
     name,
     tell,
-    registryOf: async (registryUrl) => {
-      const wanted = { "allow-insecure": options["allow-insecure"] };
-      return (await connect({ ...ctx, clock: serviceClock }, wanted, registryUrl)).registry;
-    },
+    registryOf,
   });
   const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
   const connector = parts.connector = new Connector({
@@ -98,7 +100,7 @@ export async function startConnector(
       return openLink({ clock: serviceClock, random, newId, authority }, proxy, agent, events);
     },
     runtime: new Runtime({ fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach }, PLATFORMS[target.platform], target),
-    peers: { read: () => readPeers(folder), write: (peers) => folder.writeJson(PEERS_FILE, peers) },
+    peers: { read: () => readPeers(folder), write: (peers) => writePeers(folder, peers) },
   }, {
     agent: { name, did: identity.did },
     profile: { agentName: identity.name, humanName: effectiveConfig(ctx).humanName ?? "someone" },
@@ -109,7 +111,8 @@ export async function startConnector(
   session.onEnd = (error) => connector.fail(error);
   session.watch();
   const hints = [...pairingHint(folder), ...isGiven && !options.save ? [SAVE_HINT] : []];
-  return await serve(ctx, { connector, store, folder, proxy, view, port, hints, onStop });
+  const explain = (error: unknown) => explainEnd(error, identity, () => registryOf(identity.registryUrl));
+  return await serve(ctx, { connector, store, folder, proxy, view, port, hints, explain, onStop });
 }
 
 interface Serving {
@@ -121,6 +124,8 @@ interface Serving {
   port: number | null;
   /** For the person at the terminal. */
   hints: readonly string[];
+  /** The error to show for the one that ended the connector. */
+  explain(error: unknown): Promise<unknown>;
   onStop: OnStop;
 }
 
@@ -150,7 +155,8 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
     });
     if (movedFrom !== null) view.event("port_moved", { from: movedFrom, to: listener.port });
     view.show(serving.hints);
-    const why = await connector.run();
+    const ended = await connector.run();
+    const why = ended === null ? null : await serving.explain(ended);
     view.event("stopped", why === null ? {} : { why: sayError(why) });
     if (why !== null) throw why;
     return EXIT.done;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { Host } from "./autostart.ts";
+import { CONNECTOR_PERMISSIONS } from "./permissions.ts";
 
 export function thisHost(ctx: Context): Host {
   const home = ctx.env("HOME");
@@ -24,8 +25,14 @@ export function thisHost(ctx: Context): Host {
   };
 }
 
-/** Program and first arguments of `svc` itself: the compiled binary, or Deno and the file it was started with. */
+/**
+ * Program and first arguments by which a service runs this very `svc`: the compiled binary, or Deno with the permissions of
+ * a connector (D-241) and the file that it was started with.
+ */
 export function ownCommand(): string[] {
   if (Deno.build.standalone) return [Deno.execPath()];
-  return [Deno.execPath(), "run", "--no-prompt", "--allow-all", fileURLToPath(Deno.mainModule)];
+  const main = fileURLToPath(Deno.mainModule);
+  // The npm package is one file that needs no project; the source needs its deno.json.
+  const alone = main.endsWith(".js") ? ["--no-config", "--no-lock", "--no-remote", "--no-npm"] : [];
+  return [Deno.execPath(), "run", "--quiet", ...alone, ...CONNECTOR_PERMISSIONS, main];
 }

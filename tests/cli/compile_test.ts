@@ -1,7 +1,8 @@
 /** What the build tools check of what they built: header and machine, the stub's version, permissions, the package. */
 import { assert, assertEquals } from "@std/assert";
 import { ENVIRONMENT } from "../../cli/context.ts";
-import { machineOf, namesVersion, PERMISSIONS, TARGETS } from "../tools/compile.ts";
+import { PERMISSIONS } from "../../cli/services/permissions.ts";
+import { machineOf, namesVersion, TARGETS } from "../tools/compile.ts";
 import { launcher, packageJson } from "../tools/pack.ts";
 
 const ROOT = new URL("../../", import.meta.url);

@@ -1,5 +1,5 @@
 /**
- * `svc connector service …` as a program (D-91, M19, M21). No system service is touched: `systemctl` and its like are
+ * `svc connector service …` as a program (D-91, D-241, M19, M21). No system service is touched: `systemctl` and its like are
  * stand-ins on the PATH that write down how they are called, and run what the unit says the way systemd would.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
@@ -90,6 +90,7 @@ Deno.test("a service is installed, is up, shows its logs, and is gone after unin
         false,
         text,
       ]);
+      assert(text.includes("--allow-env=SVC_CONFIG_DIR,") && !/--allow-(?:all|run)|-A"/.test(text), text);
       assert(!text.includes(env.SVC_HOOK_TOKEN) && text.includes(`"--config-dir" "${dir.replace("%", "%%")}"`), text);
       const saved = JSON.parse(await Deno.readTextFile(`${dir}/agents/beta/runtime.json`));
       assertEquals(saved.webhookToken, env.SVC_HOOK_TOKEN);

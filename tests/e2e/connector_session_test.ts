@@ -1,8 +1,13 @@
-/** An access token that ends while the connector is connected: refreshed ahead, and no message is lost over it (N06). */
-import { assert, assertEquals } from "@std/assert";
+/**
+ * The session of a connector: an access token that ends is refreshed ahead, and no message is lost over it (N06); an agent
+ * that was deleted ends the connector, which says so (D-249).
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { RegistryClient } from "../../cli/api_client.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
+import { ChildProcess, eventually, seams, Service, tempFolder, within } from "../support/process.ts";
 
 /** Short enough to end during the test; a connector refreshes no oftener than every 5 s. */
 const TOKEN_S = 6;
@@ -51,5 +56,28 @@ Deno.test("messages go both ways over the ends of both agents' access tokens, an
     assert(session.accessExpiresAt > now);
   } finally {
     for (const connector of connectors) await connector[Symbol.asyncDispose]();
+  }
+});
+
+Deno.test("a connector ends with the fix for a deleted agent when its agent is deleted, and at each later start", async () => {
+  const program = await bundledProgram();
+  await using service = await Service.open();
+  await using folder = await tempFolder();
+  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+  const dir = folder.path;
+  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  const { did } = await svc(dir, ["agent", "create", "alpha"], env, program);
+  const options = ["--runtime-base-url", "http://127.0.0.1:9"];
+  await using connector = await RunningConnector.start(dir, "alpha", [...options, "--json"], { program });
+  await new RegistryClient(seams, service.url).deleteAgent(service.apiKey, parseDid(did)?.id ?? "");
+  const { code } = await within(30_000, "the connector ends", connector.child.status);
+  const line = [...program.args, "connector", "start", "alpha", "--config-dir", dir, "--json", ...options];
+  await using later = new ChildProcess(line, {}, program.command);
+  assertEquals([code, (await within(30_000, "the later one ends", later.status)).code], [3, 3]);
+  for (const { stderr } of [connector.child, later]) {
+    const { message } = JSON.parse(stderr.text).error;
+    assertStringIncludes(message, "The agent alpha was deleted");
+    assertStringIncludes(message, "svc agent create <name>");
+    assert(!message.includes("reissue"), message);
   }
 });

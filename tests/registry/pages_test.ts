@@ -14,7 +14,10 @@ interface PageAnswer {
 async function walk(w: World, apiKey: string, path: string, list: string, limit?: number): Promise<string[][]> {
   const pages: string[][] = [];
   for (let cursor: string | null = null;;) {
-    const query: URLSearchParams = new URLSearchParams({ ...(limit ? { limit: String(limit) } : {}), ...(cursor ? { cursor } : {}) });
+    const query: URLSearchParams = new URLSearchParams({
+      ...(limit ? { limit: String(limit) } : {}),
+      ...(cursor ? { cursor } : {}),
+    });
     const page: PageAnswer = await answered(await w.ask("GET", `${path}?${query}`, { apiKey }));
     assertEquals(page.pagination.limit, limit ?? 100);
     pages.push((page[list] as { id: string }[]).map(({ id }) => id));

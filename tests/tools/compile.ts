@@ -8,22 +8,9 @@
  * The runtime stub is downloaded by `deno compile`; DENORT_BIN names one that is here already.
  */
 import project from "../../deno.json" with { type: "json" };
-import { ENVIRONMENT } from "../../cli/context.ts";
+import { PERMISSIONS } from "../../cli/services/permissions.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
-
-/** What `svc` may do, wherever it runs. Files and hosts are the person's to choose; variables are not. */
-export const PERMISSIONS = [
-  "--no-prompt",
-  "--allow-net",
-  "--allow-read",
-  "--allow-write",
-  // What the system calls its services by, and the runtimes that tell their version.
-  "--allow-run=systemctl,launchctl,journalctl,loginctl,tail,openclaw,hermes,nanobot",
-  "--allow-sys=uid",
-  // The last two are asked for by the WebSocket library.
-  `--allow-env=${[...ENVIRONMENT, "WS_NO_BUFFER_UTIL", "WS_NO_UTF_8_VALIDATE"].join(",")}`,
-] as const;
 
 /** A system that can be compiled for. */
 interface Target {

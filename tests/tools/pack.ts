@@ -5,7 +5,8 @@
  *   deno run -A tests/tools/pack.ts [--dist <folder>]
  */
 import project from "../../deno.json" with { type: "json" };
-import { bundle, PERMISSIONS } from "./compile.ts";
+import { PERMISSIONS } from "../../cli/services/permissions.ts";
+import { bundle } from "./compile.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 

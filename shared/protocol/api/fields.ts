@@ -64,4 +64,7 @@ export interface PageQuery {
   cursor?: string | undefined;
 }
 /** Shape of `PageQuery`. */
-export const PageQuery: Shape<PageQuery> = z.object({ limit: PageLimit.default(LIMITS.listPageDefault), cursor: Ulid.optional() });
+export const PageQuery: Shape<PageQuery> = z.object({
+  limit: PageLimit.default(LIMITS.listPageDefault),
+  cursor: Ulid.optional(),
+});

@@ -93,4 +93,7 @@ export interface ServiceList {
   pagination: Pagination;
 }
 /** Shape of `ServiceList`. */
-export const ServiceList: Shape<ServiceList> = z.object({ internalServices: z.array(InternalService), pagination: Pagination });
+export const ServiceList: Shape<ServiceList> = z.object({
+  internalServices: z.array(InternalService),
+  pagination: Pagination,
+});

@@ -1,0 +1,50 @@
+/** The agent's peers (D-93, D-241): many of them, pages of them, and a file that can always be read again. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { AgentStore } from "../../../cli/agent_store.ts";
+import { mergePeers, type Peers, readPeers, writePeers } from "../../../cli/connector/peers.ts";
+import { CliError } from "../../../cli/errors.ts";
+import type { PeerList } from "../../../shared/protocol/api/pairing.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+import { story } from "./bench.ts";
+import { contextOf } from "./context.ts";
+
+const peer = (n: number, agentName = `agent ${n}`): PeerList["peers"][number] => ({
+  agentDid: `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`,
+  profile: { agentName, humanName: "h".repeat(64) },
+  pairedAt: toIso(n * 1_000),
+});
+const many = (count: number, name?: string) => ({ peers: Array.from({ length: count }, (_, n) => peer(n, name)) });
+
+Deno.test("10,000 peers are written and read again, each with a word of its own, also when they have one name", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+  const merged = mergePeers({}, many(10_000, "same"));
+  assertEquals([Object.keys(merged).length, merged["same-10000"]?.did], [10_000, peer(9_999).agentDid]);
+  await writePeers(folder, merged);
+  assertEquals(readPeers(folder), merged);
+  const tooMany = Object.fromEntries(
+    Array.from(
+      { length: 4_000 },
+      (_, n) => [`${n}`, { did: peer(n).agentDid, agentName: "x".repeat(5_000), humanName: "" }],
+    ),
+  );
+  await assertRejects(() => writePeers(folder, tooMany), CliError, "would be over 16777216 bytes");
+  assertEquals(readPeers(folder), merged, "what was there stays");
+});
+
+Deno.test("a message to a DID goes out while the file of the peers cannot be read", async () => {
+  await using world = await World.open();
+  const { a, bench } = await story(world);
+  await using _ = bench;
+  const read = (): Peers => {
+    throw new CliError("CLI_FILE_INVALID", "peers.json is too large");
+  };
+  Object.assign(bench.connector.seams.peers, { read });
+  assertEquals(await bench.connector.findPeer(a.agent.did), a.agent.did);
+  await assertRejects(() => bench.connector.findPeer("alias"), CliError);
+  assert(bench.connector.status().connection.state === "connected");
+});
