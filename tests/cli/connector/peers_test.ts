@@ -13,7 +13,7 @@ import { contextOf } from "./context.ts";
 const peer = (n: number, agentName = `agent ${n}`): PeerList["peers"][number] => ({
   agentDid: `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`,
   profile: { agentName, humanName: "h".repeat(64) },
-  pairedAt: toIso(n * 1_000),
+  pairedAt: toIso(Date.UTC(2026, 0) + n * 1_000),
 });
 const many = (count: number, name?: string) => ({ peers: Array.from({ length: count }, (_, n) => peer(n, name)) });
 
