@@ -7,6 +7,7 @@ import type { Clock } from "../shared/clock.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { Random } from "../shared/random.ts";
+import { errorEnvelope, readText } from "./answers.ts";
 import { ApiError, UnreachableError } from "./errors.ts";
 import { unreachable } from "./tls.ts";
 
@@ -66,7 +67,7 @@ export async function call<S extends z.ZodType | null>(seams: ClientSeams, reque
       signal: abort.signal,
     });
     answered.yet = true;
-    const text = await readText(response);
+    const text = await readText(response, MAX_ANSWER_BYTES);
     if (response.status >= 300 && response.status < 400) {
       throw new UnreachableError(`${origin} answered with a redirect, which is not followed`);
     }
@@ -78,17 +79,6 @@ export async function call<S extends z.ZodType | null>(seams: ClientSeams, reque
   } finally {
     for (const cancel of timers) cancel();
   }
-}
-
-async function readText(response: Response): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "", length = 0;
-  for await (const chunk of response.body ?? []) {
-    length += chunk.length;
-    if (length > MAX_ANSWER_BYTES) throw new RangeError("The answer is too large");
-    text += decoder.decode(chunk, { stream: true });
-  }
-  return text + decoder.decode();
 }
 
 function judged(schema: z.ZodType, text: string, origin: string): unknown {
@@ -110,11 +100,7 @@ function apiError(response: Response, text: string): ApiError {
   const requestId = response.headers.get(HEADERS.requestId);
   const wait = Number(response.headers.get("Retry-After") ?? NaN);
   const retryAfter = response.status === 429 && Number.isInteger(wait) ? wait : null;
-  try {
-    const { code, message } = (JSON.parse(text) as { error: { code: string; message: string } }).error;
-    return new ApiError(response.status, String(code), String(message), requestId, retryAfter);
-  } catch {
-    const message = `The service answered with status ${response.status}`;
-    return new ApiError(response.status, null, message, requestId, retryAfter);
-  }
+  const { code, message } = errorEnvelope(text) ??
+    { code: null, message: `The service answered with status ${response.status}` };
+  return new ApiError(response.status, code, message, requestId, retryAfter);
 }

@@ -1,6 +1,7 @@
 /** The local API as other commands of this machine call it: `connector status`, `doctor`, `relay-test`. */
 import * as z from "zod";
 import type { Clock } from "../../shared/clock.ts";
+import { readText } from "../answers.ts";
 import type { AgentFolder } from "../agent_store.ts";
 import { CliError } from "../errors.ts";
 import { type ConnectorFile, readConnectorFile } from "./listening.ts";
@@ -16,6 +17,8 @@ interface ClientSeams {
 const STATUS_MS = 3_000;
 /** A message waits for the recipient's ack. */
 const CALL_MS = 45_000;
+/** More than the proxy's answers, which the connector passes on, may have. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 export class ConnectorClient {
   constructor(
@@ -53,7 +56,7 @@ export class ConnectorClient {
         redirect: "manual",
         signal: late.signal,
       });
-      text = await response.text();
+      text = await readText(response, MAX_ANSWER_BYTES);
     } catch (cause) {
       throw connectorDown(this.agentName, `does not answer at ${this.url}`, cause);
     } finally {

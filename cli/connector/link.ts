@@ -19,6 +19,7 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import { errorEnvelope } from "../answers.ts";
 import { type AgentIdentity, ApiError, type ClientSeams, signedHeaders } from "../api_client.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../tls.ts";
@@ -241,13 +242,8 @@ function refusal({ statusCode: status = 0, headers }: UnexpectedResponse, body: 
   };
   const seconds = Number(header("retry-after") ?? NaN);
   const more = [header(HEADERS.requestId), Number.isInteger(seconds) ? seconds : null] as const;
-  let error: RefusedError;
-  try {
-    const { code, message } = (JSON.parse(body) as { error: { code: string; message: string } }).error;
-    error = new RefusedError(status, String(code), String(message), ...more);
-  } catch {
-    error = new RefusedError(status, null, `The proxy answered with status ${status}`, ...more);
-  }
+  const { code, message } = errorEnvelope(body) ?? { code: null, message: `The proxy answered with status ${status}` };
+  const error = new RefusedError(status, code, message, ...more);
   error.date = header("date");
   return error;
 }

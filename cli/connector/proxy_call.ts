@@ -4,6 +4,7 @@
  */
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
+import { errorEnvelope, readText } from "../answers.ts";
 import { ApiError, UnreachableError } from "../errors.ts";
 import { signedHeaders } from "../signed_headers.ts";
 import { unreachable } from "../tls.ts";
@@ -41,7 +42,7 @@ interface CallerSeams {
   tell: Tell;
 }
 
-const MAX_ANSWER_CHARS = 4 * 1024 * 1024;
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 export class ProxyCaller {
   constructor(readonly seams: CallerSeams, readonly place: ProxyPlace) {}
@@ -112,7 +113,7 @@ export class ProxyCaller {
       clock.see(response.headers.get("Date"));
       return {
         status: response.status,
-        text: await readText(response),
+        text: await readText(response, MAX_ANSWER_BYTES),
         requestId: response.headers.get(HEADERS.requestId),
         retryAfter: response.headers.get("Retry-After"),
       };
@@ -125,25 +126,11 @@ export class ProxyCaller {
   }
 }
 
-async function readText(response: Response): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of response.body ?? []) {
-    text += decoder.decode(chunk, { stream: true });
-    if (text.length > MAX_ANSWER_CHARS) throw new RangeError("The answer is too large");
-  }
-  return text + decoder.decode();
-}
-
 /** What an answer refuses; `null` when it does not. */
 export function errorOf({ status, text, requestId, retryAfter }: ProxyAnswer): ApiError | null {
   if (status >= 200 && status < 300) return null;
   const wait = Number(retryAfter ?? NaN);
   const more = [requestId, Number.isInteger(wait) ? wait : null] as const;
-  try {
-    const { code, message } = (JSON.parse(text) as { error: { code: string; message: string } }).error;
-    return new ApiError(status, String(code), String(message), ...more);
-  } catch {
-    return new ApiError(status, null, `The proxy answered with status ${status}`, ...more);
-  }
+  const { code, message } = errorEnvelope(text) ?? { code: null, message: `The proxy answered with status ${status}` };
+  return new ApiError(status, code, message, ...more);
 }

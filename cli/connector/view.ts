@@ -32,12 +32,22 @@ export function viewOf(seams: ViewSeams): View {
   return seams.json || !seams.terminal.stdoutIsTerminal ? new Lines(seams) : new Live(seams);
 }
 
+/** JSON whose characters that steer a terminal are escaped, those of the C1 set and bidirectional ones as well (D-246). */
+function escaped(json: string): string {
+  return json.replace(
+    // deno-lint-ignore no-control-regex
+    /[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
 /** One JSON document a line. */
 class Lines implements View {
   constructor(readonly seams: ViewSeams) {}
 
   event(name: EventName, fields: EventFields = {}): void {
-    this.seams.terminal.stdout(`${JSON.stringify({ time: toIso(this.seams.clock.now()), event: name, ...fields })}\n`);
+    const line = JSON.stringify({ time: toIso(this.seams.clock.now()), event: name, ...fields });
+    this.seams.terminal.stdout(`${escaped(line)}\n`);
   }
 
   show(): void {}
