@@ -35,7 +35,6 @@ export function viewOf(seams: ViewSeams): View {
 /** JSON whose characters that steer a terminal are escaped, those of the C1 set and bidirectional ones as well (D-246). */
 function escaped(json: string): string {
   return json.replace(
-    // deno-lint-ignore no-control-regex
     /[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
