@@ -100,6 +100,20 @@ Deno.test("an agent's own runtime.json comes before the one for every agent, and
   assertEquals(runtimeFile(machine, "svc/agents/beta").webhookPort, 7_002);
 });
 
+Deno.test("connector start takes the settings for every agent, unless the agent has its own", async () => {
+  await using world = await World.open();
+  await using machine = await machineOf(world);
+  await machine.json("agent", "create", "alpha");
+  const refusal = async () =>
+    (await machine.failure("connector", "start", "alpha", "--proxy-ws-url", "wss://proxy.example")).message;
+  // An address on another machine is refused before anything is dialled.
+  machine.write("svc/runtime.json", JSON.stringify({ platform: "generic", baseUrl: "https://shared.example" }));
+  assertStringIncludes(await refusal(), "shared.example");
+  const own = JSON.stringify({ platform: "generic", baseUrl: "https://own.example" });
+  machine.write("svc/agents/alpha/runtime.json", own);
+  assertStringIncludes(await refusal(), "own.example");
+});
+
 Deno.test("doctor reports a missing agent as one failed check, and checks the runtime all the same", async () => {
   await using world = await World.open();
   await using machine = await machineOf(world, { "http://127.0.0.1:7001/hooks/agent": () => new Response() });
