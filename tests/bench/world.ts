@@ -2,6 +2,7 @@
  * What a row measures with: servers, load processes and a folder for their stores, all of them gone when the row is
  * over. Speaks to the service as its users do; the only thing it may do before a server starts is fill its store.
  */
+import { AMPLE_QUOTA_VARIABLES } from "../support/process.ts";
 import { Child, pause, ROOT, within } from "./child.ts";
 import { post } from "./fleet.ts";
 import { AGENTS_PER_KEY, type AnswerLine, type JobName, type Jobs } from "./jobs.ts";
@@ -124,7 +125,7 @@ export class World implements AsyncDisposable {
       `--allow-write=${folder}`,
       `${ROOT}/deploy.ts`,
     ];
-    return { args, variables: { PORT: "0", KV_URL: store, BOOTSTRAP_SECRET, ...env } };
+    return { args, variables: { PORT: "0", KV_URL: store, BOOTSTRAP_SECRET, ...AMPLE_QUOTA_VARIABLES, ...env } };
   }
 
   /** Both services in one process. */

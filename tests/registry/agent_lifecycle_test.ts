@@ -248,7 +248,8 @@ Deno.test("G22: anybody may resolve an agent: five fields, also of a revoked one
   assertEquals(await answered(await w.ask("GET", path)), record);
   await answered(await about(w, "DELETE", { agent, owner }), 204);
   assertEquals(await answered(await w.ask("GET", path)), { ...record, status: "revoked" });
-  await refused(await w.ask("GET", `/v1/resolve/${UNKNOWN}`), "AGENT_NOT_FOUND");
+  const unknown = await refused(await w.ask("GET", `/v1/resolve/${UNKNOWN}`), "AGENT_NOT_FOUND");
+  assertEquals(JSON.parse(unknown).error.message, "no such agent");
   for (let i = 3; i < 10; i++) await answered(await w.ask("GET", path));
   await refused(await w.ask("GET", path), "RATE_LIMIT_EXCEEDED");
   moveTo(w, 1);

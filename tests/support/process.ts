@@ -184,6 +184,17 @@ export class ServerProcess extends ChildProcess {
   address = "";
 }
 
+/** One human owns every agent of these tests and of the bench. */
+export const AMPLE_QUOTA_VARIABLES = {
+  QUOTA_AGENTS: "100000",
+  QUOTA_REGISTRATIONS_PER_DAY: "100000",
+  QUOTA_AGENT_REISSUES_PER_DAY: "100000",
+  QUOTA_REISSUES_PER_DAY: "100000",
+  QUOTA_CHALLENGES: "100000",
+  QUOTA_REVOCATIONS: "100000",
+  API_KEY_REQUESTS_PER_MINUTE: "100000",
+};
+
 function spawnServer({ folder, env = {}, args = [] }: ServerOptions): ServerProcess {
   const permissions = ["--allow-net=127.0.0.1,localhost,[::1]", "--allow-env"]
     .concat(["read", "write"].map((kind) => `--allow-${kind}=${folder}`));
@@ -191,6 +202,7 @@ function spawnServer({ folder, env = {}, args = [] }: ServerOptions): ServerProc
     PORT: "0",
     KV_URL: `${folder}/svc.kv`,
     BOOTSTRAP_SECRET,
+    ...AMPLE_QUOTA_VARIABLES,
     ...env,
   });
 }
