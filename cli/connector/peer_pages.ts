@@ -9,7 +9,7 @@ import { errorOf, type ProxyAnswer, type ProxyCaller } from "./proxy_call.ts";
 export type Peer = PeerList["peers"][number];
 
 /** A proxy of the previous version sends all peers at once, without `pagination`. */
-const Page = PeerList.partial({ pagination: true });
+const ONE_PAGE = { pagination: { limit: LIMITS.peerListMax, nextCursor: null } };
 
 /** Most pages, 100,000 peers: the answers of a faulty proxy have an end too. */
 const MAX_PAGES = 200;
@@ -27,15 +27,15 @@ export async function readAllPeers(
     const page = pageOf(answer.text);
     if (page === null) break;
     for (const peer of page.peers) peers.push(peer);
-    cursor = page.pagination?.nextCursor ?? null;
+    cursor = page.pagination.nextCursor;
     if (cursor === null) return { peers };
   }
   throw new UnreachableError(`${proxy.place.dialUrl} answered with something that is not a list of peers`);
 }
 
-function pageOf(text: string): ReturnType<typeof Page.parse> | null {
+function pageOf(text: string): PeerList | null {
   try {
-    return Page.parse(JSON.parse(text));
+    return PeerList.parse({ ...ONE_PAGE, ...JSON.parse(text) });
   } catch {
     return null;
   }

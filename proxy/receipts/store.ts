@@ -2,7 +2,7 @@
  * Delivery receipts in the store (D-72, D-218): one of each status per delivery, the first wins. Seen by the recipient, and
  * by the sender of that very delivery. A receipt for a delivery that is not on record is refused.
  */
-import { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Update } from "../../shared/server/group_commit.ts";
@@ -58,7 +58,7 @@ export async function listReceipts(
   const entries: Deno.KvEntryMaybe<unknown>[] = reader === recipientAgentDid
     ? await Array.fromAsync(deps.kv.list({ prefix }, { limit: LIMITS.receiptsListed }))
     : await deps.kv.getMany<unknown[]>(
-      ReceiptStatus.options.map((status) => KEYS.receipt(recipientAgentDid, requestId, reader, status)),
+      RECEIPT_STATUSES.map((status) => KEYS.receipt(recipientAgentDid, requestId, reader, status)),
     );
   const now = deps.clock.now();
   return entries

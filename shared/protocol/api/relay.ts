@@ -43,10 +43,12 @@ export const HookAnswer: Shape<HookAnswer> = z.object({
   expiresAt: IsoTime.optional(),
 });
 
+/** Every status of a receipt. */
+export const RECEIPT_STATUSES = ["processed_by_svc", "dead_lettered"] as const;
 /** How a message ended. */
-export type ReceiptStatus = "processed_by_svc" | "dead_lettered";
+export type ReceiptStatus = (typeof RECEIPT_STATUSES)[number];
 /** Shape of `ReceiptStatus`. */
-export const ReceiptStatus: Shape<ReceiptStatus> = z.enum(["processed_by_svc", "dead_lettered"]);
+export const ReceiptStatus: Shape<ReceiptStatus> = z.enum(RECEIPT_STATUSES);
 
 /** Body of `POST /v1/relay/delivery-receipts`. */
 export interface ReceiptBody {
