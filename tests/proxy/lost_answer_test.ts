@@ -1,0 +1,42 @@
+/**
+ * A message whose commit took effect although the store's answer was lost (D-216): it is accepted, delivered or queued
+ * once, counted once, and the same signed request sent again is a replay.
+ */
+import { assertEquals } from "@std/assert";
+import { KEYS } from "../../proxy/keys.ts";
+import { FaultyKv } from "../support/faulty_kv.ts";
+import { outcome } from "../support/registry_world.ts";
+import { openProxy } from "./proxy_world.ts";
+
+Deno.test("a message is accepted once when the answer to its commit is lost", async (t) => {
+  for (const [kind, headers] of [["delivered", {}], ["queued", { Prefer: "respond-async" }]] as const) {
+    await t.step(kind, async () => {
+      using store = await FaultyKv.open();
+      await using w = await openProxy({ kv: store.kv });
+      const [a, b] = [await w.agent(), await w.agent()];
+      await w.pair(a, b);
+      const socket = kind === "delivered" ? w.connect(b) : null;
+      await w.connected();
+      const countOf = async () => {
+        const windows = await Array.fromAsync(w.kv.list<[number, number][]>({ prefix: ["proxy", "window"] }));
+        return windows.flatMap(({ value }) => value).reduce((sum, [, count]) => sum + count, 0);
+      };
+      const before = await countOf();
+      let lost = 0;
+      store.faults.loses = ({ method, keys }) =>
+        method === "commit" && keys.some((key) => key[1] === "nonce") && ++lost === 1;
+      const request = await w.signed(a, {
+        recipient: b.agent.did,
+        body: JSON.stringify({ message: "once" }),
+        headers: { "x-request-id": "request-0001", ...headers },
+      });
+      const again = request.clone();
+      assertEquals(await outcome(await w.fetch(request)), "202");
+      assertEquals(lost, 1);
+      assertEquals(await countOf(), before + 1);
+      assertEquals(await outcome(await w.fetch(again)), "401 PROXY_AUTH_REPLAY");
+      if (socket) assertEquals(socket.delivered.length, 1);
+      else assertEquals((await Array.fromAsync(w.kv.list({ prefix: KEYS.mailbox(b.agent.did) }))).length, 1);
+    });
+  }
+});
