@@ -59,7 +59,7 @@ export async function openStore(url: string | null): Promise<Store> {
         `(deno task dev: below .data), or start it with leave to read and write that folder.`,
     );
   }
-  const { isSole, unlock } = await lockFile(`${url}.lock`);
+  const { isSole, unlock } = await lockFile(systemClock, `${url}.lock`);
   try {
     await createPrivate(url);
     const seams = { clock: systemClock, random: systemRandom };

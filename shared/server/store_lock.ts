@@ -3,7 +3,7 @@
  * to clean up. Isolates of one process (`deno serve --parallel`) share the file: they recognise each other over a
  * `BroadcastChannel`, which no other process hears. A pid is not enough, two containers can both be pid 1 (D-241).
  */
-import { systemClock } from "../clock.ts";
+import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { systemRandom } from "../random.ts";
 import { toBase64Url } from "../protocol/base64url.ts";
@@ -36,7 +36,7 @@ interface LockMessage {
  *
  * @throws {StoreRefused} when another process holds it
  */
-export async function lockFile(path: string): Promise<HeldLock> {
+export async function lockFile(clock: Clock, path: string): Promise<HeldLock> {
   const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
   if (file.tryLockSync(true)) {
     const channel = answerSiblings(await Deno.realPath(path));
@@ -52,7 +52,7 @@ export async function lockFile(path: string): Promise<HeldLock> {
   }
   file.close();
   const holder = (await Deno.readTextFile(path)).trim();
-  if (holder === String(Deno.pid) && await isHeldBySibling(await Deno.realPath(path))) {
+  if (holder === String(Deno.pid) && await isHeldBySibling(clock, await Deno.realPath(path))) {
     return { isSole: false, unlock: () => {} };
   }
   const who = holder === String(Deno.pid) ? `another process with the pid ${holder}` : `process ${holder || "unknown"}`;
@@ -71,7 +71,7 @@ function answerSiblings(path: string): BroadcastChannel {
 }
 
 /** True when an isolate of this process says within 2 s that it holds the lock. */
-async function isHeldBySibling(path: string): Promise<boolean> {
+async function isHeldBySibling(clock: Clock, path: string): Promise<boolean> {
   const channel = new BroadcastChannel(CHANNEL);
   const asker = toBase64Url(systemRandom.bytes(16));
   const question: LockMessage = { path, asker, isAnswer: false };
@@ -80,12 +80,12 @@ async function isHeldBySibling(path: string): Promise<boolean> {
     if (data.isAnswer && data.asker === asker) resolve(true);
   };
   let cancelAgain = () => {};
-  const askAgain = () => {
+  const ask = () => {
     channel.postMessage(question);
-    cancelAgain = systemClock.after(ASK_AGAIN_MS, askAgain);
+    cancelAgain = clock.after(ASK_AGAIN_MS, ask);
   };
-  askAgain();
-  const cancelLate = systemClock.after(LIMITS.siblingAnswerMs, () => resolve(false));
+  ask();
+  const cancelLate = clock.after(LIMITS.siblingAnswerMs, () => resolve(false));
   try {
     return await promise;
   } finally {
