@@ -47,6 +47,9 @@ export interface InboxCounts {
   oldestAt: number | null;
 }
 
+/** Payloads of one list of dead letters; a peer decides how large they are. */
+const LISTED_BYTES = 4 * 1024 * 1024;
+
 type NewMessage = Pick<
   DeliverFrame,
   "fromAgentDid" | "requestId" | "toAgentDid" | "identity" | "conversationId" | "payload"
@@ -112,8 +115,9 @@ export class Inbox {
       }
       if (this.#kept.messages < LIMIT.inboxMessages && this.#kept.bytes + bytes <= LIMIT.inboxBytes) return true;
       const oldest = "(SELECT min(seq) FROM messages WHERE state = 'dead')";
-      if (this.#db.run(`DELETE FROM messages WHERE seq = ${oldest}`) === 0) return false;
-      this.#kept = null;
+      const gone = this.#db.get(`DELETE FROM messages WHERE seq = ${oldest} RETURNING bytes`);
+      if (gone === null) return false;
+      this.#keep(-1, -Number(gone.bytes));
     }
   }
 
@@ -194,12 +198,14 @@ export class Inbox {
     };
   }
 
-  /** Dead letters, newest first. */
+  /** Dead letters, newest first: at most `limit`, and no more than fit into one answer, but at least one. */
   deadLetters(limit: number): DeadLetter[] {
-    const rows = this.#db.all(
-      "SELECT * FROM messages WHERE state = 'dead' ORDER BY ended_at DESC, seq DESC LIMIT ?",
-      limit,
+    const newest = "SELECT seq, bytes FROM messages WHERE state = 'dead' ORDER BY ended_at DESC, seq DESC LIMIT ?";
+    let bytes = 0;
+    const listed = this.#db.all(newest, limit).filter((row, i) =>
+      (bytes += Number(row.bytes)) <= LISTED_BYTES || i === 0
     );
+    const rows = listed.flatMap(({ seq }) => this.#db.all("SELECT * FROM messages WHERE seq = ?", seq ?? null));
     return rows.map((row) => ({
       id: Number(row.seq),
       fromAgentDid: String(row.from_did),
@@ -254,7 +260,8 @@ export class Inbox {
     const dead = this.#db.all("SELECT seq FROM messages WHERE state = 'dead' ORDER BY seq").map(({ seq }) =>
       Number(seq)
     );
-    return ids === null ? dead : dead.filter((seq) => ids.includes(seq));
+    const wanted = new Set(ids);
+    return ids === null ? dead : dead.filter((seq) => wanted.has(seq));
   }
 }
 

@@ -191,3 +191,33 @@ Deno.test("a file that is a link, of a later version, or no database is refused,
     assertEquals(Deno.readTextFileSync(disk.path).slice(0, 5), "not a");
   });
 });
+
+Deno.test("a list of dead letters holds at most 4 MiB of payloads, and at least one message", async () => {
+  await using disk = await Disk.make();
+  const { inbox } = disk.open();
+  const bury = (requestId: string, payload: string) => {
+    const [taken] = inbox.take([message(requestId, payload)], 0);
+    const found = taken?.taken === "stored" ? inbox.read(taken.waiting.seq) : null;
+    assert(found);
+    inbox.bury(found, "status 400", 1_000);
+  };
+  bury("request-0", `"${"x".repeat(5 * 1024 * 1024)}"`);
+  assertEquals(inbox.deadLetters(10).map(({ id }) => id), [1]);
+  for (let n = 1; n <= 20; n++) bury(`request-${n}`, `"${"x".repeat(256 * 1024 - 2)}"`);
+  assertEquals(inbox.deadLetters(1_000).map(({ id }) => id), Array.from({ length: 16 }, (_, n) => 21 - n));
+  assertEquals(inbox.deadLetters(3).map(({ id }) => id), [21, 20, 19]);
+});
+
+Deno.test("a large message takes the room of many small dead letters, and the counts stay right", async () => {
+  await using disk = await Disk.make();
+  const { inbox, db } = disk.open();
+  inbox.take(Array.from({ length: 2_000 }, (_, n) => message(`request-${n}`)), 0);
+  db.run("UPDATE messages SET state = 'dead', ended_at = 1000 WHERE request_id <> 'request-1999'");
+  // What waits nearly fills the inbox, as far as the counts go.
+  const size = (found: number) => `UPDATE messages SET bytes = ${found} WHERE request_id = 'request-1999'`;
+  db.run(size(CONNECTOR_LIMITS.inboxBytes - 1_998 * 29));
+  inbox.forget(0);
+  assertEquals(inbox.take([message("large", `"${"x".repeat(29 * 1_000)}"`)], 0)[0]?.taken, "stored");
+  const { dead, bytes } = inbox.counts();
+  assert(bytes <= CONNECTOR_LIMITS.inboxBytes && dead < 1_000 && dead > 990, JSON.stringify({ dead, bytes }));
+});
