@@ -94,6 +94,7 @@ export async function revokeAgentAuth(deps: RegistryDeps, { params, caller, exch
   return noContent();
 }
 
+/** The caller is anonymous, so the message names no owner (D-240). */
 export async function resolveAgent(
   deps: RegistryDeps,
   { params }: Input<z.output<typeof AgentPath>, undefined, undefined, null>,
