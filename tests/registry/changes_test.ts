@@ -5,6 +5,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Changes } from "../../registry/changes.ts";
 import { KEYS } from "../../registry/keys.ts";
+import { fraction } from "../../shared/random.ts";
 import { StoreUnavailable } from "../../shared/server/kv.ts";
 import { Reads } from "../../shared/server/reads.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
@@ -43,6 +44,17 @@ Deno.test("1,000 reissues and deletions at once over two instances all succeed",
   }
   const { seq, revocations } = await withTime(w, readCrl(w), 100);
   assertEquals([seq, revocations.length], [1000, 1000]);
+});
+
+Deno.test("revocations succeed when four of five of their commits meet another instance's", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv, registry: AMPLE });
+  const owner = await w.person();
+  const agents: TestAgent[] = [];
+  for (let i = 0; i < 60; i++) agents.push(await w.agent(owner));
+  const random = seededRandom(3);
+  faulty.faults = { conflicts: ({ keys }) => keys.some((key) => key[1] === "crl_head") && fraction(random) < 0.8 };
+  for (const a of agents) assertEquals(await withTime(w, tally([of(w, a, "POST", "/reissue")]), 50), { "200": 1 });
 });
 
 Deno.test("changes that wait share a commit, and each sees those before it", async () => {
