@@ -50,13 +50,13 @@ const HOOK_HEADERS: readonly RouteHeader[] = [
   {
     name: "Prefer",
     required: false,
-    schema: z.string().max(LIMITS.preferLength).meta({ example: "respond-async" }),
+    schema: relayApi.PreferHeader,
     what: "respond-async: queue the message while the recipient is offline; a longer header counts as absent",
   },
   {
     name: "Content-Type",
     required: true,
-    schema: z.string().max(LIMITS.contentTypeLength).meta({ example: "application/json" }),
+    schema: relayApi.ContentTypeHeader,
     what: "application/json, with or without parameters",
   },
 ];

@@ -1,5 +1,6 @@
 /** Wire bodies of message delivery and receipts (D-66 to D-72). */
 import * as z from "zod";
+import { LIMITS } from "../limits.ts";
 import type { Shape } from "../shape.ts";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
@@ -18,6 +19,13 @@ export const HookBody: Shape<HookBody> = z.unknown().meta({
 export type ConversationId = string;
 /** Shape of `ConversationId`. */
 export const ConversationId: Shape<ConversationId> = z.string().regex(/^[!-+\--~]{1,128}$/);
+
+/** `Prefer` of a message, as far as it is read. */
+export const PreferHeader: Shape<string> = z.string().max(LIMITS.preferLength).meta({ example: "respond-async" });
+
+/** `Content-Type` of a message. */
+export const ContentTypeHeader: Shape<string> = z.string().max(LIMITS.contentTypeLength)
+  .meta({ example: "application/json" });
 
 /**
  * Answer of `POST /hooks/agent`; `reason` when the connector refused the message; `queued` and `expiresAt` when it waits
