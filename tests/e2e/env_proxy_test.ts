@@ -19,7 +19,9 @@ class RecordingProxy implements AsyncDisposable {
   get env(): Record<string, string> {
     const url = `http://127.0.0.1:${(this.#listener.addr as Deno.NetAddr).port}`;
     const names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
-    return Object.fromEntries([...names, ...names.map((name) => name.toLowerCase())].map((name) => [name, url]));
+    const all = [...names, ...names.map((name) => name.toLowerCase())].map((name) => [name, url]);
+    // Deno itself asks once a day for a new version of Deno.
+    return { ...Object.fromEntries(all), DENO_NO_UPDATE_CHECK: "1" };
   }
 
   async #accept(): Promise<void> {
