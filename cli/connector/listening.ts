@@ -28,7 +28,8 @@ export type ConnectorFile = z.infer<typeof ConnectorFile>;
 /** A server on a loopback port. */
 export interface Listener {
   port: number;
-  close(): void;
+  /** Ends at once; resolves when the port is free. */
+  close(): Promise<void>;
 }
 
 /** The port of an agent's local API, as it was opened. */
@@ -61,7 +62,7 @@ export async function openPort(
   try {
     if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
   } catch (error) {
-    listener.close();
+    await listener.close();
     throw error;
   }
   return { listener, movedFrom: listener.port === kept ? null : kept };
@@ -105,7 +106,11 @@ function listen(
         signal: abort.signal,
         onListen: () => {},
       }, answer);
-      return { port: server.addr.port, close: () => abort.abort() };
+      const close = () => {
+        abort.abort();
+        return server.finished;
+      };
+      return { port: server.addr.port, close };
     } catch (error) {
       if (!(error instanceof Deno.errors.AddrInUse)) throw error;
     }

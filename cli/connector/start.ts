@@ -164,7 +164,7 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
     forget();
     endReports();
     view.stop();
-    listener.close();
+    void listener.close();
     await withdraw(folder, token);
   }
 }

@@ -22,7 +22,7 @@ Deno.test("an agent keeps the port of its first start, and another agent does no
   const { store, alpha, beta } = await twoAgents(world, machine);
   const first = freePort();
   const chosen = await openPort(store, alpha, null, answer, first);
-  chosen.listener.close();
+  await chosen.listener.close();
   const { port } = chosen.listener;
   assertEquals([chosen.movedFrom, readPort(alpha)], [null, port]);
   const other = await openPort(store, beta, null, answer, first);
@@ -30,9 +30,9 @@ Deno.test("an agent keeps the port of its first start, and another agent does no
   for (let n = 0; n < 3; n++) {
     const again = await openPort(store, alpha, null, answer, freePort());
     assertEquals([again.listener.port, again.movedFrom], [port, null]);
-    again.listener.close();
+    await again.listener.close();
   }
-  other.listener.close();
+  await other.listener.close();
 });
 
 Deno.test("agents that start together for the first time get ports of their own", async () => {
@@ -42,7 +42,7 @@ Deno.test("agents that start together for the first time get ports of their own"
   const first = freePort();
   const opened = await Promise.all([alpha, beta].map((folder) => openPort(store, folder, null, answer, first)));
   const ports = opened.map(({ listener }) => listener.port);
-  for (const { listener } of opened) listener.close();
+  for (const { listener } of opened) await listener.close();
   assertEquals([readPort(alpha), readPort(beta)], ports);
   assertNotEquals(ports[0], ports[1]);
 });
@@ -56,11 +56,11 @@ Deno.test("a port that another program has is left for one run; --port changes i
   const moved = await openPort(store, alpha, null, answer);
   assertEquals([moved.movedFrom, readPort(alpha)], [port, port]);
   assert(moved.listener.port > port);
-  for (const { listener } of [chosen, moved]) listener.close();
+  for (const { listener } of [chosen, moved]) await listener.close();
   const wanted = freePort();
   const changed = await openPort(store, alpha, wanted, answer);
   assertEquals([changed.listener.port, changed.movedFrom, readPort(alpha)], [wanted, null, wanted]);
-  changed.listener.close();
+  await changed.listener.close();
   machine.write("agents/alpha/port", "not a port");
   assertEquals(readPort(alpha), null);
 });
