@@ -120,6 +120,8 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   ticket: { expiry: "24 h after the ticket's expiry" },
   open_tickets: { expiry: "the longest lifetime of a ticket" },
   pair: { quota: "10,000 pairs per agent; removed when either agent is deleted" },
+  pair_count: { expiry: "an hour after the last pair ended; ends with the pairs of its agent" },
+  pairs_ended: { rule: "one record" },
   mailbox: { quota: "500 messages per recipient; deleted at the end of the mailbox lifetime" },
   mailbox_part: { rule: "deleted with its message" },
   mailbox_state: { expiry: "two mailbox lifetimes and two days after its last change" },

@@ -139,4 +139,6 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   audit: { expiry: "400 days; of session.refreshed 7 days" },
   nonce: { expiry: "when no request can name it again" },
   window: { expiry: "two windows" },
+  commit_mark: { expiry: "an hour after the last commit of its instance" },
+  probe: { expiry: "an hour; one record" },
 };

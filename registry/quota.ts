@@ -24,6 +24,8 @@ export interface QuotaRecord {
   apiKeys: number;
   registrations: WindowRecord;
   reissues: WindowRecord;
+  /** API keys created in the last 24 h. Absent before the first one. */
+  keyCreations?: WindowRecord;
   /** Open challenges, by their expiry. */
   challenges: Expiring;
   /** Entries of the revocation list, by the end of the day in which they leave it. */
@@ -140,10 +142,12 @@ export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Qu
   return { ...quota, challenges: withOne(quota.challenges, expiresAt, grainMs, now) };
 }
 
-/** @throws {ServiceError} `QUOTA_EXCEEDED` */
-export function countApiKey(quota: QuotaRecord, quotas: Quotas): QuotaRecord {
+/** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
+export function countApiKey(quota: QuotaRecord, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(quota.apiKeys, quotas.apiKeys, "active API keys");
-  return { ...quota, apiKeys: quota.apiKeys + 1 };
+  // Each key leaves records for months after its revocation.
+  const keyCreations = counted(quota.keyCreations ?? [], LIMITS.keyCreationsPerDay, now, "new API keys");
+  return { ...quota, apiKeys: quota.apiKeys + 1, keyCreations };
 }
 
 /** Never refused. */

@@ -54,7 +54,7 @@ export async function admit(deps: ProxyDeps, exchange: Exchange, profile: Admiss
     for (const check of CHECKS) await check.run(deps, candidate);
   } catch (error) {
     const refusal = asDependencyFailure(error);
-    if (error instanceof ServiceError && error.code === "PROXY_AUTH_INVALID_PROOF") deps.guard.note(exchange);
+    if (error instanceof ServiceError && isCostlyRefusal(candidate, error)) deps.guard.note(exchange);
     if (candidate.reservation) await spend(deps.commits, candidate, mendedWindow(deps, candidate));
     throw refusal;
   }
@@ -69,6 +69,11 @@ export async function admit(deps: ProxyDeps, exchange: Exchange, profile: Admiss
     ahead: candidate.ahead?.message ?? null,
     settle: (more = []) => settle(deps, candidate, more),
   };
+}
+
+/** A signature was checked, and after check 5 a nonce is written too, but the request counts in no window (D-94). */
+function isCostlyRefusal({ reservation }: Candidate, { code }: ServiceError): boolean {
+  return code === "PROXY_AUTH_INVALID_PROOF" || (reservation !== undefined && code !== "PROXY_AUTH_REPLAY");
 }
 
 async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly Update<R>[]): Promise<R | null> {

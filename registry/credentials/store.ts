@@ -65,7 +65,7 @@ export async function createApiKey(
   await ensureQuota(deps, owner.id);
   return await deps.changes.run(async (draft) => {
     const quota = await draft.get<QuotaRecord>(KEYS.quota(owner.id));
-    draft.set(quota.key, countApiKey(quota.value ?? newQuota(), deps.config.quotas));
+    draft.set(quota.key, countApiKey(quota.value ?? newQuota(), deps.config.quotas, deps.clock.now()));
     draft.also((operation) => putApiKey(operation, key), 1);
     draft.also((operation) =>
       audited(operation, deps, { event: "api_key.created", actor: owner.did, subject, requestId })

@@ -129,6 +129,7 @@ const TABLE = {
   },
   quotaMax: { value: 1_000_000, unit: "count", source: "D-210", what: "largest configurable quota" },
   quotaWindowMs: { value: 86_400_000, unit: "ms", source: "D-210", what: "window of the daily quotas" },
+  keyCreationsPerDay: { value: 100, unit: "count", source: "D-210", what: "API keys that one human creates in 24 h" },
   openInvites: { value: 1_000, unit: "count", source: "D-218", what: "open invites of one admin" },
   endedKeptSeconds: {
     value: 7_776_000,

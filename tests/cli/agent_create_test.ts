@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { DEFAULT_FRAMEWORK } from "../../shared/protocol/names.ts";
-import { REGISTRY_URL, World } from "../support/world.ts";
+import { AMPLE_QUOTAS, REGISTRY_URL, World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";
 
 const FILES = ["ait.jwt", "identity.json", "public.key", "registry-auth.json", "secret.key"];
@@ -265,7 +265,7 @@ Deno.test("taking up again survives losing its own answers too", async () => {
 });
 
 Deno.test("taking up again finds its key among many agents, also of the same name", async () => {
-  await using world = await World.open();
+  await using world = await World.open({ registry: { quotas: AMPLE_QUOTAS } });
   const owner = await world.person();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
   machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
@@ -273,7 +273,7 @@ Deno.test("taking up again finds its key among many agents, also of the same nam
   for (let i = 0; i < 105; i++) await world.agent(owner, i % 50 === 0 ? "alpha" : `other-${i}`);
   const made = await machine.json("agent", "create", "alpha");
   assertEquals(made.resumed, true);
-  assertEquals((await registered(machine)).length, 20);
+  assertEquals((await registered(machine)).length, 106);
   assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
 });
 

@@ -29,6 +29,16 @@ Deno.test("H10: after 200 bad proofs in 10 s the same token from the same addres
   assertEquals((await w.message(a, b)).status, 202, "the same agent, later");
 });
 
+Deno.test("requests over the rate limit are refused before their nonce is written when they go on", async () => {
+  await using w = await World.open({ proxy: { agentRequests: 5 } });
+  const { a, b } = await w.story();
+  const nonces = async () => (await Array.fromAsync(w.kv.list({ prefix: ["proxy", "nonce"] }))).length;
+  for (let i = 0; i < 250; i++) await w.message(a, b);
+  const before = await nonces();
+  for (let i = 0; i < 50; i++) assertEquals((await w.message(a, b)).status, 429);
+  assertEquals(await nonces(), before);
+});
+
 Deno.test("H10: bad proofs use up nothing of the agent's own limit", async () => {
   await using w = await World.open({ proxy: { agentRequests: 5 } });
   const { a, b, socket } = await w.story();

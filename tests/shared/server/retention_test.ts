@@ -82,6 +82,7 @@ async function story(w: World): Promise<void> {
   const { internalService } = await w.client.createService(apiKey, "relay", ["crl.read"]);
   await w.client.revokeService(apiKey, internalService.id);
   await answered(await w.ask("GET", "/v1/crl"));
+  await answered(await w.ask("GET", "/health"));
 }
 
 Deno.test("each family of the registry with an expiry is written with one, and what has ended too", async () => {
