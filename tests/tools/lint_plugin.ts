@@ -4,6 +4,8 @@
  * who may import whom is check_deps.ts. Guards against slips, not against someone who hides a global on purpose.
  */
 
+import { CHECKED, hitsIn, isChecked, plainComment } from "./prose_rules.ts";
+
 type Node = Deno.lint.Node;
 
 /** Project root with forward slashes and a slash at the end. */
@@ -92,6 +94,9 @@ export default {
       },
     })),
 
+    // Comments, and strings with a space, of the paths that prose_rules.ts lists (D-192).
+    prose: proseRule(CHECKED),
+
     "kv-keys": rule(["**/keys.ts", "shared/server/bell.ts", "tests/"], (report) => ({
       CallExpression(node) {
         const callee = unwrapped(node.callee);
@@ -111,6 +116,37 @@ export default {
     })),
   },
 } satisfies Deno.lint.Plugin;
+
+/** The rule `svc/prose` over the paths; tests give other ones. */
+export function proseRule(checked: readonly string[]): Deno.lint.Rule {
+  return {
+    create(context) {
+      if (!isChecked(projectPath(context.filename), checked)) return {};
+      const check = (range: Deno.lint.Range, text: string) => {
+        for (const { rule: { name, instead }, words } of hitsIn(text)) {
+          context.report({
+            range,
+            message: `"${words.trim()}" is not plain English (${name}).`,
+            hint: `Use ${instead}.`,
+          });
+        }
+      };
+      return {
+        Program() {
+          for (const comment of context.sourceCode.getAllComments()) {
+            if (!/^\s*deno-lint-ignore/.test(comment.value)) check(comment.range, plainComment(comment.value));
+          }
+        },
+        Literal(node) {
+          if (typeof node.value === "string" && node.value.includes(" ")) check(node.range, node.value);
+        },
+        TemplateElement(node) {
+          if (node.cooked.includes(" ")) check(node.range, node.cooked);
+        },
+      };
+    },
+  };
+}
 
 const NO_MOMENT: Advice = {
   why: "asks the machine what time it is, which no test can move",

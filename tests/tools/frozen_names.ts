@@ -1,0 +1,88 @@
+/**
+ * Reads from the product every name that is stored or sent between two versions: key parts, records' kinds, notes between
+ * instances, tables, frames, event names. frozen_names_test.ts compares them with tests/support/frozen_names.ts.
+ */
+import { EVENTS } from "../../cli/connector/events.ts";
+import { KEYS as PROXY_KEYS } from "../../proxy/keys.ts";
+import { KEYS as REGISTRY_KEYS } from "../../registry/keys.ts";
+import { FRAMES } from "../../shared/protocol/frames.ts";
+
+export type Names = Record<string, readonly string[]>;
+
+const ROOT = new URL("../../", import.meta.url);
+const PRODUCT = ["shared/", "registry/", "proxy/", "cli/", "deploy.ts", "deploy_store.ts"];
+
+/** Names by group; each list is sorted. */
+export async function namesInProduct(): Promise<Names> {
+  const files = await productFiles();
+  const texts = files.map(({ text }) => text);
+  const all = texts.join("\n");
+  const server = files.filter(({ path }) => path.startsWith("shared/server/")).map(({ text }) => text).join("\n");
+  return {
+    registryKeys: keyParts(REGISTRY_KEYS),
+    proxyKeys: keyParts(PROXY_KEYS),
+    otherKeys: sorted(
+      server.matchAll(/^(?:export )?const \w+(?:: [\w.]+)? = \["(\w+)", "(\w+)"\]/gm),
+      (match) => match.slice(1).join("/"),
+    ),
+    notes: sorted(texts.flatMap(noteMembers)),
+    tables: sorted(texts.flatMap(columns)),
+    frames: sorted(
+      Object.entries(FRAMES).map(([type, { members }]) => `${type}: ${Object.keys(members).sort().join(" ")}`),
+    ),
+    connectorEvents: sorted(Object.keys(EVENTS)),
+    logEvents: sorted(
+      all.matchAll(/\blog\(\s*(?:"(?:debug|info|warn|error)"|[^"\n]{1,40}?),\s*"([a-z_]+)"/g),
+      ([, name = ""]) => name,
+    ),
+  };
+}
+
+/** Kind of each key: the parts before the values of a caller. */
+function keyParts(keys: object): string[] {
+  const parts: string[] = [];
+  for (const make of Object.values(keys) as ((...args: unknown[]) => unknown)[]) {
+    // Numbers serve as texts as well; a part that a caller gives is the number or its hash.
+    const made = make(...Array.from({ length: make.length }, () => "0")) as Deno.KvKey | { start: Deno.KvKey };
+    const key = Array.isArray(made) ? made : (made as { start: Deno.KvKey }).start;
+    parts.push(`${String(key[0])}/${String(key[1])}`);
+  }
+  return sorted(parts);
+}
+
+/** `kind: members` of each note between instances, from the types. */
+function noteMembers(text: string): string[] {
+  if (!/kind: "dispatched";/.test(text)) return [];
+  return [...text.matchAll(/\{\s*kind: "(\w+)";([^{}]*)\}/g)].map(([, kind = "", rest = ""]) => {
+    const members = [...rest.matchAll(/(?:^|;)\s*(\w+)\??:/g)].map(([, name = ""]) => name);
+    return `${kind}: ${members.sort().join(" ")}`;
+  });
+}
+
+/** `table: columns` of each `CREATE TABLE`. */
+function columns(text: string): string[] {
+  return [...text.matchAll(/CREATE TABLE (\w+) \(\n([\s\S]*?)\n\) STRICT/g)].map(([, table = "", body = ""]) => {
+    const names = [...body.matchAll(/^ {2}([a-z_]+) [A-Z]/gm)].map(([, name = ""]) => name);
+    return `${table}: ${names.sort().join(" ")}`;
+  });
+}
+
+function sorted<T>(list: Iterable<T>, name: (one: T) => string = String): string[] {
+  return [...new Set([...list].map(name))].sort();
+}
+
+async function productFiles(): Promise<{ path: string; text: string }[]> {
+  const files: { path: string; text: string }[] = [];
+  const visit = async (path: string): Promise<void> => {
+    if (!path.endsWith("/")) {
+      files.push({ path, text: await Deno.readTextFile(new URL(path, ROOT)) });
+      return;
+    }
+    for await (const { name, isDirectory } of Deno.readDir(new URL(path, ROOT))) {
+      if (isDirectory && path + name !== "shared/jsr") await visit(`${path}${name}/`);
+      else if (name.endsWith(".ts")) await visit(path + name);
+    }
+  };
+  for (const path of PRODUCT) await visit(path);
+  return files;
+}

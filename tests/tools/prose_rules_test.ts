@@ -1,0 +1,106 @@
+/** Shows what each rule of prose_rules.ts finds and what it leaves (D-192), and that exceptions are few and explained. */
+import { assertEquals } from "@std/assert";
+import { checkMarkdown, checkMessage } from "./check_prose.ts";
+import { proseRule } from "./lint_plugin.ts";
+import { hitsIn, isChecked, MAX_IGNORES, plainComment, PROSE_RULES } from "./prose_rules.ts";
+
+const ROOT = new URL("../../", import.meta.url);
+
+/** Rule, a text that it must find, a text that it must leave. */
+const CASES: [rule: string, bad: string, good: string][] = [
+  ["whoever", "Whoever asks is refused", "A client that asks is refused"],
+  ["nobody", "Nobody reads it", "No caller reads it"],
+  ["who-subject", "One agent. Who is connected gets it", "Who is connected to this instance?"],
+  ["is-no", "the text is no path", "There is no store; it is no longer used"],
+  ["no-more", "The session exists no more", "The session no longer exists"],
+  ["anew", "reads it anew", "reads it again"],
+  ["besides", "besides, it is checked", "beside the file"],
+  ["what-became", "what became of a message", "the result of a message"],
+  ["all-the-same", "it is sent all the same", "all of the same kind"],
+  ["to-the-end", "read to its end", "read completely"],
+  ["so-many", "so many of each agent", "at most 5 of each agent"],
+  ["unless-given", "20 unless given", "(default 20)"],
+  ["for-good", "refused for good", "refused permanently"],
+  ["believe", "the token is believed", "the token is accepted"],
+  ["judge", "It judges a request", "It checks a request"],
+  ["tell", "It tells the sender", "telling apart two senders"],
+  ["heard", "nothing was heard", "nothing was received"],
+  ["bell", "It knocks at an instance", "It wakes an instance"],
+  ["metaphor", "The seams of a program", "The dependencies of a program"],
+  ["how-it-is", "show how it is doing", "show the status"],
+  ["a-look", "it takes a look", "it polls the inbox"],
+  ["archaic", "lest it fails", "so that it does not fail"],
+  ["sees-to", "sees to it that it ends", "ensures that it ends"],
+  ["comes-about", "the connection came about", "the connection opened"],
+  ["inversion", "It ends. Should it fail, it is repeated", "It ends. If it fails, it is repeated"],
+  ["cure", "what helps", "how to fix it"],
+  ["shout", "THE limits", "THE END of a text"],
+  ["further", "a further API key", "another API key"],
+  ["is-well", "All is well", "All checks passed"],
+];
+
+Deno.test("each prose rule finds its example and leaves the plain form", () => {
+  assertEquals(CASES.map(([rule]) => rule), PROSE_RULES.map(({ name }) => name));
+  for (const [rule, bad, good] of CASES) {
+    assertEquals(hitsIn(bad).some(({ rule: { name } }) => name === rule), true, `${rule} finds: ${bad}`);
+    assertEquals(hitsIn(good).map(({ rule: { name } }) => name), [], good);
+  }
+});
+
+Deno.test("the lint rule reports comments and strings of checked paths only", () => {
+  const plugin = (checked: string[]) => ({ name: "svc", rules: { prose: proseRule(checked) } });
+  const source =
+    '/**\n * Read by\n * whoever asks.\n */\nconst a = "is anew here", b = "anew", c = `told ${a} all`; // nobody\n';
+  const reported = (checked: string[], path: string) => Deno.lint.runPlugin(plugin(checked), path, source).length;
+  assertEquals(reported(["proxy/"], "proxy/app.ts"), 4);
+  assertEquals(reported(["."], "cli/main.ts"), 4);
+  assertEquals(reported(["proxy/"], "registry/app.ts"), 0);
+  assertEquals(reported(["."], "shared/jsr/hono/mod.ts"), 0);
+});
+
+Deno.test("the prose of a path is checked when the table names it, its folder or everything", () => {
+  assertEquals(isChecked("proxy/app.ts", ["proxy/"]), true);
+  assertEquals(isChecked("proxy/app.ts", ["proxy/app.ts"]), true);
+  assertEquals(isChecked("proxy/app.ts", ["registry/"]), false);
+  assertEquals(isChecked("docs/cli.md", ["."]), false);
+  assertEquals(isChecked("tests/vectors/ait.json", ["."]), false);
+});
+
+Deno.test("a comment of many lines is checked as one text", () => {
+  assertEquals(plainComment("*\n * Gives it\n * back.\n "), "Gives it back.");
+});
+
+Deno.test("Markdown is checked without code, and with exceptions that have a reason", () => {
+  const text = "whoever\n\n```\nwhoever\n```\n\n`whoever` is code\n<!-- prose-ok: a quotation -->\nwhoever\n" +
+    "<!-- prose-ok: -->\nwhoever\nwhoever\n";
+  assertEquals(checkMarkdown(text).map(({ line }) => line), [1, 10, 12]);
+});
+
+Deno.test("a commit message is checked for its subject and its words", () => {
+  assertEquals(checkMessage("proxy/relay: read notes in batches\n\nD-105\n# whoever\n"), []);
+  assertEquals(checkMessage("read notes\n").length, 1);
+  assertEquals(checkMessage(`proxy: ${"x".repeat(70)}\n`).length, 1);
+  assertEquals(checkMessage("proxy: read notes anew\n").length, 1);
+});
+
+Deno.test("exceptions from the prose rules are few, and each has a reason", async () => {
+  const all: string[] = [], unexplained: string[] = [];
+  const visit = async (folder: string): Promise<void> => {
+    for await (const { name, isDirectory } of Deno.readDir(new URL(folder || ".", ROOT))) {
+      const path = folder + name;
+      if (name.startsWith(".") || ["node_modules", "dist"].includes(name)) continue;
+      if (isDirectory) await visit(`${path}/`);
+      else if (/\.(?:ts|md)$/.test(name) && path !== "tests/tools/prose_rules_test.ts") {
+        for (const line of (await Deno.readTextFile(new URL(path, ROOT))).split("\n")) {
+          const isIgnore = /deno-lint-ignore(?:-file)?\b.*\bsvc\/prose\b/.test(line) || /^\s*<!-- prose-ok:/.test(line);
+          if (!isIgnore || path === "tests/tools/check_prose.ts") continue;
+          all.push(path);
+          if (!/svc\/prose\b.* -- \S|prose-ok: *\S.*[^\s-].* *-->/.test(line)) unexplained.push(path);
+        }
+      }
+    }
+  };
+  await visit("");
+  assertEquals(unexplained, []);
+  assertEquals(all.length <= MAX_IGNORES, true, `${all.length} exceptions: ${all.join(", ")}`);
+});
