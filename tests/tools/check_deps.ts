@@ -3,7 +3,9 @@
  * violation with its reason, and the size report; exits with 1 on any. Knows imports and lines, never what code does:
  * that is lint_plugin.ts.
  *
- *   deno run -A tests/tools/check_deps.ts
+ *   deno run -A tests/tools/check_deps.ts [--strict]
+ *
+ * With `--strict` also what KNOWN lists, and the rules of PREPARED_RULES.
  */
 
 /** A source file; `path` from the project root, with forward slashes. */
@@ -22,6 +24,8 @@ export interface Violation {
 interface DependencyRule {
   /** Whose imports: a path, `folder/`, or `*`. */
   from: string[];
+  /** Files of `from` that the rule leaves alone. */
+  notFrom?: string[];
   /** Imports that are refused: the same, or the name of a package. */
   forbidden: string[];
   /** Imports that are allowed all the same. */
@@ -80,6 +84,38 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   },
 ];
 
+/** Rules of D-196 that are not enforced yet; they move to DEPENDENCY_RULES when the tree follows them. */
+export const PREPARED_RULES: readonly DependencyRule[] = [
+  {
+    from: ["registry/", "proxy/"],
+    notFrom: ["registry/app.ts", "registry/routes.ts", "proxy/app.ts", "proxy/routes.ts"],
+    forbidden: ["registry/deps.ts", "proxy/deps.ts"],
+    why: "one wide type ties every file to every other; declare the members that the file uses (D-196)",
+  },
+  {
+    from: ["registry/schema/"],
+    forbidden: ["*"],
+    except: ["registry/schema/", "shared/"],
+    why: "records and keys are the ground of the service: they import shared/ and themselves only (D-196)",
+  },
+  {
+    from: ["proxy/schema/"],
+    forbidden: ["*"],
+    except: ["proxy/schema/", "shared/"],
+    why: "records and keys are the ground of the service: they import shared/ and themselves only (D-196)",
+  },
+];
+
+/** Direct children that a folder of the product may have (D-195). */
+const MAX_CHILDREN = 24;
+
+/** What the tree has still to lose (D-195). The lists only shrink; at the end they are empty. */
+export const KNOWN: Readonly<Record<"cycles" | "children" | "tests", readonly string[]>> = {
+  cycles: ["cli", "proxy", "registry", "shared/server"],
+  children: ["cli", "cli/connector"],
+  tests: ["cli/platforms/relay_test.ts"],
+};
+
 const SAYS_NOTHING = ["utils", "helpers", "common", "types", "constants", "manager", "base", "index", "service"];
 const TABLES = ["errors.ts", "limits.ts", "routes.ts", "keys.ts"];
 const MAX_LINES = 400;
@@ -89,8 +125,140 @@ const TARGET = { median: 120, p90: 250 };
 const NOT_SOURCE = ["tests", "shared/jsr", "docs", "dist", "node_modules"];
 
 /** Judges the files; in the order given, from top to bottom. */
-export function check(files: SourceFile[]): Violation[] {
-  return files.flatMap((file) => [...nameViolations(file), ...importViolations(file), ...sizeViolations(file)]);
+export function check(files: SourceFile[], rules = DEPENDENCY_RULES): Violation[] {
+  return files.flatMap((file) => [...nameViolations(file), ...importViolations(file, rules), ...sizeViolations(file)]);
+}
+
+/** Checks the tree as a whole: cycles between the children of a folder, their number, tests outside of tests/. */
+export function checkTree(files: SourceFile[], known: typeof KNOWN = KNOWN): Violation[] {
+  return [
+    ...cycles(files).filter(({ folder }) => !known.cycles.includes(folder)).map(({ violation }) => violation),
+    ...[...childrenOf(files)].flatMap(([folder, children]): Violation[] => {
+      if (children.size <= MAX_CHILDREN || known.children.includes(folder)) return [];
+      const why = `more than ${MAX_CHILDREN} files and folders in one place are not read from top to bottom`;
+      return [{ path: folder || ".", line: 1, what: `has ${children.size} children`, why }];
+    }),
+    ...files.filter(({ path }) => path.endsWith("_test.ts") && !known.tests.includes(path)).map(({ path }) => ({
+      path,
+      line: 1,
+      what: "is named like a test",
+      why: "every test runner takes it for one; tests are under tests/",
+    })),
+  ];
+}
+
+/** A cycle between direct children of a folder, with one import for each step. */
+export interface Cycle {
+  folder: string;
+  violation: Violation;
+}
+
+interface Arrow {
+  path: string;
+  line: number;
+  target: string;
+}
+
+/** For each folder, its direct children. The root is the empty text. */
+function childrenOf(files: SourceFile[]): Map<string, Set<string>> {
+  const children = new Map<string, Set<string>>();
+  for (const { path } of files) {
+    const parts = path.split("/");
+    parts.forEach((name, i) => {
+      const folder = parts.slice(0, i).join("/");
+      children.set(folder, (children.get(folder) ?? new Set()).add(name));
+    });
+  }
+  return children;
+}
+
+/** For each folder, the imports between its direct children: child → child → one import. Type imports count. */
+function arrowsOf(files: SourceFile[]): Map<string, Map<string, Map<string, Arrow>>> {
+  const paths = new Set(files.map(({ path }) => path));
+  const graphs = new Map<string, Map<string, Map<string, Arrow>>>();
+  for (const { path, text } of files) {
+    for (const { specifier, line } of importsOf(text)) {
+      const target = resolved(path, specifier);
+      if (!paths.has(target) || target === path) continue;
+      const from = path.split("/"), to = target.split("/");
+      let depth = 0;
+      while (from[depth] === to[depth]) depth++;
+      const folder = from.slice(0, depth).join("/");
+      const [a = "", b = ""] = [from[depth], to[depth]];
+      const graph = graphs.get(folder) ?? new Map<string, Map<string, Arrow>>();
+      const arrows = graph.get(a) ?? new Map<string, Arrow>();
+      if (!arrows.has(b)) arrows.set(b, { path, line, target });
+      graphs.set(folder, graph.set(a, arrows));
+    }
+  }
+  return graphs;
+}
+
+/** One cycle for each group of children that reach each other, in every folder. */
+export function cycles(files: SourceFile[]): Cycle[] {
+  return [...arrowsOf(files)].flatMap(([folder, graph]) =>
+    components(graph).map((members) => {
+      const way = cycleWithin(graph, members);
+      const arrows = way.map((child, i) => graph.get(child)?.get(way[(i + 1) % way.length] ?? "")).filter((one) =>
+        !!one
+      );
+      const { path = folder, line = 1 } = arrows[0] ?? {};
+      const shown = arrows.map((arrow) => `${arrow.path}:${arrow.line} imports ${arrow.target}`).join("; ");
+      const what = `closes a cycle in ${folder || "."}: ${[...way, way[0]].join(" → ")} (${members.length} children)`;
+      return { folder, violation: { path, line, what, why: `${shown}. A folder is read from top to bottom (D-195)` } };
+    })
+  );
+}
+
+/** Tarjan's strongly connected components of more than one child. */
+function components(graph: Map<string, Map<string, unknown>>): string[][] {
+  const found: string[][] = [], stack: string[] = [];
+  const index = new Map<string, number>(), low = new Map<string, number>();
+  const visit = (node: string): void => {
+    index.set(node, index.size);
+    low.set(node, index.get(node) ?? 0);
+    stack.push(node);
+    for (const next of graph.get(node)?.keys() ?? []) {
+      if (!index.has(next)) visit(next);
+      if (stack.includes(next)) low.set(node, Math.min(low.get(node) ?? 0, low.get(next) ?? 0));
+    }
+    if (low.get(node) !== index.get(node)) return;
+    const members = stack.splice(stack.indexOf(node));
+    if (members.length > 1) found.push(members);
+  };
+  for (const node of graph.keys()) if (!index.has(node)) visit(node);
+  return found;
+}
+
+/** The shortest way from the first member back to it. */
+function cycleWithin(graph: Map<string, Map<string, unknown>>, members: string[]): string[] {
+  const [start = ""] = members;
+  let ways = [[start]];
+  const seen = new Set<string>();
+  while (ways.length > 0) {
+    const longer: string[][] = [];
+    for (const way of ways) {
+      for (const next of graph.get(way.at(-1) ?? "")?.keys() ?? []) {
+        if (next === start) return way;
+        if (!members.includes(next) || seen.has(next)) continue;
+        seen.add(next);
+        longer.push([...way, next]);
+      }
+    }
+    ways = longer;
+  }
+  return [start];
+}
+
+/** A line for each folder with more than ten children. */
+export function treeReport(files: SourceFile[]): string[] {
+  const graphs = arrowsOf(files);
+  const circles = cycles(files);
+  return [...childrenOf(files)].filter(([, children]) => children.size > 10).map(([folder, children]) => {
+    const arrows = [...graphs.get(folder)?.values() ?? []].reduce((sum, { size }) => sum + size, 0);
+    const count = circles.filter((cycle) => cycle.folder === folder).length;
+    return `${folder || "."}: ${children.size} children, ${arrows} arrows, ${count} cycles`;
+  });
 }
 
 export interface Sizes {
@@ -120,11 +288,11 @@ export function importsOf(text: string): { specifier: string; line: number }[] {
     .sort((a, b) => a.line - b.line);
 }
 
-function importViolations({ path, text }: SourceFile): Violation[] {
+function importViolations({ path, text }: SourceFile, rules: readonly DependencyRule[]): Violation[] {
   return importsOf(text).flatMap(({ specifier, line }) => {
     const target = resolved(path, specifier);
-    const rule = DEPENDENCY_RULES.find(({ from, forbidden, except = [] }) =>
-      matches(path, from) && matches(target, forbidden) && !matches(target, except)
+    const rule = rules.find(({ from, notFrom = [], forbidden, except = [] }) =>
+      matches(path, from) && !matches(path, notFrom) && matches(target, forbidden) && !matches(target, except)
     );
     return rule ? [{ path, line, what: `imports ${target}`, why: rule.why }] : [];
   });
@@ -177,8 +345,15 @@ async function sourceFiles(root: URL, folder = ""): Promise<SourceFile[]> {
 
 if (import.meta.main) {
   const files = await sourceFiles(new URL("../../", import.meta.url));
-  const violations = check(files);
+  const isStrict = Deno.args.includes("--strict");
+  const violations = isStrict
+    ? [
+      ...check(files, [...DEPENDENCY_RULES, ...PREPARED_RULES]),
+      ...checkTree(files, { cycles: [], children: [], tests: [] }),
+    ]
+    : [...check(files), ...checkTree(files)];
   for (const { path, line, what, why } of violations) console.error(`${path}:${line} ${what}\n    ${why}`);
+  for (const line of treeReport(files)) console.log(line);
   const { files: count, median, p90, max } = measure(files);
   console.log(
     `${count} files; lines: median ${median} (aim ${TARGET.median}), p90 ${p90} (aim ${TARGET.p90}), max ${max}`,

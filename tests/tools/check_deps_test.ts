@@ -1,6 +1,6 @@
 /** The pure part of check_deps.ts: directions, names and sizes of files made up here. */
 import { assertEquals } from "@std/assert";
-import { check, importsOf, measure } from "./check_deps.ts";
+import { check, checkTree, cycles, importsOf, measure, PREPARED_RULES, treeReport } from "./check_deps.ts";
 
 /** What is said about one import; the empty text when it is allowed. */
 function verdict(path: string, specifier: string): string {
@@ -124,4 +124,66 @@ Deno.test("importsOf() finds every form of import and nothing else", () => {
     { specifier: "./i2.ts", line: 11 },
     { specifier: "./j.json", line: 18 },
   ]);
+});
+
+/** Files made of their imports: path → specifiers. */
+function tree(imports: Record<string, string[]>) {
+  return Object.entries(imports).map(([path, list]) => ({ path, text: list.join("\n") }));
+}
+
+const whats = (files: ReturnType<typeof tree>) => checkTree(files).map(({ what }) => what);
+
+Deno.test("checkTree() reports a cycle of two files that only import types", () => {
+  const files = tree({
+    "a/x.ts": ['import type { Y } from "./y.ts";'],
+    "a/y.ts": ['import type { X } from "./x.ts";'],
+  });
+  const [violation] = checkTree(files);
+  assertEquals(violation?.what, "closes a cycle in a: x.ts → y.ts → x.ts (2 children)");
+  assertEquals(violation?.why.startsWith("a/x.ts:1 imports a/y.ts; a/y.ts:1 imports a/x.ts."), true);
+});
+
+Deno.test("checkTree() reports a cycle between two folders, of any of their files", () => {
+  const files = tree({
+    "a/x/one.ts": ['import "../y/one.ts";'],
+    "a/y/one.ts": [],
+    "a/y/two.ts": ['import "../x/one.ts";'],
+  });
+  assertEquals(whats(files), ["closes a cycle in a: x → y → x (2 children)"]);
+});
+
+Deno.test("checkTree() reports a cycle through a dynamic import, and none of a file with itself", () => {
+  const files = tree({
+    "a/x.ts": ['import "./y.ts";'],
+    "a/y.ts": ['const x = await import("./x.ts");'],
+    "a/z.ts": ['import "./z.ts";'],
+  });
+  assertEquals(cycles(files).map(({ folder }) => folder), ["a"]);
+});
+
+Deno.test("checkTree() accepts a folder whose imports have one direction", () => {
+  const files = tree({ "a/x.ts": ['import "./y/one.ts";'], "a/y/one.ts": ['import "../z.ts";'], "a/z.ts": [] });
+  assertEquals(whats(files), []);
+});
+
+Deno.test("checkTree() refuses more than 24 children of a folder", () => {
+  const files = (n: number) => tree(Object.fromEntries(Array.from({ length: n }, (_, i) => [`a/f${i}.ts`, []])));
+  assertEquals(whats(files(24)), []);
+  assertEquals(whats(files(25)), ["has 25 children"]);
+  assertEquals(treeReport(files(24)), ["a: 24 children, 0 arrows, 0 cycles"]);
+});
+
+Deno.test("checkTree() refuses a name of a test outside of tests/", () => {
+  assertEquals(whats(tree({ "proxy/relay_test.ts": [] })), ["is named like a test"]);
+});
+
+Deno.test("the prepared rules refuse deps.ts in every file but app.ts and routes.ts, and features in schema/", () => {
+  const refused = (path: string, specifier: string) =>
+    check([{ path, text: `import "${specifier}";\n` }], PREPARED_RULES).length;
+  assertEquals(refused("proxy/relay/deliver.ts", "../deps.ts"), 1);
+  assertEquals(refused("proxy/app.ts", "./deps.ts"), 0);
+  assertEquals(refused("registry/routes.ts", "./deps.ts"), 0);
+  assertEquals(refused("registry/schema/records.ts", "../audit/record.ts"), 1);
+  assertEquals(refused("registry/schema/records.ts", "./kv_keys.ts"), 0);
+  assertEquals(refused("proxy/schema/records.ts", "../../shared/clock.ts"), 0);
 });
