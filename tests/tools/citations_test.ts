@@ -1,5 +1,10 @@
-/** docs/decisions.md and the rest of the project hold each other: every number that is cited has its entry there. */
+/**
+ * Shows that what the project cites exists (D-201): decisions, RFCs, requirements and anchors of documents. Four forms
+ * are allowed; every other one is reported, and fails once REPORT_ONLY is false.
+ */
 import { assertEquals } from "@std/assert";
+import { anchorsOf, exists, filesOf, readText, rowsOf } from "./markdown.ts";
+import { testNames } from "./test_names.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const DECISIONS = "docs/decisions.md";
@@ -83,4 +88,70 @@ Deno.test("the entries ascend, each number once, and name tests that exist", asy
     if (!isThere) missing.push(path ?? "");
   }
   assertEquals(missing, []);
+});
+
+/** True until every citation has one of the four forms. */
+const REPORT_ONLY = true;
+
+/** Citations of texts outside of the project, and identifiers of checks. */
+const FOREIGN =
+  /\bSPEC\b|\bPROTOCOL\b|\bARCHITECTURE(?: section)? \d|\bARCHITECTURE "|\bCHECKS\b|\bRUNTIMES\b|\b[A-Z]\d\d\b/;
+
+/** Comments of a TypeScript file, by the parser of the linter. */
+function commentsIn(path: string, text: string): string[] {
+  const comments: string[] = [];
+  const plugin: Deno.lint.Plugin = {
+    name: "comments",
+    rules: {
+      all: {
+        create: (context) => ({
+          Program: () => void comments.push(...context.sourceCode.getAllComments().map(({ value }) => value)),
+        }),
+      },
+    },
+  };
+  Deno.lint.runPlugin(plugin, path, text);
+  return comments;
+}
+
+/** Faults of the citations in comments, test names and documents. */
+async function citationFaults(): Promise<string[]> {
+  const faults: string[] = [];
+  const protocol = await exists("docs/protocol.md") ? await readText("docs/protocol.md") : null;
+  const references = protocol?.split(/^## References$/m)[1] ?? "";
+  const requirements = new Set<string>();
+  if (await exists("docs/conformance.md")) {
+    for (const [number = ""] of rowsOf(await readText("docs/conformance.md"), /^R-\d/)) requirements.add(number);
+  }
+  const anchors = new Map<string, Set<string> | null>();
+  const inspect = async (path: string, prose: string[]) => {
+    for (const text of prose) {
+      const [foreign] = FOREIGN.exec(text) ?? [];
+      if (foreign && !path.endsWith(".md")) faults.push(`${path}: cites ${foreign}`);
+      for (const [, number = ""] of text.matchAll(/\bRFC (\d{4,5})\b/g)) {
+        if (!references.includes(`RFC ${number}`)) faults.push(`${path}: RFC ${number} is not in the references`);
+      }
+      for (const [number] of text.matchAll(/\bR-\d{3}\b/g)) {
+        if (!requirements.has(number)) faults.push(`${path}: ${number} is not in docs/conformance.md`);
+      }
+      for (const [, file = "", anchor = ""] of text.matchAll(/\b(docs\/[\w-]+\.md|ARCHITECTURE\.md)#([\w-]+)/g)) {
+        if (!anchors.has(file)) anchors.set(file, await exists(file) ? anchorsOf(await readText(file)) : null);
+        if (!anchors.get(file)?.has(anchor)) faults.push(`${path}: ${file}#${anchor} is not there`);
+      }
+    }
+  };
+  for (const path of await filesOf(/\.ts$/)) {
+    if (path.startsWith("shared/jsr/") || path === "tests/tools/citations_test.ts") continue;
+    const text = await readText(path);
+    const names = path.startsWith("tests/") ? testNames(text).map(({ name }) => name) : [];
+    await inspect(path, [...commentsIn(path, text), ...names]);
+  }
+  for (const path of await filesOf(/\.md$/)) await inspect(path, [await readText(path)]);
+  return faults;
+}
+
+Deno.test("every citation has one of the four forms, and what it names exists", async () => {
+  const faults = await citationFaults();
+  if (REPORT_ONLY) console.log(`${faults.length} citations to correct; the first: ${faults.slice(0, 3).join("; ")}`);
+  else assertEquals(faults, []);
 });

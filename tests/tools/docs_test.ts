@@ -1,0 +1,75 @@
+/** Shows that every link of the documents resolves, and that each document keeps its size and names its reader (D-200). */
+import { assertEquals } from "@std/assert";
+import { anchorsOf, brokenLink, exists, linksOf, markdownFiles, readText, wordCount } from "./markdown.ts";
+
+/** Most words of each document, and the words its second paragraph at most says whom it is for with. */
+const DOCUMENTS: Readonly<Record<string, number>> = {
+  "README.md": 1_300,
+  "ARCHITECTURE.md": 1_100,
+  "CONTRIBUTING.md": 600,
+  "docs/protocol.md": 4_500,
+  "docs/conformance.md": Infinity,
+  "docs/decisions.md": 4_500,
+  "docs/performance.md": 1_200,
+  "docs/operations.md": 4_200,
+  "docs/security.md": Infinity,
+  "docs/glossary.md": Infinity,
+  "docs/runtimes.md": 700,
+};
+
+/** Not written yet. The list only shrinks. */
+const MISSING: readonly string[] = [
+  "docs/protocol.md",
+  "docs/conformance.md",
+  "docs/performance.md",
+  "docs/glossary.md",
+  "docs/runtimes.md",
+];
+
+/** Longer than they are to be, or without a line "For …" at the top. The list only shrinks. */
+const UNFINISHED: readonly string[] = [
+  "README.md",
+  "ARCHITECTURE.md",
+  "CONTRIBUTING.md",
+  "docs/decisions.md",
+  "docs/operations.md",
+  "docs/security.md",
+];
+
+/** A line such as `For operators.` above the first section. */
+const READER = /^(?:\*\*)?For (?:whom:|[a-z])/m;
+
+Deno.test("every relative link and anchor of every document resolves", async () => {
+  const broken: (string | null)[] = [];
+  for (const file of await markdownFiles()) {
+    for (const link of linksOf(await readText(file))) broken.push(await brokenLink(file, link));
+  }
+  assertEquals(broken.filter((one) => one !== null), []);
+});
+
+Deno.test("every document exists, is short enough and names its reader", async () => {
+  const faults: string[] = [];
+  for (const [path, words] of Object.entries(DOCUMENTS)) {
+    const isThere = await exists(path);
+    if (!isThere && !MISSING.includes(path)) faults.push(`${path} does not exist`);
+    if (!isThere || UNFINISHED.includes(path)) continue;
+    const text = await readText(path);
+    if (wordCount(text) > words) faults.push(`${path} has ${wordCount(text)} words, at most ${words}`);
+    if (!READER.test(text.split(/^## /m)[0] ?? "")) faults.push(`${path} does not say for whom it is`);
+  }
+  assertEquals(faults, []);
+});
+
+Deno.test("every path that ARCHITECTURE.md names exists", async () => {
+  const text = await readText("ARCHITECTURE.md");
+  const missing: string[] = [];
+  for (const [, path = ""] of text.matchAll(/`((?:shared|registry|proxy|cli|tests|docs)\/[\w./-]*)`/g)) {
+    if (!await exists(path)) missing.push(path);
+  }
+  assertEquals(missing, []);
+});
+
+Deno.test("anchors are made from headings as the forge makes them", () => {
+  const text = "# A `code` & more\n\n```sh\n# no heading\n```\n## Twice\n## Twice\n### D-42 Sessions, refresh\n";
+  assertEquals([...anchorsOf(text)], ["a-code--more", "twice", "twice-1", "d-42-sessions-refresh"]);
+});

@@ -1,0 +1,73 @@
+/** Reads Markdown for the tests of the documents: links, anchors, words, tables. Knows nothing of single documents. */
+
+export const ROOT = new URL("../../", import.meta.url);
+
+export async function exists(path: string): Promise<boolean> {
+  return await Deno.stat(new URL(path, ROOT)).then(() => true, () => false);
+}
+
+export async function readText(path: string): Promise<string> {
+  return await Deno.readTextFile(new URL(path, ROOT));
+}
+
+/** Every Markdown file of the project, by its path from the root. */
+export async function markdownFiles(folder = ""): Promise<string[]> {
+  return (await filesOf(/\.md$/, folder)).sort();
+}
+
+/** Every file of the project whose name fits. */
+export async function filesOf(pattern: RegExp, folder = ""): Promise<string[]> {
+  const found: string[] = [];
+  for await (const { name, isDirectory } of Deno.readDir(new URL(folder || ".", ROOT))) {
+    if (name.startsWith(".") || ["node_modules", "dist"].includes(name)) continue;
+    if (isDirectory) found.push(...await filesOf(pattern, `${folder}${name}/`));
+    else if (pattern.test(name)) found.push(folder + name);
+  }
+  return found;
+}
+
+/** A text without fenced blocks; the lines stay where they are. */
+export function withoutFences(text: string): string {
+  return text.replace(/^([ \t]*)(```|~~~)[\s\S]*?^\1\2[^\n]*$/gm, (block) => block.replace(/[^\n]/g, ""));
+}
+
+/** Anchors of the headings, as the forge makes them. */
+export function anchorsOf(text: string): Set<string> {
+  const anchors = new Set<string>();
+  for (const [, title = ""] of withoutFences(text).matchAll(/^#{1,6} +(.+?) *#*$/gm)) {
+    const plain = title.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").replace(/[`*]/g, "").toLowerCase();
+    const base = plain.replace(/[^\p{L}\p{N} _-]/gu, "").replaceAll(" ", "-");
+    let anchor = base;
+    for (let n = 1; anchors.has(anchor); n++) anchor = `${base}-${n}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+/** Targets of the links that stay in the project, as they are written. */
+export function linksOf(text: string): string[] {
+  const prose = withoutFences(text).replace(/`[^`\n]*`/g, "");
+  return [...prose.matchAll(/\]\(\s*<?([^)\s>]+)>?[^)]*\)/g), ...prose.matchAll(/^\[[^\]]+\]:\s*(\S+)/gm)]
+    .map(([, target = ""]) => target).filter((target) => !/^[a-z][a-z+.-]*:/i.test(target));
+}
+
+/** What is wrong with a link in a file; `null` when it resolves. */
+export async function brokenLink(file: string, link: string): Promise<string | null> {
+  const [target = "", anchor] = link.split("#");
+  const path = target === "" ? file : new URL(target, `file:///${file}`).pathname.slice(1);
+  if (!await exists(path)) return `${file}: ${link} names no file`;
+  if (anchor === undefined || !path.endsWith(".md")) return null;
+  return anchorsOf(await readText(path)).has(anchor) ? null : `${file}: ${link} names no heading`;
+}
+
+/** Words of a document, with its tables and code. */
+export function wordCount(text: string): number {
+  return text.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
+}
+
+/** Cells of the table rows whose first cell fits. */
+export function rowsOf(text: string, first: RegExp): string[][] {
+  return withoutFences(text).split("\n").filter((line) => line.startsWith("|")).map((line) =>
+    line.replace(/^\|/, "").replace(/\|\s*$/, "").split(/(?<!\\)\|/).map((cell) => cell.trim())
+  ).filter(([cell = ""]) => first.test(cell));
+}
