@@ -25,6 +25,7 @@ export async function namesInProduct(): Promise<Names> {
       server.matchAll(/^(?:export )?const \w+(?:: [\w.]+)? = \["(\w+)", "(\w+)"\]/gm),
       (match) => match.slice(1).join("/"),
     ),
+    records: sorted(files.filter(({ path }) => /keys\.ts$/.test(path)).flatMap(({ text }) => recordMembers(text, all))),
     notes: sorted(texts.flatMap(noteMembers)),
     tables: sorted(texts.flatMap(columns)),
     frames: sorted(
@@ -48,6 +49,22 @@ function keyParts(keys: object): string[] {
     parts.push(`${String(key[0])}/${String(key[1])}`);
   }
   return sorted(parts);
+}
+
+/** `key: members` of each record whose type the key table in a file's header names. */
+function recordMembers(keys: string, all: string): string[] {
+  const service = /=> \["(\w+)", \.\.\.parts\]/.exec(keys)?.[1] ?? "";
+  return [...keys.matchAll(/^ \* \| (\w+)[^|]*\| ([A-Z]\w+)[^|]*\|/gm)].map(([, key, type = ""]) =>
+    `${service}/${key}: ${membersOf(type, all).join(" ")}`
+  ).filter((row) => !row.endsWith(": "));
+}
+
+/** Members of an interface of the product, and of those that it extends; relies on `deno fmt`. */
+function membersOf(name: string, all: string): string[] {
+  const [, parents = "", body = ""] =
+    new RegExp(`^(?:export )?interface ${name}(?: extends ([\\w, ]+))? \\{\\n([\\s\\S]*?)^\\}`, "m").exec(all) ?? [];
+  const own = [...body.matchAll(/^ {2}(?:readonly )?(\w+)\??:/gm)].map(([, member = ""]) => member);
+  return [...own, ...parents.split(/, */).filter(Boolean).flatMap((parent) => membersOf(parent, all))].sort();
 }
 
 /** `kind: members` of each note between instances, from the types. */
