@@ -20,16 +20,21 @@ import { errorEnvelope, ServiceError } from "./shared/protocol/errors.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { LIMITS } from "./shared/protocol/limits.ts";
 import { systemRandom } from "./shared/random.ts";
-import { requestIdOf, routedPath, withoutBody } from "./shared/server/app.ts";
-import { leaveBody } from "./shared/server/body.ts";
-import type { Peer } from "./shared/server/client_ip.ts";
-import { ConfigError, ConfigReader, type Environ, processEnviron } from "./shared/server/config.ts";
-import { documentsOf } from "./shared/server/documents.ts";
-import { openStore, type Store, StoreRefused } from "./shared/server/kv.ts";
+import { requestIdOf, routedPath, withoutBody } from "./shared/server/http/app.ts";
+import { leaveBody } from "./shared/server/http/body.ts";
+import type { Peer } from "./shared/server/http/client_ip.ts";
+import { ConfigError, ConfigReader, type Environ, processEnviron } from "./shared/server/config_reader.ts";
+import { documentsOf } from "./shared/server/http/api_docs.ts";
+import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { jsonLog, type Log } from "./shared/server/log.ts";
-import { acceptedOrigins, judgeServerConfig, readServerConfig, type ServerConfig } from "./shared/server/place.ts";
-import { json } from "./shared/server/route.ts";
-import { readAtStart } from "./shared/server/store_format.ts";
+import {
+  acceptedOrigins,
+  judgeServerConfig,
+  readServerConfig,
+  type ServerConfig,
+} from "./shared/server/server_config.ts";
+import { json } from "./shared/server/http/route.ts";
+import { readAtStart } from "./shared/server/store/store_format.ts";
 
 /** Whose routes the documents tell of. */
 const DOCUMENTED = {

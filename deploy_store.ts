@@ -10,12 +10,12 @@ import { recoverAdmin } from "./registry/accounts/recovery.ts";
 import { systemClock } from "./shared/clock.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { systemRandom } from "./shared/random.ts";
-import { ConfigError, ConfigReader, processEnviron } from "./shared/server/config.ts";
-import { openStore, type Store, StoreRefused } from "./shared/server/kv.ts";
-import { readServerConfig } from "./shared/server/place.ts";
+import { ConfigError, ConfigReader, processEnviron } from "./shared/server/config_reader.ts";
+import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
+import { readServerConfig } from "./shared/server/server_config.ts";
 import { sizesOf } from "./shared/server/store_sizes.ts";
-import { readAtStart } from "./shared/server/store_format.ts";
-import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/transfer.ts";
+import { readAtStart } from "./shared/server/store/store_format.ts";
+import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 
 const USAGE =
   `deno task store inspect [--json]     number and size of the records of each kind, and who has most revocations

@@ -2,13 +2,13 @@
  * Puts the proxy together: dependencies in, an app that answers requests out.
  */
 import { LIMITS } from "../shared/protocol/limits.ts";
-import type { JudgeAccess } from "../shared/server/access.ts";
-import { type App, createApp, type ServiceSeams } from "../shared/server/app.ts";
-import { TrustBell } from "../shared/server/bell.ts";
-import { GroupCommit } from "../shared/server/group_commit.ts";
+import type { JudgeAccess } from "../shared/server/store/access_check.ts";
+import { type App, createApp, type ServiceSeams } from "../shared/server/http/app.ts";
+import { TrustBell } from "../shared/server/store/trust_changes.ts";
+import { GroupCommit } from "../shared/server/store/group_commit.ts";
 import { ExpirySweeper } from "../shared/server/expiry_sweeper.ts";
 import { Nonces } from "../shared/server/nonces.ts";
-import { Reads } from "../shared/server/reads.ts";
+import { Reads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import { StoreProbe } from "../shared/server/store_probe.ts";
 import { AitCache } from "./admission/ait_cache.ts";

@@ -2,8 +2,8 @@
  * The proxy's configuration: read once from the environment, judged whole (PROTOCOL section 7).
  */
 import { LIMITS } from "../shared/protocol/limits.ts";
-import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config.ts";
-import type { ServicePlace } from "../shared/server/place.ts";
+import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
+import type { ServicePlace } from "../shared/server/server_config.ts";
 
 /** What the proxy runs with. */
 export interface ProxyConfig extends ServicePlace {

@@ -1,12 +1,12 @@
 /**
  * What the proxy's handlers work with: built once in `app.ts`, never a global.
  */
-import type { AccessClaim } from "../shared/server/access.ts";
-import type { AppDeps } from "../shared/server/app.ts";
-import type { Documents } from "../shared/server/documents.ts";
-import type { GroupCommit, Update } from "../shared/server/group_commit.ts";
+import type { AccessClaim } from "../shared/server/store/access_check.ts";
+import type { AppDeps } from "../shared/server/http/app.ts";
+import type { Documents } from "../shared/server/http/api_docs.ts";
+import type { GroupCommit, Update } from "../shared/server/store/group_commit.ts";
 import type { StoreProbe } from "../shared/server/store_probe.ts";
-import type { Reads } from "../shared/server/reads.ts";
+import type { Reads } from "../shared/server/store/batched_reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { Random } from "../shared/random.ts";
 import type { AitCache } from "./admission/ait_cache.ts";

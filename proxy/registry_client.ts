@@ -7,8 +7,8 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import { type Bytes, utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Clock } from "../shared/clock.ts";
-import type { AccessClaim } from "../shared/server/access.ts";
-import { readBody, refuseByLength } from "../shared/server/body.ts";
+import type { AccessClaim } from "../shared/server/store/access_check.ts";
+import { readBody, refuseByLength } from "../shared/server/http/body.ts";
 import { BoundedMap } from "../shared/server/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 

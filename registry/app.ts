@@ -2,16 +2,16 @@
  * Puts the registry together: dependencies in, an app that answers requests out.
  */
 import { authorityOf } from "../shared/protocol/did.ts";
-import type { JudgeAccess } from "../shared/server/access.ts";
-import { type App, createApp, type ServiceSeams } from "../shared/server/app.ts";
-import { ConfigError } from "../shared/server/config.ts";
-import { GroupCommit } from "../shared/server/group_commit.ts";
+import type { JudgeAccess } from "../shared/server/store/access_check.ts";
+import { type App, createApp, type ServiceSeams } from "../shared/server/http/app.ts";
+import { ConfigError } from "../shared/server/config_reader.ts";
+import { GroupCommit } from "../shared/server/store/group_commit.ts";
 import { Nonces } from "../shared/server/nonces.ts";
-import { Reads } from "../shared/server/reads.ts";
+import { Reads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
-import type { Route } from "../shared/server/route.ts";
+import type { Route } from "../shared/server/http/route.ts";
 import { StoreProbe } from "../shared/server/store_probe.ts";
-import { readAtStart } from "../shared/server/store_format.ts";
+import { readAtStart } from "../shared/server/store/store_format.ts";
 import { AUTHENTICATORS } from "./auth.ts";
 import { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";

@@ -6,8 +6,8 @@
 import { type Clock, sleep } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { fraction, type Random } from "../shared/random.ts";
-import { StoreUnavailable } from "../shared/server/kv.ts";
-import type { Reads } from "../shared/server/reads.ts";
+import { StoreUnavailable } from "../shared/server/store/open_store.ts";
+import type { Reads } from "../shared/server/store/batched_reads.ts";
 
 /** What a change reads and writes. Nothing is written when the change throws. */
 export interface Draft {

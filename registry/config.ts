@@ -5,8 +5,8 @@ import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
 import { MAX_KEYS } from "../shared/protocol/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import { type ConfigReader, type Parse, wholeNumber } from "../shared/server/config.ts";
-import type { ServicePlace } from "../shared/server/place.ts";
+import { type ConfigReader, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
+import type { ServicePlace } from "../shared/server/server_config.ts";
 
 /** A signing key given by configuration. */
 export interface ConfiguredKey {

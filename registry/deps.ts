@@ -1,10 +1,10 @@
 /**
  * What the registry's handlers work with: built once in `app.ts`, never a global.
  */
-import type { AppDeps } from "../shared/server/app.ts";
-import type { Documents } from "../shared/server/documents.ts";
-import type { GroupCommit } from "../shared/server/group_commit.ts";
-import type { Reads } from "../shared/server/reads.ts";
+import type { AppDeps } from "../shared/server/http/app.ts";
+import type { Documents } from "../shared/server/http/api_docs.ts";
+import type { GroupCommit } from "../shared/server/store/group_commit.ts";
+import type { Reads } from "../shared/server/store/batched_reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { StoreProbe } from "../shared/server/store_probe.ts";
 import type { Random } from "../shared/random.ts";

@@ -30,8 +30,8 @@
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { parseIso } from "../shared/protocol/time.ts";
 import type { NonceRecord } from "../shared/server/nonces.ts";
-import { keyPart } from "../shared/server/kv.ts";
-import type { FamilyEnd, StoredKinds } from "../shared/server/transfer.ts";
+import { keyPart } from "../shared/server/store/open_store.ts";
+import type { FamilyEnd, StoredKinds } from "../shared/server/store/transfer.ts";
 import type { ChallengeRecord } from "./agents/registration.ts";
 import type { AgentRecord } from "./agents/store.ts";
 import type { AuditEvent, AuditRecord } from "./audit/record.ts";

@@ -11,8 +11,8 @@ import { type KeyDocument, readKeyDocument } from "../shared/protocol/key_docume
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
-import type { Reads } from "../shared/server/reads.ts";
-import { ConfigError } from "../shared/server/config.ts";
+import type { Reads } from "../shared/server/store/batched_reads.ts";
+import { ConfigError } from "../shared/server/config_reader.ts";
 import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./keys.ts";
 

@@ -3,11 +3,11 @@
  * window go into one commit with what the route itself must record.
  */
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
-import type { GroupCommit, Update } from "../../shared/server/group_commit.ts";
-import { StoreUnavailable } from "../../shared/server/kv.ts";
+import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
+import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { windowUpdate } from "../../shared/server/rate_limit.ts";
-import type { Authenticator, Exchange } from "../../shared/server/route.ts";
+import type { Authenticator, Exchange } from "../../shared/server/http/route.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
 import { RegistryUnavailable } from "../registry_client.ts";

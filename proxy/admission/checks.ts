@@ -2,8 +2,8 @@
  * THE nine checks of a request, in the specification's order (SPEC "POST /hooks/agent", D-60). Each row says with which
  * codes it refuses. The first that fails answers; nothing that is refused before check 5 leaves a trace.
  */
-import type { Update } from "../../shared/server/group_commit.ts";
-import { hold, lookUp } from "../../shared/server/grounds.ts";
+import type { Update } from "../../shared/server/store/group_commit.ts";
+import { hold, lookUp } from "../../shared/server/store/preconditions.ts";
 import type { Decision, WindowRule } from "../../shared/server/rate_limit.ts";
 import { decide, rateLimitHeaders, type WindowRecord } from "../../shared/server/rate_limit.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
@@ -14,8 +14,8 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Reservation } from "../../shared/server/nonces.ts";
-import type { Exchange } from "../../shared/server/route.ts";
-import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/signed_request.ts";
+import type { Exchange } from "../../shared/server/http/route.ts";
+import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
 import type { Presence } from "../relay/bus.ts";

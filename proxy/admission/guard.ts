@@ -8,8 +8,8 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { BoundedMap } from "../../shared/server/bounded_map.ts";
 import { digest } from "../../shared/server/crypto.ts";
-import type { Exchange } from "../../shared/server/route.ts";
-import { authorizationToken } from "../../shared/server/signed_request.ts";
+import type { Exchange } from "../../shared/server/http/route.ts";
+import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 
 const MAX_KEPT = 10_000;
 

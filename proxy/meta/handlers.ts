@@ -2,7 +2,7 @@
  * Health of the proxy (D-78). Never waits on the registry.
  */
 import type { ProxyHealth } from "../../shared/protocol/api/meta.ts";
-import { json } from "../../shared/server/route.ts";
+import { json } from "../../shared/server/http/route.ts";
 import type { ProxyDeps } from "../deps.ts";
 
 export async function proxyHealth(deps: ProxyDeps): Promise<ProxyHealth> {

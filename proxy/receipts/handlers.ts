@@ -5,7 +5,7 @@ import type * as z from "zod";
 import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shared/protocol/api/relay.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Input, json } from "../../shared/server/route.ts";
+import { type Input, json } from "../../shared/server/http/route.ts";
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { ReceiptRecord } from "./receipt_record.ts";

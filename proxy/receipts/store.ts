@@ -5,7 +5,7 @@
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Update } from "../../shared/server/group_commit.ts";
+import type { Update } from "../../shared/server/store/group_commit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
 import { type DeliveryId, receiptUpdate } from "../relay/deliveries.ts";

@@ -9,11 +9,11 @@ import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Random } from "../../shared/random.ts";
-import type { Update, Write } from "../../shared/server/group_commit.ts";
-import { optimistically } from "../../shared/server/kv.ts";
+import type { Update, Write } from "../../shared/server/store/group_commit.ts";
+import { optimistically } from "../../shared/server/store/open_store.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../keys.ts";
-import { cut, joined } from "./parts.ts";
+import { cut, joined } from "../../shared/server/store/chunks.ts";
 
 /** Where an agent's session is. `epoch` rises with every move. */
 export interface Presence {

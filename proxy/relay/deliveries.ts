@@ -5,7 +5,7 @@
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Clock } from "../../shared/clock.ts";
-import { absent, type GroupCommit, type Update } from "../../shared/server/group_commit.ts";
+import { absent, type GroupCommit, type Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../keys.ts";
 import { deliveryEnd, type DeliveryRecord, packDelivery, unpackDelivery } from "./delivery_record.ts";

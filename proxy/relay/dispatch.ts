@@ -7,7 +7,7 @@ import { type Clock, sleep } from "../../shared/clock.ts";
 import type { Profile } from "../../shared/protocol/api/pairing.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { GroupCommit, Update } from "../../shared/server/group_commit.ts";
+import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { arePaired } from "../trust/store.ts";
 import type { Bus } from "./bus.ts";

@@ -4,7 +4,7 @@
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Input } from "../../shared/server/route.ts";
+import type { Input } from "../../shared/server/http/route.ts";
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 

@@ -7,7 +7,7 @@ import type { PeerListQuery, Profile } from "../../shared/protocol/api/pairing.t
 import { digest } from "../../shared/server/crypto.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { type Attempt, optimistically } from "../../shared/server/kv.ts";
+import { type Attempt, optimistically } from "../../shared/server/store/open_store.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";
 import { knownCount, type PairCount, setCount } from "./pair_count.ts";

@@ -4,7 +4,7 @@
 import type * as z from "zod";
 import type { BootstrapAnswer, BootstrapBody, Profile } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { type Input, json } from "../../shared/server/route.ts";
+import { type Input, json } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { bootstrapAdmin, humanView } from "./store.ts";

@@ -2,7 +2,7 @@
  * Recovery (D-52): a new admin key when all are lost. Works on the store itself, on the registry's host; there is no
  * route to it. Audited like everything else.
  */
-import { optimistically } from "../../shared/server/kv.ts";
+import { optimistically } from "../../shared/server/store/open_store.ts";
 import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../credentials/store.ts";
 import type { RecordSeams } from "../deps.ts";

@@ -5,7 +5,7 @@ import type { Human } from "../../shared/protocol/api/accounts.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { optimistically } from "../../shared/server/kv.ts";
+import { optimistically } from "../../shared/server/store/open_store.ts";
 import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../credentials/store.ts";
 import type { RegistryDeps } from "../deps.ts";

@@ -3,7 +3,7 @@
  */
 import type * as z from "zod";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
-import { type Input, json } from "../../shared/server/route.ts";
+import { type Input, json } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../keys.ts";

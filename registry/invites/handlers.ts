@@ -13,7 +13,7 @@ import type {
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { type Input, json, noContent } from "../../shared/server/route.ts";
+import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { humanView } from "../accounts/store.ts";
 import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";

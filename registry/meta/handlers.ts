@@ -5,10 +5,10 @@ import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { cacheable } from "../../shared/server/cacheable.ts";
-import { ringTrustBell } from "../../shared/server/bell.ts";
-import { optimistically } from "../../shared/server/kv.ts";
-import { type Input, json } from "../../shared/server/route.ts";
+import { cacheable } from "../../shared/server/http/conditional_response.ts";
+import { ringTrustBell } from "../../shared/server/store/trust_changes.ts";
+import { optimistically } from "../../shared/server/store/open_store.ts";
+import { type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";

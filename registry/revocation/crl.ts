@@ -11,7 +11,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { type Clock, sleep, turn } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
-import type { Reads } from "../../shared/server/reads.ts";
+import type { Reads } from "../../shared/server/store/batched_reads.ts";
 import { KEYS } from "../keys.ts";
 import { mostRevocations } from "../quota.ts";
 import type { Signing } from "../signing.ts";

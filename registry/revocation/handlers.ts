@@ -2,8 +2,8 @@
  * HTTP of the revocation list (D-21).
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { cacheable } from "../../shared/server/cacheable.ts";
-import type { Input } from "../../shared/server/route.ts";
+import { cacheable } from "../../shared/server/http/conditional_response.ts";
+import type { Input } from "../../shared/server/http/route.ts";
 import type { ServiceCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
 

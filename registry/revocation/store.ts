@@ -5,7 +5,7 @@
 import type { Revocation } from "../../shared/protocol/crl.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { ringTrustBell } from "../../shared/server/bell.ts";
+import { ringTrustBell } from "../../shared/server/store/trust_changes.ts";
 import { type AgentRecord, aitExpiry } from "../agents/store.ts";
 import type { Draft } from "../changes.ts";
 import type { RegistryDeps } from "../deps.ts";

@@ -5,7 +5,7 @@ import type * as z from "zod";
 import type { CreateServiceBody, Ownership, OwnershipBody, ServicePath } from "../../shared/protocol/api/services.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { type Input, json, noContent } from "../../shared/server/route.ts";
+import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { findAgent } from "../agents/store.ts";
 import type { ApiKeyCaller, ServiceCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";

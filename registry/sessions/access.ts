@@ -4,9 +4,9 @@
  */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isSecret } from "../../shared/protocol/secrets.ts";
-import type { AccessClaim } from "../../shared/server/access.ts";
-import { hold, lookUp, type Records } from "../../shared/server/grounds.ts";
-import type { Update } from "../../shared/server/group_commit.ts";
+import type { AccessClaim } from "../../shared/server/store/access_check.ts";
+import { hold, lookUp, type Records } from "../../shared/server/store/preconditions.ts";
+import type { Update } from "../../shared/server/store/group_commit.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { AgentRecord } from "../agents/store.ts";
 import type { RegistryDeps } from "../deps.ts";

@@ -5,7 +5,7 @@ import type * as z from "zod";
 import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/protocol/api/sessions.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { type Input, json, noContent } from "../../shared/server/route.ts";
+import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { ProvenAgent, ServiceCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { accessVerdict } from "./access.ts";

@@ -6,7 +6,7 @@
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { BoundedMap } from "./bounded_map.ts";
-import { absent, type Update } from "./group_commit.ts";
+import { absent, type Update } from "./store/group_commit.ts";
 
 /** A nonce on record. */
 export interface NonceRecord {

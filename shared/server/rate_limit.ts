@@ -4,7 +4,7 @@
  */
 import { LIMITS } from "../protocol/limits.ts";
 import type { Clock } from "../clock.ts";
-import type { GroupCommit, Update } from "./group_commit.ts";
+import type { GroupCommit, Update } from "./store/group_commit.ts";
 
 /** So many requests in any window of so many milliseconds. */
 export interface WindowRule {

@@ -4,8 +4,8 @@
  */
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
-import type { GroupCommit } from "./group_commit.ts";
-import { withDeadline } from "./kv.ts";
+import type { GroupCommit } from "./store/group_commit.ts";
+import { withDeadline } from "./store/open_store.ts";
 
 interface StoreProbeSeams {
   kv: Deno.Kv;

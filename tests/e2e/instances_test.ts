@@ -2,7 +2,7 @@
  * The promises of many instances, kept over the store that KV_URL names when the tests are run: a KV Connect server,
  * with DENO_KV_ACCESS_TOKEN. It must be empty, and is emptied after each test. Without KV_URL that is said aloud.
  */
-import { openStore } from "../../shared/server/kv.ts";
+import { openStore } from "../../shared/server/store/open_store.ts";
 import { instancesBehaveAsOne, type SharedStore } from "../proxy/instances_suite.ts";
 
 const SKIPPED = "many instances over KV Connect: not run, KV_URL is not set";

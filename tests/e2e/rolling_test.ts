@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { RegistryClient } from "../../cli/api_client.ts";
-import { openStore } from "../../shared/server/kv.ts";
+import { openStore } from "../../shared/server/store/open_store.ts";
 import {
   bootstrap,
   ChildProcess,

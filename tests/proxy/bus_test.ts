@@ -5,7 +5,7 @@
 import { assertEquals } from "@std/assert";
 import { Bus, type Siblings } from "../../proxy/relay/bus.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
-import { GroupCommit } from "../../shared/server/group_commit.ts";
+import { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import { ManualClock, settle } from "../support/manual_clock.ts";
 import { until } from "../support/until.ts";
 import { seededRandom } from "../support/seeded_random.ts";

@@ -4,7 +4,7 @@
  */
 import { assertEquals, assertThrows } from "@std/assert";
 import { PROXY_VARIABLES, type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
-import { ConfigError, ConfigReader } from "../../shared/server/config.ts";
+import { ConfigError, ConfigReader } from "../../shared/server/config_reader.ts";
 
 const PLACE = {
   environment: "local",

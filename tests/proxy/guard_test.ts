@@ -3,7 +3,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { Guard } from "../../proxy/admission/guard.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Exchange } from "../../shared/server/route.ts";
+import type { Exchange } from "../../shared/server/http/route.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { codeOf, PROXY_URL, World } from "../support/world.ts";
 

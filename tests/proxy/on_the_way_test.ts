@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/keys.ts";
-import { nameFailures } from "../../shared/server/kv.ts";
+import { nameFailures } from "../../shared/server/store/open_store.ts";
 import { settle } from "../support/manual_clock.ts";
 import { until } from "../support/until.ts";
 import { codeOf, type TestAgent, World } from "../support/world.ts";

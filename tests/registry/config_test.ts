@@ -7,7 +7,7 @@ import { MAX_KEYS } from "../../shared/protocol/key_document.ts";
 import { readRegistryConfig, REGISTRY_VARIABLES, type RegistryConfig } from "../../registry/config.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
-import { ConfigError, ConfigReader } from "../../shared/server/config.ts";
+import { ConfigError, ConfigReader } from "../../shared/server/config_reader.ts";
 import { answered, inside, openRegistry } from "../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../support/world.ts";
 

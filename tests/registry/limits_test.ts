@@ -3,7 +3,7 @@
  * itself, whose address it is behind proxies, and who is exempt.
  */
 import { assert, assertEquals } from "@std/assert";
-import type { Peer } from "../../shared/server/client_ip.ts";
+import type { Peer } from "../../shared/server/http/client_ip.ts";
 import {
   answered,
   moveTo,

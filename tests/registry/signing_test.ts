@@ -12,7 +12,7 @@ import { parseJws } from "../../shared/protocol/jws.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { readKeyDocument } from "../../shared/protocol/key_document.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { ConfigReader } from "../../shared/server/config.ts";
+import { ConfigReader } from "../../shared/server/config_reader.ts";
 import {
   answered,
   inside,

@@ -1,6 +1,6 @@
 /** The services for `deno serve --parallel`: isolates of one process that share a store. Composed as `deploy.ts` does. */
 import { openServices } from "../../deploy.ts";
-import { processEnviron } from "../../shared/server/config.ts";
+import { processEnviron } from "../../shared/server/config_reader.ts";
 import { systemClock } from "../../shared/clock.ts";
 import { jsonLog } from "../../shared/server/log.ts";
 

@@ -7,7 +7,7 @@ import { STORED as PROXY_STORED } from "../../proxy/keys.ts";
 import { STORED as REGISTRY_STORED } from "../../registry/keys.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
-import { exportLines } from "../../shared/server/transfer.ts";
+import { exportLines } from "../../shared/server/store/transfer.ts";
 import { settle } from "./manual_clock.ts";
 import { until } from "./until.ts";
 import { codeOf, type Person, type TestAgent, World } from "./world.ts";

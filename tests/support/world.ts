@@ -17,12 +17,12 @@ import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import { canonicalProof, HEADERS, type ProofFields } from "../../shared/protocol/proof.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
-import { type Peer, TrustedProxies } from "../../shared/server/client_ip.ts";
-import { documentsOf } from "../../shared/server/documents.ts";
+import { type Peer, TrustedProxies } from "../../shared/server/http/client_ip.ts";
+import { documentsOf } from "../../shared/server/http/api_docs.ts";
 import { PROXY_DOCUMENT } from "../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../registry/routes.ts";
-import { ConfigReader } from "../../shared/server/config.ts";
-import { nameFailures } from "../../shared/server/kv.ts";
+import { ConfigReader } from "../../shared/server/config_reader.ts";
+import { nameFailures } from "../../shared/server/store/open_store.ts";
 import { ManualClock, settle } from "./manual_clock.ts";
 import { seededRandom } from "./seeded_random.ts";
 

@@ -12,9 +12,9 @@ import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
 import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../registry/auth.ts";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
-import { errorsOf } from "../../shared/server/app.ts";
-import { limitsOf } from "../../shared/server/openapi.ts";
-import type { Authenticators, Route } from "../../shared/server/route.ts";
+import { errorsOf } from "../../shared/server/http/app.ts";
+import { limitsOf } from "../../shared/server/http/openapi.ts";
+import type { Authenticators, Route } from "../../shared/server/http/route.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 

@@ -5,7 +5,7 @@
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { systemClock } from "../../../shared/clock.ts";
 import { systemRandom } from "../../../shared/random.ts";
-import { ringTrustBell, TrustBell } from "../../../shared/server/bell.ts";
+import { ringTrustBell, TrustBell } from "../../../shared/server/store/trust_changes.ts";
 import { figure, type Outcome, ratio } from "../figures.ts";
 import { timed } from "../run.ts";
 import type { World } from "../world.ts";

@@ -4,8 +4,8 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import { GroupCommit } from "../../../shared/server/group_commit.ts";
-import { nameFailures, StoreUnavailable } from "../../../shared/server/kv.ts";
+import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
+import { nameFailures, StoreUnavailable } from "../../../shared/server/store/open_store.ts";
 import { type NonceRecord, Nonces, refusesNonce } from "../../../shared/server/nonces.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 

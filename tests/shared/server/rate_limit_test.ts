@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { GroupCommit } from "../../../shared/server/group_commit.ts";
+import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import {
   decide,
   type Decision,

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { ENDS as REGISTRY_ENDS, KEYS as REGISTRY_KEYS, STORED as REGISTRY_STORED } from "../../../registry/keys.ts";
-import type { FamilyEnd, StoredKinds } from "../../../shared/server/transfer.ts";
+import type { FamilyEnd, StoredKinds } from "../../../shared/server/store/transfer.ts";
 import { answered, openRegistry, refreshed } from "../../support/registry_world.ts";
 import { overlaid } from "../../support/faulty_kv.ts";
 import type { World } from "../../support/world.ts";

@@ -1,0 +1,302 @@
+/**
+ * From a table of routes to an app: the order in which a request is judged (D-15), and the one place that writes error
+ * answers (D-10). Knows no route, no rule and no store of either service.
+ */
+import { Hono } from "@hono/hono";
+import { isRequestId, type NewId } from "../../protocol/ids.ts";
+import { type ErrorCode, errorEnvelope, ERRORS, ServiceError } from "../../protocol/errors.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import type { Clock } from "../../clock.ts";
+import { declaredBytes, parseJson, readBody, refuseByLength } from "./body.ts";
+import { BodyRoom } from "./body_budget.ts";
+import { clientBucket, type Peer, type TrustedProxies } from "./client_ip.ts";
+import type { Random } from "../../random.ts";
+import type { Documents } from "./api_docs.ts";
+import { invalidInput, parseInput } from "./input.ts";
+import { StoreUnavailable } from "../store/open_store.ts";
+import type { Level, Log } from "../log.ts";
+import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
+import { type Authenticator, type Authenticators, type Exchange, json, type Route, type RouteLimit } from "./route.ts";
+
+/** What every service hands to its app. */
+export interface AppDeps {
+  clock: Clock;
+  newId: NewId;
+  log: Log;
+  /** Counts the limits of the table. */
+  limiter: RateLimiter;
+  trustedProxies: TrustedProxies;
+  /** Whether errors show `details`: `local` and `dev` only. */
+  showDetails: boolean;
+}
+
+/** What a service needs from the world. */
+export interface ServiceSeams {
+  kv: Deno.Kv;
+  /** Checks that one commit of the store may hold. */
+  maxChecks: number;
+  clock: Clock;
+  random: Random;
+  newId: NewId;
+  log: Log;
+  trustedProxies: TrustedProxies;
+  /** Origins that a proof may name; the public one first. */
+  origins: readonly string[];
+  /** What `/openapi.json` and `/docs` tell. */
+  documents: Documents;
+}
+
+/** A service that answers requests. */
+export interface App {
+  fetch(request: Request, peer: Peer): Promise<Response>;
+  /** True when the request's path is one of the table's, for any method. */
+  owns(request: Request): boolean;
+  /** The router, for a test that compares it with the table. */
+  hono: Hono<Env>;
+}
+
+interface Env {
+  Bindings: { exchange: Exchange };
+}
+
+/** Mounts a table. */
+export function createApp<D extends AppDeps, Callers>(
+  routes: readonly Route<D>[],
+  authenticators: Authenticators<D, Callers>,
+  deps: D,
+): App {
+  const hono = new Hono<Env>();
+  const bodies = new BodyRoom(deps.clock);
+  const methods = [...new Set(routes.map((route) => route.method))];
+  for (const route of routes) {
+    const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
+    if (!authenticator) throw new Error(`Route ${route.path} names the unknown authenticator ${route.auth}`);
+    hono.on(route.method, route.path, async (c) => {
+      const { exchange } = c.env;
+      try {
+        return await serve(route, authenticator, deps, bodies, exchange, c.req.param());
+      } catch (error) {
+        return errorAnswer(deps, exchange, error, authenticator.scheme);
+      }
+    });
+  }
+  const methodsOf = (path: string) => methods.filter((method) => hono.router.match(method, path)[0].length > 0);
+  hono.notFound((c) => {
+    const allowed = methodsOf(c.req.path);
+    const error = allowed.length === 0 ? new ServiceError("NOT_FOUND") : new ServiceError("METHOD_NOT_ALLOWED", {
+      headers: { Allow: allowed.flatMap((method) => method === "GET" ? ["GET", "HEAD"] : [method]).join(", ") },
+    });
+    return errorAnswer(deps, c.env.exchange, error, "Bearer");
+  });
+  hono.onError((error, c) => errorAnswer(deps, c.env.exchange, error, "Bearer"));
+  return {
+    hono,
+    owns: (request) => methodsOf(routedPath(request)).length > 0,
+    async fetch(request, peer) {
+      const exchange = openExchange(deps, request, peer);
+      if (request.method !== "HEAD") return finish(await hono.fetch(request, { exchange }), exchange);
+      // Answered as GET is, and its length told (RFC 9110 section 8.6); the proof stays one for HEAD.
+      const answer = await hono.fetch(new Request(request.url, { headers: request.headers }), { exchange });
+      return finish(await withoutBody(answer), exchange);
+    },
+  };
+}
+
+/** The answer to HEAD in place of the one to GET: no body, and its length. */
+export async function withoutBody(answer: Response): Promise<Response> {
+  const { status, headers } = answer;
+  if (answer.body) headers.set("Content-Length", String((await answer.arrayBuffer()).byteLength));
+  return new Response(null, { status, headers });
+}
+
+/** Every code that a route can answer: its own, and those that follow from its row. */
+export function errorsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "errors">): ErrorCode[] {
+  const codes: (ErrorCode | undefined)[] = [
+    ...(route.precondition?.errors ?? []),
+    ...authenticator.errors,
+    ...route.errors,
+    route.invalid,
+    route.invalidPath,
+    ...(route.limit ? ["RATE_LIMIT_EXCEEDED"] as const : []),
+    "PAYLOAD_TOO_LARGE",
+    "REQUEST_TIMEOUT",
+    "SERVICE_UNAVAILABLE",
+    "INTERNAL_ERROR",
+  ];
+  const order = Object.keys(ERRORS);
+  return [...new Set(codes.filter((code) => code !== undefined))].sort((a, b) => order.indexOf(a) - order.indexOf(b));
+}
+
+/**
+ * The path by which requests are routed: percent-encoded letters count as the letters themselves, in every form of
+ * deployment (D-241). What a proof covers is `rawTarget`.
+ */
+export function routedPath(request: Request): string {
+  return ROUTER.getPath(request);
+}
+
+const ROUTER = new Hono();
+
+/** Path and query as the request line has them; `Request.url` keeps them, a parsed URL would not. */
+export function rawTarget(url: string): string {
+  const start = url.indexOf("/", url.indexOf("://") + 3);
+  return start === -1 ? "/" : url.slice(start);
+}
+
+/** The client's own request id where it is one, else a new one (D-11). */
+export function requestIdOf(request: Request, newId: NewId): string {
+  const own = request.headers.get("x-request-id");
+  return isRequestId(own) ? own : newId();
+}
+
+function openExchange(deps: AppDeps, request: Request, peer: Peer): Exchange {
+  return {
+    request,
+    requestId: requestIdOf(request, deps.newId),
+    peer,
+    ip: clientBucket(peer, request.headers.get("x-forwarded-for"), deps.trustedProxies),
+    target: rawTarget(request.url),
+    body: new Uint8Array(),
+    answerHeaders: new Headers(),
+  };
+}
+
+async function serve<D extends AppDeps>(
+  route: Route<D>,
+  authenticator: Authenticator<D, unknown>,
+  deps: D,
+  bodies: BodyRoom,
+  exchange: Exchange,
+  rawParams: Record<string, string>,
+): Promise<Response> {
+  const maxBytes = route.maxBodyBytes ?? LIMITS.bodyBytes;
+  refuseByLength(exchange.request.headers, maxBytes);
+  route.precondition?.check(deps);
+  authenticator.glance?.(deps, exchange);
+  const { limit } = route;
+  let caller: unknown;
+  const authenticate = async (stage: Authenticator<D, unknown>["when"]) => {
+    if (authenticator.when !== stage) return;
+    caller = await authenticator.run(deps, exchange);
+    if (limit?.per === "api-key") await spend(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
+    authenticator.authorise?.(caller);
+  };
+  const spendPerIp = async () => {
+    if (limit?.per === "ip") await spend(deps, exchange, limit, exchange.ip);
+  };
+  try {
+    await authenticate("before_limit");
+  } catch (error) {
+    // Whoever guesses credentials is not exempt.
+    await spendPerIp();
+    throw error;
+  }
+  if (!authenticator.exempt?.(caller)) await spendPerIp();
+  try {
+    await authenticate("before_body");
+    const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
+    const length = declaredBytes(exchange.request);
+    // What this process asks itself is small, and must not wait for what others send.
+    const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
+    const room = exchange.room = await bodies.take(exchange.ip, expected);
+    exchange.body = await readBody(exchange.request, maxBytes, deps.clock, { room, length });
+    await authenticate("after_body");
+    const query = route.query && parseInput(route.query, queryOf(exchange.target, route.invalid), route.invalid);
+    const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
+    await authenticate("after_input");
+    return await route.handler(deps, { params, query, body, caller, exchange });
+  } catch (error) {
+    if (limit?.counts && error instanceof ServiceError && limit.counts.includes(error.code)) {
+      await spendFailure(deps, exchange, limit);
+    }
+    throw error;
+  } finally {
+    exchange.room?.release();
+    // A large body's memory goes back now, not when the collector comes by: many at once would be much by then.
+    if (exchange.body.length > LIMITS.bodyFreeBytes) exchange.body.buffer.transfer(0);
+  }
+}
+
+/** Counts a request in its window, or only looks when just failures count. */
+async function spend(deps: AppDeps, exchange: Exchange, limit: RouteLimit, who: string): Promise<void> {
+  if (exchange.peer.from === "process") return;
+  const decision = limit.counts ? await deps.limiter.peek(limit, who) : await deps.limiter.hit(limit, who);
+  setHeaders(exchange, rateLimitHeaders(limit, decision));
+  if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED");
+}
+
+/** Counts a failure; many at once must not pass on the strength of one look. */
+async function spendFailure(deps: AppDeps, exchange: Exchange, limit: RouteLimit): Promise<void> {
+  const { counts: _, ...every } = limit;
+  await spend(deps, exchange, every, exchange.ip);
+}
+
+function setHeaders(exchange: Exchange, headers: Record<string, string>): void {
+  for (const [name, value] of Object.entries(headers)) exchange.answerHeaders.set(name, value);
+}
+
+/** The query by name; a name that is repeated has a list. */
+function queryOf(target: string, code: ErrorCode | undefined): Record<string, string | string[]> {
+  const at = target.indexOf("?");
+  const text = at === -1 ? "" : target.slice(at + 1);
+  if (text.length > LIMITS.queryLength) {
+    throw invalidInput(code, { formErrors: [`the query is over ${LIMITS.queryLength} characters`], fieldErrors: {} });
+  }
+  const query: Record<string, string | string[]> = Object.create(null);
+  for (const [name, value] of new URLSearchParams(text)) {
+    const known = query[name];
+    if (known === undefined) query[name] = value;
+    else if (typeof known === "string") query[name] = [known, value];
+    else known.push(value);
+  }
+  return query;
+}
+
+function jsonBody<D>(route: Route<D>, { body }: Exchange): unknown {
+  if (body.length === 0 && route.emptyBody) return {};
+  const parsed = parseJson(body);
+  if (!parsed) throw invalidInput(route.invalid, { formErrors: ["the body is not JSON"], fieldErrors: {} });
+  return parsed.value;
+}
+
+function errorAnswer(deps: AppDeps, exchange: Exchange, error: unknown, scheme: "Bearer" | "Svc"): Response {
+  const known = asServiceError(error);
+  // What a sibling in the same process is refused, it judges and logs itself.
+  const isRoutine = exchange.peer.from === "process" && known.status < 500;
+  if (!isRoutine) {
+    deps.log(levelOf(known.status), "request_refused", {
+      code: known.code,
+      status: known.status,
+      requestId: exchange.requestId,
+      method: exchange.request.method,
+      path: exchange.target.split("?")[0]?.slice(0, 256),
+      ip: exchange.ip,
+      agentDid: exchange.agentDid,
+      ...(known.status >= 500 ? { cause: known.cause } : {}),
+    });
+  }
+  return json(errorEnvelope(known, deps.showDetails), known.status, {
+    ...(known.status === 401 ? { "WWW-Authenticate": scheme } : {}),
+    ...known.headers,
+  });
+}
+
+/** An agent that is offline (502) or a full mailbox (507) is no trouble of the service. */
+function levelOf(status: number): Level {
+  return status === 500 || status === 503 ? "error" : "info";
+}
+
+function asServiceError(error: unknown): ServiceError {
+  if (error instanceof ServiceError) return error;
+  if (error instanceof StoreUnavailable) {
+    return new ServiceError("SERVICE_UNAVAILABLE", { headers: { "Retry-After": "1" }, cause: error });
+  }
+  return new ServiceError("INTERNAL_ERROR", { cause: error });
+}
+
+/** Puts on what every answer carries. */
+function finish(answer: Response, exchange: Exchange): Response {
+  exchange.answerHeaders.forEach((value, name) => answer.headers.set(name, value));
+  answer.headers.set("x-request-id", exchange.requestId);
+  return answer;
+}

@@ -1,0 +1,57 @@
+/**
+ * Reading a signed request (D-13, D-24, D-25): what its headers say, and whether the proof holds for it. Registry and
+ * proxy share these; each gives a failure its own code.
+ */
+import type { KeyObject } from "node:crypto";
+import { LIMITS } from "../../protocol/limits.ts";
+import { canonicalProof, HEADERS } from "../../protocol/proof.ts";
+import { utf8Bytes } from "../../protocol/base64url.ts";
+import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
+import { digest, verify } from "../crypto.ts";
+import type { Exchange } from "./route.ts";
+
+/** The one token of an `Authorization` header of this scheme; `null` without a header, `""` for any other form. */
+export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
+  const value = headers.get(HEADERS.authorization);
+  if (value === null) return null;
+  const [word = "", token = "", ...more] = value.split(/ +/);
+  if (word.toLowerCase() !== scheme.toLowerCase() || more.length > 0 || /[\s,]/.test(token)) return "";
+  return token;
+}
+
+/** What the timestamp header says: unix seconds, or why it cannot be used. */
+export function requestTimestamp(headers: Headers, now: number): number | "invalid" | "skew" {
+  const timestamp = parseUnixSeconds(headers.get(HEADERS.timestamp) ?? "");
+  if (timestamp === null) return "invalid";
+  return Math.abs(unixSeconds(now) - timestamp) > LIMITS.timestampSkewSeconds ? "skew" : timestamp;
+}
+
+/**
+ * True when the proof was made with the agent's key for this very request: body, path, recipient and AIT as received,
+ * and one of the origins that the service answers to.
+ */
+export function holdsProof(
+  exchange: Exchange,
+  publicKey: KeyObject,
+  aitSha256: string,
+  origins: readonly string[],
+): boolean {
+  const { headers, method } = exchange.request;
+  const bodySha256 = headers.get(HEADERS.bodySha256) ?? "";
+  const proof = headers.get(HEADERS.proof) ?? "";
+  if (bodySha256 !== digest(exchange.body)) return false;
+  for (const origin of origins) {
+    const fields = {
+      method,
+      origin,
+      target: exchange.target,
+      timestamp: headers.get(HEADERS.timestamp) ?? "",
+      nonce: headers.get(HEADERS.nonce) ?? "",
+      bodySha256,
+      recipient: headers.get(HEADERS.recipient) ?? "",
+      aitSha256,
+    };
+    if (verify(publicKey, proof, utf8Bytes(canonicalProof(fields)))) return true;
+  }
+  return false;
+}

@@ -1,0 +1,165 @@
+/**
+ * Moving a store (D-97): every record as a line of JSON, streamed out of one Deno KV and into another, checked on the
+ * way in. Knows keys by the services' tables and values not at all; how long a record is kept comes from its table,
+ * since a store does not tell when a key expires.
+ */
+import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import { parseIso, toIso } from "../../protocol/time.ts";
+import { importBegins, importEnded, STORE_FORMAT } from "./store_format.ts";
+
+/**
+ * How long records of a kind are kept when a store is moved: forever, not moved at all, or until a moment (milliseconds
+ * since the Unix epoch; `null` for a record that has not ended yet).
+ */
+export type Keep = "forever" | "never" | ((value: never, now: number) => number | null);
+
+/** How the records of a key family end (D-218): by an expiry, by a rule in words, or bounded by a quota. */
+export type FamilyEnd = { expiry: string } | { rule: string } | { quota: string };
+
+/** Kinds of records of one service, by the second part of their key. */
+export type StoredKinds = Readonly<Record<string, Keep>>;
+
+/** The services' kinds, by the first part of their keys. */
+export type StoredTables = Readonly<Record<string, StoredKinds>>;
+
+interface Line {
+  key: (string | number)[];
+  json?: unknown;
+  bytes?: string;
+}
+
+/** The text is not an export, or not a whole one. `line` counts from 1; 0 when it is not about a line. */
+export class TransferError extends Error {
+  override name = "TransferError";
+  constructor(line: number, message: string) {
+    super(line === 0 ? message : `Line ${line}: ${message}`);
+  }
+}
+
+/** The lines of an export, without line ends: a head, a line for each record, and a count that shows it is whole. */
+export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: number): AsyncGenerator<string> {
+  yield JSON.stringify({ svcStore: STORE_FORMAT, exportedAt: toIso(now) });
+  let count = 0;
+  for (const [service, kinds] of Object.entries(tables)) {
+    for (const [kind, keep] of Object.entries(kinds)) {
+      if (keep === "never") continue;
+      for await (const { key, value } of kv.list({ prefix: [service, kind] }, { batchSize: 200 })) {
+        yield lineOf(key, value);
+        count++;
+      }
+      // A kind that is one record has it at the bare key, which no prefix lists.
+      const { value } = await kv.get([service, kind]);
+      if (value !== null) {
+        yield lineOf([service, kind], value);
+        count++;
+      }
+    }
+  }
+  yield JSON.stringify({ records: count });
+}
+
+/**
+ * Writes an export into a store that is empty of these records.
+ *
+ * @returns how many records were written
+ * @throws {TransferError} at the first line that is wrong; what was written before it stays, and no start takes the store
+ */
+export async function importLines(
+  kv: Deno.Kv,
+  tables: StoredTables,
+  lines: AsyncIterable<string>,
+  now: number,
+): Promise<number> {
+  for (const service of Object.keys(tables)) {
+    const found = await kv.list({ prefix: [service] }, { limit: 1 }).next();
+    if (!found.done) throw new TransferError(0, `the store holds records of the ${service} already; use an empty one`);
+  }
+  await importBegins(kv);
+  let number = 0, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
+  const flush = async () => {
+    if (writes > 0) await pending.commit();
+    pending = kv.atomic();
+    writes = bytes = 0;
+  };
+  for await (const text of lines) {
+    number++;
+    if (isWhole) throw new TransferError(number, "there is more after the last line");
+    const value = parseLine(text, number);
+    if (number === 1) {
+      readHead(value);
+      continue;
+    }
+    if ("records" in value) {
+      if (value.records !== count) {
+        throw new TransferError(number, `${value.records} records were exported, ${count} are here`);
+      }
+      isWhole = true;
+      continue;
+    }
+    const record = readRecord(value, tables, number, now);
+    if (record.expireIn === null) pending.set(record.key, record.value);
+    else if (record.expireIn > 0) pending.set(record.key, record.value, { expireIn: record.expireIn });
+    count++;
+    writes++;
+    bytes += text.length;
+    if (writes >= BATCH || bytes >= LIMITS.commitBytes) await flush();
+  }
+  if (!isWhole) throw new TransferError(number, number === 0 ? "the export is empty" : "the export breaks off");
+  await flush();
+  await importEnded(kv);
+  return count;
+}
+
+/** Writes per commit; the keys of one must fit 80 KiB. */
+const BATCH = 200;
+
+function lineOf(key: Deno.KvKey, value: unknown): string {
+  const line: Line = value instanceof Uint8Array
+    ? { key: key as Line["key"], bytes: toBase64Url(value) }
+    : { key: key as Line["key"], json: value };
+  return JSON.stringify(line);
+}
+
+function readHead({ svcStore, exportedAt }: Record<string, unknown>): void {
+  if (!Number.isSafeInteger(svcStore) || parseIso(String(exportedAt)) === null) {
+    throw new TransferError(1, "this is no export of a store");
+  }
+  if (svcStore === STORE_FORMAT) return;
+  const wanted =
+    `this version of svc reads format ${STORE_FORMAT}; import it with the version that wrote it, or a newer one`;
+  throw new TransferError(1, `the export is of format ${svcStore}, and ${wanted}`);
+}
+
+function parseLine(text: string, number: number): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  } catch {
+    // Said below.
+  }
+  throw new TransferError(number, "this is no JSON object");
+}
+
+function readRecord(
+  line: Record<string, unknown>,
+  tables: StoredTables,
+  number: number,
+  now: number,
+): { key: Deno.KvKey; value: unknown; expireIn: number | null } {
+  const { key } = line;
+  const isKey = Array.isArray(key) && key.length >= 2 &&
+    key.every((part) => typeof part === "string" || Number.isSafeInteger(part));
+  if (!isKey) throw new TransferError(number, "the key is missing or malformed");
+  const [service, kind] = key.map(String) as [string, string];
+  const kinds = Object.hasOwn(tables, service) ? tables[service] : undefined;
+  const keep = kinds && Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
+  if (keep === undefined || keep === "never") throw new TransferError(number, "no such kind of record is moved");
+  const value = "bytes" in line ? fromBase64Url(String(line.bytes)) : line.json;
+  if (value === null || value === undefined) throw new TransferError(number, "the value is missing or malformed");
+  if (keep === "forever") return { key, value, expireIn: null };
+  const until = keep(value as never, now);
+  if (until === null) return { key, value, expireIn: null };
+  if (!Number.isFinite(until)) throw new TransferError(number, "the record does not say how long it is kept");
+  return { key, value, expireIn: until - now };
+}

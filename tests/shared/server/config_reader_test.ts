@@ -1,0 +1,111 @@
+/**
+ * Shows how configuration is read (PROTOCOL section 7): every problem named and reported together, a value frozen once
+ * it is whole. The readers of single variables are tables of what they take and refuse.
+ */
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import {
+  ConfigError,
+  ConfigReader,
+  list,
+  oneOf,
+  origin,
+  type Parse,
+  wholeNumber,
+} from "../../../shared/server/config_reader.ts";
+
+/** A reader of the variables given. */
+function readerOf(variables: Record<string, string>): ConfigReader {
+  return new ConfigReader((name) => variables[name]);
+}
+
+Deno.test("ConfigReader reports all problems together, each with the name of its variable", () => {
+  const reader = readerOf({ A: "x", B: "7", C: "y", D: "d" });
+  const config = {
+    a: reader.read("A", wholeNumber(1, 9), 5),
+    b: reader.read("B", wholeNumber(1, 9), 5),
+    c: reader.read("C", wholeNumber(1, 9), 5),
+    missing: reader.read("MISSING", wholeNumber(1, 9), 5),
+  };
+  reader.problem("D", "does not fit the rest");
+  assertEquals(config, { a: 5, b: 7, c: 5, missing: 5 });
+  const error = assertThrows(() => reader.finish(config), ConfigError);
+  assertEquals(error.problems, [
+    "A: must be a whole number from 1 to 9",
+    "C: must be a whole number from 1 to 9",
+    "D: does not fit the rest",
+  ]);
+  for (const problem of error.problems) assertStringIncludes(error.message, problem);
+});
+
+Deno.test("ConfigReader freezes a configuration without problems", () => {
+  const config = readerOf({}).finish({ a: 1 });
+  assertEquals(config, { a: 1 });
+  assertThrows(() => Object.assign(config, { a: 2 }), TypeError);
+});
+
+Deno.test("ConfigReader says of a reader that throws no Error only that the value cannot be read", () => {
+  const reader = readerOf({ A: "x" });
+  reader.read("A", () => {
+    throw "the secret";
+  }, 1);
+  assertEquals(reader.problems, ["A: cannot be read"]);
+});
+
+async function table<T>(t: Deno.TestContext, parse: Parse<T>, good: [string, T][], bad: string[]): Promise<void> {
+  for (const [text, value] of good) await t.step(`takes ${text}`, () => assertEquals(parse(text), value));
+  for (const text of bad) {
+    await t.step(`refuses ${JSON.stringify(text)}`, () => void assertThrows(() => parse(text), TypeError, "must be"));
+  }
+}
+
+Deno.test("wholeNumber() takes digits within its bounds", async (t) => {
+  await table(t, wholeNumber(1, 1000), [["1", 1], ["1000", 1000], ["007", 7]], [
+    "0",
+    "1001",
+    "-1",
+    "+1",
+    "1.5",
+    "1e2",
+    "0x10",
+    "",
+    " 1",
+    "1 ",
+    "abc",
+    "Infinity",
+    "١",
+    "9".repeat(400),
+  ]);
+});
+
+Deno.test("oneOf() takes its words as they are", async (t) => {
+  await table(t, oneOf("local", "dev"), [["local", "local"], ["dev", "dev"]], ["", "Local", "local ", "toString"]);
+});
+
+Deno.test("origin() takes an http or https origin and nothing more (D-24)", async (t) => {
+  await table(t, origin, [
+    ["https://proxy.example", "https://proxy.example"],
+    ["https://proxy.example/", "https://proxy.example"],
+    ["HTTPS://Proxy.Example:443", "https://proxy.example"],
+    ["http://127.0.0.1:8787", "http://127.0.0.1:8787"],
+    ["http://[::1]:8787", "http://[::1]:8787"],
+  ], [
+    "",
+    "proxy.example",
+    "//proxy.example",
+    "ftp://proxy.example",
+    "wss://proxy.example",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "https://proxy.example/path",
+    "https://proxy.example?",
+    "https://proxy.example?x=1",
+    "https://proxy.example#",
+    "https://user@proxy.example",
+    "https://user:pass@proxy.example",
+    "https://",
+  ]);
+});
+
+Deno.test("list() takes words between commas, without the blanks", async (t) => {
+  await table(t, list, [["a", ["a"]], [" a , b,", ["a", "b"]], ["", []], [" , ", []]], []);
+});

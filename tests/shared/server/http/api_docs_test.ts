@@ -1,0 +1,95 @@
+/** The documents that the services serve of themselves: valid, complete, and harmless to look at. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { PROXY_DOCUMENT } from "../../../../proxy/routes.ts";
+import { REGISTRY_DOCUMENT } from "../../../../registry/routes.ts";
+import { ERRORS } from "../../../../shared/protocol/errors.ts";
+import { documentsOf } from "../../../../shared/server/http/api_docs.ts";
+import { REGISTRY_URL, World } from "../../../support/world.ts";
+
+const PARTS = {
+  registry: [REGISTRY_DOCUMENT],
+  proxy: [PROXY_DOCUMENT],
+  both: [REGISTRY_DOCUMENT, PROXY_DOCUMENT],
+};
+
+for (const [name, parts] of Object.entries(PARTS)) {
+  Deno.test(`the OpenAPI document of ${name} is valid and has every route with every code`, async () => {
+    const document = JSON.parse(documentsOf(parts, "1.2.3").openApi);
+    const result = await new Validator().validate(structuredClone(document));
+    assertEquals(result.errors ?? [], []);
+    assert(result.valid);
+    assertEquals([document.openapi, document.info.version], ["3.1.0", "1.2.3"]);
+    for (const { method, path, errors } of parts.flatMap((part) => part.operations)) {
+      const operation = document.paths[path.replace(/:(\w+)/g, "{$1}")]?.[method.toLowerCase()];
+      assert(operation, `${method} ${path}`);
+      const shared = ["/health", "/openapi.json", "/docs", "/docs/style.css"].includes(path) && parts.length > 1;
+      if (shared) continue;
+      const listed = Object.values(operation.responses as Record<string, { content?: never }>)
+        .flatMap((response) => codesOf(response));
+      assertEquals([...new Set(listed)].sort(), [...errors].sort(), `${method} ${path}`);
+    }
+  });
+}
+
+Deno.test("the documents have body, headers and limits of a message, and limits of pairing and relay routes", () => {
+  for (const parts of [PARTS.proxy, PARTS.both]) {
+    const { openApi, page } = documentsOf(parts, "1.2.3");
+    const { paths } = JSON.parse(openApi);
+    const hook = paths["/hooks/agent"].post;
+    assertEquals(hook.requestBody.required, true);
+    assert("schema" in hook.requestBody.content["application/json"]);
+    const parameters = hook.parameters as { name: string; required: boolean }[];
+    const required = (name: string) => parameters.find((one) => one.name === name)?.required;
+    assertEquals(
+      ["X-Svc-Recipient-Agent-Did", "X-Svc-Conversation-Id", "Prefer", "x-request-id"].map(required),
+      [true, false, false, false],
+    );
+    assertStringIncludes(hook.description, "60 in 60 s per agent");
+    assertStringIncludes(hook.description, "262,144 bytes");
+    for (const [path, methods] of Object.entries<Record<string, { description?: string }>>(paths)) {
+      if (!/^\/(?:pair|hooks|v1\/relay)\//.test(path)) continue;
+      for (const { description } of Object.values(methods)) assertStringIncludes(description ?? "", " per agent", path);
+    }
+    for (const name of ["X-Svc-Recipient-Agent-Did", "Prefer"]) assertStringIncludes(page, `<code>${name}</code>`);
+  }
+});
+
+Deno.test("the document of both services describes the health answer of both, and each route once", () => {
+  const { openApi, page } = documentsOf(PARTS.both, "1.2.3");
+  const health = JSON.parse(openApi).paths["/health"].get.responses[200].content["application/json"].schema;
+  assertEquals(Object.keys(health.properties).slice(-2), ["registry", "proxy"]);
+  for (const path of ["/health", "/docs"]) assertEquals(page.split(`<code>GET ${path}</code>`).length, 2, path);
+  const alone = JSON.parse(documentsOf(PARTS.proxy, "1.2.3").openApi).paths["/health"].get.responses[200];
+  assert("connectedSockets" in alone.content["application/json"].schema.properties);
+});
+
+interface Schema {
+  properties?: { error?: { properties?: { code?: { enum?: string[] } } } };
+  anyOf?: Schema[];
+}
+
+/** Codes of an error answer; the answer of a service that is not ready may stand beside the envelope. */
+function codesOf(response: { content?: Record<string, { schema?: Schema }> }): string[] {
+  const schema = response.content?.["application/json"]?.schema;
+  return [schema, ...schema?.anyOf ?? []]
+    .flatMap((one) => one?.properties?.error?.properties?.code?.enum?.filter((code) => code in ERRORS) ?? []);
+}
+
+Deno.test("the page names every route and code, runs nothing and loads only its own style", async () => {
+  await using w = await World.open();
+  const response = await w.fetch(`${REGISTRY_URL}/docs`);
+  const page = await response.text();
+  assertEquals(response.headers.get("Content-Type"), "text/html; charset=utf-8");
+  assertEquals(
+    response.headers.get("Content-Security-Policy"),
+    "default-src 'none'; style-src 'self'; frame-ancestors 'none'",
+  );
+  for (const { method, path, errors } of PARTS.both.flatMap((part) => part.operations)) {
+    assertStringIncludes(page, `${method} ${path}`);
+    for (const code of errors) assertStringIncludes(page, code);
+  }
+  assert(!/<script|<style|style=|onclick|javascript:|https?:\/\//i.test(page));
+  const style = await w.fetch(`${REGISTRY_URL}/docs/style.css`);
+  assertEquals([style.status, style.headers.get("Content-Type")], [200, "text/css; charset=utf-8"]);
+});

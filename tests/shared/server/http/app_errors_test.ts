@@ -1,0 +1,126 @@
+/**
+ * Shows the one form of every error (D-10, I01, I06, I10, I11, I15, P04): its envelope, its headers, what is logged of it,
+ * and that nothing from inside is answered. Also which errors a row can answer.
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { ErrorCode } from "../../../../shared/protocol/errors.ts";
+import { errorsOf } from "../../../../shared/server/http/app.ts";
+import { AUTHENTICATORS, errorOf, post, ROUTES, TestApp } from "./small_app.ts";
+
+Deno.test("I01: an unknown path is 404, a wrong method 405 with Allow; HEAD goes where GET goes", async () => {
+  using t = await TestApp.open();
+  for (const path of ["/", "/Open", "/open/", "//open", "/open/x", "/things", "/things/1/2"]) {
+    assertEquals(await errorOf(await t.ask(path)), [404, "NOT_FOUND"], path);
+  }
+  for (const method of ["POST", "PUT", "OPTIONS", "PATCH", "DELETE"]) {
+    const answer = await t.ask("/open", { method });
+    assertEquals(answer.headers.get("allow"), "GET, HEAD");
+    assertEquals(await errorOf(answer), [405, "METHOD_NOT_ALLOWED"]);
+  }
+  assertEquals((await t.ask("/things/1")).headers.get("allow"), "POST");
+  const head = await t.ask("/open", { method: "HEAD" });
+  assertEquals([head.status, await head.text()], [200, ""]);
+  const owns = (path: string) => t.app.owns(new Request(`http://localhost${path}`));
+  assertEquals([owns("/open?x"), owns("/%6fpen"), owns("/things/x"), owns("/none")], [true, true, true, false]);
+});
+
+Deno.test("I06: a Content-Length over the cap is refused before anything is read, the cap itself is not", async () => {
+  using t = await TestApp.open();
+  assertEquals((await t.ask("/things/1", post('{"name":"a"}', { "x-key": "k", "content-length": "64" }))).status, 201);
+  const answer = await t.ask("/things/1", post("", { "x-key": "k", "content-length": String(2 ** 30) }));
+  assertEquals(answer.headers.get("connection"), "close");
+  assertEquals(await errorOf(answer), [413, "PAYLOAD_TOO_LARGE"]);
+});
+
+Deno.test("I10: what went wrong inside is logged with the request id and never answered", async (t) => {
+  const cases: [how: string, error: [number, ErrorCode], retryAfter: string | null][] = [
+    ["error", [500, "INTERNAL_ERROR"], null],
+    ["text", [500, "INTERNAL_ERROR"], null],
+    ["store", [503, "SERVICE_UNAVAILABLE"], "1"],
+  ];
+  for (const [how, error, retryAfter] of cases) {
+    await t.step(how, async () => {
+      for (const showDetails of [true, false]) {
+        using app = await TestApp.open(showDetails);
+        const answer = await app.ask(`/fails/${how}?key=svc_pat_x`, { headers: { "x-request-id": "the-request" } });
+        assertEquals(answer.headers.get("retry-after"), retryAfter);
+        const text = await answer.clone().text();
+        for (const inside of ["secret", "svc.kv", "at ", ".ts"]) assert(!text.includes(inside), text);
+        assertEquals(await errorOf(answer), error);
+        const [line] = app.log;
+        assertEquals([line?.level, line?.fields.requestId, line?.fields.path], [
+          "error",
+          "the-request",
+          `/fails/${how}`,
+        ]);
+        assert(line?.fields.cause !== undefined);
+      }
+    });
+  }
+});
+
+Deno.test("P04: a refusal is logged with code, request id and address, and no credential", async () => {
+  using t = await TestApp.open();
+  await t.ask(`/things/7?${"x".repeat(300)}`, post("", { "x-other": "svc_pat_x", "x-request-id": "the-request" }));
+  assertEquals(t.log, [{
+    level: "info",
+    event: "request_refused",
+    fields: {
+      code: "API_KEY_INVALID",
+      status: 401,
+      requestId: "the-request",
+      method: "POST",
+      path: "/things/7",
+      ip: "192.0.2.1",
+      agentDid: undefined,
+    },
+  }]);
+});
+
+Deno.test("details are answered where the environment shows them, and nowhere else", async () => {
+  using shown = await TestApp.open(true);
+  const { error } = await (await shown.ask("/things/1", post('{"name":7}'))).json();
+  assertEquals(Object.keys(error.details), ["fieldErrors", "formErrors"]);
+  assertEquals(Object.keys(error.details.fieldErrors), ["name"]);
+  using hidden = await TestApp.open(false);
+  assertEquals(await errorOf(await hidden.ask("/things/1", post('{"name":7}'))), [400, "ADMIN_BOOTSTRAP_INVALID"]);
+});
+
+Deno.test("a 401 names the scheme of its route", async () => {
+  using t = await TestApp.open();
+  assertEquals((await t.ask("/things/1", post("", {}))).headers.get("www-authenticate"), "Bearer");
+  assertEquals((await t.ask("/fails/unauthorised")).headers.get("www-authenticate"), "Bearer");
+  assertEquals((await t.ask("/open")).headers.get("www-authenticate"), null);
+});
+
+Deno.test("I15: no answer repeats the Host of the request", async () => {
+  using t = await TestApp.open(true);
+  for (const path of ["/open", "/none", "/query", "/fails/x"]) {
+    const answer = await t.ask(path);
+    const all = `${JSON.stringify([...answer.headers])}${await answer.text()}`;
+    assert(!all.includes("evil.example"), all);
+  }
+});
+
+Deno.test("errorsOf() lists what a row can answer, each once, in the order of the error table", () => {
+  const errorsIn = (path: string) => {
+    const found = ROUTES.find((candidate) => candidate.path === path);
+    assert(found);
+    return errorsOf(found, AUTHENTICATORS[found.auth as keyof typeof AUTHENTICATORS]);
+  };
+  const always = ["PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE"];
+  assertEquals(errorsIn("/open"), always as ErrorCode[]);
+  const things = errorsIn("/things/:id");
+  for (
+    const code of [
+      "API_KEY_INVALID",
+      "ADMIN_REQUIRED",
+      "ADMIN_BOOTSTRAP_INVALID",
+      "AGENT_REVOKE_INVALID_PATH",
+      "RATE_LIMIT_EXCEEDED",
+    ]
+  ) {
+    assertEquals(things.filter((other) => other === code).length, 1, code);
+  }
+  assertEquals(errorsIn("/off").includes("ADMIN_BOOTSTRAP_DISABLED"), true);
+});

@@ -1,0 +1,198 @@
+/**
+ * Shows how bodies share the room that there is (D-98): bounded over all and per address, given to whoever holds least,
+ * free for the small, and taken from those who let others wait.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { Bytes } from "../../../../shared/protocol/base64url.ts";
+import { ServiceError } from "../../../../shared/protocol/errors.ts";
+import { ulidSource } from "../../../../shared/protocol/ids.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import { type AppDeps, createApp } from "../../../../shared/server/http/app.ts";
+import { BodyRoom, type Room } from "../../../../shared/server/http/body_budget.ts";
+import { type Peer, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
+import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
+import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
+import { json, routeFor } from "../../../../shared/server/http/route.ts";
+import { ManualClock, settle } from "../../../support/manual_clock.ts";
+import { until } from "../../../support/until.ts";
+import { seededRandom } from "../../../support/seeded_random.ts";
+import { AUTHENTICATORS, type Callers } from "./small_app.ts";
+
+const ALL = LIMITS.bodyRoomBytes;
+const HALF = ALL / 2;
+
+/** Asks for room, and notes when it is there. */
+function asking(rooms: BodyRoom, address: string, bytes: number): { room: Room | null; refused: string | null } {
+  const asked: { room: Room | null; refused: string | null } = { room: null, refused: null };
+  rooms.take(address, bytes).then((room) => asked.room = room, (error: ServiceError) => asked.refused = error.code);
+  return asked;
+}
+
+Deno.test("D-98: bodies hold 4 MiB together at most, 2 MiB from one address; what is given back is there again", async () => {
+  const rooms = new BodyRoom(new ManualClock());
+  const first = await rooms.take("a", HALF);
+  const more = asking(rooms, "a", LIMITS.bodyFreeBytes + 1);
+  await settle();
+  assertEquals(more.room, null, "an address has half of it");
+  await rooms.take("b", HALF);
+  const other = asking(rooms, "c", LIMITS.bodyFreeBytes + 1);
+  await settle();
+  assertEquals([other.room, rooms.total], [null, ALL]);
+  first.release();
+  first.release();
+  await settle();
+  assert(more.room && other.room);
+  assertEquals(rooms.total, HALF + 2 * (LIMITS.bodyFreeBytes + 1));
+});
+
+Deno.test("D-98: a small body needs no room, however full it is", async () => {
+  const rooms = new BodyRoom(new ManualClock());
+  await rooms.take("a", HALF);
+  await rooms.take("b", HALF);
+  (await rooms.take("a", LIMITS.bodyFreeBytes)).release();
+  assertEquals(rooms.total, ALL);
+});
+
+Deno.test("D-98: of those who wait the address that holds least is next, whoever came first", async () => {
+  const rooms = new BodyRoom(new ManualClock());
+  const piece = HALF / 2;
+  const held = [await rooms.take("greedy", piece), await rooms.take("x", HALF), await rooms.take("y", piece)];
+  const greedy = asking(rooms, "greedy", piece);
+  const modest = asking(rooms, "modest", piece);
+  await settle();
+  assertEquals([greedy.room, modest.room], [null, null]);
+  held[2]?.release();
+  await settle();
+  assertEquals(greedy.room, null);
+  assert(modest.room);
+});
+
+Deno.test("D-98: who finds no room within 2 s is refused, and waits no longer", async () => {
+  const clock = new ManualClock();
+  const rooms = new BodyRoom(clock);
+  const held = await rooms.take("a", HALF);
+  const late = asking(rooms, "a", HALF);
+  await clock.advance(LIMITS.bodyWaitMs - 1);
+  assertEquals(late.refused, null);
+  await clock.advance(1);
+  assertEquals([late.refused, clock.waiting], ["SERVICE_UNAVAILABLE", 0]);
+  held.release();
+  await settle();
+  assertEquals([late.room, rooms.total], [null, 0]);
+});
+
+Deno.test("D-98: of one address 500 wait at most, the next is refused at once", async () => {
+  const rooms = new BodyRoom(new ManualClock());
+  await rooms.take("a", HALF);
+  const waiting = Array.from({ length: LIMITS.bodiesWaiting / 2 }, () => asking(rooms, "a", HALF));
+  await assertRejects(() => rooms.take("a", HALF), ServiceError);
+  await rooms.take("b", HALF);
+  await settle();
+  assert(waiting.every(({ room, refused }) => room === null && refused === null));
+});
+
+Deno.test("D-98: a body that still arrives after a second is cut when others wait, a body that is there is not", async () => {
+  const clock = new ManualClock();
+  const rooms = new BodyRoom(clock);
+  const cuts: string[] = [];
+  const dribbling = await rooms.take("slow", HALF);
+  dribbling.cut = () => {
+    cuts.push("dribbling");
+    dribbling.release();
+  };
+  await rooms.take("whole", HALF);
+  await clock.advance(60_000);
+  assertEquals(cuts, [], "nobody waits");
+  const honest = asking(rooms, "honest", HALF);
+  await clock.advance(LIMITS.bodyWaitMs / 2);
+  assertEquals(cuts, ["dribbling"]);
+  assert(honest.room);
+});
+
+Deno.test("D-98: a request gives its room back whatever becomes of it, and what a process asks itself needs none", async (t) => {
+  const clock = new ManualClock();
+  using kv = await Deno.openKv(":memory:");
+  const seen: number[] = [];
+  let gate: Promise<void> = Promise.resolve();
+  const app = createApp(
+    [
+      routeFor<AppDeps, Callers>()({
+        method: "POST",
+        path: "/",
+        summary: "",
+        auth: "none",
+        limit: null,
+        answer: { status: 200 },
+        errors: [],
+        async handler(_deps, { exchange }) {
+          seen.push(exchange.body.reduce((sum, byte) => sum + byte, 0));
+          await gate;
+          if (exchange.body[0] === 1) throw new Error("a fault");
+          return json({});
+        },
+      }),
+    ],
+    AUTHENTICATORS,
+    {
+      clock,
+      newId: ulidSource(() => clock.now(), seededRandom().bytes),
+      log: () => {},
+      limiter: new RateLimiter(kv, new GroupCommit(kv, 100), clock, (rule, who) => [rule, who]),
+      trustedProxies: new TrustedProxies([]),
+      showDetails: false,
+    },
+  );
+  /** A body as it comes over a connection: its bytes can fill the reader's buffer. */
+  const stream = (bytes: Bytes) =>
+    new ReadableStream({
+      type: "bytes",
+      start(controller) {
+        controller.enqueue(bytes);
+        controller.close();
+      },
+    });
+  const ask = (
+    body: Bytes,
+    headers: Record<string, string> = {},
+    peer: Peer = { from: "socket", address: "192.0.2.1" },
+    form: (bytes: Bytes) => BodyInit = stream,
+  ) => app.fetch(new Request("http://svc.example/", { method: "POST", body: form(body), headers }), peer);
+  const large = (first: number) => new Uint8Array(LIMITS.bodyBytes).fill(first, 0, 1);
+  const length = { "Content-Length": String(LIMITS.bodyBytes) };
+  const cases: [name: string, ask: () => Promise<Response>, status: number][] = [
+    ["answered", () => ask(large(0), length), 200],
+    ["answered, in pieces", () => ask(large(0), length, undefined, (bytes) => bytes), 200],
+    ["answered, its length not said", () => ask(large(0)), 200],
+    ["failed", () => ask(large(1), length), 500],
+    ["longer than the cap", () => ask(new Uint8Array(LIMITS.bodyBytes + 1)), 413],
+    ["longer than it said", () => ask(large(0), { "Content-Length": "10000" }), 413],
+  ];
+  for (const [name, request, status] of cases) {
+    await t.step(name, async () => {
+      for (let i = 0; i < 2 * ALL / LIMITS.bodyBytes; i++) assertEquals((await request()).status, status);
+      await clock.advance(LIMITS.bodyLeftMs);
+      assertEquals(clock.waiting, 0);
+    });
+  }
+  await t.step("the body arrives as it was sent, in one buffer or in pieces", async () => {
+    seen.length = 0;
+    for (const headers of [length, {}]) await ask(new Uint8Array(LIMITS.bodyBytes).fill(7), headers);
+    assertEquals(seen, Array(2).fill(7 * LIMITS.bodyBytes));
+  });
+  await t.step("while others hold all of it", async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    gate = promise;
+    const holding = Array.from({ length: HALF / LIMITS.bodyBytes }, () => ask(large(0), length));
+    const waiting = ask(large(0), length);
+    await until(() => seen.length >= 2 + holding.length);
+    const own = ask(large(0), {}, { from: "process" });
+    const small = ask(new Uint8Array(LIMITS.bodyFreeBytes), { "Content-Length": String(LIMITS.bodyFreeBytes) });
+    await until(() => seen.length >= 4 + holding.length);
+    assertEquals(seen.length, 4 + holding.length, "all but the one that waits are served");
+    await clock.advance(LIMITS.bodyWaitMs);
+    const refused = await waiting;
+    assertEquals([refused.status, refused.headers.get("retry-after")], [503, "1"]);
+    resolve();
+    for (const answer of await Promise.all([...holding, own, small])) assertEquals(answer.status, 200);
+  });
+});

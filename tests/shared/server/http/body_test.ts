@@ -1,0 +1,205 @@
+/**
+ * Shows how bodies are read (D-12, D-248, I06, I08): counted while they stream, cut at the cap, given up after 10 s by the
+ * clock. And which bytes are JSON (I03).
+ */
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import type { Bytes } from "../../../../shared/protocol/base64url.ts";
+import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
+import { ServiceError } from "../../../../shared/protocol/errors.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import {
+  type BodySource,
+  leaveBody,
+  parseJson,
+  readBody,
+  refuseByLength,
+} from "../../../../shared/server/http/body.ts";
+import { ManualClock, settle } from "../../../support/manual_clock.ts";
+
+/** A body that arrives chunk by chunk, and tells whether it was let go. */
+class Chunks implements BodySource {
+  cancelled = false;
+  readonly body: ReadableStream<Bytes>;
+
+  constructor(chunks: readonly Bytes[], end: "close" | "hang" | "break" = "close") {
+    let at = 0;
+    this.body = new ReadableStream<Bytes>({
+      pull: (controller) => {
+        const chunk = chunks[at++];
+        if (chunk) return controller.enqueue(chunk);
+        if (end === "close") return controller.close();
+        if (end === "break") return controller.error(new TypeError("connection reset"));
+        return new Promise(() => {});
+      },
+      cancel: () => void (this.cancelled = true),
+    }, { highWaterMark: 0 });
+  }
+}
+
+async function refusal(read: Promise<unknown>): Promise<ServiceError> {
+  return await assertRejects(() => read, ServiceError);
+}
+
+Deno.test("readBody() gives the bytes as they came, in one piece or many, up to the cap", async (t) => {
+  const cases: [name: string, chunks: string[], maxBytes: number][] = [
+    ["no chunk", [], 0],
+    ["one chunk", ["hello"], 5],
+    ["many chunks", ["he", "", "l", "lo"], 5],
+    ["a code point in two chunks", ["h\u00e9"], 3],
+  ];
+  for (const [name, chunks, maxBytes] of cases) {
+    await t.step(name, async () => {
+      const clock = new ManualClock();
+      const bytes = await readBody(new Chunks(chunks.map(utf8Bytes)), maxBytes, clock);
+      assertEquals(new TextDecoder().decode(bytes), chunks.join(""));
+      assertEquals(clock.waiting, 0);
+    });
+  }
+  await t.step("no body at all", async () => {
+    assertEquals(await readBody({ body: null }, 5, new ManualClock()), new Uint8Array());
+  });
+});
+
+Deno.test("readBody accepts a body in 1,024 pieces and refuses one in more", async () => {
+  const pieces = (count: number) => new Chunks(Array.from({ length: count }, () => utf8Bytes("x")));
+  const clock = new ManualClock();
+  assertEquals((await readBody(pieces(LIMITS.bodyPieces), 65_536, clock)).length, LIMITS.bodyPieces);
+  const source = pieces(LIMITS.bodyPieces + 1);
+  const error = await refusal(readBody(source, 65_536, clock));
+  assertEquals([error.code, error.headers.Connection], ["PAYLOAD_TOO_LARGE", "close"]);
+});
+
+Deno.test("readBody() refuses a byte more than the cap while it streams, and lets the rest go", async (t) => {
+  const cases: [name: string, chunks: string[], maxBytes: number][] = [
+    ["in one chunk", ["123456"], 5],
+    ["in the last of many", ["12345", "6"], 5],
+    ["an endless body", Array(1000).fill("x".repeat(1024)), 4096],
+    ["an empty cap", ["1"], 0],
+  ];
+  for (const [name, chunks, maxBytes] of cases) {
+    await t.step(name, async () => {
+      const clock = new ManualClock();
+      const source = new Chunks(chunks.map(utf8Bytes), "hang");
+      const error = await refusal(readBody(source, maxBytes, clock));
+      assertEquals([error.code, error.status, error.headers.Connection], ["PAYLOAD_TOO_LARGE", 413, "close"]);
+      assertEquals([source.cancelled, clock.waiting], [false, 1], "the answer gets through first");
+      await clock.advance(LIMITS.bodyLeftMs);
+      assertEquals([source.cancelled, clock.waiting], [true, 0]);
+    });
+  }
+});
+
+Deno.test("readBody() gives up after 10 s, however much of the body has come", async (t) => {
+  for (const chunks of [[], ["a"], ["a", "b", "c"]]) {
+    await t.step(`${chunks.length} chunks, then nothing`, async () => {
+      const clock = new ManualClock();
+      const source = new Chunks(chunks.map(utf8Bytes), "hang");
+      let ended = false;
+      const error = refusal(readBody(source, 100, clock)).finally(() => ended = true);
+      await settle();
+      await clock.advance(9_999);
+      assertEquals(ended, false);
+      await clock.advance(1);
+      const { code, status } = await error;
+      assertEquals([code, status], ["REQUEST_TIMEOUT", 408]);
+      assertEquals([source.cancelled, clock.waiting], [false, 1], "the answer gets through first");
+      await clock.advance(LIMITS.bodyLeftMs);
+      assertEquals([source.cancelled, clock.waiting], [true, 0]);
+    });
+  }
+});
+
+Deno.test("readBody() of a body that breaks off is a time-out, and no time is waited", async () => {
+  const clock = new ManualClock();
+  const error = await refusal(readBody(new Chunks([utf8Bytes("ab")], "break"), 100, clock));
+  assertEquals([error.code, clock.waiting], ["REQUEST_TIMEOUT", 0]);
+});
+
+Deno.test("refuseByLength() judges Content-Length alone, before anything is read", async (t) => {
+  const cases: [name: string, length: string | null, refused: boolean][] = [
+    ["none", null, false],
+    ["zero", "0", false],
+    ["the cap", "100", false],
+    ["a byte more", "101", true],
+    ["1 GiB", String(2 ** 30), true],
+    ["endless digits", "9".repeat(400), true],
+  ];
+  for (const [name, length, refused] of cases) {
+    await t.step(name, () => {
+      const headers = new Headers(length === null ? {} : { "content-length": length });
+      if (!refused) return refuseByLength(headers, 100);
+      assertEquals(assertThrows(() => refuseByLength(headers, 100), ServiceError).code, "PAYLOAD_TOO_LARGE");
+    });
+  }
+});
+
+Deno.test("parseJson() gives text and value of JSON in UTF-8, and nothing else", async (t) => {
+  const good = [
+    "null",
+    " 1 ",
+    "[]",
+    '{"a":1,"a":2}',
+    '"\\ud800"',
+    "1e400",
+    '{"__proto__":1}',
+    "[".repeat(1000) + "]".repeat(1000),
+  ];
+  for (const text of good) {
+    await t.step(`good: ${text.slice(0, 20)}`, () => assertEquals(parseJson(utf8Bytes(text))?.text, text));
+  }
+  const bad: [name: string, bytes: Bytes][] = [
+    ["empty", new Uint8Array()],
+    ["white space", utf8Bytes(" \n")],
+    ["a byte order mark", utf8Bytes('\ufeff{"a":1}')],
+    ["invalid UTF-8", Uint8Array.of(0x22, 0xff, 0x22)],
+    ["an encoded surrogate", Uint8Array.of(0x22, 0xed, 0xa0, 0x80, 0x22)],
+    ["an overlong slash", Uint8Array.of(0x22, 0xc0, 0xaf, 0x22)],
+    ["a sequence cut short", Uint8Array.of(0x22, 0xe2, 0x82, 0x22)],
+    ["UTF-16", Uint8Array.of(0x31, 0x00)],
+    ["a brace", utf8Bytes("{")],
+    ["two values", utf8Bytes("{} {}")],
+    ["a trailing comma", utf8Bytes("[1,]")],
+    ["single quotes", utf8Bytes("{'a':1}")],
+    ["a comment", utf8Bytes("{}//")],
+    ["NaN", utf8Bytes("NaN")],
+    ["a leading zero", utf8Bytes("01")],
+    ["a raw line feed in a string", utf8Bytes('"\n"')],
+    ["a non-breaking space", utf8Bytes("\u00a01")],
+  ];
+  for (const [name, bytes] of bad) await t.step(`bad: ${name}`, () => assertEquals(parseJson(bytes), undefined));
+  await t.step("the value is the text's", () => {
+    const parsed = parseJson(utf8Bytes('{"a":[1,"b"]}'));
+    assert(parsed);
+    assertEquals(parsed.value, { a: [1, "b"] });
+  });
+});
+
+Deno.test("leaveBody() reads a small rest to its end and ends the connection of a long or slow one", async (t) => {
+  const kib = "x".repeat(1024);
+  const cases: [name: string, chunks: string[], end: "close" | "hang", isEnded: boolean][] = [
+    ["a small body", ["ab", "cd"], "close", false],
+    ["a body as long as is read", Array(256).fill(kib), "close", false],
+    ["an endless body", Array(10_000).fill(kib), "hang", true],
+    ["a body that stalls", ["ab"], "hang", true],
+  ];
+  for (const [name, chunks, end, isEnded] of cases) {
+    await t.step(name, async () => {
+      const clock = new ManualClock();
+      const source = new Chunks(chunks.map(utf8Bytes), end);
+      const left = leaveBody(source, clock);
+      for (let i = 0; i < 3; i++) await settle();
+      assertEquals([source.cancelled, clock.waiting], [false, isEnded ? 1 : 0]);
+      await clock.advance(LIMITS.bodyLeftMs);
+      await left;
+      assertEquals([source.cancelled, clock.waiting], [isEnded, 0]);
+    });
+  }
+  await t.step("no body, and one that is being read", async () => {
+    const clock = new ManualClock();
+    const { body } = new Chunks([], "hang");
+    body.getReader();
+    await leaveBody({ body: null }, clock);
+    await leaveBody({ body }, clock);
+    assertEquals(clock.waiting, 0);
+  });
+});

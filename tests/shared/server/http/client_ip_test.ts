@@ -1,0 +1,109 @@
+/**
+ * Shows whose request it is (D-49, H07, H08): the socket's peer, the right-most untrusted hop behind a trusted proxy,
+ * one bucket for a /64, one for all who are unknown. A header from anybody else is never believed.
+ */
+import { assertEquals, assertNotEquals, assertThrows } from "@std/assert";
+import { clientBucket, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
+
+const TRUSTED = new TrustedProxies(["10.0.0.0/8", "192.0.2.9", "2001:db8:f::/48", "::1"]);
+
+function bucket(address: string | null, forwardedFor: string | null = null, trusted = TRUSTED): string {
+  return clientBucket({ from: "socket", address }, forwardedFor, trusted);
+}
+
+Deno.test("clientBucket() takes the peer, or the right-most untrusted hop behind a trusted proxy", async (t) => {
+  const cases: [name: string, peer: string | null, forwardedFor: string | null, bucket: string][] = [
+    ["a peer", "198.51.100.7", null, "198.51.100.7"],
+    ["an untrusted peer's header is not believed", "198.51.100.7", "203.0.113.1", "198.51.100.7"],
+    ["a trusted peer without the header", "10.1.2.3", null, "10.1.2.3"],
+    ["one hop", "10.1.2.3", "203.0.113.1", "203.0.113.1"],
+    ["the right-most hop, not the one that the client wrote", "10.1.2.3", "1.1.1.1, 203.0.113.1", "203.0.113.1"],
+    ["trusted hops are passed over", "10.1.2.3", "1.1.1.1, 203.0.113.1, 10.9.9.9, 192.0.2.9", "203.0.113.1"],
+    ["white space and tabs", "10.1.2.3", " 1.1.1.1 ,\t203.0.113.1 ", "203.0.113.1"],
+    ["nothing but trusted hops: the left-most", "10.1.2.3", "10.0.0.5, 10.0.0.4", "10.0.0.5"],
+    ["a hop that is no address", "10.1.2.3", "203.0.113.1, evil", "unknown"],
+    ["a hop that is no address, behind a trusted one", "10.1.2.3", "evil, 10.0.0.4", "unknown"],
+    ["an unknown peer", null, null, "unknown"],
+    ["an unknown peer's header is not believed", null, "203.0.113.1", "unknown"],
+    ["a trusted IPv6 peer", "2001:db8:f:1::2", "203.0.113.1", "203.0.113.1"],
+    ["a trusted loopback", "::1", "203.0.113.1", "203.0.113.1"],
+    ["an IPv4-mapped trusted peer", "::ffff:10.1.2.3", "203.0.113.1", "203.0.113.1"],
+    ["an IPv4-mapped hop", "10.1.2.3", "::ffff:203.0.113.1", "203.0.113.1"],
+    ["an IPv6 hop", "10.1.2.3", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
+  ];
+  for (const [name, peer, forwardedFor, expected] of cases) {
+    await t.step(name, () => assertEquals(bucket(peer, forwardedFor), expected));
+  }
+});
+
+Deno.test("clientBucket() is one for every way to write an address, and for a /64", async (t) => {
+  const cases: [name: string, addresses: string[]][] = [
+    ["a /64", ["2001:db8::1", "2001:db8:0:0::ffff", "2001:0DB8:0000:0000:a:b:c:d", "2001:db8::dead:beef:0:1"]],
+    ["zero groups", ["::", "::2", "0:0:0:0:0:0:0:3", "::7f00:1"]],
+    ["a zone and brackets", ["fe80::1", "fe80::1%eth0", "[fe80::2]"]],
+    ["an IPv4-mapped address", ["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201", "0:0:0:0:0:ffff:192.0.2.1"]],
+  ];
+  for (const [name, addresses] of cases) {
+    await t.step(name, () => {
+      for (const address of addresses) assertEquals(bucket(address), bucket(addresses[0] ?? ""), address);
+    });
+  }
+});
+
+Deno.test("clientBucket() keeps apart what is apart", () => {
+  const apart = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8:0:1::1", "2001:db9::1", "::1"];
+  assertEquals(new Set(apart.map((address) => bucket(address))).size, apart.length);
+  assertNotEquals(bucket("::fffe:c000:201"), bucket("192.0.2.1"));
+});
+
+Deno.test("H08: 100 000 addresses of one /64 share a bucket", () => {
+  const buckets = new Set<string>();
+  for (let i = 0; i < 100_000; i++) {
+    buckets.add(bucket(`2001:db8:1:2:${(i >> 8).toString(16)}::${(i & 255).toString(16)}`));
+  }
+  assertEquals([...buckets], ["2001:db8:1:2::/64"]);
+});
+
+Deno.test("clientBucket() of a call within the process is its own", () => {
+  assertEquals(clientBucket({ from: "process" }, "203.0.113.1", TRUSTED), "process");
+  assertNotEquals(bucket("process"), "process");
+});
+
+Deno.test("TrustedProxies holds addresses and blocks, in every way to write them", async (t) => {
+  const cases: [block: string, inside: string[], outside: string[]][] = [
+    ["192.0.2.7", ["192.0.2.7", "::ffff:192.0.2.7"], ["192.0.2.8", "::1"]],
+    ["192.0.2.0/24", ["192.0.2.0", "192.0.2.255"], ["192.0.3.0", "192.0.1.255"]],
+    ["0.0.0.0/0", ["1.2.3.4", "255.255.255.255"], ["2001:db8::1", "not an address", ""]],
+    ["10.1.2.3/32", ["10.1.2.3"], ["10.1.2.2"]],
+    ["2001:db8::/32", ["2001:db8::1", "2001:0DB8:ffff::", "2001:db8::1%eth0"], ["2001:db9::1", "10.0.0.1"]],
+    ["::1", ["::1", "0:0:0:0:0:0:0:1", "[::1]"], ["::2", "127.0.0.1"]],
+  ];
+  for (const [block, inside, outside] of cases) {
+    await t.step(block, () => {
+      const trusted = new TrustedProxies([block]);
+      for (const address of inside) assertEquals(trusted.has(address), true, address);
+      for (const address of outside) assertEquals(trusted.has(address), false, address);
+    });
+  }
+});
+
+Deno.test("TrustedProxies refuses what is no address or block", async (t) => {
+  const bad = [
+    "",
+    "host",
+    "10.0.0.0/33",
+    "10.0.0.0/-1",
+    "10.0.0.0/",
+    "10.0.0.0/8/8",
+    "::/129",
+    "10.0.0",
+    "10.0.0.0/a",
+    "*",
+  ];
+  for (const block of bad) {
+    await t.step(
+      block || "empty",
+      () => void assertThrows(() => new TrustedProxies(["10.0.0.1", block]), TypeError, block),
+    );
+  }
+});

@@ -1,0 +1,47 @@
+/**
+ * Shows when a client that has the answer already gets 304 (RFC 9110 section 13, C19), and with which headers.
+ */
+import { assertEquals } from "@std/assert";
+import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
+import { cacheable } from "../../../../shared/server/http/conditional_response.ts";
+
+function ask(ifNoneMatch?: string): Response {
+  const headers = new Headers(ifNoneMatch === undefined ? {} : { "If-None-Match": ifNoneMatch });
+  return cacheable(new Request("https://r.example/v1/crl", { headers }), utf8Bytes('{"a":1}'), '"tag-1"', "no-cache");
+}
+
+Deno.test("cacheable() answers the body once, and 304 to who has it", async (t) => {
+  const cases: [name: string, ifNoneMatch: string | undefined, status: number][] = [
+    ["no tag", undefined, 200],
+    ["another tag", '"tag-2"', 200],
+    ["the tag", '"tag-1"', 304],
+    ["the tag, weak", 'W/"tag-1"', 304],
+    ["the tag among others", '"tag-0", W/"x" ,"tag-1"', 304],
+    ["any", "*", 304],
+    ["the tag without quotes", "tag-1", 200],
+    ["a part of the tag", '"tag"', 200],
+    ["empty", "", 200],
+  ];
+  for (const [name, ifNoneMatch, status] of cases) {
+    await t.step(name, async () => {
+      const answer = ask(ifNoneMatch);
+      assertEquals([answer.status, answer.headers.get("etag"), answer.headers.get("cache-control")], [
+        status,
+        '"tag-1"',
+        "no-cache",
+      ]);
+      assertEquals(await answer.text(), status === 200 ? '{"a":1}' : "");
+      assertEquals(answer.headers.get("content-type"), status === 200 ? "application/json; charset=utf-8" : null);
+    });
+  }
+});
+
+Deno.test("cacheable() sends a large body whole, with its length", async () => {
+  for (const length of [262_143, 262_144, 262_145, 524_288, 1_000_000]) {
+    const body = crypto.getRandomValues(new Uint8Array(65_536));
+    const large = new Uint8Array(length).map((_, i) => body[i % body.length] ?? 0);
+    const answer = cacheable(new Request("https://r.example/v1/crl"), large, '"tag-1"', "no-cache");
+    assertEquals(answer.headers.get("content-length"), String(length));
+    assertEquals(new Uint8Array(await answer.arrayBuffer()), large);
+  }
+});

@@ -1,0 +1,78 @@
+/**
+ * Shows how input becomes typed values, or the route's code with the problems by field and never the value itself.
+ */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import * as z from "zod";
+import { ServiceError } from "../../../../shared/protocol/errors.ts";
+import { invalidInput, parseInput } from "../../../../shared/server/http/input.ts";
+
+const Body = z.object({ name: z.string().trim().min(1), count: z.int().default(3) });
+
+Deno.test("parseInput() gives what the schema makes of the value, and drops what it does not know", () => {
+  assertEquals(parseInput(Body, { name: " a ", role: "admin" }, "ADMIN_BOOTSTRAP_INVALID"), { name: "a", count: 3 });
+});
+
+Deno.test("parseInput() refuses with the route's code and names fields, not values", async (t) => {
+  const cases: [name: string, value: unknown, fields: string[], forms: number][] = [
+    ["a field missing", {}, ["name"], 0],
+    ["two fields wrong", { name: 7, count: "svc_pat_hidden" }, ["name", "count"], 0],
+    ["null", null, [], 1],
+    ["an array", ["svc_pat_hidden"], [], 1],
+    ["a text", "svc_pat_hidden", [], 1],
+  ];
+  for (const [name, value, fields, forms] of cases) {
+    await t.step(name, () => {
+      const error = assertThrows(() => parseInput(Body, value, "ADMIN_BOOTSTRAP_INVALID"), ServiceError);
+      assertEquals([error.code, error.status], ["ADMIN_BOOTSTRAP_INVALID", 400]);
+      assertEquals(Object.keys(error.details?.fieldErrors ?? {}), fields);
+      assertEquals(error.details?.formErrors.length, forms);
+      assert(!JSON.stringify([error.message, error.details]).includes("hidden"));
+    });
+  }
+});
+
+Deno.test("invalidInput() answers 400 where the code has two statuses, and 500 where the route has no code", () => {
+  const details = { fieldErrors: {}, formErrors: [] };
+  assertEquals(invalidInput("AGENT_AUTH_REFRESH_INVALID", details).status, 400);
+  assertEquals(invalidInput(undefined, details).code, "INTERNAL_ERROR");
+});
+
+Deno.test("a validation text names the field and what is expected, in the message and in the details", () => {
+  const All = z.object({
+    payload: z.unknown().nonoptional(),
+    name: z.string(),
+    count: z.int().min(1).max(5),
+    role: z.enum(["a", "b"]),
+    list: z.array(z.object({ id: z.string() })).min(1),
+    word: z.string().regex(/^x/),
+    either: z.union([z.string(), z.number()]),
+  });
+  const good = { payload: null, name: "n", count: 1, role: "a", list: [{ id: "i" }], word: "x", either: 1 };
+  const cases: [change: Record<string, unknown> | null, field: string, text: string][] = [
+    [{ payload: undefined }, "payload", "payload is missing; expected any JSON value"],
+    [{ name: undefined }, "name", "name is missing; expected text"],
+    [{ name: 7 }, "name", "name must be text"],
+    [{ count: "svc_pat_hidden" }, "count", "count must be a number"],
+    [{ count: 1.5 }, "count", "count must be a whole number"],
+    [{ count: 9 }, "count", "count must be at most 5"],
+    [{ role: "svc_pat_hidden" }, "role", 'role must be "a" or "b"'],
+    [{ list: [] }, "list", "list must have at least 1 entries"],
+    [{ list: [{}] }, "list", "list.0.id is missing; expected text"],
+    [{ word: "svc_pat_hidden" }, "word", "word must be text that matches /^x/"],
+    [{ either: null }, "either", "either must be one of the forms in the documentation"],
+    [null, "", "the input must be an object"],
+  ];
+  for (const [change, field, text] of cases) {
+    const value = change && { ...good, ...change };
+    const error = assertThrows(() => parseInput(All, value, "INVITE_CREATE_INVALID"), ServiceError);
+    assertEquals(error.message, `The body of an invite is not valid: ${text}`);
+    assertEquals(field ? error.details?.fieldErrors[field] : error.details?.formErrors, [text]);
+  }
+});
+
+Deno.test("parseInput() reports the first 20 problems of an input that has thousands", () => {
+  const List = z.object({ scopes: z.array(z.enum(["a"])) });
+  const value = { scopes: Array(5_000).fill("x") };
+  const error = assertThrows(() => parseInput(List, value, "INTERNAL_SERVICE_INVALID"), ServiceError);
+  assertEquals(error.details?.fieldErrors.scopes?.length, 20);
+});

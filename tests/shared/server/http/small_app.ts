@@ -1,0 +1,191 @@
+/**
+ * A small table of routes, one of each kind, put together as a service's is: for the tests of the pipeline.
+ */
+import { assertEquals } from "@std/assert";
+import * as z from "zod";
+import { ServiceError } from "../../../../shared/protocol/errors.ts";
+import { ulidSource } from "../../../../shared/protocol/ids.ts";
+import { type App, type AppDeps, createApp } from "../../../../shared/server/http/app.ts";
+import { type Peer, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
+import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
+import { StoreUnavailable } from "../../../../shared/server/store/open_store.ts";
+import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
+import {
+  type Authenticators,
+  json,
+  type Route,
+  routeFor,
+  type RouteLimit,
+} from "../../../../shared/server/http/route.ts";
+import { ManualClock } from "../../../support/manual_clock.ts";
+import { seededRandom } from "../../../support/seeded_random.ts";
+
+export interface Callers {
+  none: null;
+  key: string;
+  service: string | null;
+  glancing: string;
+}
+
+export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
+  none: { when: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
+  key: {
+    when: "before_body",
+    credential: "api_key",
+    scheme: "Bearer",
+    errors: ["API_KEY_INVALID", "ADMIN_REQUIRED"],
+    run(_deps, { request }) {
+      const key = request.headers.get("x-key");
+      return key ? Promise.resolve(key) : Promise.reject(new ServiceError("API_KEY_INVALID"));
+    },
+    bucket: (key) => key,
+    authorise(key) {
+      if (key === "user") throw new ServiceError("ADMIN_REQUIRED");
+    },
+  },
+  service: {
+    when: "before_limit",
+    credential: "optional_service",
+    scheme: "Svc",
+    errors: ["INTERNAL_SERVICE_UNAUTHORIZED"],
+    run: (_deps, { request }) => Promise.resolve(request.headers.get("x-key")),
+    exempt: (caller) => caller !== null,
+  },
+  glancing: {
+    when: "after_body",
+    credential: "agent_proof",
+    scheme: "Svc",
+    errors: ["PROXY_AUTH_MISSING_TOKEN", "PROXY_AUTH_INVALID_AIT"],
+    glance(_deps, { request }) {
+      if (!request.headers.has("x-key")) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
+    },
+    run: () => Promise.reject(new ServiceError("PROXY_AUTH_INVALID_AIT")),
+  },
+};
+
+const route = routeFor<AppDeps, Callers>();
+const row = { summary: "", answer: { status: 200 }, errors: [] } as const;
+const perIp: RouteLimit = { name: "ip", requests: 2, windowMs: 60_000, per: "ip" };
+
+export const ROUTES: readonly Route<AppDeps>[] = [
+  route({ ...row, method: "GET", path: "/open", auth: "none", limit: null, handler: () => json({ ok: true }) }),
+  route({ ...row, method: "GET", path: "/limited", auth: "service", limit: perIp, handler: () => json({}) }),
+  route({
+    ...row,
+    method: "POST",
+    path: "/failures",
+    auth: "none",
+    limit: { ...perIp, name: "failures", counts: ["INVITE_REDEEM_CODE_INVALID"] },
+    handler(_deps, { exchange }) {
+      if (exchange.body.length > 0) throw new ServiceError("INVITE_REDEEM_CODE_INVALID");
+      return json({});
+    },
+  }),
+  route({
+    ...row,
+    method: "POST",
+    path: "/things/:id",
+    auth: "key",
+    limit: { name: "key", requests: 3, windowMs: 60_000, per: "api-key" },
+    params: z.object({ id: z.string().regex(/^\d+$/) }),
+    body: z.object({ name: z.string() }),
+    emptyBody: true,
+    maxBodyBytes: 64,
+    invalid: "ADMIN_BOOTSTRAP_INVALID",
+    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    handler(_deps, { params, body, caller }) {
+      if (params.id === "404") throw new ServiceError("AGENT_NOT_FOUND");
+      return json({ id: params.id, name: body.name, caller }, 201);
+    },
+  }),
+  route({
+    ...row,
+    method: "GET",
+    path: "/query",
+    auth: "none",
+    limit: null,
+    query: z.object({ a: z.string(), b: z.array(z.string()).optional() }),
+    invalid: "AGENT_LIST_INVALID_QUERY",
+    handler: (_deps, { query, exchange }) => json({ query, target: exchange.target }),
+  }),
+  route({
+    ...row,
+    method: "DELETE",
+    path: "/off",
+    auth: "key",
+    limit: null,
+    precondition: {
+      check() {
+        throw new ServiceError("ADMIN_BOOTSTRAP_DISABLED");
+      },
+      errors: ["ADMIN_BOOTSTRAP_DISABLED"],
+    },
+    handler: () => json({}),
+  }),
+  route({ ...row, method: "POST", path: "/glanced", auth: "glancing", limit: null, handler: () => json({}) }),
+  route({
+    ...row,
+    method: "GET",
+    path: "/fails/:how",
+    auth: "none",
+    limit: null,
+    params: z.object({ how: z.string() }),
+    handler(_deps, { params }) {
+      if (params.how === "store") throw new StoreUnavailable(new Error("/var/lib/svc.kv"));
+      if (params.how === "unauthorised") throw new ServiceError("API_KEY_MISSING");
+      if (params.how === "text") throw "the secret";
+      throw new Error("the secret");
+    },
+  }),
+];
+
+interface LogEntry {
+  level: string;
+  event: string;
+  fields: Record<string, unknown>;
+}
+
+export class TestApp implements Disposable {
+  readonly clock = new ManualClock();
+  readonly log: LogEntry[] = [];
+  readonly app: App;
+
+  private constructor(readonly kv: Deno.Kv, showDetails: boolean) {
+    const limiter = new RateLimiter(kv, new GroupCommit(kv, 100), this.clock, (rule, who) => ["w", rule, who]);
+    this.app = createApp(ROUTES, AUTHENTICATORS, {
+      clock: this.clock,
+      newId: ulidSource(() => this.clock.now(), seededRandom().bytes),
+      log: (level, event, fields = {}) => void this.log.push({ level, event, fields }),
+      limiter,
+      trustedProxies: new TrustedProxies(["10.0.0.1"]),
+      showDetails,
+    });
+  }
+
+  static async open(showDetails = false): Promise<TestApp> {
+    return new TestApp(await Deno.openKv(":memory:"), showDetails);
+  }
+
+  [Symbol.dispose](): void {
+    this.kv.close();
+  }
+
+  ask(path: string, init: RequestInit = {}, peer: Peer = { from: "socket", address: "192.0.2.1" }): Promise<Response> {
+    return this.app.fetch(new Request(`http://evil.example${path}`, init), peer);
+  }
+}
+
+/** Status and code of an error answer, whose envelope must be exactly that of D-10. */
+export async function errorOf(answer: Response): Promise<[number, string]> {
+  assertEquals(answer.headers.get("content-type"), "application/json; charset=utf-8");
+  const body = await answer.json();
+  assertEquals(Object.keys(body), ["error"]);
+  assertEquals(Object.keys(body.error), ["code", "message"]);
+  return [answer.status, body.error.code];
+}
+
+export const post = (body?: BodyInit, headers: Record<string, string> = { "x-key": "admin" }): RequestInit => ({
+  method: "POST",
+  headers,
+  body: body ?? null,
+});

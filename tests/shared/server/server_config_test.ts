@@ -1,0 +1,114 @@
+/**
+ * Shows where the services may run (PROTOCOL section 7): defaults, what each variable takes, what production refuses
+ * as a whole, and which origins a proof may name (D-24).
+ */
+import { assertEquals } from "@std/assert";
+import { ConfigReader } from "../../../shared/server/config_reader.ts";
+import {
+  acceptedOrigins,
+  judgeServerConfig,
+  readServerConfig,
+  SERVER_VARIABLES,
+} from "../../../shared/server/server_config.ts";
+
+const NO_SECRETS = { signingKeysGiven: false, serviceCredentialGiven: false };
+
+/** Names of the variables that are refused. */
+function refused(variables: Record<string, string>, secrets = NO_SECRETS, onDeploy = false): string[] {
+  const reader = new ConfigReader((name) => variables[name]);
+  judgeServerConfig(reader, readServerConfig(reader, onDeploy), secrets);
+  return reader.problems.map((problem) => problem.split(":")[0] ?? "");
+}
+
+Deno.test("readServerConfig() without variables is the all-in-one server on this machine", () => {
+  const asked: string[] = [];
+  const reader = new ConfigReader((name) => void asked.push(name));
+  const { trustedProxies, ...config } = readServerConfig(reader, false);
+  assertEquals(config, {
+    service: "all",
+    environment: "local",
+    host: "127.0.0.1",
+    port: 8787,
+    registryUrl: null,
+    proxyUrl: null,
+    kvUrl: ".data/svc.kv",
+  });
+  assertEquals(["127.0.0.1", "10.0.0.1", "::1"].map((address) => trustedProxies.has(address)), [false, false, false]);
+  assertEquals(asked.toSorted(), [...SERVER_VARIABLES].toSorted());
+  assertEquals(readServerConfig(new ConfigReader(() => undefined), true).kvUrl, null);
+});
+
+Deno.test("readServerConfig() takes each variable, or names it", async (t) => {
+  const cases: [name: string, good: string[], bad: string[]][] = [
+    ["SVC_SERVICE", ["all", "registry", "proxy"], ["both", ""]],
+    ["ENVIRONMENT", ["local", "dev"], ["prod", "Local"]],
+    ["HOST", ["0.0.0.0", "::", "localhost", "my-host.example"], ["a b", "http://x", "a/b"]],
+    ["PORT", ["0", "1", "65535"], ["65536", "-1", "abc", "80.5"]],
+    ["REGISTRY_URL", ["https://r.example"], ["r.example", "https://r.example/path", "https://u@r.example"]],
+    ["PROXY_URL", ["https://p.example"], ["ws://p.example", "https://p.example/?a=1"]],
+    ["TRUSTED_PROXIES", ["10.0.0.0/8, ::1", "192.0.2.1"], ["10.0.0.0/40", "proxy.local"]],
+  ];
+  for (const [name, good, bad] of cases) {
+    await t.step(name, () => {
+      const urls = { REGISTRY_URL: "https://r.example", PROXY_URL: "https://p.example" };
+      for (const value of good) assertEquals(refused({ ...urls, [name]: value }), [], value);
+      for (const value of bad) assertEquals(refused({ ...urls, [name]: value }), [name], value);
+    });
+  }
+});
+
+Deno.test("a proxy alone is told where its registry is", () => {
+  for (const environment of ["local", "dev"]) {
+    const alone = { SVC_SERVICE: "proxy", ENVIRONMENT: environment };
+    assertEquals(refused(alone), ["REGISTRY_URL"]);
+    assertEquals(refused({ ...alone, REGISTRY_URL: "http://127.0.0.1:8787" }), []);
+  }
+});
+
+Deno.test("production refuses what is fine elsewhere, all of it together", async (t) => {
+  const urls = { REGISTRY_URL: "https://r.example", PROXY_URL: "https://p.example" };
+  const cases: [name: string, variables: Record<string, string>, secrets: Partial<typeof NO_SECRETS>, bad: string[]][] =
+    [
+      ["https on both sides", urls, {}, []],
+      ["no addresses", {}, {}, ["REGISTRY_URL", "PROXY_URL"]],
+      ["http", { ...urls, PROXY_URL: "http://p.example" }, {}, ["PROXY_URL"]],
+      ["http on loopback", { ...urls, REGISTRY_URL: "http://127.0.0.1:8787" }, {}, ["REGISTRY_URL"]],
+      ["a store over the network", { ...urls, KV_URL: "https://kv.example" }, {}, ["REGISTRY_SIGNING_KEYS"]],
+      [
+        "a store over the network, keys given",
+        { ...urls, KV_URL: "https://kv.example" },
+        { signingKeysGiven: true },
+        [],
+      ],
+      ["a proxy alone", { ...urls, SVC_SERVICE: "proxy" }, {}, ["REGISTRY_INTERNAL_SERVICE_ID"]],
+      ["a proxy alone, its credential given", { ...urls, SVC_SERVICE: "proxy" }, { serviceCredentialGiven: true }, []],
+      ["a proxy alone needs no signing keys", { ...urls, SVC_SERVICE: "proxy", KV_URL: "https://kv.example" }, {
+        serviceCredentialGiven: true,
+      }, []],
+      ["a registry alone", { ...urls, SVC_SERVICE: "registry" }, {}, []],
+    ];
+  for (const [name, variables, secrets, bad] of cases) {
+    await t.step(name, () => {
+      const given = { ...NO_SECRETS, ...secrets };
+      assertEquals(refused({ ...variables, ENVIRONMENT: "production" }, given), bad);
+      for (const environment of ["local", "dev"]) {
+        assertEquals(refused({ ...variables, ENVIRONMENT: environment }, given), []);
+      }
+    });
+  }
+  await t.step("the database of Deno Deploy", () => {
+    assertEquals(refused({ ...urls, ENVIRONMENT: "production" }, NO_SECRETS, true), ["REGISTRY_SIGNING_KEYS"]);
+  });
+});
+
+Deno.test("acceptedOrigins() is the public one, and in local the loopback ones with the listening port", () => {
+  assertEquals(acceptedOrigins("local", "http://127.0.0.1:8787", 8787), [
+    "http://127.0.0.1:8787",
+    "http://localhost:8787",
+    "http://[::1]:8787",
+  ]);
+  assertEquals(acceptedOrigins("local", "https://p.example", 99)[0], "https://p.example");
+  for (const environment of ["dev", "production"] as const) {
+    assertEquals(acceptedOrigins(environment, "https://p.example", 8787), ["https://p.example"]);
+  }
+});

@@ -1,0 +1,58 @@
+/**
+ * Shows that reads asked for together go to the store together, ten keys a call, each with its own answer, and that
+ * nothing of them is kept.
+ */
+import { assertEquals, assertRejects } from "@std/assert";
+import { Reads } from "../../../../shared/server/store/batched_reads.ts";
+
+/** A real store, and how many keys each of its calls had. */
+async function open(): Promise<{ kv: Deno.Kv; calls: number[] }> {
+  const kv = await Deno.openKv(":memory:");
+  const getMany = kv.getMany.bind(kv);
+  const calls: number[] = [];
+  kv.getMany = ((keys: readonly Deno.KvKey[]) => {
+    calls.push(keys.length);
+    return getMany([...keys]);
+  }) as typeof kv.getMany;
+  return { kv, calls };
+}
+
+Deno.test("get() gives each caller the record it asked for, all of one turn in calls of ten keys", async () => {
+  const { kv, calls } = await open();
+  using _ = kv;
+  for (let i = 0; i < 25; i += 2) await kv.set(["record", i], `value-${i}`);
+  const reads = new Reads(kv);
+  const entries = await Promise.all(Array.from({ length: 25 }, (_, i) => reads.get<string>(["record", i])));
+  assertEquals(calls, [10, 10, 5]);
+  assertEquals(
+    entries.map(({ key, value }) => [key, value]),
+    entries.map((_, i) => [["record", i], i % 2 ? null : `value-${i}`]),
+  );
+  assertEquals(entries.map(({ versionstamp }) => versionstamp === null), entries.map((_, i) => i % 2 === 1));
+});
+
+Deno.test("get() asks the store anew each time", async () => {
+  const { kv, calls } = await open();
+  using _ = kv;
+  const reads = new Reads(kv);
+  for (let i = 0; i < 3; i++) {
+    await kv.set(["a"], i);
+    assertEquals((await reads.get(["a"])).value, i);
+  }
+  assertEquals(calls, [1, 1, 1]);
+});
+
+Deno.test("get() of a store that fails rejects for every caller, and works again when it is back", async () => {
+  const { kv } = await open();
+  using _ = kv;
+  const { getMany } = kv;
+  const reads = new Reads(kv);
+  kv.getMany = () => Promise.reject(new Error("disk I/O error"));
+  const failing = Array.from(
+    { length: 15 },
+    (_, i) => assertRejects(() => reads.get(["record", i]), Error, "disk I/O"),
+  );
+  await Promise.all(failing);
+  kv.getMany = getMany;
+  assertEquals((await reads.get(["a"])).value, null);
+});

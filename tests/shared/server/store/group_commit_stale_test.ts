@@ -1,0 +1,156 @@
+/**
+ * Shows that group commit may build on what was read or committed a moment ago and is never wrong for it: what is stale
+ * is judged anew, a refusal above all. Two instances on one store stand for everything that happens in between.
+ */
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
+
+const KEPT_MS = 3_600_000;
+
+type Seen = Deno.KvEntryMaybe<unknown>;
+
+/** Takes what can be taken once. */
+function once(key: string, taker: string, seen?: Seen): Update<"taken"> {
+  return {
+    key: [key],
+    ...(seen ? { seen } : {}),
+    next: (current) => current === null ? { value: taker, expireInMs: KEPT_MS } : { refuse: "taken" },
+  };
+}
+
+/** Adds to a counter that may not pass a limit. */
+function add(key: string, n: number, limit = Infinity, seen?: Seen): Update<"full"> {
+  return {
+    key: [key],
+    ...(seen ? { seen } : {}),
+    next(current) {
+      const sum = (current as number ?? 0) + n;
+      return sum > limit ? { refuse: "full" } : { value: sum, expireInMs: KEPT_MS };
+    },
+  };
+}
+
+/** Counts the reads of a real store. */
+function countReads(kv: Deno.Kv): { count: number } {
+  const getMany = kv.getMany.bind(kv);
+  const reads = { count: 0 };
+  kv.getMany = ((keys: readonly Deno.KvKey[]) => {
+    reads.count += keys.length;
+    return getMany([...keys]);
+  }) as typeof kv.getMany;
+  return reads;
+}
+
+Deno.test("what the caller has read is not read again, and what was just committed neither", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const reads = countReads(kv);
+  const commits = new GroupCommit(kv, 100);
+  const seen = await kv.get(["nonce"]);
+  assertEquals(await commits.claim([once("nonce", "a", seen)]), { taken: true });
+  await commits.claim([add("count", 1)]);
+  const before = reads.count;
+  for (let i = 0; i < 5; i++) await commits.claim([add("count", 1)]);
+  assertEquals([before, reads.count, (await kv.get(["count"])).value], [1, 1, 6]);
+});
+
+Deno.test("a single-use record that was taken since it was read is taken once", async (t) => {
+  const takers: [name: string, take: (kv: Deno.Kv, own: GroupCommit) => Promise<unknown>][] = [
+    ["by this instance", (_, own) => own.claim([once("nonce", "first")])],
+    ["by another instance", (kv) => new GroupCommit(kv, 100).claim([once("nonce", "first")])],
+    ["by another writer", (kv) => kv.set(["nonce"], "first")],
+  ];
+  for (const [name, take] of takers) {
+    await t.step(name, async () => {
+      using kv = await Deno.openKv(":memory:");
+      const commits = new GroupCommit(kv, 100);
+      const seen = await kv.get(["nonce"]);
+      await take(kv, commits);
+      assertEquals(await commits.claim([once("nonce", "second", seen)]), { taken: false, refused: "taken" });
+      assertEquals((await kv.get(["nonce"])).value, "first");
+    });
+  }
+});
+
+Deno.test("a refusal is never by what is stale: the record was free again, here or elsewhere", async (t) => {
+  const frees: [name: string, free: (kv: Deno.Kv) => Promise<unknown>][] = [
+    ["deleted", (kv) => kv.delete(["record"])],
+    [
+      "by another instance",
+      (kv) => new GroupCommit(kv, 100).claim([{ key: ["record"], next: () => ({ delete: true }) }]),
+    ],
+  ];
+  for (const [name, free] of frees) {
+    await t.step(name, async () => {
+      using kv = await Deno.openKv(":memory:");
+      const commits = new GroupCommit(kv, 100);
+      await commits.claim([once("record", "first")]);
+      const seen = await kv.get(["record"]);
+      await free(kv);
+      assertEquals(await commits.claim([once("record", "second")]), { taken: true }, "remembered");
+      await free(kv);
+      assertEquals(await commits.claim([once("record", "third", seen)]), { taken: true }, "handed in");
+      assertEquals((await kv.get(["record"])).value, "third");
+    });
+  }
+});
+
+Deno.test("claims of one batch with different pictures of a record build on the newest, and on each other", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const commits = new GroupCommit(kv, 100);
+  const empty = await kv.get(["count"]);
+  await kv.set(["count"], 10);
+  const ten = await kv.get(["count"]);
+  await kv.set(["count"], 20);
+  const fates = await Promise.all(
+    [empty, ten, undefined, empty].map((seen) => commits.claim([add("count", 1, 23, seen)])),
+  );
+  assertEquals(fates.map((fate) => fate.taken), [true, true, true, false]);
+  assertEquals((await kv.get(["count"])).value, 23);
+});
+
+Deno.test("whatever was seen when, every claim ends as by the record that stands", async () => {
+  const key = fc.constantFrom("a", "b", "c");
+  const step = fc.record({
+    instance: fc.constantFrom(0, 1),
+    /** How many steps ago each record was read; 0 for not at all. */
+    ago: fc.nat(4),
+    updates: fc.uniqueArray(fc.record({ key, n: fc.integer({ min: -2, max: 3 }) }), {
+      minLength: 1,
+      maxLength: 3,
+      selector: (update) => update.key,
+    }),
+    /** What somebody else does before it. */
+    other: fc.option(fc.record({ key, value: fc.option(fc.nat(5), { nil: null }) }), { nil: null }),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 15 }), async (steps) => {
+      using kv = await Deno.openKv(":memory:");
+      const instances = [new GroupCommit(kv, 10), new GroupCommit(kv, 10)];
+      const model = new Map<string, number>();
+      const pictures: Map<string, Seen>[] = [];
+      for (const { instance, ago, updates, other } of steps) {
+        const picture = new Map<string, Seen>();
+        for (const name of ["a", "b", "c"]) picture.set(name, await kv.get([name]));
+        pictures.push(picture);
+        if (other?.value === null) {
+          await kv.delete([other.key]);
+          model.delete(other.key);
+        } else if (other) {
+          await kv.set([other.key], other.value);
+          model.set(other.key, other.value);
+        }
+        const seen = ago === 0 ? undefined : pictures.at(-ago);
+        const expected = updates.every((update) => (model.get(update.key) ?? 0) + update.n <= 5);
+        const fate = await instances[instance]?.claim(
+          updates.map((update) => add(update.key, update.n, 5, seen?.get(update.key))),
+        );
+        assert(fate);
+        assertEquals(fate.taken, expected);
+        if (expected) { for (const update of updates) model.set(update.key, (model.get(update.key) ?? 0) + update.n); }
+        for (const name of ["a", "b", "c"]) assertEquals((await kv.get([name])).value, model.get(name) ?? null);
+      }
+    }),
+    { numRuns: 100, seed: 1 },
+  );
+});

@@ -1,0 +1,348 @@
+/**
+ * Shows what group commit promises: many claims, few commits, each claim whole or not at all, each with its own fate.
+ * Runs on the real store in memory; another writer and a failing store are put between it and the commits.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import fc from "fast-check";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import { type Fate, GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
+import { nameFailures, StoreUnavailable } from "../../../../shared/server/store/open_store.ts";
+
+const KEPT_MS = 3_600_000;
+
+/** Adds to a counter. */
+function add(key: string, n = 1): Update<never> {
+  return { key: [key], next: (current) => ({ value: (current as number ?? 0) + n, expireInMs: KEPT_MS }) };
+}
+
+/** Takes what can be taken once. */
+function once(key: string, taker: string): Update<"taken"> {
+  return {
+    key: [key],
+    next: (current) => current === null ? { value: taker, expireInMs: KEPT_MS } : { refuse: "taken" },
+  };
+}
+
+/** Adds a word to a list. */
+function append(key: string, word: string): Update<never> {
+  return { key: [key], next: (current) => ({ value: [...(current as string[] ?? []), word], expireInMs: KEPT_MS }) };
+}
+
+/** Lets a test act just before every commit of a real store; it learns how many keys the commit checks. */
+function beforeCommits(kv: Deno.Kv, act: (checks: number) => void | Promise<void>): void {
+  const atomic = kv.atomic.bind(kv);
+  kv.atomic = () => {
+    const operation = atomic();
+    const check = operation.check.bind(operation), commit = operation.commit.bind(operation);
+    let checks = 0;
+    operation.check = (...entries) => {
+      checks += entries.length;
+      return check(...entries);
+    };
+    operation.commit = async () => {
+      await act(checks);
+      return await commit();
+    };
+    return operation;
+  };
+}
+
+async function valueOf(kv: Deno.Kv, key: string): Promise<unknown> {
+  return (await kv.get([key])).value;
+}
+
+Deno.test("claim() takes effect whole, or not at all", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const commits = new GroupCommit(kv, 100);
+  assertEquals(await commits.claim<"taken">([add("count"), once("nonce", "first")]), { taken: true });
+  const refused: Fate<"taken"> = { taken: false, refused: "taken" };
+  assertEquals(await commits.claim<"taken">([add("count"), once("nonce", "second")]), refused);
+  assertEquals(await commits.claim<"taken">([once("nonce", "third"), add("count")]), refused);
+  assertEquals([await valueOf(kv, "count"), await valueOf(kv, "nonce")], [1, "first"]);
+});
+
+Deno.test("claim() of a refused claim leaves nothing behind for the rest of its batch", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const commits = new GroupCommit(kv, 100);
+  const fates = await Promise.all([
+    commits.claim<"taken">([once("nonce", "a"), add("count")]),
+    commits.claim<"taken">([add("count", 100), once("nonce", "b")]),
+    commits.claim<"taken">([add("count")]),
+  ]);
+  assertEquals(fates.map((fate) => fate.taken), [true, false, true]);
+  assertEquals([await valueOf(kv, "count"), await valueOf(kv, "nonce")], [2, "a"]);
+});
+
+Deno.test("claim() lets 1 of 200 at once take what can be taken once", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const commits = new GroupCommit(kv, 100);
+  const claims = Array.from({ length: 200 }, (_, i) => commits.claim([once("nonce", `taker-${i}`)]));
+  const fates = await Promise.all(claims);
+  assertEquals(fates.filter((fate) => fate.taken).length, 1);
+  assertEquals(fates.findIndex((fate) => fate.taken), 0);
+  assertEquals(await valueOf(kv, "nonce"), "taker-0");
+});
+
+Deno.test("claims of one batch on the same record compose, in the order they were made, in one commit", async () => {
+  using kv = await Deno.openKv(":memory:");
+  let made = 0;
+  beforeCommits(kv, () => void made++);
+  const commits = new GroupCommit(kv, 100);
+  const words = Array.from({ length: 100 }, (_, i) => `word-${i}`);
+  await Promise.all(words.map((word) => commits.claim([append("list", word), add("count")])));
+  assertEquals(await valueOf(kv, "list"), words);
+  assertEquals(await valueOf(kv, "count"), 100);
+  assertEquals(made, 1);
+});
+
+Deno.test("claims made while a commit is under way go together into the next one", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const commits = new GroupCommit(kv, 100);
+  const more: Promise<unknown>[] = [];
+  let made = 0;
+  beforeCommits(kv, () => {
+    if (made++ === 0) { for (let i = 0; i < 50; i++) more.push(commits.claim([add(`key-${i}`)])); }
+  });
+  await commits.claim([add("first")]);
+  await Promise.all(more);
+  assertEquals([more.length, made], [50, 2]);
+});
+
+Deno.test("claim() waits for no timer", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const commits = new GroupCommit(kv, 10);
+  let contended = true;
+  beforeCommits(kv, async () => {
+    if (contended) await kv.set(["count"], 5);
+    contended = false;
+  });
+  const { setTimeout, setInterval } = globalThis;
+  let timers = 0;
+  const noTimer = () => {
+    timers++;
+    return 0;
+  };
+  globalThis.setTimeout = noTimer as unknown as typeof setTimeout;
+  globalThis.setInterval = noTimer as unknown as typeof setInterval;
+  try {
+    await Promise.all(Array.from({ length: 30 }, (_, i) => commits.claim([add("count"), add(`other-${i}`)])));
+  } finally {
+    Object.assign(globalThis, { setTimeout, setInterval });
+  }
+  assertEquals([timers, await valueOf(kv, "count")], [0, 35]);
+});
+
+Deno.test("claim() that only keeps or is refused commits nothing", async () => {
+  using kv = await Deno.openKv(":memory:");
+  let made = 0;
+  beforeCommits(kv, () => void made++);
+  const commits = new GroupCommit(kv, 100);
+  assertEquals(await commits.claim([{ key: ["a"], next: () => "keep" }]), { taken: true });
+  assertEquals(await commits.claim([{ key: ["a"], next: () => ({ refuse: "no" }) }]), { taken: false, refused: "no" });
+  assertEquals(await commits.claim([]), { taken: true });
+  assertEquals(made, 0);
+});
+
+Deno.test("a claim that fails in a batch fails alone", async (t) => {
+  const bad: [name: string, update: Update<never>, message: string][] = [
+    ["its update throws", {
+      key: ["bad"],
+      next() {
+        throw new RangeError("of this claim");
+      },
+    }, "of this claim"],
+    ["its value does not fit the store", {
+      key: ["bad"],
+      next: () => ({ value: "x".repeat(70_000), expireInMs: KEPT_MS }),
+    }, "too large"],
+  ];
+  for (const [name, update, message] of bad) {
+    await t.step(name, async () => {
+      using kv = await Deno.openKv(":memory:");
+      nameFailures(kv);
+      const commits = new GroupCommit(kv, 100);
+      const good = (i: number) => commits.claim([add("count"), add(`key-${i}`)]);
+      const before = Array.from({ length: 20 }, (_, i) => good(i));
+      const failing = assertRejects(() => commits.claim([add("count", 1000), update]), Error, message);
+      const after = Array.from({ length: 20 }, (_, i) => good(20 + i));
+      assertEquals((await Promise.all([...before, ...after])).every((fate) => fate.taken), true);
+      await failing;
+      assertEquals([await valueOf(kv, "count"), await valueOf(kv, "bad")], [40, null]);
+    });
+  }
+});
+
+Deno.test("claim() meeting another writer is judged anew, and the rest of its batch does not suffer", async () => {
+  using kv = await Deno.openKv(":memory:");
+  let writes = 3;
+  beforeCommits(kv, async () => {
+    if (writes-- > 0) await kv.set(["contended"], 100 * (writes + 1));
+  });
+  const commits = new GroupCommit(kv, 100);
+  const fates = await Promise.all([
+    commits.claim([add("contended")]),
+    ...Array.from({ length: 20 }, (_, i) => commits.claim([add(`key-${i}`)])),
+  ]);
+  assertEquals(fates.every((fate) => fate.taken), true);
+  assertEquals(await valueOf(kv, "contended"), 101);
+  for (let i = 0; i < 20; i++) assertEquals(await valueOf(kv, `key-${i}`), 1);
+});
+
+Deno.test("claim() never overwrites what another writer took first", async () => {
+  using kv = await Deno.openKv(":memory:");
+  let other = true;
+  beforeCommits(kv, async () => {
+    if (other) await kv.set(["nonce"], "other instance");
+    other = false;
+  });
+  const commits = new GroupCommit(kv, 100);
+  const fates = await Promise.all([
+    commits.claim<"taken">([once("nonce", "this instance"), add("count")]),
+    commits.claim<"taken">([add("count")]),
+  ]);
+  assertEquals(fates, [{ taken: false, refused: "taken" }, { taken: true }]);
+  assertEquals([await valueOf(kv, "nonce"), await valueOf(kv, "count")], ["other instance", 1]);
+});
+
+Deno.test("claim() on a record that stays contended is given up after ten tries; the others are not", async () => {
+  using kv = await Deno.openKv(":memory:");
+  let tries = 0;
+  beforeCommits(kv, async () => {
+    tries++;
+    await kv.set(["contended"], tries);
+  });
+  const commits = new GroupCommit(kv, 100);
+  const alone = assertRejects(() => commits.claim([add("contended")]), StoreUnavailable);
+  await alone;
+  assertEquals(tries, LIMITS.commitRetries);
+  const together = assertRejects(() => commits.claim([add("contended")]), StoreUnavailable);
+  assertEquals(await commits.claim([add("other")]), { taken: true });
+  await together;
+});
+
+Deno.test("no commit checks more keys than the store takes", async (t) => {
+  for (const maxChecks of [LIMITS.commitChecksConnect, LIMITS.commitChecks]) {
+    await t.step(`${maxChecks} keys`, async () => {
+      using kv = await Deno.openKv(":memory:");
+      const checks: number[] = [];
+      beforeCommits(kv, (count) => void checks.push(count));
+      const commits = new GroupCommit(kv, maxChecks);
+      const claims = Array.from({ length: 250 }, (_, i) => [add(`a-${i}`), add(`b-${i}`), add(`shared-${i % 7}`)]);
+      const fates = await Promise.all(claims.map((updates) => commits.claim(updates)));
+      assertEquals(fates.every((fate) => fate.taken), true);
+      assert(Math.max(...checks) <= maxChecks, `${Math.max(...checks)} checks`);
+      assert(Math.max(...checks) > maxChecks - 3, "commits are not filled");
+      const shared = await Promise.all(Array.from({ length: 7 }, (_, i) => valueOf(kv, `shared-${i}`)));
+      assertEquals((shared as number[]).reduce((sum, n) => sum + n, 0), 250);
+    });
+  }
+});
+
+Deno.test("no commit carries more payload than fits, and every claim is taken", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const perCommit: number[] = [];
+  beforeCommits(kv, (checks) => void perCommit.push(checks));
+  const commits = new GroupCommit(kv, 100);
+  const bytes = 60_000;
+  const big = (i: number): Update<never> => ({
+    key: [`big-${i}`],
+    bytes,
+    next: () => ({ value: "x".repeat(bytes), expireInMs: KEPT_MS }),
+  });
+  const fates = await Promise.all(Array.from({ length: 35 }, (_, i) => commits.claim([big(i)])));
+  assertEquals(fates.every((fate) => fate.taken), true);
+  assertEquals(perCommit, [10, 10, 10, 5]);
+  assertEquals(perCommit.every((count) => count * bytes <= LIMITS.commitBytes), true);
+});
+
+Deno.test("what goes with a record is written and deleted with it, or not at all", async () => {
+  using kv = await Deno.openKv(":memory:");
+  await kv.set(["old part"], 1);
+  const commits = new GroupCommit(kv, 100);
+  const put: Update<"no"> = {
+    key: ["head"],
+    next: () => ({
+      value: "new",
+      expireInMs: KEPT_MS,
+      also: [{ key: ["part"], value: 2, expireInMs: KEPT_MS }, { key: ["old part"], delete: true }],
+    }),
+  };
+  const refuse: Update<"no"> = { key: ["other"], next: () => ({ refuse: "no" }) };
+  assertEquals(await commits.claim([put, refuse]), { taken: false, refused: "no" });
+  assertEquals([await valueOf(kv, "head"), await valueOf(kv, "part"), await valueOf(kv, "old part")], [null, null, 1]);
+  assertEquals(await commits.claim([put]), { taken: true });
+  assertEquals([await valueOf(kv, "head"), await valueOf(kv, "part"), await valueOf(kv, "old part")], ["new", 2, null]);
+  const remove: Update<never> = {
+    key: ["head"],
+    next: (current) => {
+      assertEquals(current, "new");
+      return { delete: true, also: [{ key: ["part"], delete: true }] };
+    },
+  };
+  const after: Update<never> = { key: ["head"], next: (current) => (assertEquals(current, null), "keep") };
+  await Promise.all([commits.claim([remove]), commits.claim([after])]);
+  assertEquals([await valueOf(kv, "head"), await valueOf(kv, "part")], [null, null]);
+});
+
+Deno.test("a store that fails rejects every claim, and takes the next ones when it is back", async (t) => {
+  for (const call of ["getMany", "commit"] as const) {
+    await t.step(call, async () => {
+      using kv = await Deno.openKv(":memory:");
+      const { getMany } = kv;
+      let broken = true;
+      const fail = () => {
+        if (broken) throw new Error("disk I/O error");
+      };
+      if (call === "commit") beforeCommits(kv, fail);
+      else {
+        kv.getMany = ((...args: Parameters<typeof getMany>) => {
+          fail();
+          return getMany.apply(kv, args);
+        }) as typeof kv.getMany;
+      }
+      nameFailures(kv);
+      const commits = new GroupCommit(kv, 100);
+      const claims = Array.from({ length: 30 }, (_, i) => commits.claim([add("count"), add(`key-${i}`)]));
+      const fates = await Promise.allSettled(claims);
+      for (const fate of fates) assert(fate.status === "rejected" && fate.reason instanceof StoreUnavailable);
+      broken = false;
+      assertEquals(await commits.claim([add("count")]), { taken: true });
+      assertEquals(await valueOf(kv, "count"), 1);
+    });
+  }
+});
+
+Deno.test("claims at once end as if they had been made one after another", async () => {
+  const update = fc.record({ key: fc.constantFrom("a", "b", "c", "d"), n: fc.integer({ min: -1, max: 3 }) });
+  const claim = fc.uniqueArray(update, { minLength: 1, maxLength: 3, selector: ({ key }) => key });
+  // n < 0 keeps the record, and no counter goes past 5.
+  const next = (n: number) => (current: unknown) => {
+    const sum = (current as number ?? 0) + n;
+    return n < 0 ? "keep" as const : sum > 5 ? { refuse: "full" as const } : { value: sum, expireInMs: KEPT_MS };
+  };
+  const model = (claims: { key: string; n: number }[][]) => {
+    const records = new Map<string, number>();
+    const fates = claims.map((updates) => {
+      const verdicts = updates.map(({ key, n }) => [key, next(n)(records.get(key) ?? null)] as const);
+      if (verdicts.some(([, verdict]) => verdict !== "keep" && "refuse" in verdict)) return false;
+      for (const [key, verdict] of verdicts) {
+        if (verdict !== "keep" && "value" in verdict) records.set(key, verdict.value);
+      }
+      return true;
+    });
+    return { fates, records };
+  };
+  await fc.assert(
+    fc.asyncProperty(fc.array(claim, { maxLength: 25 }), fc.constantFrom(3, 10), async (claims, maxChecks) => {
+      using kv = await Deno.openKv(":memory:");
+      const commits = new GroupCommit(kv, maxChecks);
+      const fates = await Promise.all(
+        claims.map((updates) => commits.claim(updates.map(({ key, n }) => ({ key: [key], next: next(n) })))),
+      );
+      const expected = model(claims);
+      assertEquals(fates.map((fate) => fate.taken), expected.fates);
+      for (const key of ["a", "b", "c", "d"]) assertEquals(await valueOf(kv, key), expected.records.get(key) ?? null);
+    }),
+    { numRuns: 60, seed: 1 },
+  );
+});

@@ -1,0 +1,214 @@
+/**
+ * Shows what the store's failures are called (D-216, D-220), how an optimistic change is repeated, and how a store is opened (O14).
+ * What needs a file runs only where the test may write to `.data`.
+ */
+import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import {
+  keyPart,
+  nameFailures,
+  openStore,
+  optimistically,
+  StoreUnavailable,
+} from "../../../../shared/server/store/open_store.ts";
+import { FaultyKv } from "../../../support/faulty_kv.ts";
+import { ManualClock } from "../../../support/manual_clock.ts";
+import { seededRandom } from "../../../support/seeded_random.ts";
+
+const KEY = ["a"];
+
+Deno.test("nameFailures() makes every call of a store that is gone reject with StoreUnavailable", async (t) => {
+  const kv = await Deno.openKv(":memory:");
+  nameFailures(kv);
+  await kv.set(KEY, 1);
+  kv.close();
+  const calls: [name: string, call: () => Promise<unknown>][] = [
+    ["get", () => kv.get(KEY)],
+    ["getMany", () => kv.getMany([KEY])],
+    ["set", () => kv.set(KEY, 2)],
+    ["delete", () => kv.delete(KEY)],
+    ["list, walked", () => Array.fromAsync(kv.list({ prefix: [] }))],
+    ["list, asked", () => kv.list({ prefix: [] }).next()],
+    ["commit", () => kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 2).commit()],
+  ];
+  for (const [name, call] of calls) {
+    await t.step(name, async () => {
+      const error = await assertRejects(call, StoreUnavailable);
+      assert(error.cause instanceof Error);
+    });
+  }
+});
+
+Deno.test("nameFailures() leaves the calls as they are, and wrong use a TypeError", async () => {
+  using kv = await Deno.openKv(":memory:");
+  nameFailures(kv);
+  assertEquals((await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 1).set(["b"], 2).commit()).ok, true);
+  assertEquals((await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 9).commit()).ok, false);
+  assertEquals((await kv.getMany([KEY, ["b"]])).map((entry) => entry.value), [1, 2]);
+  assertEquals((await Array.fromAsync(kv.list({ prefix: [] }))).length, 2);
+  assertEquals((await Array.fromAsync(kv.list({ prefix: [] }, { limit: 1, reverse: true })))[0]?.value, 2);
+  await kv.delete(KEY);
+  assertEquals((await kv.get(KEY)).value, null);
+  await assertRejects(() => kv.set(KEY, "x".repeat(70_000)), TypeError);
+  await assertRejects(() => kv.get(["x".repeat(3000)]), TypeError);
+});
+
+Deno.test("a call with wrong arguments stays a TypeError, and the same TypeError of a failing store does not", async (t) => {
+  const key = "x".repeat(2046), value = "x".repeat(65_530);
+  const many = (count: number, size: number, keySize = 1) => (kv: Deno.Kv) => {
+    const operation = kv.atomic();
+    for (let i = 0; i < count; i++) operation.set(["k".repeat(keySize), i], "x".repeat(size));
+    return operation.commit();
+  };
+  const calls: [name: string, right: (kv: Deno.Kv) => Promise<unknown>, wrong: (kv: Deno.Kv) => Promise<unknown>][] = [
+    ["key of get", (kv) => kv.get([key]), (kv) => kv.get([`${key}x`])],
+    ["key of getMany", (kv) => kv.getMany([KEY, [key]]), (kv) => kv.getMany([KEY, [`${key}x`]])],
+    ["key of set", (kv) => kv.set([key], 1), (kv) => kv.set([`${key}x`], 1)],
+    ["no key", (kv) => kv.delete(KEY), (kv) => kv.delete([])],
+    ["key part", (kv) => kv.get([1, true, 2n, new Uint8Array(3)]), (kv) => kv.get([null as unknown as string])],
+    ["value", (kv) => kv.set(KEY, value), (kv) => kv.set(KEY, `${value}x`)],
+    ["expiry", (kv) => kv.set(KEY, 1, { expireIn: 1 }), (kv) => kv.set(KEY, 1, { expireIn: -1 })],
+    ["writes of a commit", many(1000, 1), many(1001, 1)],
+    ["bytes of a commit", many(13, 62_000), many(14, 62_000)],
+    ["keys of a commit", many(90, 1, 898), many(90, 1, 900)],
+    ["deletion in a commit", (kv) => kv.atomic().delete([key]).commit(), (kv) => kv.atomic().delete([]).commit()],
+    [
+      "check of a commit",
+      (kv) => kv.atomic().check({ key: KEY, versionstamp: null }).commit(),
+      (kv) => kv.atomic().check({ key: [`${key}xxxx`], versionstamp: null }).commit(),
+    ],
+  ];
+  for (const [name, right, wrong] of calls) {
+    await t.step(name, async () => {
+      using kv = await Deno.openKv(":memory:");
+      nameFailures(kv);
+      await right(kv);
+      await assertRejects(() => wrong(kv), TypeError);
+      using failing = await FaultyKv.open({ fails: () => new TypeError("database or disk is full") });
+      await assertRejects(() => right(failing.kv), StoreUnavailable);
+      // Deno checks what a commit holds before it calls the store; the store of this test fails before that.
+      if (!name.includes("commit")) await assertRejects(() => wrong(failing.kv), TypeError);
+    });
+  }
+});
+
+Deno.test("a call of the store that is not answered within 10 s is StoreUnavailable", async (t) => {
+  const calls: [name: string, call: (kv: Deno.Kv) => Promise<unknown>][] = [
+    ["get", (kv) => kv.get(KEY)],
+    ["getMany", (kv) => kv.getMany([KEY])],
+    ["set", (kv) => kv.set(KEY, 2)],
+    ["delete", (kv) => kv.delete(KEY)],
+    ["list", (kv) => kv.list({ prefix: KEY }).next()],
+    ["commit", (kv) => kv.atomic().set(KEY, 2).commit()],
+  ];
+  for (const [name, call] of calls) {
+    await t.step(name, async () => {
+      const clock = new ManualClock();
+      using store = await FaultyKv.open({ before: () => new Promise<void>(() => {}) }, 1, clock);
+      let ended = false;
+      const failed = assertRejects(() => call(store.kv), StoreUnavailable).then(() => ended = true);
+      await clock.advance(LIMITS.storeCallMs - 1);
+      assertEquals(ended, false);
+      await clock.advance(1);
+      await failed;
+      assertEquals(clock.waiting, 0);
+    });
+  }
+});
+
+Deno.test("optimistically() reads and judges anew until its commit meets no other", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  let tries = 0;
+  const change = optimistically({ clock, random: seededRandom() }, async () => {
+    const entry = await kv.get<number>(KEY);
+    if (++tries <= 4) await kv.set(KEY, tries * 100);
+    return { operation: kv.atomic().check(entry).set(KEY, (entry.value ?? 0) + 1), result: tries };
+  });
+  while (tries < 5) await clock.advance(1000);
+  assertEquals([await change, (await kv.get(KEY)).value], [5, 401]);
+});
+
+Deno.test("optimistically() gives up after ten tries, and at once when the change throws", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  let tries = 0;
+  let pauses = 0;
+  const change = assertRejects(() =>
+    optimistically({ clock, random: seededRandom() }, async () => {
+      const entry = await kv.get(KEY);
+      await kv.set(KEY, ++tries);
+      return { operation: kv.atomic().check(entry).set(KEY, "mine"), result: null };
+    }), StoreUnavailable);
+  for (; tries < LIMITS.commitRetries && pauses < 100; pauses++) await clock.advance(2000);
+  await change;
+  assertEquals([tries, (await kv.get(KEY)).value], [LIMITS.commitRetries, LIMITS.commitRetries]);
+  await assertRejects(
+    () => optimistically({ clock, random: seededRandom() }, () => Promise.reject(new RangeError("no"))),
+    RangeError,
+  );
+});
+
+Deno.test("optimistically() lets changes at once all take effect", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  let done = 0;
+  const changes = Array.from({ length: 5 }, () =>
+    optimistically({ clock, random: seededRandom() }, async () => {
+      const entry = await kv.get<number>(KEY);
+      return { operation: kv.atomic().check(entry).set(KEY, (entry.value ?? 0) + 1), result: null };
+    }).finally(() => done++));
+  while (done < changes.length) await clock.advance(100);
+  await Promise.all(changes);
+  assertEquals((await kv.get(KEY)).value, changes.length);
+});
+
+Deno.test("keyPart() makes a key part of fixed length that says nothing of the text", () => {
+  const parts = ["", "a", "b", "x".repeat(1_000_000), "\u0000", "caf\u00e9", "cafe\u0301"].map(keyPart);
+  for (const part of parts) assertMatch(part, /^[A-Za-z0-9_-]{43}$/);
+  assertEquals(new Set(parts).size, parts.length);
+  assertEquals(keyPart("a"), keyPart("a"));
+  assertNotEquals(keyPart("a"), "a");
+});
+
+Deno.test("openStore() in memory checks as much as an embedded store can, and is gone when it is closed", async () => {
+  const store = await openStore(":memory:");
+  assertEquals(store.maxChecks, 100);
+  await store.kv.set(KEY, 1);
+  const other = await openStore(":memory:");
+  assertEquals((await other.kv.get(KEY)).value, null);
+  other.close();
+  store.close();
+  await assertRejects(() => store.kv.get(KEY), StoreUnavailable);
+});
+
+async function modeOf(path: string): Promise<number> {
+  return ((await Deno.stat(path)).mode ?? 0) & 0o777;
+}
+
+const FOLDER = ".data/kv_test";
+const mayWrite = Deno.permissions.querySync({ name: "write", path: FOLDER }).state === "granted";
+
+Deno.test({
+  name: "openStore() of a file keeps what was stored, in files that only the owner reads",
+  ignore: !mayWrite,
+  async fn() {
+    const path = `${FOLDER}/kept-${Deno.pid}/svc.kv`;
+    try {
+      const store = await openStore(path);
+      await store.kv.set(KEY, "kept");
+      store.close();
+      const again = await openStore(path);
+      assertEquals((await again.kv.get(KEY)).value, "kept");
+      for (const name of [path, `${path}.lock`]) assertEquals(await modeOf(name), 0o600, name);
+      assertEquals(await modeOf(`${FOLDER}/kept-${Deno.pid}`), 0o700);
+      // A sibling isolate of this very process may use the file too.
+      const sibling = await openStore(path);
+      assertEquals((await sibling.kv.get(KEY)).value, "kept");
+      sibling.close();
+      again.close();
+    } finally {
+      await Deno.remove(FOLDER, { recursive: true });
+    }
+  },
+});

@@ -1,0 +1,96 @@
+/**
+ * Shows what grounds promise: what was seen to stand is not read again, what would refuse is, and whatever happened in
+ * between, a claim takes effect only on grounds that stand.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { hold, lookUp, type Records } from "../../../../shared/server/store/preconditions.ts";
+import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
+import { Reads } from "../../../../shared/server/store/batched_reads.ts";
+
+const KEPT_MS = 3_600_000;
+const isGood = (value: string | null) => value === "good";
+
+/** A store, with the keys that were read from it. */
+async function open(): Promise<{ kv: Deno.Kv; records: Records; read: () => number }> {
+  const kv = await Deno.openKv(":memory:");
+  const getMany = kv.getMany.bind(kv);
+  let count = 0;
+  kv.getMany = ((keys: readonly Deno.KvKey[]) => {
+    count += keys.length;
+    return getMany([...keys]);
+  }) as typeof kv.getMany;
+  return { kv, records: { commits: new GroupCommit(kv, 100), reads: new Reads(kv) }, read: () => count };
+}
+
+/** Decides on a record, and writes that it did. */
+async function decide(records: Records, what: string, before: () => unknown = () => {}): Promise<string> {
+  const seen = await lookUp(records, ["ground"], isGood);
+  if (!isGood(seen.value)) return "refused at once";
+  await before();
+  const fate = await records.commits.claim([
+    hold(seen, isGood, "lost"),
+    { key: ["done", what], once: true, next: () => ({ value: true, expireInMs: KEPT_MS }) },
+  ]);
+  return fate.taken ? "done" : String(fate.refused);
+}
+
+Deno.test("a ground that stood in the last commit is not read again", async () => {
+  const { kv, records, read } = await open();
+  using _ = kv;
+  await kv.set(["ground"], "good");
+  assertEquals(await decide(records, "first"), "done");
+  const before = read();
+  for (let i = 0; i < 5; i++) assertEquals(await decide(records, `again-${i}`), "done");
+  // What each writes is read; the ground is not.
+  assertEquals(read() - before, 5);
+});
+
+Deno.test("a decision takes effect only while its ground stands, whoever changed it and whenever", async (t) => {
+  const changes: [name: string, change: (kv: Deno.Kv) => Promise<unknown>, outcome: string][] = [
+    ["deleted", (kv) => kv.delete(["ground"]), "lost"],
+    ["changed for the worse", (kv) => kv.set(["ground"], "bad"), "lost"],
+    ["written anew and still good", (kv) => kv.set(["ground"], "good"), "done"],
+  ];
+  for (const [name, change, outcome] of changes) {
+    for (const isKnown of [false, true]) {
+      await t.step(`${name}, ${isKnown ? "known from before" : "just read"}`, async () => {
+        const { kv, records } = await open();
+        using _ = kv;
+        await kv.set(["ground"], "good");
+        if (isKnown) await decide(records, "before");
+        assertEquals(await decide(records, "it", () => change(kv)), outcome);
+        assertEquals((await kv.get(["done", "it"])).value, outcome === "done" ? true : null);
+      });
+    }
+  }
+});
+
+Deno.test("nobody is refused by what is only remembered", async () => {
+  const { kv, records } = await open();
+  using _ = kv;
+  await kv.set(["ground"], "good");
+  assertEquals(await decide(records, "first"), "done");
+  await kv.set(["ground"], "bad");
+  assertEquals(await decide(records, "second"), "lost");
+  assertEquals(await decide(records, "third"), "refused at once");
+  await kv.set(["ground"], "good");
+  assertEquals(await decide(records, "fourth"), "done");
+});
+
+Deno.test("of many that rest on one ground, all or none that come after its end are done, in every round", async () => {
+  for (let round = 0; round < 20; round++) {
+    const { kv, records } = await open();
+    using _ = kv;
+    await kv.set(["ground"], "good");
+    await decide(records, "warm");
+    const all = Promise.all(Array.from({ length: 30 }, (_, i) => decide(records, `n-${i}`)));
+    const end = await kv.atomic().set(["ground"], "bad").commit();
+    const outcomes = await all;
+    assert(end.ok);
+    for (const [i, outcome] of outcomes.entries()) {
+      const { versionstamp } = await kv.get(["done", `n-${i}`]);
+      assertEquals(versionstamp !== null, outcome === "done");
+      if (versionstamp !== null) assertEquals(versionstamp < end.versionstamp, true, "done before the end");
+    }
+  }
+});

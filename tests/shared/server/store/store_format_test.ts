@@ -1,0 +1,93 @@
+/**
+ * Shows O11 and D-97: a store that an earlier version wrote goes on under this one, one that is moved goes on elsewhere,
+ * and one that a newer version wrote is left alone. `store-1.json` is frozen: the store of the first version.
+ */
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { nameFailures, StoreRefused } from "../../../../shared/server/store/open_store.ts";
+import { readAtStart, STORE_FORMAT } from "../../../../shared/server/store/store_format.ts";
+import { exportLines, importLines } from "../../../../shared/server/store/transfer.ts";
+import { FaultyKv } from "../../../support/faulty_kv.ts";
+import { ManualClock } from "../../../support/manual_clock.ts";
+import { goesOn, type Kept, TABLES, tellStory } from "../../../support/store_story.ts";
+import { World } from "../../../support/world.ts";
+
+const FORMAT_KEY = ["store", "format"];
+const FIRST: { kept: Kept; lines: string[] } = JSON.parse(
+  await Deno.readTextFile(new URL("../../../vectors/store-1.json", import.meta.url)),
+);
+
+async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
+  yield* lines;
+}
+
+/** A world over what was exported, at the time when it was. */
+async function moved(kept: Kept, lines: readonly string[]): Promise<{ kv: Deno.Kv; w: World }> {
+  const kv = await Deno.openKv(":memory:");
+  nameFailures(kv);
+  await importLines(kv, TABLES, linesOf(lines), kept.now);
+  return { kv, w: await World.open({ kv, seed: 2, clock: new ManualClock(kept.now) }) };
+}
+
+Deno.test("O11: sessions, pairs, queued messages, nonces and the revocation list of the first version's store go on", async () => {
+  const { kv, w } = await moved(FIRST.kept, FIRST.lines);
+  await goesOn(w, FIRST.kept);
+  await w[Symbol.asyncDispose]();
+  kv.close();
+});
+
+Deno.test("O11: a store without a format, as the first version left it, is started over and gets one", async () => {
+  const kv = await Deno.openKv(":memory:");
+  nameFailures(kv);
+  const w1 = await World.open({ kv });
+  const kept = await tellStory(w1);
+  await w1[Symbol.asyncDispose]();
+  await kv.delete(FORMAT_KEY);
+  const w2 = await World.open({ kv, seed: 2, clock: new ManualClock(kept.now) });
+  assertEquals((await kv.get(FORMAT_KEY)).value, STORE_FORMAT);
+  await goesOn(w2, kept);
+  await w2[Symbol.asyncDispose]();
+  kv.close();
+});
+
+Deno.test("a store that is moved goes on elsewhere: sessions, pairs, queued messages, nonces, list", async () => {
+  await using w = await World.open();
+  const kept = await tellStory(w);
+  const { kv, w: there } = await moved(kept, await Array.fromAsync(exportLines(w.kv, TABLES, w.clock.now())));
+  await goesOn(there, kept);
+  await there[Symbol.asyncDispose]();
+  kv.close();
+});
+
+Deno.test("a store that a newer version wrote is refused in clear words, and nothing in it changes", async () => {
+  using faulty = await FaultyKv.open();
+  await faulty.kv.set(FORMAT_KEY, STORE_FORMAT + 1);
+  const { versionstamp } = await faulty.kv.get(FORMAT_KEY);
+  const error = await assertRejects(() => World.open({ kv: faulty.kv }), StoreRefused);
+  assertStringIncludes(error.message, `The store is of format ${STORE_FORMAT + 1}`);
+  assertStringIncludes(error.message, "Start the version that wrote it, or a newer one.");
+  const left = await Array.fromAsync(faulty.kv.list({ prefix: [] }));
+  assertEquals(left.map((entry): unknown[] => [entry.key, entry.versionstamp]), [[FORMAT_KEY, versionstamp]]);
+});
+
+Deno.test("of several instances that start on a new store at once, each finds the format and what it asks for", async () => {
+  const kv = await Deno.openKv(":memory:");
+  await kv.set(["x"], 1);
+  const starts = await Promise.all(Array.from({ length: 20 }, () => readAtStart<[number, string]>(kv, [["x"], ["y"]])));
+  for (const [x, y] of starts) assertEquals([x.value, y.value], [1, null]);
+  kv.close();
+});
+
+Deno.test("a cold start over a store that is in use is one read and no write in the registry", async () => {
+  using faulty = await FaultyKv.open();
+  const first = await World.open({ kv: faulty.kv });
+  await tellStory(first);
+  await first[Symbol.asyncDispose]();
+  const calls: string[] = [];
+  faulty.faults = { before: ({ method }) => void calls.push(method) };
+  const second = await World.open({ kv: faulty.kv, seed: 2, clock: first.clock });
+  assertEquals(calls, ["getMany"]);
+  // The proxy besides: it listens to the bell and shows that it lives, at once.
+  await second.proxy.start();
+  assertEquals(calls.filter((method) => ["set", "commit", "delete"].includes(method)), ["set"]);
+  await second[Symbol.asyncDispose]();
+});

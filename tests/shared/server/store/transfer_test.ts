@@ -1,0 +1,85 @@
+/** Moving a store (D-97): everything that must go on working is in an export, and only a whole one is read. */
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { KEYS as PROXY_KEYS, STORED as PROXY_STORED } from "../../../../proxy/keys.ts";
+import { KEYS as REGISTRY_KEYS, STORED as REGISTRY_STORED } from "../../../../registry/keys.ts";
+import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
+import { readAtStart } from "../../../../shared/server/store/store_format.ts";
+import { exportLines, importLines, TransferError } from "../../../../shared/server/store/transfer.ts";
+import { World } from "../../../support/world.ts";
+
+const TABLES = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
+
+async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
+  yield* lines;
+}
+
+async function records(kv: Deno.Kv): Promise<[unknown, unknown][]> {
+  const entries = await Array.fromAsync(kv.list({ prefix: [] }));
+  const moved = entries.filter(({ key: [service, kind] }) =>
+    TABLES[service as keyof typeof TABLES]?.[String(kind)] !== "never" && service !== "bell" && service !== "store"
+  );
+  return moved.map(({ key, value }) => [key, value]);
+}
+
+Deno.test("every kind of key says how long it is kept when a store is moved", () => {
+  for (const [keys, stored] of [[REGISTRY_KEYS, REGISTRY_STORED], [PROXY_KEYS, PROXY_STORED]] as const) {
+    const kinds = Object.values(keys).map((make) => {
+      const made = (make as (...args: unknown[]) => Deno.KvKey | { start: Deno.KvKey })(..."abcd");
+      return String(("start" in made ? made.start : made)[1]);
+    });
+    assertEquals([...new Set(kinds)].sort(), Object.keys(stored).sort());
+  }
+});
+
+Deno.test("an export read into an empty store gives the same records", async () => {
+  await using w = await World.open();
+  const { a, b } = await w.story();
+  for (let i = 0; i < 3; i++) await w.message(a, b);
+  const c = await w.agent();
+  await w.pair(a, c);
+  const body = JSON.stringify({ text: "€".repeat(50_000) });
+  await w.message(a, c, { body, headers: { Prefer: "respond-async" } });
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  const lines = await Array.fromAsync(exportLines(w.kv, TABLES, w.clock.now()));
+  const target = await Deno.openKv(":memory:");
+  const count = await importLines(target, TABLES, linesOf(lines), w.clock.now());
+  assertEquals(count, lines.length - 2);
+  assertEquals(await records(target), await records(w.kv));
+  target.close();
+});
+
+Deno.test("an export that is not whole, or no export, is refused with the line, and no start takes the rest", async (t) => {
+  const head = JSON.stringify({ svcStore: 1, exportedAt: "2026-02-21T00:01:00.000Z" });
+  const record = JSON.stringify({ key: ["registry", "issuer"], json: "https://registry.example.test" });
+  const end = JSON.stringify({ records: 1 });
+  const cases: [string, string[], string][] = [
+    ["empty", [], "the export is empty"],
+    ["cut", [head, record], "Line 2: the export breaks off"],
+    ["cut within a line", [head, record.slice(0, 40)], "Line 2: this is no JSON object"],
+    ["a record lost", [head, end], "Line 2: 1 records were exported, 0 are here"],
+    ["more after the end", [head, record, end, record], "Line 4: there is more after the last line"],
+    ["a newer format", [head.replace(":1,", ":2,"), record, end], "Line 1: the export is of format 2"],
+    ["no head", [record, end], "Line 1: this is no export of a store"],
+    ["not JSON", [head, record, "{", end], "Line 3: this is no JSON object"],
+    ["an unknown kind", [head, record.replace("issuer", "constructor"), end], "no such kind"],
+    ["an unknown service", [head, record.replace('"registry"', '"__proto__"'), end], "no such kind"],
+    ["where an agent was", [head, '{"key":["proxy","presence","x"],"json":{}}', end], "no such kind"],
+    ["no value", [head, '{"key":["registry","issuer"]}', end], "value is missing"],
+    ["bad bytes", [head, '{"key":["proxy","mailbox_part","x",1,0],"bytes":"=="}', end], "value is missing"],
+    ["no lifetime", [head, '{"key":["registry","challenge","x"],"json":{}}', end], "how long it is kept"],
+    ["bad key", [head, '{"key":"registry","json":1}', end], "key is missing"],
+  ];
+  for (const [name, lines, message] of cases) {
+    await t.step(name, async () => {
+      const kv = await Deno.openKv(":memory:");
+      const error = await assertRejects(
+        () => importLines(kv, TABLES, linesOf(lines), 1_771_632_060_000),
+        TransferError,
+      );
+      assertStringIncludes(error.message, message);
+      const start = await assertRejects(() => readAtStart(kv, []), StoreRefused);
+      assertStringIncludes(start.message, "import again");
+      kv.close();
+    });
+  }
+});

@@ -1,0 +1,211 @@
+/**
+ * Shows announcements of trust changes (D-64, D-214): part of the commit of a change, handled once by each reader, within
+ * a second or at the next poll; changes from before a reader's start are not handled. A reader reads only later notes,
+ * whatever the writers' clocks say, and understands the previous version's notes, as that version understands these.
+ */
+import { assertEquals } from "@std/assert";
+import { ulidSource } from "../../../../shared/protocol/ids.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import { ringTrustBell, TrustBell } from "../../../../shared/server/store/trust_changes.ts";
+import { ManualClock, settle } from "../../../support/manual_clock.ts";
+import { until } from "../../../support/until.ts";
+import { seededRandom } from "../../../support/seeded_random.ts";
+
+class Listener {
+  readonly heard: string[][] = [];
+  readonly events: string[] = [];
+  readonly bell: TrustBell;
+
+  constructor(kv: Deno.Kv, clock: ManualClock) {
+    const log = (_level: string, event: string) => void this.events.push(event);
+    this.bell = new TrustBell({ kv, clock, log }, (agentDids) => this.heard.push(agentDids));
+  }
+
+  /** Waits for the watch, which the store wakes in its own time. */
+  async until(count: number): Promise<void> {
+    await until(() => this.heard.length >= count);
+  }
+}
+
+function ring(kv: Deno.Kv, newId: () => string, ...agentDids: string[]): Promise<unknown> {
+  return ringTrustBell(kv.atomic(), newId, agentDids).commit();
+}
+
+Deno.test("a ring is heard once by everyone who listens, without waiting for the clock", async () => {
+  const kv = await Deno.openKv(":memory:");
+  const clock = new ManualClock();
+  const newId = ulidSource(() => clock.now(), seededRandom().bytes);
+  await ring(kv, newId, "before");
+  const listeners = [new Listener(kv, clock), new Listener(kv, clock)];
+  for (const { bell } of listeners) await bell.start();
+  await ring(kv, newId, "a", "b");
+  for (const listener of listeners) await listener.until(1);
+  await ring(kv, newId, "c");
+  for (const listener of listeners) await listener.until(2);
+  await clock.advance(10 * LIMITS.bellLookMs);
+  for (const listener of listeners) assertEquals(listener.heard, [["a", "b"], ["c"]]);
+  for (const { bell } of listeners) bell.stop();
+  kv.close();
+  await settle();
+});
+
+Deno.test("a bell that is deaf for its watch hears at the next look, and nothing twice", async () => {
+  using kv = await Deno.openKv(":memory:");
+  kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
+  const clock = new ManualClock();
+  const newId = ulidSource(() => clock.now(), seededRandom().bytes);
+  const listener = new Listener(kv, clock);
+  await listener.bell.start();
+  await ring(kv, newId, "a");
+  await ring(kv, newId, "b");
+  await settle();
+  assertEquals(listener.heard, []);
+  await clock.advance(LIMITS.bellLookMs);
+  await listener.until(1);
+  assertEquals(listener.heard.map((dids) => dids.toSorted()), [["a", "b"]]);
+  await clock.advance(10 * LIMITS.bellLookMs);
+  assertEquals(listener.heard.length, 1);
+  listener.bell.stop();
+  await ring(kv, newId, "after the end");
+  await clock.advance(10 * LIMITS.bellLookMs);
+  assertEquals([listener.heard.length, clock.waiting], [1, 0]);
+});
+
+Deno.test("a look that fails is logged, and the next one hears what it missed", async () => {
+  using kv = await Deno.openKv(":memory:");
+  kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
+  const { list } = kv;
+  let broken = false;
+  kv.list = ((...args: Parameters<typeof list>) => {
+    if (broken) throw new Error("disk I/O error");
+    return list.apply(kv, args);
+  }) as typeof kv.list;
+  const clock = new ManualClock();
+  const listener = new Listener(kv, clock);
+  await listener.bell.start();
+  await ring(kv, ulidSource(() => clock.now(), seededRandom().bytes), "a");
+  broken = true;
+  await clock.advance(LIMITS.bellLookMs);
+  assertEquals([listener.heard, listener.events.includes("bell_look_failed")], [[], true]);
+  broken = false;
+  await clock.advance(LIMITS.bellLookMs);
+  await listener.until(1);
+  assertEquals(listener.heard, [["a"]]);
+  listener.bell.stop();
+});
+
+Deno.test("a change that is not committed rings nothing", async () => {
+  using kv = await Deno.openKv(":memory:");
+  await kv.set(["x"], 1);
+  const operation = kv.atomic().check({ key: ["x"], versionstamp: null }).set(["x"], 2);
+  assertEquals((await ringTrustBell(operation, ulidSource(() => 0, seededRandom().bytes), ["a"]).commit()).ok, false);
+  assertEquals((await Array.fromAsync(kv.list({ prefix: ["bell"] }))).length, 0);
+});
+
+/** The entries that lists of this store have given so far. */
+function countEntries(kv: Deno.Kv): () => number {
+  const { list } = kv;
+  let entries = 0;
+  kv.list = ((...args: Parameters<typeof list>) => {
+    const iterator = list.apply(kv, args);
+    const next = iterator.next.bind(iterator);
+    iterator.next = async () => {
+      const result = await next();
+      if (!result.done) entries++;
+      return result;
+    };
+    return iterator;
+  }) as typeof kv.list;
+  return () => entries;
+}
+
+/** A listener whose watch fails, so that it reads only when a test polls. */
+async function deafListener(kv: Deno.Kv): Promise<Listener> {
+  kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
+  const listener = new Listener(kv, new ManualClock());
+  await listener.bell.start();
+  return listener;
+}
+
+Deno.test("a trust change is read at the same cost when many came before it", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const newId = ulidSource(() => 1_000, seededRandom().bytes);
+  const listener = await deafListener(kv);
+  const entries = countEntries(kv);
+  const costs: number[] = [];
+  for (let i = 0; i < 300; i++) {
+    const before = entries();
+    await ring(kv, newId, `agent-${i}`);
+    await listener.bell.look();
+    costs.push(entries() - before);
+  }
+  assertEquals(listener.heard.length, 300);
+  assertEquals(Math.max(...costs) <= 2, true, `entries read for one change: ${costs}`);
+  listener.bell.stop();
+});
+
+Deno.test("trust changes are all read when the clocks of their writers differ and commits swap places", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const listener = await deafListener(kv);
+  const ahead = ulidSource(() => 9_000_000, seededRandom(1).bytes);
+  const behind = ulidSource(() => 1_000, seededRandom(2).bytes);
+  for (const [newId, did] of [[ahead, "a"], [behind, "b"], [ahead, "c"]] as const) {
+    await ring(kv, newId, did);
+    await listener.bell.look();
+  }
+  const first = ringTrustBell(kv.atomic(), ahead, ["made first"]);
+  await ring(kv, ahead, "made second");
+  await listener.bell.look();
+  await first.commit();
+  await listener.bell.look();
+  assertEquals(listener.heard, [["a"], ["b"], ["c"], ["made second"], ["made first"]]);
+  listener.bell.stop();
+});
+
+Deno.test("neighbouring versions read each other's notes when both run on one store", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const newId = ulidSource(() => Date.UTC(2026, 1, 1), seededRandom().bytes);
+  const previous = async (change: "revocation" | "pair", ...agentDids: string[]) => {
+    const id = newId();
+    const note = { agentDids, change };
+    await kv.atomic().set(["bell", "trust"], { seq: id }).set(["bell", "trust", id], note, { expireIn: 900_000 })
+      .commit();
+  };
+  await previous("revocation", "before");
+  const listener = await deafListener(kv);
+  await previous("revocation", "old");
+  await listener.bell.look();
+  await ring(kv, newId, "new");
+  await previous("pair", "a pair");
+  await previous("revocation", "old again");
+  await listener.bell.look();
+  await listener.bell.look();
+  assertEquals(listener.heard, [["old"], ["new", "old again"]]);
+  // What the previous version reads: notes by the prefix, their last key part as a text, and a new value of the key that
+  // it watches.
+  const notes = await Array.fromAsync(kv.list<{ agentDids: string[]; change: string }>({ prefix: ["bell", "trust"] }));
+  const note = notes.find(({ value }) => value.agentDids[0] === "new");
+  assertEquals([typeof note?.key.at(-1), note?.key.length, note?.value.change], ["string", 3, "revocation"]);
+  listener.bell.stop();
+});
+
+Deno.test("a note is handled when the poll that read it fails at the next one", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const newId = ulidSource(() => 1_000, seededRandom().bytes);
+  const listener = await deafListener(kv);
+  await ring(kv, newId, "a");
+  await ring(kv, newId, "b");
+  const { list } = kv;
+  kv.list = ((...args: Parameters<typeof list>) => {
+    const iterator = list.apply(kv, args);
+    const next = iterator.next.bind(iterator);
+    let reads = 0;
+    iterator.next = () => ++reads === 2 ? Promise.reject(new Error("disk I/O error")) : next();
+    return iterator;
+  }) as typeof kv.list;
+  await listener.bell.look();
+  kv.list = list;
+  await listener.bell.look();
+  assertEquals(listener.heard, [["a"], ["b"]]);
+  listener.bell.stop();
+});
