@@ -16,11 +16,11 @@ import { AUTHENTICATORS } from "./auth.ts";
 import { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { RegistryDeps } from "./deps.ts";
-import { KEYS } from "./keys.ts";
+import { KEYS } from "./schema/kv_keys.ts";
 import { CrlPublisher } from "./revocation/crl.ts";
 import { REGISTRY_ROUTES } from "./routes.ts";
-import { accessGrounds } from "./sessions/access.ts";
-import { Signing, type SigningKeySet } from "./signing.ts";
+import { accessGrounds } from "./sessions/access_token.ts";
+import { Signing, type SigningKeySet } from "./signing_keys.ts";
 
 /** A registry that answers. */
 export interface Registry extends App {

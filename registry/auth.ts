@@ -13,9 +13,9 @@ import type { Authenticator, Authenticators, Exchange } from "../shared/server/h
 import { digest, readPublicKey } from "../shared/server/crypto.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
 import { findHuman, type HumanRecord } from "./accounts/store.ts";
-import { type ApiKeyRecord, findApiKey, touchApiKey } from "./credentials/store.ts";
+import { type ApiKeyRecord, findApiKey, touchApiKey } from "./api_keys/store.ts";
 import type { RegistryDeps } from "./deps.ts";
-import { authenticateService } from "./services/store.ts";
+import { authenticateService } from "./internal_services/store.ts";
 import type { Refresher } from "./sessions/store.ts";
 
 /** A human with an API key. */

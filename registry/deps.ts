@@ -11,7 +11,7 @@ import type { Random } from "../shared/random.ts";
 import type { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { CrlPublisher } from "./revocation/crl.ts";
-import type { Signing } from "./signing.ts";
+import type { Signing } from "./signing_keys.ts";
 
 /** What it takes to write records: enough for work on the store itself. */
 export type RecordSeams = Pick<RegistryDeps, "kv" | "clock" | "random" | "newId">;

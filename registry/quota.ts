@@ -7,10 +7,10 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { turn } from "../shared/clock.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
 import type { Quotas } from "./config.ts";
-import type { ApiKeyRecord } from "./credentials/store.ts";
+import type { ApiKeyRecord } from "./api_keys/store.ts";
 import type { AgentRecord } from "./agents/store.ts";
 import type { RegistryDeps } from "./deps.ts";
-import { KEYS } from "./keys.ts";
+import { KEYS } from "./schema/kv_keys.ts";
 import type { RevocationRecord } from "./revocation/store.ts";
 
 /** How many things end at which moment (milliseconds since the Unix epoch), soonest first. */

@@ -18,12 +18,12 @@ import * as accounts from "./accounts/handlers.ts";
 import * as agents from "./agents/handlers.ts";
 import { listAudit } from "./audit/handlers.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
-import * as credentials from "./credentials/handlers.ts";
+import * as credentials from "./api_keys/handlers.ts";
 import type { RegistryDeps } from "./deps.ts";
 import * as invites from "./invites/handlers.ts";
 import * as meta from "./meta/handlers.ts";
 import { getCrl } from "./revocation/handlers.ts";
-import * as services from "./services/handlers.ts";
+import * as services from "./internal_services/handlers.ts";
 import * as sessions from "./sessions/handlers.ts";
 
 const route = routeFor<RegistryDeps, RegistryCallers>();

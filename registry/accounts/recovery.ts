@@ -4,9 +4,9 @@
  */
 import { optimistically } from "../../shared/server/store/open_store.ts";
 import { audited } from "../audit/record.ts";
-import { issueApiKey, type IssuedApiKey, putApiKey } from "../credentials/store.ts";
+import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import type { RecordSeams } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import type { QuotaRecord } from "../quota.ts";
 import type { BootstrapRecord, HumanRecord } from "./store.ts";
 

@@ -7,11 +7,11 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { optimistically } from "../../shared/server/store/open_store.ts";
 import { audited } from "../audit/record.ts";
-import { issueApiKey, type IssuedApiKey, putApiKey } from "../credentials/store.ts";
+import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { newQuota } from "../quota.ts";
-import { type IssuedService, issueService, putService } from "../services/store.ts";
+import { type IssuedService, issueService, putService } from "../internal_services/store.ts";
 import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
 
 /** A human as stored; `createdAt` is ISO-8601. */

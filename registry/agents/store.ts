@@ -15,7 +15,7 @@ import type { WindowRecord } from "../../shared/server/rate_limit.ts";
 import type { HumanRecord } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import { belowCursor } from "../pages.ts";
 import {
   countChallenge,
@@ -27,9 +27,9 @@ import {
   type QuotaRecord,
 } from "../quota.ts";
 import { addRevocation } from "../revocation/store.ts";
-import { isLive, type SessionRecord } from "../sessions/session.ts";
+import { isLive, type SessionRecord } from "../sessions/session_rules.ts";
 import { issueSession, keptFor, revoked } from "../sessions/store.ts";
-import { type ChallengeRecord, judgeRegistration, type RegistrationRequest } from "./registration.ts";
+import { type ChallengeRecord, judgeRegistration, type RegistrationRequest } from "./registration_rules.ts";
 
 /** An agent as stored: the record as it is answered, and its owner's id. */
 export interface AgentRecord extends Agent {

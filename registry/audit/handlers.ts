@@ -6,7 +6,7 @@ import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { readPage } from "../pages.ts";
 import type { AuditRecord } from "./record.ts";
 

@@ -5,7 +5,7 @@
 import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { auditKeptMs, KEYS } from "../keys.ts";
+import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
 
 /** Everything that is audited. */
 export const AUDIT_EVENTS = [

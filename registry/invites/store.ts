@@ -8,9 +8,9 @@ import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { type HumanRecord, newHuman, putHuman } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
 import type { Draft } from "../changes.ts";
-import { issueApiKey, type IssuedApiKey } from "../credentials/store.ts";
+import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import { type Page, type PageQuery, readPage } from "../pages.ts";
 import { countInvite, countInviteClosed, ensureQuota, newQuota, type QuotaRecord } from "../quota.ts";
 

@@ -12,7 +12,7 @@ import { type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 
 export async function registryHealth(deps: RegistryDeps): Promise<RegistryHealth> {
   const works = async (probe: () => Promise<unknown>) => {

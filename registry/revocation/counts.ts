@@ -2,7 +2,7 @@
 import { parseDid } from "../../shared/protocol/did.ts";
 import { BoundedMap } from "../../shared/server/bounded_map.ts";
 import type { AgentRecord } from "../agents/store.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import type { RevocationRecord } from "./store.ts";
 
 /** Owners that are remembered, so that the revocations of one agent need one read. */

@@ -12,9 +12,9 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import { type Clock, sleep, turn } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { Reads } from "../../shared/server/store/batched_reads.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { mostRevocations } from "../quota.ts";
-import type { Signing } from "../signing.ts";
+import type { Signing } from "../signing_keys.ts";
 import { type CrlHead, type RevocationRecord, seqOf } from "./store.ts";
 
 /** A signed list, ready to be answered. */

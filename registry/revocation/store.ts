@@ -9,7 +9,7 @@ import { ringTrustBell } from "../../shared/server/store/trust_changes.ts";
 import { type AgentRecord, aitExpiry } from "../agents/store.ts";
 import type { Draft } from "../changes.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { countRevocation, type QuotaRecord } from "../quota.ts";
 
 /** A revocation as stored: the list's entry, and until when it must be kept (unix seconds). */

@@ -8,7 +8,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { ProvenAgent, ServiceCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { accessVerdict } from "./access.ts";
+import { accessVerdict } from "./access_token.ts";
 import { refreshSession } from "./store.ts";
 
 export async function refresh(

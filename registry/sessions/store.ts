@@ -12,8 +12,14 @@ import { optimistically } from "../../shared/server/store/open_store.ts";
 import type { AgentRecord } from "../agents/store.ts";
 import { audited, type AuditEvent } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
-import { judgeRefresh, type RefreshRequest, sessionEnd, type SessionRecord, type SpentRefresh } from "./session.ts";
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
+import {
+  judgeRefresh,
+  type RefreshRequest,
+  sessionEnd,
+  type SessionRecord,
+  type SpentRefresh,
+} from "./session_rules.ts";
 
 /** A session not yet stored, with the tokens that are shown once. */
 export interface IssuedSession {

@@ -3,7 +3,7 @@
  * in which order a registration is judged, and what it makes, once.
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
-import { KEYS } from "../../registry/keys.ts";
+import { KEYS } from "../../registry/schema/kv_keys.ts";
 import { verifyAit } from "../../shared/protocol/ait.ts";
 import type { Challenge, RegisterAnswer } from "../../shared/protocol/api/agents.ts";
 import { fromBase64Url, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Changes } from "../../registry/changes.ts";
-import { KEYS } from "../../registry/keys.ts";
+import { KEYS } from "../../registry/schema/kv_keys.ts";
 import { fraction } from "../../shared/random.ts";
 import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
 import { Reads } from "../../shared/server/store/batched_reads.ts";

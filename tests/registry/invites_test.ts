@@ -3,7 +3,7 @@
  * person who redeems it gets.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { KEYS } from "../../registry/keys.ts";
+import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { Invite, RedeemInviteAnswer } from "../../shared/protocol/api/invites.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { answered, moveTo, openRegistry, outcome, refused, tally, withTime } from "../support/registry_world.ts";

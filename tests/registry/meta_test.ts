@@ -3,7 +3,7 @@
  * configuration alone.
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../registry/keys.ts";
+import { KEYS } from "../../registry/schema/kv_keys.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { answered, openRegistry } from "../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../support/world.ts";

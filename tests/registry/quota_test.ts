@@ -3,7 +3,7 @@
  * they hold under races and over instances, and that a store of an older version is counted.
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../registry/keys.ts";
+import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { Quotas } from "../../registry/config.ts";
 import type { QuotaRecord } from "../../registry/quota.ts";
 import type { Challenge } from "../../shared/protocol/api/agents.ts";

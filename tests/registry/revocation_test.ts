@@ -3,7 +3,7 @@
  * forgets nothing too early, and that it is an error rather than an old list when it cannot be built.
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
-import { KEYS } from "../../registry/keys.ts";
+import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";

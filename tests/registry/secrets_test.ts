@@ -3,7 +3,7 @@
  * played, neither the store nor the log holds it; and that a log line is one JSON object whatever a request says (P03).
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { KEYS } from "../../registry/keys.ts";
+import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import type { ErrorCode } from "../../shared/protocol/errors.ts";

@@ -4,7 +4,7 @@
  */
 import { EVENTS } from "../../cli/connector/events.ts";
 import { KEYS as PROXY_KEYS } from "../../proxy/keys.ts";
-import { KEYS as REGISTRY_KEYS } from "../../registry/keys.ts";
+import { KEYS as REGISTRY_KEYS } from "../../registry/schema/kv_keys.ts";
 import { FRAMES } from "../../shared/protocol/frames.ts";
 
 export type Names = Record<string, readonly string[]>;

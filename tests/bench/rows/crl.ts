@@ -5,7 +5,7 @@
  */
 import { formatDid } from "../../../shared/protocol/did.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
-import { KEYS } from "../../../registry/keys.ts";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { pause } from "../child.ts";
 import { newId } from "../fleet.ts";
 import { figure, type Outcome, ratio } from "../figures.ts";

@@ -14,7 +14,7 @@ import { optimistically } from "../../shared/server/store/open_store.ts";
 import type { HumanRecord } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import { type Page, type PageQuery, readPage } from "../pages.ts";
 
 export interface ServiceRecord extends InternalService {

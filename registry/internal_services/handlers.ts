@@ -10,7 +10,7 @@ import { findAgent } from "../agents/store.ts";
 import type { ApiKeyCaller, ServiceCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { findSession } from "../sessions/store.ts";
-import { sessionState } from "../sessions/session.ts";
+import { sessionState } from "../sessions/session_rules.ts";
 import * as store from "./store.ts";
 
 export async function createService(

@@ -10,8 +10,8 @@ import type { Update } from "../../shared/server/store/group_commit.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { AgentRecord } from "../agents/store.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
-import { judgeAccess, type SessionRecord } from "./session.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import { judgeAccess, type SessionRecord } from "./session_rules.ts";
 
 /** Judges an access token by the records as they are now; `expired` only for the right token. */
 export async function accessVerdict(deps: RegistryDeps, claim: AccessClaim): Promise<"good" | "wrong" | "expired"> {

@@ -14,7 +14,7 @@ import type { Random } from "../shared/random.ts";
 import type { Reads } from "../shared/server/store/batched_reads.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import type { ConfiguredKey } from "./config.ts";
-import { KEYS } from "./keys.ts";
+import { KEYS } from "./schema/kv_keys.ts";
 
 interface StoredKey {
   kid: string;

@@ -27,19 +27,19 @@
  * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |
  * | probe | moment, milliseconds since the Unix epoch | health (D-220) | 1 h |
  */
-import { LIMITS } from "../shared/protocol/limits.ts";
-import { parseIso } from "../shared/protocol/time.ts";
-import type { NonceRecord } from "../shared/server/nonces.ts";
-import { keyPart } from "../shared/server/store/open_store.ts";
-import type { FamilyEnd, StoredKinds } from "../shared/server/store/transfer.ts";
-import type { ChallengeRecord } from "./agents/registration.ts";
-import type { AgentRecord } from "./agents/store.ts";
-import type { AuditEvent, AuditRecord } from "./audit/record.ts";
-import type { ApiKeyRecord } from "./credentials/store.ts";
-import type { InviteRecord } from "./invites/store.ts";
-import type { RevocationRecord } from "./revocation/store.ts";
-import type { ServiceRecord } from "./services/store.ts";
-import { sessionEnd, type SessionRecord, type SpentRefresh } from "./sessions/session.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { parseIso } from "../../shared/protocol/time.ts";
+import type { NonceRecord } from "../../shared/server/nonces.ts";
+import { keyPart } from "../../shared/server/store/open_store.ts";
+import type { FamilyEnd, StoredKinds } from "../../shared/server/store/transfer.ts";
+import type { ChallengeRecord } from "../agents/registration_rules.ts";
+import type { AgentRecord } from "../agents/store.ts";
+import type { AuditEvent, AuditRecord } from "../audit/record.ts";
+import type { ApiKeyRecord } from "../api_keys/store.ts";
+import type { InviteRecord } from "../invites/store.ts";
+import type { RevocationRecord } from "../revocation/store.ts";
+import type { ServiceRecord } from "../internal_services/store.ts";
+import { sessionEnd, type SessionRecord, type SpentRefresh } from "../sessions/session_rules.ts";
 
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["registry", ...parts];
 

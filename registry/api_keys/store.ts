@@ -10,7 +10,7 @@ import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { audited } from "../audit/record.ts";
 import type { HumanRecord } from "../accounts/store.ts";
 import type { RecordSeams, RegistryDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../keys.ts";
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import { type Page, type PageQuery, readPage } from "../pages.ts";
 import { countApiKey, countApiKeyRevoked, ensureQuota, newQuota, type QuotaRecord } from "../quota.ts";
 
