@@ -17,7 +17,7 @@ import * as meta from "./meta/handlers.ts";
 import * as receipts from "./receipts/handlers.ts";
 import { relayConnect } from "./relay/connect.ts";
 import { postMessage } from "./relay/deliver.ts";
-import { held } from "./relay/held.ts";
+import { held } from "./relay/in_flight_budget.ts";
 import * as trust from "./trust/handlers.ts";
 
 /** Every way to be admitted, and whom it yields. */

@@ -9,7 +9,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { Authenticator, Exchange } from "../../shared/server/http/route.ts";
 import type { ProxyDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import {
   type AdmissionProfile,

@@ -17,8 +17,8 @@ import type { Reservation } from "../../shared/server/nonces.ts";
 import type { Exchange } from "../../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
 import type { ProxyDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
-import type { Presence } from "../relay/bus.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { Presence } from "../relay/presence.ts";
 import { hasAnyPair, type PairRecord } from "../trust/store.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
 

@@ -10,7 +10,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
 import type { KeyCache } from "./key_cache.ts";
 

@@ -7,7 +7,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import type { ProxyDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { type DeliveryId, receiptUpdate } from "../relay/deliveries.ts";
 import { deliveryEnd, unpackDelivery } from "../relay/delivery_record.ts";
 import { type ReceiptRecord, receivedAtOf, storedReceipt } from "./receipt_record.ts";

@@ -7,7 +7,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Input } from "../../shared/server/http/route.ts";
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
-import type { ConnectedAgent, Link } from "./session.ts";
+import type { ConnectedAgent, Link } from "./agent_sockets.ts";
 
 /** Turns a request into a socket and the answer that opens it; `Deno.upgradeWebSocket` in the service. */
 export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; response: Response };

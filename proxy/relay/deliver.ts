@@ -23,9 +23,9 @@ import { type Exchange, type Input, json } from "../../shared/server/http/route.
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { DeliveryId, Repeat } from "./deliveries.ts";
-import type { Dispatched } from "./dispatch.ts";
+import type { Dispatched } from "./message_forwarder.ts";
 import { prefersAsync } from "./prefer.ts";
-import type { Message } from "./session.ts";
+import type { Message } from "./agent_sockets.ts";
 
 export async function postMessage(
   deps: ProxyDeps,

@@ -8,11 +8,11 @@ import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { cut, joined } from "../../shared/server/store/chunks.ts";
 import { storedReceipt } from "../receipts/receipt_record.ts";
 import { receiptUpdate } from "./deliveries.ts";
-import type { Message } from "./session.ts";
+import type { Message } from "./agent_sockets.ts";
 
 /** A message that waits; times are milliseconds since the Unix epoch. */
 export interface MailboxEntry {

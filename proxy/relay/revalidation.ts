@@ -7,8 +7,8 @@ import type { Clock } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import type { RegistryClient } from "../registry_client.ts";
-import type { Hub } from "./hub.ts";
-import type { Link } from "./session.ts";
+import type { Hub } from "./connected_agents.ts";
+import type { Link } from "./agent_sockets.ts";
 
 interface RevalidationSeams {
   clock: Clock;

@@ -4,7 +4,7 @@
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 
 /** The count of one agent; `null` when pairs were removed from a count that was never made. */
 export interface PairCount {

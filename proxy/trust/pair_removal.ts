@@ -9,7 +9,7 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { type PairCount, setCount } from "./pair_count.ts";
 
 interface PairRemovalSeams {

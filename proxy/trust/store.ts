@@ -9,7 +9,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type Attempt, optimistically } from "../../shared/server/store/open_store.ts";
 import type { ProxyDeps } from "../deps.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { knownCount, type PairCount, setCount } from "./pair_count.ts";
 
 /** One direction of a pair, as its owner sees the peer; time is milliseconds since the Unix epoch. */

@@ -4,7 +4,7 @@
  *
  *   deno run --allow-read=<folder> --allow-write=<folder> tests/bench/grow.ts <file> <agents> <nonces>
  */
-import { KEYS as PROXY } from "../../proxy/keys.ts";
+import { KEYS as PROXY } from "../../proxy/schema/kv_keys.ts";
 import { KEYS as REGISTRY } from "../../registry/schema/kv_keys.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 

@@ -3,7 +3,7 @@
  * sibling knocks, and by the next look where nobody does.
  */
 import { assertEquals } from "@std/assert";
-import { Bus, type Siblings } from "../../proxy/relay/bus.ts";
+import { Bus, type Siblings } from "../../proxy/relay/presence.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import { ManualClock, settle } from "../support/manual_clock.ts";

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../proxy/deps.ts";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { relayConnect, type UpgradeWebSocket } from "../../proxy/relay/connect.ts";
 import { AUTHENTICATORS, type ProxyCallers } from "../../proxy/routes.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";

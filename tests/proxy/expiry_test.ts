@@ -3,7 +3,7 @@
  * that are gone. The store would delete them a week later.
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";

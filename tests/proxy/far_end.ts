@@ -1,7 +1,7 @@
 /**
  * The far end of a relay connection that is not real: keeps every frame and says what a test wants it to say.
  */
-import type { ConnectedAgent, Connection, Link, Message } from "../../proxy/relay/session.ts";
+import type { ConnectedAgent, Connection, Link, Message } from "../../proxy/relay/agent_sockets.ts";
 import { decodeFrame, encodeFrame, type Frame, type FrameType, type ProxyFrame } from "../../shared/protocol/frames.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import type { ManualClock } from "../support/manual_clock.ts";

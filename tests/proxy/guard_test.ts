@@ -1,6 +1,6 @@
 /** Shows the guard against floods of bad proofs (D-94, D-241): it refuses the client that floods, and no other. */
 import { assertEquals, assertThrows } from "@std/assert";
-import { Guard } from "../../proxy/admission/guard.ts";
+import { Guard } from "../../proxy/admission/bad_proof_limiter.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Exchange } from "../../shared/server/http/route.ts";

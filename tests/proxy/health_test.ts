@@ -2,7 +2,7 @@
  * Shows what the proxy says of itself (D-78, D-216, D-220): ready only with store, keys and list, asking nobody for it.
  */
 import { assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { FaultyKv, type KvCall } from "../support/faulty_kv.ts";
 import { ManualClock, settle } from "../support/manual_clock.ts";

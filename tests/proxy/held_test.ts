@@ -3,7 +3,7 @@
  * refused counts as a request, and all of it is given back whatever the answer is.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { Held } from "../../proxy/relay/held.ts";
+import { Held } from "../../proxy/relay/in_flight_budget.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { settle } from "../support/manual_clock.ts";

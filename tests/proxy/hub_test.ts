@@ -4,7 +4,7 @@
  * tests move.
  */
 import { assert, assertEquals } from "@std/assert";
-import { Hub } from "../../proxy/relay/hub.ts";
+import { Hub } from "../../proxy/relay/connected_agents.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { ack, agentOf, Far, frame, messageTo, newIds } from "./far_end.ts";

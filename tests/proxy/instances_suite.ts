@@ -3,7 +3,7 @@
  * Declared as tests over any store: in memory, held to what KV Connect allows, or a real KV Connect server.
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { settle } from "../support/manual_clock.ts";
 import { until } from "../support/until.ts";
 import { codeOf, type TestAgent, World, type WorldOptions } from "../support/world.ts";

@@ -3,7 +3,7 @@
  * once, counted once, and the same signed request sent again is a replay.
  */
 import { assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { outcome } from "../support/registry_world.ts";
 import { openProxy } from "./proxy_world.ts";

@@ -1,6 +1,6 @@
 /** The offline mailbox (D-68): what was taken waits in order, is bounded, and ends delivered or with a receipt. */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { settle } from "../support/manual_clock.ts";
 import { codeOf, type TestAgent, World } from "../support/world.ts";
 

@@ -3,7 +3,7 @@
  * instances, and whatever the clock does. Nonces in the store are shown in tests/shared/server/nonces_test.ts.
  */
 import { assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { settle } from "../support/manual_clock.ts";

@@ -3,7 +3,7 @@
  * place, whatever the clock and the leases say (D-68, I9). Found by `tests/simulation`.
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { nameFailures } from "../../shared/server/store/open_store.ts";
 import { settle } from "../support/manual_clock.ts";
 import { until } from "../support/until.ts";

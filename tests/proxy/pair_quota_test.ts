@@ -3,7 +3,7 @@
  * a used ticket is worth after its pair was removed (D-226).
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import type { PairCount } from "../../proxy/trust/pair_count.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { formatDid } from "../../shared/protocol/did.ts";

@@ -3,7 +3,7 @@
  * any instance, also after a crash in the middle, and no second time.
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import type { PairCount } from "../../proxy/trust/pair_count.ts";
 import { PairRemoval } from "../../proxy/trust/pair_removal.ts";
 import { formatDid } from "../../shared/protocol/did.ts";

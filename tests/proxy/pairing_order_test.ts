@@ -3,7 +3,7 @@
  * the routes that manage trust (D-76).
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import type { ErrorCode } from "../../shared/protocol/errors.ts";
 import { settle } from "../support/manual_clock.ts";
 import { answered, outcome, refused, tally, withTime } from "../support/registry_world.ts";

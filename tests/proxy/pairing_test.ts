@@ -3,7 +3,7 @@
  * the other confirms it, and either direction of the pair is there or neither.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { answered, outcome, refused, tally } from "../support/registry_world.ts";

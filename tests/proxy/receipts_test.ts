@@ -3,7 +3,7 @@
  * that recipient and to the sender of that very delivery.
  */
 import { assertEquals } from "@std/assert";
-import { KEYS } from "../../proxy/keys.ts";
+import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";

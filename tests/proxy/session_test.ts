@@ -4,8 +4,8 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { Hub } from "../../proxy/relay/hub.ts";
-import type { Outcome } from "../../proxy/relay/session.ts";
+import { Hub } from "../../proxy/relay/connected_agents.ts";
+import type { Outcome } from "../../proxy/relay/agent_sockets.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ManualClock, settle } from "../support/manual_clock.ts";
 import { ack, agentOf, Far, messageTo, newIds } from "./far_end.ts";

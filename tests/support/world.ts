@@ -5,7 +5,7 @@
 import { AgentClient, type AgentIdentity, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
 import { createProxy, type Proxy } from "../../proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
-import type { Connection, Link } from "../../proxy/relay/session.ts";
+import type { Connection, Link } from "../../proxy/relay/agent_sockets.ts";
 import { createRegistry, type Registry } from "../../registry/app.ts";
 import { type Quotas, readRegistryConfig, type RegistryConfig } from "../../registry/config.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";

@@ -3,7 +3,7 @@
  * instances, tables, frames, event names. frozen_names_test.ts compares them with tests/support/frozen_names.ts.
  */
 import { EVENTS } from "../../cli/connector/events.ts";
-import { KEYS as PROXY_KEYS } from "../../proxy/keys.ts";
+import { KEYS as PROXY_KEYS } from "../../proxy/schema/kv_keys.ts";
 import { KEYS as REGISTRY_KEYS } from "../../registry/schema/kv_keys.ts";
 import { FRAMES } from "../../shared/protocol/frames.ts";
 

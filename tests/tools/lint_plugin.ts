@@ -98,7 +98,7 @@ export default {
     // Comments, and strings with a space, of the paths that prose_rules.ts lists (D-192).
     prose: proseRule(CHECKED),
 
-    "kv-keys": rule(["**/keys.ts", "**/kv_keys.ts", "shared/server/store/trust_changes.ts", "tests/"], (report) => ({
+    "kv-keys": rule(["**/kv_keys.ts", "shared/server/store/trust_changes.ts", "tests/"], (report) => ({
       CallExpression(node) {
         const callee = unwrapped(node.callee);
         if (callee.type !== "MemberExpression" || !isStore(callee.object)) return;
@@ -109,7 +109,7 @@ export default {
           for (const key of [argument, ...selectors.map((member) => member.value)].filter(isLiteralKey)) {
             report(key, "A KV key written in place", {
               why: "is missing from the key table, where layout, writer and expiry are looked up",
-              instead: "Add a function to the service's keys.ts and call it.",
+              instead: "Add a function to the service's kv_keys.ts and call it.",
             });
           }
         }

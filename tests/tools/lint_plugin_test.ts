@@ -13,7 +13,7 @@ function reported(rule: string, file: string, source: string): string[] {
 const CASES: [rule: string, file: string, bad: string[], good: string[]][] = [
   [
     "no-ambient-clock",
-    "proxy/relay/session.ts",
+    "proxy/relay/agent_sockets.ts",
     [
       "Date.now()",
       "const now = Date.now",
@@ -131,7 +131,7 @@ const PLACES: [rule: string, source: string, allowed: string[], banned: string[]
     ["shared/server/http/app.ts", "shared/protocol/errors.ts", "cli/connector/local_api.ts", "tests/x.ts"],
     ["proxy/app.ts"],
   ],
-  ["kv-keys", 'kv.get(["a"])', ["proxy/keys.ts", "shared/server/store/trust_changes.ts", "tests/x.ts"], [
+  ["kv-keys", 'kv.get(["a"])', ["proxy/schema/kv_keys.ts", "shared/server/store/trust_changes.ts", "tests/x.ts"], [
     "proxy/bell.ts",
   ]],
 ];

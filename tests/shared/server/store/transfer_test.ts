@@ -1,6 +1,6 @@
 /** Moving a store (D-97): everything that must go on working is in an export, and only a whole one is read. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { KEYS as PROXY_KEYS, STORED as PROXY_STORED } from "../../../../proxy/keys.ts";
+import { KEYS as PROXY_KEYS, STORED as PROXY_STORED } from "../../../../proxy/schema/kv_keys.ts";
 import { KEYS as REGISTRY_KEYS, STORED as REGISTRY_STORED } from "../../../../registry/schema/kv_keys.ts";
 import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import { readAtStart } from "../../../../shared/server/store/store_format.ts";

@@ -10,11 +10,11 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { arePaired } from "../trust/store.ts";
-import type { Bus } from "./bus.ts";
-import type { Drain } from "./drain.ts";
-import type { Hub } from "./hub.ts";
+import type { Bus } from "./presence.ts";
+import type { Drain } from "./mailbox_delivery.ts";
+import type { Hub } from "./connected_agents.ts";
 import type { Mailbox } from "./mailbox.ts";
-import type { Message } from "./session.ts";
+import type { Message } from "./agent_sockets.ts";
 
 /** What came of a message. */
 export type Dispatched =

@@ -29,15 +29,15 @@
  * "Swept" families have an expiry in the store that is a week later than their end: the service deletes them (D-217).
  * A request id stands in front where it is a part: ids of one time lie together, and one commit writes fewer pages (D-105).
  */
-import { LIMITS } from "../shared/protocol/limits.ts";
-import { keyPart } from "../shared/server/store/open_store.ts";
-import { nonceEnd } from "../shared/server/nonces.ts";
-import type { FamilyEnd, StoredKinds } from "../shared/server/store/transfer.ts";
-import { receivedAtOf } from "./receipts/receipt_record.ts";
-import { deliveryEnd, type DeliveryRecord, unpackDelivery } from "./relay/delivery_record.ts";
-import type { MailboxEntry } from "./relay/mailbox.ts";
-import type { TicketRecord } from "./trust/store.ts";
-import type { ReceiptStatus } from "../shared/protocol/api/relay.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { keyPart } from "../../shared/server/store/open_store.ts";
+import { nonceEnd } from "../../shared/server/nonces.ts";
+import type { FamilyEnd, StoredKinds } from "../../shared/server/store/transfer.ts";
+import { receivedAtOf } from "../receipts/receipt_record.ts";
+import { deliveryEnd, type DeliveryRecord, unpackDelivery } from "../relay/delivery_record.ts";
+import type { MailboxEntry } from "../relay/mailbox.ts";
+import type { TicketRecord } from "../trust/store.ts";
+import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["proxy", ...parts];
 

@@ -8,7 +8,7 @@ import { CLOSE } from "../../shared/protocol/frames.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type ConnectedAgent, type Connection, Link, Session } from "./session.ts";
+import { type ConnectedAgent, type Connection, Link, Session } from "./agent_sockets.ts";
 
 export class Hub {
   readonly #clock: Clock;

@@ -8,7 +8,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
-import type { Hub } from "./hub.ts";
+import type { Hub } from "./connected_agents.ts";
 import type { Mailbox, MailboxEntry } from "./mailbox.ts";
 import type { SenderStatus } from "./sender_status.ts";
 

@@ -12,7 +12,7 @@ import type { Random } from "../../shared/random.ts";
 import type { Update, Write } from "../../shared/server/store/group_commit.ts";
 import { optimistically } from "../../shared/server/store/open_store.ts";
 import type { Log } from "../../shared/server/log.ts";
-import { KEYS } from "../keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { cut, joined } from "../../shared/server/store/chunks.ts";
 
 /** Where an agent's session is. `epoch` rises with every move. */
