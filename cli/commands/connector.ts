@@ -22,7 +22,7 @@ export const CONNECTOR_COMMANDS = [
     examples: [{ run: "svc connector", says: "The curl lines for this machine's agent" }],
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
-      const { pairingLines } = await import("../connector/pairing_hint.ts");
+      const { pairingLines } = await import("../connector/local_api/pairing_hint.ts");
       await client.status();
       const lines = pairingLines(folder, client.url);
       const { url, port } = client.file;
@@ -59,7 +59,7 @@ export const CONNECTOR_COMMANDS = [
 export async function connectorOf(ctx: Context, agentName: string | undefined, url?: string) {
   const [{ AgentStore }, { ConnectorClient }] = await Promise.all([
     import("../agent_store.ts"),
-    import("../connector/client.ts"),
+    import("../connector/local_api/client.ts"),
   ]);
   const store = new AgentStore(ctx);
   const folder = await store.open(agentName ?? onlyOne((await store.names()).agents));
@@ -70,7 +70,7 @@ export async function connectorOf(ctx: Context, agentName: string | undefined, u
 async function runningConnector(ctx: Context, agentName: string | undefined) {
   const { folder, client } = await connectorOf(ctx, agentName);
   if (client !== null) return { folder, client };
-  const { connectorDown } = await import("../connector/client.ts");
+  const { connectorDown } = await import("../connector/local_api/client.ts");
   throw connectorDown(folder.name);
 }
 

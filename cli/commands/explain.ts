@@ -1,7 +1,7 @@
 /** The command that explains error codes. */
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { command } from "../command.ts";
-import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../connector/local_errors.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../connector/local_api/local_errors.ts";
 import { CLI_ERRORS, CliError, type CliErrorCode, exitOf } from "../errors.ts";
 import { fields } from "../output.ts";
 import { didYouMean } from "../suggest.ts";

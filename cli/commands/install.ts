@@ -46,7 +46,7 @@ export const INSTALL_COMMANDS = [
         throw new CliError("CLI_USAGE", `${what}: name one with --for; generic is any HTTP address`);
       }
       const [files, place] = await Promise.all([
-        import("../connector/runtime_file.ts"),
+        import("../connector/delivery/runtime_file.ts"),
         placeOf(ctx, options["agent-name"]),
       ]);
       const { settings } = place;

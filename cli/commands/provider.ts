@@ -133,7 +133,7 @@ export const PROVIDER_COMMANDS = [
           import("../platforms/relay_test.ts"),
           import("../connector/peers.ts"),
           import("../../shared/protocol/base64url.ts"),
-          import("../connector/client.ts"),
+          import("../connector/local_api/client.ts"),
         ]);
       if (client === null) throw connectorDown(folder.name);
       const peer = options.peer ?? onlyPeer(Object.keys(readPeers(folder)));

@@ -50,8 +50,8 @@ export const PROVIDER_SETUP_COMMANDS = [
         { connectorOf },
       ] = await Promise.all([
         import("../platforms/setup.ts"),
-        import("../connector/listening.ts"),
-        import("../connector/runtime_file.ts"),
+        import("../connector/local_api/discovery_file.ts"),
+        import("../connector/delivery/runtime_file.ts"),
         import("./connector.ts"),
       ]);
       const id = parsePlatform(options.for);

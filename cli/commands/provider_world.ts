@@ -73,7 +73,7 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
   if (settings.path !== ctx.configDir) return;
   const [{ AgentStore }, { RUNTIME_FILE }] = await Promise.all([
     import("../agent_store.ts"),
-    import("../connector/runtime_file.ts"),
+    import("../connector/delivery/runtime_file.ts"),
   ]);
   const store = new AgentStore(ctx);
   for (const name of agents) {
@@ -86,9 +86,9 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
   const [{ ConnectorClient }, files, { Runtime, parseRuntimeUrl }, { PLATFORMS }, { thisMachine }, { PrivateFolder }] =
     await Promise.all([
-      import("../connector/client.ts"),
-      import("../connector/runtime_file.ts"),
-      import("../connector/runtime.ts"),
+      import("../connector/local_api/client.ts"),
+      import("../connector/delivery/runtime_file.ts"),
+      import("../connector/delivery/runtime.ts"),
       import("../platforms/table.ts"),
       import("../platforms/this_machine.ts"),
       import("../private_folder.ts"),

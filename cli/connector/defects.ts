@@ -3,7 +3,7 @@
  * 2.7), which would end the connector. They are reported as events; an exception that is thrown still ends it.
  */
 import type { Tell } from "./events.ts";
-import { sayError } from "./refusals.ts";
+import { sayError } from "./link/refusals.ts";
 
 /** Reports unhandled rejections from now on. Returns what ends that. */
 export function reportDefects(tell: Tell): () => void {

@@ -4,7 +4,7 @@
 import { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { UnreachableError } from "../errors.ts";
-import { errorOf, type ProxyAnswer, type ProxyCaller } from "./proxy_call.ts";
+import { errorOf, type ProxyAnswer, type ProxyCaller } from "./link/proxy_call.ts";
 
 export type Peer = PeerList["peers"][number];
 

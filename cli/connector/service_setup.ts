@@ -10,11 +10,11 @@ import { CliError } from "../errors.ts";
 import type { PlatformId } from "../platforms/platform.ts";
 import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../services/control.ts";
 import type { Host } from "../services/autostart.ts";
-import { ConnectorClient } from "./client.ts";
+import { ConnectorClient } from "./local_api/client.ts";
 import { variable } from "./environment.ts";
-import { readConnectorFile } from "./listening.ts";
-import { proxyPlace } from "./proxy_place.ts";
-import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./runtime_file.ts";
+import { readConnectorFile } from "./local_api/discovery_file.ts";
+import { proxyPlace } from "./link/proxy_address.ts";
+import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./delivery/runtime_file.ts";
 import type { StartOptions } from "./start.ts";
 import type { Status } from "./status.ts";
 

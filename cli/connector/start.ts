@@ -12,23 +12,29 @@ import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
-import { Database } from "./database.ts";
+import { Database } from "./delivery/database.ts";
 import { reportDefects } from "./defects.ts";
 import { explainEnd } from "./ended.ts";
-import { openLink, type ProxyPlace } from "./link.ts";
-import { announce, makeToken, openPort, withdraw } from "./listening.ts";
-import { localApi } from "./local_api.ts";
-import { lockConnector } from "./only_one.ts";
+import { openLink, type ProxyPlace } from "./link/socket_link.ts";
+import { announce, makeToken, openPort, withdraw } from "./local_api/discovery_file.ts";
+import { localApi } from "./local_api/local_api.ts";
+import { lockConnector } from "./connector_lock.ts";
 import { readPeers, writePeers } from "./peers.ts";
-import { proxyPlace } from "./proxy_place.ts";
-import { pairingHint, ticketLines } from "./pairing_hint.ts";
-import { sayError } from "./refusals.ts";
-import { Runtime } from "./runtime.ts";
-import { RUNTIME_FILE, runtimeSettings, runtimeTarget, type TargetOptions, withTarget } from "./runtime_file.ts";
-import { ServiceClock } from "./service_clock.ts";
-import { FileSession } from "./session.ts";
+import { proxyPlace } from "./link/proxy_address.ts";
+import { pairingHint, ticketLines } from "./local_api/pairing_hint.ts";
+import { sayError } from "./link/refusals.ts";
+import { Runtime } from "./delivery/runtime.ts";
+import {
+  RUNTIME_FILE,
+  runtimeSettings,
+  runtimeTarget,
+  type TargetOptions,
+  withTarget,
+} from "./delivery/runtime_file.ts";
+import { ServiceClock } from "./link/service_clock.ts";
+import { FileSession } from "./link/credentials.ts";
 import { statusLine } from "./status.ts";
-import { type View, viewOf } from "./view.ts";
+import { type View, viewOf } from "./console_view.ts";
 
 export interface StartOptions extends TargetOptions {
   "proxy-ws-url"?: string | undefined;

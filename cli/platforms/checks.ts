@@ -1,11 +1,11 @@
 /** What `provider doctor` finds: one line a check, pass or fail, and the cure. Reads; changes nothing, anywhere. */
 import * as z from "zod";
 import type { AgentFolder } from "../agent_store.ts";
-import type { ConnectorClient } from "../connector/client.ts";
+import type { ConnectorClient } from "../connector/local_api/client.ts";
 import { findPeer, readPeers } from "../connector/peers.ts";
-import { sayError } from "../connector/refusals.ts";
-import { Runtime } from "../connector/runtime.ts";
-import type { RuntimeFile } from "../connector/runtime_file.ts";
+import { sayError } from "../connector/link/refusals.ts";
+import { Runtime } from "../connector/delivery/runtime.ts";
+import type { RuntimeFile } from "../connector/delivery/runtime_file.ts";
 import { span, type Status } from "../connector/status.ts";
 import type { Machine } from "./machine.ts";
 import { PLATFORMS } from "./table.ts";

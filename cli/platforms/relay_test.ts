@@ -1,7 +1,7 @@
 /** `provider relay-test`: a real message through proxy and peer, and the wait for its receipt. */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { HookAnswer, ReceiptList } from "../../shared/protocol/api/relay.ts";
-import type { ConnectorClient } from "../connector/client.ts";
+import type { ConnectorClient } from "../connector/local_api/client.ts";
 
 const WAIT_MS = 30_000;
 const LOOK_EVERY_MS = 500;

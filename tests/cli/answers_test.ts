@@ -2,9 +2,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { errorEnvelope, readText } from "../../cli/answers.ts";
 import { call } from "../../cli/api_call.ts";
-import { ConnectorClient } from "../../cli/connector/client.ts";
-import { viewOf } from "../../cli/connector/view.ts";
-import { errorOf } from "../../cli/connector/proxy_call.ts";
+import { ConnectorClient } from "../../cli/connector/local_api/client.ts";
+import { viewOf } from "../../cli/connector/console_view.ts";
+import { errorOf } from "../../cli/connector/link/proxy_call.ts";
 import { ApiError, CliError } from "../../cli/errors.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { seededRandom } from "../support/seeded_random.ts";

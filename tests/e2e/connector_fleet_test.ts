@@ -3,10 +3,10 @@
  * D-89 gives them. The rate is that over the whole return; the waits of D-89 let the busiest second have more.
  */
 import { assert, assertEquals } from "@std/assert";
-import { Connection } from "../../cli/connector/connection.ts";
-import { openLink } from "../../cli/connector/link.ts";
-import { ServiceClock } from "../../cli/connector/service_clock.ts";
-import type { Session } from "../../cli/connector/session.ts";
+import { Connection } from "../../cli/connector/link/reconnecting_link.ts";
+import { openLink } from "../../cli/connector/link/socket_link.ts";
+import { ServiceClock } from "../../cli/connector/link/service_clock.ts";
+import type { Session } from "../../cli/connector/link/credentials.ts";
 import { systemClock } from "../../shared/clock.ts";
 import { systemRandom } from "../../shared/random.ts";
 import {

@@ -5,7 +5,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { renderUnicodeCompact } from "uqr";
-import { shellQuote } from "../../cli/connector/pairing_hint.ts";
+import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { ended, type Program, programs } from "../cli/program.ts";
 import {

@@ -1,6 +1,6 @@
 /** The live line of a connector in a real terminal (D-230): one line of it, whatever the width. Needs tmux. */
 import { assert } from "@std/assert";
-import { shellQuote } from "../../cli/connector/pairing_hint.ts";
+import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { svc } from "../cli/connector/people.ts";
 import { bundledProgram, output } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentClient, type AgentIdentity, ApiError, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
-import { type Ack, type Link, openLink } from "../../cli/connector/link.ts";
+import { type Ack, type Link, openLink } from "../../cli/connector/link/socket_link.ts";
 import { systemClock } from "../../shared/clock.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";

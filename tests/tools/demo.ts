@@ -4,7 +4,7 @@
  */
 import { startServer } from "../../deploy.ts";
 import { AgentClient, type AgentIdentity, ApiError, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
-import { type Link, openLink } from "../../cli/connector/link.ts";
+import { type Link, openLink } from "../../cli/connector/link/socket_link.ts";
 import { sleep, systemClock } from "../../shared/clock.ts";
 import type { RegisterAnswer } from "../../shared/protocol/api/agents.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";

@@ -4,7 +4,7 @@
  *
  *   deno run --allow-read --allow-write tests/tools/gen.ts [--check]
  */
-import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/connector/local_errors.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/connector/local_api/local_errors.ts";
 import { CLI_ERRORS } from "../../cli/errors.ts";
 import { renderCliDoc } from "../../cli/help.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
@@ -30,7 +30,7 @@ interface Document {
 const DOCUMENTS: readonly Document[] = [
   {
     path: "docs/errors.md",
-    from: ["shared/protocol/errors.ts", "cli/errors.ts", "cli/connector/local_errors.ts"],
+    from: ["shared/protocol/errors.ts", "cli/errors.ts", "cli/connector/local_api/local_errors.ts"],
     render: errors,
   },
   { path: "docs/limits.md", from: ["shared/protocol/limits.ts"], render: limits },

@@ -128,7 +128,7 @@ const PLACES: [rule: string, source: string, allowed: string[], banned: string[]
   [
     "no-error-bodies",
     "c.json({ error })",
-    ["shared/server/http/app.ts", "shared/protocol/errors.ts", "cli/connector/local_api.ts", "tests/x.ts"],
+    ["shared/server/http/app.ts", "shared/protocol/errors.ts", "cli/connector/local_api/local_api.ts", "tests/x.ts"],
     ["proxy/app.ts"],
   ],
   ["kv-keys", 'kv.get(["a"])', ["proxy/schema/kv_keys.ts", "shared/server/store/trust_changes.ts", "tests/x.ts"], [

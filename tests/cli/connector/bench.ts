@@ -4,14 +4,14 @@
  */
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import type { PlatformId, RuntimeTarget } from "../../../cli/platforms/platform.ts";
-import type { OpenLink } from "../../../cli/connector/connection.ts";
+import type { OpenLink } from "../../../cli/connector/link/reconnecting_link.ts";
 import { Connector } from "../../../cli/connector/connector.ts";
-import { Database } from "../../../cli/connector/database.ts";
+import { Database } from "../../../cli/connector/delivery/database.ts";
 import type { EventFields, EventName } from "../../../cli/connector/events.ts";
 import type { Peers } from "../../../cli/connector/peers.ts";
-import { Runtime } from "../../../cli/connector/runtime.ts";
-import { ServiceClock } from "../../../cli/connector/service_clock.ts";
-import type { Session } from "../../../cli/connector/session.ts";
+import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
+import { ServiceClock } from "../../../cli/connector/link/service_clock.ts";
+import type { Session } from "../../../cli/connector/link/credentials.ts";
 import type { AgentIdentity } from "../../../cli/signed_headers.ts";
 import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";

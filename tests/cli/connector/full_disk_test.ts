@@ -1,7 +1,7 @@
 /** A disk that is full under the connector's store (D-247): the reason is named, and nothing is done twice meanwhile. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
-import { Database } from "../../../cli/connector/database.ts";
+import { Database } from "../../../cli/connector/delivery/database.ts";
 import { World } from "../../support/world.ts";
 import { isDown, passing, story, until } from "./bench.ts";
 

@@ -5,8 +5,8 @@ import type { Machine } from "../../../cli/platforms/machine.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeMessage } from "../../../cli/platforms/platform.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { parseSettings, withEnvValues, withMember } from "../../../cli/platforms/settings.ts";
-import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/runtime.ts";
-import { emptyRuntimeFile, runtimeTarget } from "../../../cli/connector/runtime_file.ts";
+import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/delivery/runtime.ts";
+import { emptyRuntimeFile, runtimeTarget } from "../../../cli/connector/delivery/runtime_file.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 

@@ -1,0 +1,162 @@
+/**
+ * `connector.db`: the connector's memory (D-88). Private before SQLite touches it, of a known schema, and on disk when a
+ * transaction returns. Knows tables, not what their rows mean: inbox.ts and outbox.ts do.
+ */
+import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { CliError } from "../../errors.ts";
+import { reason } from "../../files.ts";
+
+const SCHEMA_VERSION = 1;
+const SCHEMA = `
+CREATE TABLE messages (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  from_did TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  to_did TEXT NOT NULL,
+  identity TEXT NOT NULL,
+  conversation_id TEXT,
+  bytes INTEGER NOT NULL,
+  received_at INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('waiting', 'done', 'dead')),
+  attempts INTEGER NOT NULL DEFAULT 0,
+  refusals INTEGER NOT NULL DEFAULT 0,
+  first_tried_at INTEGER,
+  next_at INTEGER NOT NULL DEFAULT 0,
+  aside INTEGER NOT NULL DEFAULT 0,
+  problem TEXT,
+  ended_at INTEGER,
+  payload TEXT NOT NULL,
+  UNIQUE (from_did, request_id)
+) STRICT;
+CREATE INDEX messages_by_state ON messages (state, seq, bytes, received_at);
+CREATE TABLE receipts (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  from_did TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  status TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  next_at INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (from_did, request_id, status)
+) STRICT;
+`;
+
+/** A value of a column. */
+export type Cell = string | number | null;
+export type Row = Record<string, Cell>;
+
+export class Database implements Disposable {
+  readonly #db: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+
+  /** Takes a database that has the schema already. */
+  constructor(db: DatabaseSync) {
+    this.#db = db;
+  }
+
+  /**
+   * Opens the file, or makes it.
+   *
+   * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`, `CLI_SAVE_FAILED`
+   */
+  static open(path: string): Database {
+    makePrivate(path);
+    let db: DatabaseSync | undefined;
+    try {
+      db = new DatabaseSync(path);
+      // FULL: with a write-ahead log every commit is on disk when it returns.
+      db.exec("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+      migrate(db, path);
+      return new Database(db);
+    } catch (error) {
+      db?.close();
+      if (error instanceof CliError) throw error;
+      throw new CliError("CLI_FILE_INVALID", `${path} cannot be used: ${reason(error)}. Move it away to start afresh`);
+    }
+  }
+
+  /** Runs one statement that gives no rows; how many rows it changed. */
+  run(sql: string, ...values: Cell[]): number {
+    return Number(this.#prepared(sql).run(...values).changes);
+  }
+
+  /** The first row, or `null`. */
+  get(sql: string, ...values: Cell[]): Row | null {
+    return this.#prepared(sql).get(...values) as Row | undefined ?? null;
+  }
+
+  all(sql: string, ...values: Cell[]): Row[] {
+    return this.#prepared(sql).all(...values) as Row[];
+  }
+
+  /** Runs `work` in one transaction: all of it is on disk when this returns, or none. */
+  durably<T>(work: () => T): T {
+    this.#db.exec("BEGIN IMMEDIATE");
+    try {
+      const result = work();
+      this.#db.exec("COMMIT");
+      return result;
+    } catch (error) {
+      // SQLite ends the transaction itself when the disk is full; the first error is the one to report (D-247).
+      if (this.#db.isTransaction) this.#db.exec("ROLLBACK");
+      throw named(error);
+    }
+  }
+
+  /** The same for what may be lost with the power, since doing it again is harmless: it waits for no disk. */
+  lightly<T>(work: () => T): T {
+    this.#db.exec("PRAGMA synchronous = NORMAL");
+    try {
+      return this.durably(work);
+    } finally {
+      this.#db.exec("PRAGMA synchronous = FULL");
+    }
+  }
+
+  close(): void {
+    this.#statements.clear();
+    this.#db.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #prepared(sql: string): StatementSync {
+    const known = this.#statements.get(sql);
+    if (known) return known;
+    const statement = this.#db.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+}
+
+/** An error of SQLite in terms of the machine. */
+function named(error: unknown): unknown {
+  if (!(error instanceof Error) || !/disk is full/.test(error.message)) return error;
+  return new Error(`disk full: ${error.message}`, { cause: error });
+}
+
+/** The file is there, a plain one, and nobody else's to read; SQLite gives its companions the same mode. */
+function makePrivate(path: string): void {
+  try {
+    Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
+    return;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) {
+      throw new CliError("CLI_SAVE_FAILED", `${path} could not be made: ${reason(error)}`, { cause: error });
+    }
+  }
+  const stat = Deno.lstatSync(path);
+  if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
+  if (stat.mode !== null && (stat.mode & 0o077) !== 0) Deno.chmodSync(path, 0o600);
+}
+
+function migrate(db: DatabaseSync, path: string): void {
+  const { user_version: version } = db.prepare("PRAGMA user_version").get() as { user_version: number };
+  if (version === SCHEMA_VERSION) return;
+  if (version > SCHEMA_VERSION) {
+    throw new CliError("CLI_FILE_INVALID", `${path} was written by a later svc: update svc`);
+  }
+  db.exec(`BEGIN IMMEDIATE; ${SCHEMA} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+}

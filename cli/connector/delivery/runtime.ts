@@ -1,0 +1,148 @@
+/**
+ * The request to the agent runtime: to the configured origin and nowhere else, whatever a message says; in time; without
+ * following redirects. What its answer means is handover.ts' business.
+ */
+import type { Clock } from "../../../shared/clock.ts";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import type { Platform, RuntimeTarget } from "../../platforms/platform.ts";
+import { CliError } from "../../errors.ts";
+import { isLoopback, parseServiceUrl } from "../../service_url.ts";
+import { unreachable } from "../../tls.ts";
+import type { RuntimeAnswer } from "./delivery_rules.ts";
+import type { InboxMessage } from "./inbox.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+
+interface RuntimeSeams {
+  fetch: typeof fetch;
+  clock: Clock;
+  /** Whether somebody accepts connections at an address. */
+  reach?: ((url: string) => Promise<boolean>) | undefined;
+}
+
+/** Whether the runtime is there, and what it said. */
+export interface Probe {
+  reachable: boolean;
+  problem: string | null;
+}
+
+const MAX_HEALTH_BYTES = 64 * 1024;
+
+export class Runtime {
+  constructor(readonly seams: RuntimeSeams, readonly platform: Platform, readonly target: RuntimeTarget) {}
+
+  get url(): string {
+    return this.target.baseUrl + this.target.hookPath;
+  }
+
+  /** Hands a message over. */
+  async post(message: InboxMessage, stopped: AbortSignal): Promise<RuntimeAnswer> {
+    const { clock } = this.seams;
+    const { headers, body } = await this.platform.request(
+      { ...message, idempotencyKey: await idempotencyKey(message) },
+      this.target,
+      unixSeconds(clock.now()),
+    );
+    return await this.#ask(this.platform.timeoutMs, stopped, async (signal) => {
+      const response = await this.seams.fetch(this.url, { method: "POST", headers, body, redirect: "manual", signal });
+      const retryAfter = Number(response.headers.get("Retry-After") ?? NaN);
+      // The answer counts from its head on; its body is of no interest.
+      await response.body?.cancel();
+      const retryAfterMs = Number.isInteger(retryAfter) && retryAfter > 0 ? retryAfter * 1000 : null;
+      return { kind: "status", status: response.status, retryAfterMs };
+    });
+  }
+
+  /** Looks whether the runtime is there, without giving it anything. */
+  async probe(stopped: AbortSignal = new AbortController().signal): Promise<Probe> {
+    const { health } = this.platform;
+    if (health === null) {
+      const reachable = await this.seams.reach?.(this.target.baseUrl) ?? true;
+      return { reachable, problem: reachable ? null : "nobody accepts connections there" };
+    }
+    let body = "";
+    const answer = await this.#ask(CONNECTOR_LIMITS.probeTimeoutMs, stopped, async (signal) => {
+      const url = this.target.baseUrl + health.path;
+      const response = await this.seams.fetch(url, { redirect: "manual", signal });
+      body = await firstOf(response);
+      return { kind: "status", status: response.status, retryAfterMs: null };
+    });
+    if (answer.kind === "timeout") return { reachable: false, problem: "it does not answer" };
+    if (answer.kind === "unreachable") return { reachable: false, problem: answer.why };
+    if (health.isHealthy(answer.status, body)) return { reachable: true, problem: null };
+    return { reachable: false, problem: `${health.path} answered ${answer.status}, not as ${this.platform.name} does` };
+  }
+
+  async #ask(
+    timeoutMs: number,
+    stopped: AbortSignal,
+    send: (signal: AbortSignal) => Promise<RuntimeAnswer>,
+  ): Promise<RuntimeAnswer> {
+    const late = new AbortController();
+    const cancel = this.seams.clock.after(timeoutMs, () => late.abort());
+    try {
+      return await send(AbortSignal.any([late.signal, stopped]));
+    } catch (cause) {
+      if (late.signal.aborted) return { kind: "timeout" };
+      if (stopped.aborted) return { kind: "unreachable", why: "the connector is stopping" };
+      const error = unreachable(this.target.baseUrl, "cannot be reached", cause);
+      return { kind: "unreachable", why: error.code === "CLI_TLS_REFUSED" ? error.message : "no connection" };
+    } finally {
+      cancel();
+    }
+  }
+}
+
+/** The start of a body, in case somebody else answers there with something endless. */
+async function firstOf(response: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.length > MAX_HEALTH_BYTES) break;
+  }
+  return text;
+}
+
+/** D-88: the same for every attempt at a message, and for no other message. */
+export function idempotencyKey({ fromDid, requestId }: Pick<InboxMessage, "fromDid" | "requestId">): Promise<string> {
+  return sha256(`${fromDid}\n${requestId}`);
+}
+
+/** An answer in words. */
+export function sayAnswer(answer: RuntimeAnswer): string {
+  if (answer.kind === "timeout") return "no answer in time";
+  return answer.kind === "unreachable" ? answer.why : `status ${answer.status}`;
+}
+
+/**
+ * Reads where the runtime is, as a person gives it (N10, D-92).
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
+export function parseRuntimeUrl(text: string, what: string, allowInsecure: boolean): string {
+  const origin = parseServiceUrl(text);
+  if (origin === null) {
+    throw new CliError("CLI_USAGE", `${what} is not an address such as http://127.0.0.1:18789: "${text}"`);
+  }
+  if (!allowInsecure && !isLoopback(origin)) {
+    throw new CliError(
+      "CLI_INSECURE_URL",
+      `${what} is ${origin}, another machine: messages and the hook token go there`,
+    );
+  }
+  return origin;
+}
+
+/** @throws {CliError} `CLI_USAGE` for anything but a plain path of its own */
+export function parseHookPath(text: string, what: string): string {
+  const isPath = /^\/(?!\/)[A-Za-z0-9._~!$&'()*+,;=:@%\/-]*$/.test(text);
+  if (isPath && new URL(text, "http://127.0.0.1").pathname === text) return text;
+  throw new CliError("CLI_USAGE", `${what} is not a path such as /hooks/agent: "${text}"`);
+}
+
+/** @throws {CliError} `CLI_USAGE` for a token that fits into no header; never shows it */
+export function parseHookToken(text: string, what: string): string {
+  if (/^[\x21-\x7e]{1,1024}$/.test(text)) return text;
+  throw new CliError("CLI_USAGE", `${what} must be one word of visible ASCII characters`);
+}

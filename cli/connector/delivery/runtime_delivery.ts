@@ -1,0 +1,174 @@
+/**
+ * Hands messages to the runtime, lane by lane (D-88): takes whose turn it is, posts, and writes down what came of it
+ * before anybody else's turn. The rule is handover.ts, the memory inbox.ts.
+ */
+import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { type Fate, fateOf, judgeAnswer, Lanes, type Waiting } from "./delivery_rules.ts";
+import type { Inbox, InboxMessage } from "./inbox.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+import { type Runtime, sayAnswer } from "./runtime.ts";
+import type { Tell } from "../events.ts";
+import { sayError } from "../link/refusals.ts";
+
+/** The result of an attempt. */
+interface Result {
+  message: InboxMessage;
+  fate: Fate;
+  why: string;
+  /** When the answer came, milliseconds since the Unix epoch. */
+  at: number;
+  /** How long it took. */
+  ms: number;
+}
+
+export class Courier {
+  readonly #clock: Clock;
+  readonly #inbox: Inbox;
+  readonly #runtime: Runtime;
+  readonly #tell: Tell;
+  readonly #lanes = new Lanes();
+  readonly #stop = new AbortController();
+  readonly #underWay = new Set<Promise<void>>();
+  /** Attempts that have an answer which could not be stored: until they are, the runtime is not called (D-247). */
+  readonly #unstored: Result[] = [];
+  #cancel: Cancel = () => {};
+  #isOut = false;
+  /** Called when a receipt is due. */
+  onEnded: () => void = () => {};
+  /** Called with what an attempt said about the runtime itself: nobody answers, or why it takes no message at all. */
+  onRuntime: (reachable: boolean, problem: string | null) => void = () => {};
+
+  constructor(seams: { clock: Clock; inbox: Inbox; runtime: Runtime; tell: Tell }) {
+    this.#clock = seams.clock;
+    this.#inbox = seams.inbox;
+    this.#runtime = seams.runtime;
+    this.#tell = seams.tell;
+  }
+
+  /** Takes up what an earlier run left. */
+  start(): void {
+    this.add(this.#inbox.waiting());
+  }
+
+  add(messages: readonly Waiting[]): void {
+    for (const message of messages) this.#lanes.add(message);
+    this.#pump();
+  }
+
+  /** Lets what is under way end, up to `ms`; what does not end in time is tried again after the next start. */
+  async stop(ms: number): Promise<void> {
+    this.#cancel();
+    const patience = Promise.withResolvers<void>();
+    const cancel = this.#clock.after(ms, patience.resolve);
+    this.#closing = true;
+    await Promise.race([Promise.all(this.#underWay), patience.promise]);
+    cancel();
+    this.#stop.abort();
+    await Promise.all(this.#underWay);
+    this.#storeHeld();
+  }
+  #closing = false;
+
+  #pump(): void {
+    this.#cancel();
+    if (this.#closing) return;
+    if (!this.#storeHeld()) {
+      this.#cancel = this.#clock.after(CONNECTOR_LIMITS.slowFirstMs, () => this.#pump());
+      return;
+    }
+    const now = this.#clock.now();
+    while (this.#underWay.size < CONNECTOR_LIMITS.handoversAtOnce) {
+      const message = this.#lanes.take(now);
+      if (message === null) break;
+      const attempt = this.#attempt(message.seq).finally(() => {
+        this.#underWay.delete(attempt);
+        this.#pump();
+      });
+      this.#underWay.add(attempt);
+    }
+    const next = this.#lanes.nextAt(now);
+    if (next === null || this.#underWay.size >= CONNECTOR_LIMITS.handoversAtOnce) return;
+    this.#cancel = this.#clock.after(Math.max(0, next - now), () => this.#pump());
+  }
+
+  async #attempt(seq: number): Promise<void> {
+    try {
+      await this.#handOver(seq);
+    } catch (error) {
+      // The store cannot be read: the message stays as it was, and waits.
+      this.#tell("store_failed", { why: sayError(error) });
+      const nextAt = this.#clock.now() + CONNECTOR_LIMITS.slowFirstMs;
+      this.#lanes.release(seq, { nextAt, aside: false });
+    }
+  }
+
+  async #handOver(seq: number): Promise<void> {
+    const message = this.#inbox.read(seq);
+    if (message === null) return this.#lanes.release(seq, null);
+    const began = this.#clock.now();
+    const answer = await this.#runtime.post(message, this.#stop.signal);
+    // An attempt that we broke off ourselves says nothing.
+    if (this.#stop.signal.aborted && answer.kind !== "status") {
+      return this.#lanes.release(seq, { nextAt: began, aside: false });
+    }
+    const now = this.#clock.now();
+    const verdict = judgeAnswer(answer);
+    const why = sayAnswer(answer);
+    // Who is told to come later (429) has met a runtime that is there.
+    this.#note(verdict !== "accepted" && verdict.isOutage && why !== "status 429", answer.kind !== "unreachable", why);
+    const result = { message, fate: fateOf(message.tries, verdict, now), why, at: now, ms: now - began };
+    try {
+      this.#store(result);
+    } catch (error) {
+      this.#unstored.push(result);
+      this.#tell("store_failed", { from: message.fromDid, requestId: message.requestId, why: sayError(error) });
+    }
+  }
+
+  /** Stores the result of an attempt, and ends the message's turn. */
+  #store({ message, fate, why, at, ms }: Result): void {
+    const { seq, fromDid, requestId } = message;
+    const about = { from: fromDid, requestId };
+    if (fate.state === "waiting") {
+      this.#inbox.retry(seq, fate.tries, fate, why);
+      this.#lanes.release(seq, fate);
+      this.#tell("handover_failed", { ...about, attempt: fate.tries.attempts, why, nextInMs: fate.nextAt - at });
+      return;
+    }
+    if (fate.state === "done") this.#inbox.finish(message, at);
+    else this.#inbox.bury(message, why, at);
+    this.#lanes.release(seq, null);
+    const attempts = message.tries.attempts + 1;
+    if (fate.state === "done") this.#tell("handed_over", { ...about, attempts, ms });
+    else this.#tell("dead_letter", { ...about, attempts, why });
+    this.onEnded();
+  }
+
+  /** Stores the results that could not be stored; true when none is left. */
+  #storeHeld(): boolean {
+    for (let result = this.#unstored[0]; result !== undefined; result = this.#unstored[0]) {
+      try {
+        this.#store(result);
+      } catch {
+        return false;
+      }
+      this.#unstored.shift();
+    }
+    return true;
+  }
+
+  /** Once the runtime answers again, nobody waits for it any longer. */
+  #note(isOutage: boolean, reachable: boolean, why: string): void {
+    this.onRuntime(reachable, isOutage ? why : null);
+    if (this.#isOut && !isOutage) this.#lanes.wake(this.#clock.now());
+    this.#isOut = isOutage;
+  }
+
+  /** The runtime was seen to be there: what waits for it is due. */
+  wake(): void {
+    if (!this.#isOut) return;
+    this.#isOut = false;
+    this.#lanes.wake(this.#clock.now());
+    this.#pump();
+  }
+}

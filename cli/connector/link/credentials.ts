@@ -1,0 +1,180 @@
+/**
+ * The agent's credentials as the connector uses them: read from its files, refreshed ahead of their end (D-89), read again
+ * when somebody else has changed them. One refresh at a time; cli/refresh.ts sees to other processes.
+ */
+import type { Cancel } from "../../../shared/clock.ts";
+import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
+import type { AgentFolder, AgentStore } from "../../agent_store.ts";
+import type { Context } from "../../context.ts";
+import { Output } from "../../output.ts";
+import { refreshAgent } from "../../refresh.ts";
+import type { RegistryClient } from "../../registry_client.ts";
+import type { AgentIdentity } from "../../signed_headers.ts";
+import type { Tell } from "../events.ts";
+import { receiptWait } from "./backoff.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+import { isHopeless, remedyOf, sayError } from "./refusals.ts";
+import type { ServiceClock } from "./service_clock.ts";
+
+/** Credentials that are good now. */
+export interface Session {
+  /** The identity to sign with; refreshed first when its access token is about to end. */
+  current(): Promise<AgentIdentity>;
+  /** Something was refused: reads the files again, or refreshes. True when there is something else to try with. */
+  renew(what: "access" | "identity"): Promise<boolean>;
+  /** Milliseconds since the Unix epoch. */
+  readonly accessExpiresAt: number;
+  readonly identityExpiresAt: number;
+  stop(): void;
+}
+
+/** Before the minute that D-89 asks for, so that a slow answer is still in time. */
+const AHEAD_MS = CONNECTOR_LIMITS.refreshAheadMs + 10_000;
+/** Tokens that live shorter than that are not refreshed without end. */
+const LEAST_MS = 5_000;
+
+interface SessionSeams {
+  ctx: Context;
+  clock: ServiceClock;
+  store: AgentStore;
+  name: string;
+  registryOf: (registryUrl: string) => Promise<RegistryClient>;
+  tell: Tell;
+}
+
+export class FileSession implements Session {
+  readonly #seams: SessionSeams;
+  #identity: AgentIdentity;
+  #auth: AgentAuth;
+  #aitExpiresAt: number;
+  #refreshing: Promise<void> | null = null;
+  #failures = 0;
+  #cancel: Cancel = () => {};
+  #stopped = false;
+  /** Called when the session is over for good. */
+  onEnd: (error: unknown) => void = () => {};
+
+  private constructor(seams: SessionSeams, read: Read) {
+    this.#seams = seams;
+    this.#identity = read.identity;
+    this.#auth = read.auth;
+    this.#aitExpiresAt = read.aitExpiresAt;
+  }
+
+  static async open(seams: SessionSeams): Promise<FileSession> {
+    return new FileSession(seams, await readFiles(await seams.store.open(seams.name)));
+  }
+
+  get accessExpiresAt(): number {
+    return Date.parse(this.#auth.accessExpiresAt);
+  }
+
+  get identityExpiresAt(): number {
+    return this.#aitExpiresAt;
+  }
+
+  async current(): Promise<AgentIdentity> {
+    const { clock } = this.#seams;
+    if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
+      // Whether it is really over is for the service to say.
+      await this.#refresh().catch((error) => {
+        if (isHopeless(error)) throw error;
+      });
+    }
+    return this.#identity;
+  }
+
+  async renew(what: "access" | "identity"): Promise<boolean> {
+    const { ait, accessToken } = this.#identity;
+    await this.#reload();
+    if (this.#identity.ait !== ait || this.#identity.accessToken !== accessToken) {
+      this.#seams.tell("reloaded");
+      return true;
+    }
+    if (what === "identity") return false;
+    await this.#refresh();
+    return this.#identity.accessToken !== accessToken;
+  }
+
+  /** Keeps the access token fresh from now on. */
+  watch(): void {
+    this.#cancel();
+    if (this.#stopped) return;
+    const { clock } = this.#seams;
+    const left = this.accessExpiresAt - clock.now() - AHEAD_MS;
+    const wait = this.#failures > 0 ? receiptWait(this.#failures) : Math.max(left, LEAST_MS);
+    this.#cancel = clock.after(wait, () => void this.#refreshAhead());
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel();
+  }
+
+  async #refreshAhead(): Promise<void> {
+    try {
+      const { refreshToken } = this.#auth;
+      await this.#reload();
+      // Somebody else has just refreshed it.
+      const isNew = this.#auth.refreshToken !== refreshToken &&
+        this.accessExpiresAt - this.#seams.clock.now() > AHEAD_MS;
+      if (!isNew) await this.#refresh();
+      this.#failures = 0;
+    } catch (error) {
+      this.#failures++;
+      this.#seams.tell("refresh_failed", { why: sayError(error) });
+      if (isHopeless(error)) return this.onEnd(error);
+    }
+    this.watch();
+  }
+
+  #refresh(): Promise<void> {
+    this.#refreshing ??= this.#refreshNow().finally(() => this.#refreshing = null);
+    return this.#refreshing;
+  }
+
+  async #refreshNow(): Promise<void> {
+    const { ctx, clock, store, name, registryOf, tell } = this.#seams;
+    // The terminal is the connector's: what refreshing would show there is told as an event.
+    const out = new Output(ctx.terminal, clock, { json: true, colour: false });
+    const asked = { ...ctx, clock, fetch: clock.watching(ctx.fetch), out };
+    const ask = () => refreshAgent(asked, store, name, registryOf);
+    let refreshed;
+    try {
+      refreshed = await ask();
+    } catch (error) {
+      if (remedyOf(error) !== "adjust_clock" || !clock.adopt()) throw error;
+      tell("clock_offset", { offsetMs: clock.offsetMs });
+      refreshed = await ask();
+    }
+    this.#auth = refreshed.auth;
+    this.#identity = { ...this.#identity, accessToken: refreshed.auth.accessToken };
+    tell("refreshed", { until: refreshed.auth.accessExpiresAt });
+    this.watch();
+  }
+
+  async #reload(): Promise<void> {
+    const { store, name } = this.#seams;
+    const { identity, auth, aitExpiresAt } = await readFiles(await store.open(name));
+    this.#identity = identity;
+    this.#auth = auth;
+    this.#aitExpiresAt = aitExpiresAt;
+  }
+}
+
+interface Read {
+  identity: AgentIdentity;
+  auth: AgentAuth;
+  aitExpiresAt: number;
+}
+
+async function readFiles(folder: AgentFolder): Promise<Read> {
+  const { did, expiresAt } = folder.identity();
+  const auth = folder.auth();
+  const { privateKey } = await folder.keys();
+  return {
+    identity: { did, ait: folder.ait(), privateKey, accessToken: auth.accessToken },
+    auth,
+    aitExpiresAt: Date.parse(expiresAt),
+  };
+}

@@ -1,0 +1,39 @@
+/** Where the proxy is (D-24, D-92): the address that is dialled, and the public origin that is signed. */
+import type { Context } from "../../context.ts";
+import { effectiveConfig } from "../../config_store.ts";
+import { CliError } from "../../errors.ts";
+import { secureServiceUrl } from "../../service_url.ts";
+import { variable } from "../environment.ts";
+import type { ProxyPlace } from "./socket_link.ts";
+
+const CONNECT_PATH = "/v1/relay/connect";
+
+/**
+ * Reads `--proxy-ws-url`, `SVC_PROXY_WS_URL`, then the configuration.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
+export function proxyPlace(ctx: Context, wsUrl: string | undefined, allowInsecure: boolean): ProxyPlace {
+  const configured = effectiveConfig(ctx).proxyUrl;
+  const given = wsUrl ?? variable(ctx, "SVC_PROXY_WS_URL");
+  const what = wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url";
+  const dialUrl = given === undefined ? null : parseWsUrl(given, what, allowInsecure);
+  if (configured === undefined) {
+    if (dialUrl === null) {
+      throw new CliError("CLI_USAGE", "No proxy is known: svc config init finds it, or give --proxy-ws-url");
+    }
+    return { dialUrl, origin: dialUrl };
+  }
+  const origin = dialUrl === null
+    ? secureServiceUrl(configured, "proxyUrl", allowInsecure)
+    : new URL(configured).origin;
+  return { dialUrl: dialUrl ?? origin, origin };
+}
+
+function parseWsUrl(text: string, what: string, allowInsecure: boolean): string {
+  if (!/^wss?:\/\//i.test(text)) {
+    throw new CliError("CLI_USAGE", `${what} is not an address such as wss://proxy.example: "${text}"`);
+  }
+  const http = text.replace(/^ws/i, "http").replace(new RegExp(`${CONNECT_PATH}/?$`), "");
+  return secureServiceUrl(http, what, allowInsecure);
+}

@@ -1,0 +1,231 @@
+/**
+ * Keeps a link to the proxy open (D-89): connects, says why it could not, puts right what can be put right, waits, and
+ * connects again, signed anew. Ends only when told to, or when nothing but a person can help.
+ */
+import { type Clock, sleep } from "../../../shared/clock.ts";
+import { CLOSE, type DeliverFrame, type PairedFrame, type RevokedFrame } from "../../../shared/protocol/frames.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import { fraction, type Random } from "../../../shared/random.ts";
+import { ApiError } from "../../errors.ts";
+import type { AgentIdentity } from "../../signed_headers.ts";
+import { reconnectWait } from "./backoff.ts";
+import type { Tell } from "../events.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+import { type Ack, type Link, type LinkEvents, RefusedError } from "./socket_link.ts";
+import { isHopeless, remedyOf, sayError } from "./refusals.ts";
+import type { ServiceClock } from "./service_clock.ts";
+import type { Session } from "./credentials.ts";
+
+/** Opens a link in the name of an agent. */
+export type OpenLink = (agent: AgentIdentity, events: LinkEvents) => Promise<Link>;
+
+export interface ConnectionSeams {
+  clock: Clock;
+  random: Random;
+  serviceClock: ServiceClock;
+  session: Session;
+  open: OpenLink;
+  tell: Tell;
+}
+
+/** What the rest of the connector does with what a link brings. */
+export interface ConnectionEvents {
+  deliver(frame: DeliverFrame): Promise<Ack>;
+  paired(frame: PairedFrame): void;
+  connected(): void;
+}
+
+export type ConnectionState = "connecting" | "connected" | "waiting" | "stopped";
+
+/** How things stand; times are milliseconds since the Unix epoch. */
+export interface ConnectionStatus {
+  state: ConnectionState;
+  since: number;
+  /** When the next try is, while waiting. */
+  nextTryAt: number | null;
+  /** Why there is no link, or was none last. */
+  problem: string | null;
+  /** Round trip of the last heartbeat on the link that is open. */
+  heartbeatMs: number | null;
+  heartbeatAt: number | null;
+}
+
+export class Connection {
+  readonly #seams: ConnectionSeams;
+  readonly #events: ConnectionEvents;
+  readonly #stop = new AbortController();
+  #status: ConnectionStatus;
+  #link: Link | null = null;
+  #failures = 0;
+
+  constructor(seams: ConnectionSeams, events: ConnectionEvents) {
+    this.#seams = seams;
+    this.#events = events;
+    const since = seams.clock.now();
+    this.#status = { state: "connecting", since, nextTryAt: null, problem: null, heartbeatMs: null, heartbeatAt: null };
+  }
+
+  get status(): ConnectionStatus {
+    return { ...this.#status };
+  }
+
+  /** Runs until it is stopped (`null`), or until nothing but a person can help (why). */
+  async run(): Promise<unknown> {
+    let repaired = false;
+    while (!this.#stop.signal.aborted) {
+      this.#become("connecting");
+      const began = this.#seams.clock.now();
+      let wait: number;
+      try {
+        const closed = await this.#hold();
+        repaired = false;
+        if (this.#stop.signal.aborted) break;
+        const lived = this.#seams.clock.now() - began;
+        if (lived >= CONNECTOR_LIMITS.settledMs) this.#failures = 0;
+        wait = this.#afterClose(closed);
+      } catch (error) {
+        if (this.#stop.signal.aborted) break;
+        this.#report(error);
+        if (!repaired && await this.#repair(error)) {
+          repaired = true;
+          continue;
+        }
+        repaired = false;
+        if (this.#fatal !== null || isHopeless(error)) return this.#end(this.#fatal ?? error);
+        wait = this.#afterRefusal(error);
+      }
+      await this.#pause(wait);
+    }
+    return this.#end(null);
+  }
+  #fatal: unknown = null;
+
+  /** Ends the link and the trying. */
+  stop(): void {
+    this.#stop.abort();
+    this.#link?.close();
+    this.#become("stopped");
+  }
+
+  /** Opens a link and holds it until it ends. */
+  async #hold(): Promise<{ code: number; reason: string }> {
+    const ended = Promise.withResolvers<{ code: number; reason: string }>();
+    const { clock, session, open } = this.#seams;
+    const agent = await session.current();
+    const link = await open(agent, {
+      deliver: (frame) => this.#events.deliver(frame),
+      paired: (frame) => this.#events.paired(frame),
+      revoked: (frame: RevokedFrame) => this.#seams.tell("revoked", { why: frame.reason }),
+      heartbeat: (roundTripMs) => {
+        this.#status.heartbeatMs = roundTripMs;
+        this.#status.heartbeatAt = clock.now();
+      },
+      closed: (code, reason) => ended.resolve({ code, reason }),
+    });
+    this.#link = link;
+    if (this.#stop.signal.aborted) link.close();
+    else this.#connected();
+    try {
+      return await ended.promise;
+    } finally {
+      this.#link = null;
+      this.#status.heartbeatMs = null;
+      this.#status.heartbeatAt = null;
+    }
+  }
+
+  #connected(): void {
+    this.#become("connected");
+    this.#status.problem = null;
+    this.#seams.tell("connected");
+    this.#events.connected();
+  }
+
+  #afterClose({ code, reason }: { code: number; reason: string }): number {
+    const why = sayClose(code, reason);
+    this.#status.problem = why;
+    this.#seams.tell("disconnected", { code, why });
+    const wait = reconnectWait(this.#failures++, fraction(this.#seams.random));
+    // Whoever replaced us would be replaced in turn, and so on for ever.
+    return code === CLOSE.replaced ? CONNECTOR_LIMITS.replacedMs + wait : wait;
+  }
+
+  #afterRefusal(error: unknown): number {
+    const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
+    const wait = reconnectWait(this.#failures++, fraction(this.#seams.random));
+    return Math.max(wait, Math.min(asked, CONNECTOR_LIMITS.slowMaxMs));
+  }
+
+  #report(error: unknown): void {
+    const why = sayError(error);
+    this.#status.problem = why;
+    if (error instanceof ApiError) this.#seams.tell("refused", { status: error.status, code: error.code, why });
+    else this.#seams.tell("unreachable", { why });
+  }
+
+  /** Puts right what can be put right; true when the next try may follow at once. */
+  async #repair(error: unknown): Promise<boolean> {
+    const { serviceClock, session, tell } = this.#seams;
+    const remedy = remedyOf(error);
+    try {
+      switch (remedy) {
+        case "adjust_clock":
+          if (error instanceof RefusedError) serviceClock.see(error.date);
+          if (!serviceClock.adopt()) return false;
+          tell("clock_offset", { offsetMs: serviceClock.offsetMs });
+          return true;
+        case "renew_access":
+          return await session.renew("access");
+        case "renew_identity":
+          return await session.renew("identity");
+        default:
+          return false;
+      }
+    } catch (failure) {
+      tell("refresh_failed", { why: sayError(failure) });
+      this.#status.problem = sayError(failure);
+      if (isHopeless(failure)) this.#fatal = failure;
+      return false;
+    }
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const { clock, tell } = this.#seams;
+    this.#become("waiting");
+    this.#status.nextTryAt = clock.now() + ms;
+    tell("waiting", { ms, until: toIso(clock.now() + ms) });
+    await sleep(clock, ms, this.#stop.signal);
+  }
+
+  #end(why: unknown): unknown {
+    this.#become("stopped");
+    return why;
+  }
+
+  #become(state: ConnectionState): void {
+    this.#status.nextTryAt = null;
+    if (this.#status.state === state) return;
+    // Being told to stop is the last word.
+    if (this.#stop.signal.aborted && state !== "stopped") return;
+    this.#status.state = state;
+    this.#status.since = this.#seams.clock.now();
+  }
+}
+
+/** Close codes in words. */
+const CLOSES: Readonly<Record<number, string>> = {
+  1000: "the proxy closed the link",
+  [CLOSE.shuttingDown]: "the proxy is shutting down",
+  1006: "the connection was lost",
+  [CLOSE.misuse]: "the proxy did not like what we sent",
+  [CLOSE.tooLarge]: "a frame was too large",
+  [CLOSE.tooSlow]: "we did not keep up",
+  [CLOSE.notAuthorised]: "the agent is no longer authorised",
+  [CLOSE.silent]: "nothing was heard for a minute",
+  [CLOSE.replaced]: "another connector of this agent has taken over",
+};
+
+function sayClose(code: number, reason: string): string {
+  const known = CLOSES[code] ?? "the link ended";
+  return reason === "" ? `${known} (${code})` : `${known} (${code}: ${reason})`;
+}

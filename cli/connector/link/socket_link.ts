@@ -1,0 +1,249 @@
+/**
+ * The connector's link to the proxy: one WebSocket, opened with signed headers, frames in and acks out. Keeps the
+ * connection alive while it lives and says why it ended; whether to connect again is decided elsewhere.
+ */
+// @ts-types="./ws.d.ts"
+import { type UnexpectedResponse, WebSocket } from "ws";
+import type { Clock } from "../../../shared/clock.ts";
+import {
+  CLOSE,
+  type ConnectorFrame,
+  decodeFrame,
+  type DeliverFrame,
+  encodeFrame,
+  FrameError,
+  type PairedFrame,
+  type RevokedFrame,
+} from "../../../shared/protocol/frames.ts";
+import type { NewId } from "../../../shared/protocol/ids.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import { errorEnvelope } from "../../answers.ts";
+import { type AgentIdentity, ApiError, type ClientSeams, signedHeaders } from "../../api_client.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../../tls.ts";
+
+/** What is said about a message: taken, or why not. */
+export interface Ack {
+  accepted: boolean;
+  reason?: string;
+}
+
+/** What happens on a link. */
+export interface LinkEvents {
+  /** A message; it is acknowledged with what this resolves to. */
+  deliver(frame: DeliverFrame): Promise<Ack>;
+  paired?(frame: PairedFrame): void;
+  revoked?(frame: RevokedFrame): void;
+  /** The proxy answered a heartbeat of ours, which are sent only to somebody who wants to know. */
+  heartbeat?(roundTripMs: number): void;
+  /** The link ended; `code` is the WebSocket close code. */
+  closed(code: number, reason: string): void;
+}
+
+/** An open link. */
+export interface Link {
+  close(): void;
+}
+
+interface LinkSeams {
+  clock: Clock;
+  random: ClientSeams["random"];
+  newId: NewId;
+  /** Authorities that are trusted in addition to the system's. */
+  authority?: Authority | undefined;
+}
+
+/** Where a proxy is. */
+export interface ProxyPlace {
+  /** Origin that is dialled, `http` or `https`. */
+  dialUrl: string;
+  /** The public origin, which is signed (D-24). */
+  origin: string;
+}
+
+/** The proxy refused the upgrade. */
+export class RefusedError extends ApiError {
+  override name = "RefusedError";
+  /** The proxy's own time, as its answer says it. */
+  date: string | null = null;
+}
+
+const TARGET = "/v1/relay/connect";
+const MAX_REFUSAL_CHARS = 64 * 1024;
+const HANDSHAKE_LATE = `did not answer within ${CONNECTOR_LIMITS.handshakeMs / 1000} s`;
+
+/**
+ * Opens a link.
+ *
+ * @param proxy its origin, or where to dial it and what to sign
+ * @throws {RefusedError} with the proxy's code when it refuses the upgrade
+ * @throws {import("../errors.ts").UnreachableError} when no proxy answers
+ */
+export async function openLink(
+  seams: LinkSeams,
+  proxy: string | ProxyPlace,
+  agent: AgentIdentity,
+  events: LinkEvents,
+): Promise<Link> {
+  const { dialUrl, origin } = typeof proxy === "string" ? { dialUrl: proxy, origin: proxy } : proxy;
+  const roots = dialUrl.startsWith("https:") ? rootsToTry(seams.authority) : [null];
+  while (true) {
+    const ca = roots.shift() ?? null;
+    const headers = {
+      ...await signedHeaders(seams, agent, { method: "GET", url: origin, target: TARGET }),
+      [HEADERS.access]: agent.accessToken,
+    };
+    const socket = new WebSocket(dialUrl.replace(/^http/, "ws") + TARGET, {
+      headers,
+      maxPayload: LIMITS.frameBytes,
+      perMessageDeflate: false,
+      followRedirects: false,
+      ...(ca === null ? {} : { ca: [ca] }),
+    });
+    try {
+      return await opened(seams.clock, socket, dialUrl, () => new OpenLink(seams, socket, events));
+    } catch (error) {
+      if (roots.length === 0 || !mayPassWithOtherRoots(error)) throw error;
+    }
+  }
+}
+
+class OpenLink implements Link {
+  readonly #seams: LinkSeams;
+  readonly #socket: WebSocket;
+  readonly #events: LinkEvents;
+  #lastHeard: number;
+  #cancelWatch = () => {};
+  /** Our heartbeat that waits for its answer. */
+  #beat: { id: string; sentAt: number } | null = null;
+
+  constructor(seams: LinkSeams, socket: WebSocket, events: LinkEvents) {
+    this.#seams = seams;
+    this.#socket = socket;
+    this.#events = events;
+    this.#lastHeard = seams.clock.now();
+    socket.on("message", (data, isBinary) => this.#receive(isBinary ? null : new TextDecoder().decode(data)));
+    socket.on("error", () => socket.terminate());
+    socket.on("close", (code, reason) => {
+      this.#cancelWatch();
+      events.closed(code, new TextDecoder().decode(reason));
+    });
+    this.#sendHeartbeat();
+    this.#watch();
+  }
+
+  close(): void {
+    this.#socket.close(1000, "done");
+  }
+
+  #sendHeartbeat(): void {
+    if (!this.#events.heartbeat) return;
+    const frame = { ...this.#head(), type: "heartbeat" } as const;
+    this.#beat = { id: frame.id, sentAt: this.#seams.clock.now() };
+    this.#send(frame);
+  }
+
+  #receive(text: string | null): void {
+    this.#lastHeard = this.#seams.clock.now();
+    try {
+      if (text === null) throw new FrameError("The frame is binary");
+      const frame = decodeFrame(text, "proxy");
+      switch (frame.type) {
+        case "deliver":
+          void this.#take(frame);
+          break;
+        case "heartbeat":
+          this.#send({ ...this.#head(), type: "heartbeat_ack", ackId: frame.id });
+          break;
+        case "heartbeat_ack":
+          if (frame.ackId === this.#beat?.id) {
+            this.#events.heartbeat?.(this.#seams.clock.now() - this.#beat.sentAt);
+            this.#beat = null;
+          }
+          break;
+        case "paired":
+          this.#events.paired?.(frame);
+          break;
+        case "revoked":
+          this.#events.revoked?.(frame);
+          break;
+      }
+    } catch (error) {
+      // A proxy of a later version may send what this one does not know; what it cannot read it lets pass.
+      if (!(error instanceof FrameError)) throw error;
+    }
+  }
+
+  async #take(frame: DeliverFrame): Promise<void> {
+    // What cannot even be judged is not taken: the proxy comes back with it.
+    const ack = await this.#events.deliver(frame).catch(() => ({ accepted: false, reason: "failed" }));
+    this.#send({ ...this.#head(), type: "deliver_ack", ackId: frame.id, ...ack });
+  }
+
+  #send(frame: ConnectorFrame): void {
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(encodeFrame(frame));
+  }
+
+  #head() {
+    return { v: 1, id: this.#seams.newId(), ts: toIso(this.#seams.clock.now()) } as const;
+  }
+
+  /** The proxy's heartbeats come every 30 s; a link that brings nothing for 60 s is dead. */
+  #watch(): void {
+    this.#cancelWatch = this.#seams.clock.after(LIMITS.heartbeatIntervalMs, () => {
+      if (this.#seams.clock.now() - this.#lastHeard < LIMITS.silentSocketMs) {
+        this.#sendHeartbeat();
+        return this.#watch();
+      }
+      // Nobody would answer a close frame; the end is told here, since the socket itself knows only that it broke.
+      this.#socket.removeAllListeners();
+      this.#socket.on("error", () => {});
+      this.#socket.close(CLOSE.silent, "silent for 60 s");
+      this.#socket.terminate();
+      this.#events.closed(CLOSE.silent, "silent for 60 s");
+    });
+  }
+}
+
+/**
+ * Waits for the socket to open, or reports why it did not. The link is created the moment it opens: the proxy's first
+ * frames come right behind the upgrade. The deadline is ours (D-248): that of the library acts on a request that has
+ * already failed, which ends the process. Errors that follow the first one are ignored for the same reason.
+ */
+function opened(clock: Clock, socket: WebSocket, dialUrl: string, makeLink: () => Link): Promise<Link> {
+  const { promise, resolve, reject } = Promise.withResolvers<Link>();
+  let refused = () => reject(unreachable(dialUrl, HANDSHAKE_LATE, null));
+  const cancel = clock.after(CONNECTOR_LIMITS.handshakeMs, () => refused());
+  socket.once("open", () => {
+    socket.removeAllListeners();
+    resolve(makeLink());
+  });
+  socket.on("error", (cause) => reject(unreachable(dialUrl, "cannot be reached", cause)));
+  socket.once("unexpected-response", (_request, response) => {
+    let text = "";
+    // An answer that breaks off, or does not end in time, is still a refusal with a status.
+    refused = () => reject(refusal(response, text));
+    response.on("data", (chunk) => {
+      text += new TextDecoder().decode(chunk);
+      if (text.length > MAX_REFUSAL_CHARS) refused();
+    });
+    for (const end of ["end", "error", "aborted", "close"] as const) response.on(end, () => refused());
+  });
+  promise.catch(() => socket.terminate()).finally(cancel);
+  return promise;
+}
+
+function refusal({ statusCode: status = 0, headers }: UnexpectedResponse, body: string): RefusedError {
+  const header = (name: string) => {
+    const value = headers[name];
+    return typeof value === "string" ? value : null;
+  };
+  const seconds = Number(header("retry-after") ?? NaN);
+  const more = [header(HEADERS.requestId), Number.isInteger(seconds) ? seconds : null] as const;
+  const { code, message } = errorEnvelope(body) ?? { code: null, message: `The proxy answered with status ${status}` };
+  const error = new RefusedError(status, code, message, ...more);
+  error.date = header("date");
+  return error;
+}

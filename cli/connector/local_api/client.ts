@@ -1,0 +1,76 @@
+/** The local API as other commands of this machine call it: `connector status`, `doctor`, `relay-test`. */
+import * as z from "zod";
+import type { Clock } from "../../../shared/clock.ts";
+import { readText } from "../../answers.ts";
+import type { AgentFolder } from "../../agent_store.ts";
+import { CliError } from "../../errors.ts";
+import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";
+import { errorOf } from "../link/proxy_call.ts";
+import { Status } from "../status.ts";
+
+interface ClientSeams {
+  fetch: typeof fetch;
+  clock: Clock;
+}
+
+/** No answer within this, and the connector counts as dead. */
+const STATUS_MS = 3_000;
+/** A message waits for the recipient's ack. */
+const CALL_MS = 45_000;
+/** More than the proxy's answers, which the connector passes on, may have. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+
+export class ConnectorClient {
+  constructor(
+    readonly seams: ClientSeams,
+    readonly agentName: string,
+    readonly file: ConnectorFile,
+    readonly url = file.url,
+  ) {}
+
+  /** The client of an agent's connector; `null` when there is no word of one. */
+  static of(seams: ClientSeams, folder: AgentFolder, url?: string): ConnectorClient | null {
+    const file = readConnectorFile(folder);
+    return file && new ConnectorClient(seams, folder.name, file, url);
+  }
+
+  async status(): Promise<Status> {
+    return Status.parse(await this.call("GET", "/v1/status", undefined, STATUS_MS));
+  }
+
+  /**
+   * Calls a route.
+   *
+   * @throws {import("../errors.ts").ApiError} with the code of the connector, or of the proxy behind it
+   * @throws {CliError} `CLI_CONNECTOR_DOWN` when no connector answers
+   */
+  async call(method: "GET" | "POST", target: string, body?: unknown, withinMs = CALL_MS): Promise<unknown> {
+    const late = new AbortController();
+    const cancel = this.seams.clock.after(withinMs, () => late.abort());
+    let response: Response, text: string;
+    try {
+      response = await this.seams.fetch(this.url + target, {
+        method,
+        headers: { Authorization: `Bearer ${this.file.token}`, "Content-Type": "application/json" },
+        body: body === undefined ? null : JSON.stringify(body),
+        redirect: "manual",
+        signal: late.signal,
+      });
+      text = await readText(response, MAX_ANSWER_BYTES);
+    } catch (cause) {
+      throw connectorDown(this.agentName, `does not answer at ${this.url}`, cause);
+    } finally {
+      cancel();
+    }
+    const error = errorOf({ status: response.status, text, requestId: null, retryAfter: null });
+    if (error?.code === null) throw connectorDown(this.agentName, `is not what answers at ${this.url}`);
+    if (error) throw error;
+    return text === "" ? null : z.json().parse(JSON.parse(text));
+  }
+}
+
+/** No connector is there; what helps names the agent. */
+export function connectorDown(agentName: string, what = "does not run", cause?: unknown): CliError {
+  const fix = `svc connector start ${agentName}`;
+  return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${agentName} ${what}`, { cause, fix });
+}

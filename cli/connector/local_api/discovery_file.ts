@@ -1,0 +1,156 @@
+/**
+ * Where a running connector's local API is (D-87): the port it listens on, and `connector.json`, from which others on
+ * this machine, of the same user, learn address and token. Beside it `connector.curl`, the same for `curl -K`.
+ */
+import { join } from "node:path";
+import * as z from "zod";
+import { toBase64Url } from "../../../shared/protocol/base64url.ts";
+import { isAgentDid } from "../../../shared/protocol/did.ts";
+import type { Random } from "../../../shared/random.ts";
+import type { AgentFolder, AgentStore } from "../../agent_store.ts";
+import { CliError } from "../../errors.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+
+export const CONNECTOR_FILE = "connector.json";
+export const CURL_FILE = "connector.curl";
+const PORT_FILE = "port";
+
+const ConnectorFile = z.object({
+  url: z.string().regex(/^http:\/\/127\.0\.0\.1:\d+$/),
+  port: z.int(),
+  token: z.string(),
+  pid: z.int(),
+  agentDid: z.string().refine(isAgentDid),
+  startedAt: z.string(),
+});
+export type ConnectorFile = z.infer<typeof ConnectorFile>;
+
+/** A server on a loopback port. */
+export interface Listener {
+  port: number;
+  /** Ends at once; resolves when the port is free. */
+  close(): Promise<void>;
+}
+
+/** The port of an agent's local API, as it was opened. */
+export interface OpenPort {
+  listener: Listener;
+  /** The agent's own port, where another program has it; `null`: the listener has it. */
+  movedFrom: number | null;
+}
+
+/**
+ * Listens on the agent's own port (D-231). The first start takes the first free one that no other agent of this
+ * configuration has, and keeps it: an address of one agent never leads to another's connector. When another program has
+ * the port, the next free one is used for this run.
+ *
+ * @param wanted `--port`, which changes the port permanently
+ * @throws {CliError} `CLI_BUSY` when none of a hundred ports is free
+ */
+export async function openPort(
+  store: AgentStore,
+  folder: AgentFolder,
+  wanted: number | null,
+  answer: (request: Request) => Promise<Response>,
+  first: number = CONNECTOR_LIMITS.port,
+): Promise<OpenPort> {
+  const own = wanted ?? readPort(folder);
+  const taken = await portsOfOthers(store, folder.name);
+  if (own !== null) taken.delete(own);
+  const listener = listen(own ?? first, taken, answer);
+  const kept = own ?? listener.port;
+  try {
+    if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
+  } catch (error) {
+    await listener.close();
+    throw error;
+  }
+  return { listener, movedFrom: listener.port === kept ? null : kept };
+}
+
+/** The port that an agent keeps; `null` before its first start, or when the file holds none. */
+export function readPort(folder: AgentFolder): number | null {
+  const text = folder.read(PORT_FILE)?.trim() ?? "";
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  return port >= 1 && port <= 65_535 ? port : null;
+}
+
+async function portsOfOthers(store: AgentStore, name: string): Promise<Set<number>> {
+  const ports = new Set<number>();
+  for (const other of (await store.names()).agents) {
+    if (other === name) continue;
+    try {
+      const port = readPort(await store.open(other));
+      if (port !== null) ports.add(port);
+    } catch (error) {
+      // A damaged neighbour does not keep this agent from starting.
+      if (!(error instanceof CliError)) throw error;
+    }
+  }
+  return ports;
+}
+
+function listen(
+  wanted: number,
+  taken: ReadonlySet<number>,
+  answer: (request: Request) => Promise<Response>,
+): Listener {
+  const last = Math.min(65_535, wanted + taken.size + CONNECTOR_LIMITS.portsTried - 1);
+  for (let port = wanted; port <= last; port++) {
+    if (taken.has(port)) continue;
+    const abort = new AbortController();
+    try {
+      const server = Deno.serve({
+        hostname: "127.0.0.1",
+        port,
+        signal: abort.signal,
+        onListen: () => {},
+      }, answer);
+      const close = () => {
+        abort.abort();
+        return server.finished;
+      };
+      return { port: server.addr.port, close };
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+    }
+  }
+  throw new CliError("CLI_BUSY", `No port from ${wanted} to ${last} is free`, { fix: "Give another with --port." });
+}
+
+/** A token for the local API; new at each start. */
+export function makeToken(random: Random): string {
+  return toBase64Url(random.bytes(32));
+}
+
+/** Tells others on this machine where the connector is. */
+export async function announce(folder: AgentFolder, file: ConnectorFile): Promise<void> {
+  await folder.writeJson(CONNECTOR_FILE, file);
+  await folder.write(
+    CURL_FILE,
+    [
+      `# For: curl -K ${JSON.stringify(join(folder.path, CURL_FILE))} ${file.url}/v1/status`,
+      `header = "Authorization: Bearer ${file.token}"`,
+      'header = "Content-Type: application/json"',
+      "silent",
+      "show-error",
+      'write-out = "\\n"',
+    ].join("\n"),
+  );
+}
+
+/** Takes it back, unless another connector has put its own there since. */
+export async function withdraw(folder: AgentFolder, token: string): Promise<void> {
+  if (readConnectorFile(folder)?.token !== token) return;
+  await folder.remove(CONNECTOR_FILE);
+  await folder.remove(CURL_FILE);
+}
+
+/** Where the agent's connector is, or was; `null` when there is no word of it. */
+export function readConnectorFile(folder: AgentFolder): ConnectorFile | null {
+  try {
+    return ConnectorFile.parse(JSON.parse(folder.read(CONNECTOR_FILE) ?? ""));
+  } catch {
+    return null;
+  }
+}

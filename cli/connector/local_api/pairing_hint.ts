@@ -1,0 +1,53 @@
+/**
+ * How a person pairs (D-87): the exact `curl` lines for a running connector, and a ticket as it is shown to be passed on,
+ * also as a picture for a telephone.
+ */
+import { join } from "node:path";
+import type { AgentFolder } from "../../agent_store.ts";
+import { CURL_FILE } from "./discovery_file.ts";
+
+/** What may be typed against a connector that runs. */
+export function pairingLines(folder: Pick<AgentFolder, "path">, url: string): string[] {
+  const curl = `curl -K ${shellQuote(join(folder.path, CURL_FILE))}`;
+  return [
+    "Start a pairing; pass the ticket on to the other person:",
+    `  ${curl} ${url}/v1/pair/start -d '{}'`,
+    "Confirm a ticket that you were given:",
+    `  ${curl} ${url}/v1/pair/confirm -d '{"ticket":"svcpair1_…"}'`,
+    "Has it been confirmed?",
+    `  ${curl} ${url}/v1/pair/status -d '{"ticket":"svcpair1_…"}'`,
+    "Who are the peers?",
+    `  ${curl} ${url}/v1/pair/peers`,
+    "End the trust between the two:",
+    `  ${curl} ${url}/v1/pair/remove -d '{"to":"<alias or DID>"}'`,
+    "Send a message to a peer:",
+    `  ${curl} ${url}/v1/outbound -d '{"to":"<alias or DID>","payload":{"message":"Hello"}}'`,
+    "See what became of it:",
+    `  ${curl} '${url}/v1/receipts?to=<alias or DID>&requestId=<requestId of the answer>'`,
+  ];
+}
+
+/** The one line that a connector shows when it starts. */
+export function pairingHint(folder: Pick<AgentFolder, "name">): string[] {
+  return [`          To pair with another agent: svc connector ${folder.name} prints the lines to type.`];
+}
+
+/** A ticket for the person at the terminal. */
+export async function ticketLines(ticket: string, until: string): Promise<string[]> {
+  return ["", `Pass this ticket on; it works once, until ${until}:`, "", ticket, "", ...await picture(ticket), ""];
+}
+
+/** The ticket as a QR code; without the library there is the text. */
+async function picture(ticket: string): Promise<string[]> {
+  try {
+    const { renderUnicodeCompact } = await import("uqr");
+    return String(renderUnicodeCompact(ticket, { border: 2 })).split("\n");
+  } catch {
+    return [];
+  }
+}
+
+/** A word of a shell, whatever is in it. */
+export function shellQuote(text: string): string {
+  return /^[A-Za-z0-9_.\/:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}

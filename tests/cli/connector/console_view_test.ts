@@ -1,0 +1,242 @@
+/** What a connector shows: one JSON line an event in a pipe, sentences and one live line on a terminal. */
+import { assert, assertEquals } from "@std/assert";
+import { mergePeers } from "../../../cli/connector/peers.ts";
+import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairing_hint.ts";
+import { isWell, span, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
+import { viewOf } from "../../../cli/connector/console_view.ts";
+import { columnsOf, cutToColumns } from "../../../cli/connector/width.ts";
+import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { World } from "../../support/world.ts";
+import { isDown, story, until } from "./bench.ts";
+
+function terminal(isTerminal: boolean) {
+  const screen = { text: "" };
+  const stdout = (text: string) => void (screen.text += text);
+  return { screen, terminal: { stdout, stderr: stdout, stdoutIsTerminal: isTerminal, stderrIsTerminal: isTerminal } };
+}
+
+Deno.test("in a pipe every event is one JSON line, and nothing else is printed", () => {
+  const clock = new ManualClock();
+  const { screen, terminal: pipe } = terminal(false);
+  const view = viewOf({ clock, terminal: pipe, json: false, line: () => "state" });
+  view.event("connected");
+  view.show(["for people"]);
+  view.event("received", { from: "a\nb", requestId: "request-1" });
+  view.stop();
+  const lines = screen.text.trimEnd().split("\n").map((line) => JSON.parse(line));
+  assertEquals(lines.map(({ event }) => event), ["connected", "received"]);
+  assertEquals(lines[1].from, "a\nb");
+});
+
+Deno.test("on a terminal events are sentences above one live line, and nothing steers the terminal", async () => {
+  const clock = new ManualClock();
+  const { screen, terminal: tty } = terminal(true);
+  let line = "alpha: connected 1 s";
+  const view = viewOf({ clock, terminal: tty, json: false, line: () => line });
+  view.event("refused", { why: "\u001b]0;title\u0007" });
+  const live = () => `\r\x1b[K\x1b[?7l${line}\x1b[?7h`;
+  assert(screen.text.includes("The proxy refused the connection") && screen.text.endsWith(live()));
+  line = "alpha: connected 2 s";
+  await clock.advance(1_000);
+  assert(screen.text.endsWith(live()));
+  assert(!screen.text.includes("\u001b]"));
+  view.stop();
+  assertEquals(clock.waiting, 0);
+});
+
+Deno.test("the status is honest: it fits its schema, and is not well when the runtime is away", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  await until("the runtime was looked at", () => bench.connector.status().runtime.reachable !== null);
+  const well = Status.parse(bench.connector.status());
+  assertEquals([isWell(well), well.connection.state], [true, "connected"]);
+  assert(statusLine(well).includes("connected") && statusFields(well).length > 8);
+  bench.behaviour = isDown;
+  const a = await world.agent();
+  await world.pair(a, bench.agent);
+  await world.message(a, bench.agent);
+  await until("it was tried", () => bench.told("runtime_down").length === 1);
+  const ill = bench.connector.status();
+  assertEquals([isWell(ill), ill.runtime.reachable, ill.inbox.waiting], [false, false, 1]);
+  assert(statusLine(ill).includes("runtime DOWN"));
+});
+
+Deno.test("a runtime that answers and takes no message is told as that, not as up or down, until it takes one", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await story(world, { platform: "openclaw", target: { hookToken: "wrong" } });
+  await using _ = bench;
+  let status = 401;
+  bench.behaviour = ({ url }) => new Response(null, { status: url.endsWith("/readyz") ? 200 : status });
+  await world.message(a, b);
+  await until("it was tried", () => bench.told("handover_failed").length === 1);
+  // Its health stays good: that says nothing about the token.
+  for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
+  const { runtime } = bench.connector.status();
+  assertEquals([runtime.reachable, runtime.problem, isWell(bench.connector.status())], [true, "status 401", false]);
+  assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
+  assert(statusFields(bench.connector.status()).some(([, value]) => String(value).includes("takes NO messages")));
+  assertEquals(bench.told("runtime_down"), []);
+  assert(bench.handed.length <= 10, "a good health does not hurry what the token keeps back");
+  status = 200;
+  for (let s = 0; s < 61; s++) await world.clock.advance(1_000);
+  await until("it is handed over", () => bench.told("handed_over").length === 1);
+  assertEquals([bench.connector.status().runtime.problem, isWell(bench.connector.status())], [null, true]);
+});
+
+Deno.test("each field of the status is true while connecting, connected, refused and stopped", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  const now = () => new Date(world.clock.now()).toISOString();
+  const status = () => Status.parse(bench.connector.status());
+  await world.clock.advance(31_000);
+  const since = status().connection.since;
+  bench.refuse = () => new RefusedError(503, "PROXY_RELAY_UNAVAILABLE", "Not now", null);
+  bench.endLink(1006);
+  await until("it waits", () => status().connection.state === "waiting");
+  const lost = status().connection;
+  assertEquals([lost.since, lost.problem, lost.heartbeatMs, lost.heartbeatAt], [
+    now(),
+    "the connection was lost (1006)",
+    null,
+    null,
+  ]);
+  const wait = Date.parse(lost.nextTryAt ?? "") - world.clock.now();
+  assertEquals([wait, since < lost.since], [Number(bench.told("waiting")[0]?.ms), true]);
+  assert(/waiting 0 s · next try in \d s/.test(statusLine(status())), statusLine(status()));
+  await world.clock.advance(wait);
+  await until("it was refused", () => bench.told("refused").length === 1);
+  await until("it waits again", () => bench.told("waiting").length === 2);
+  const refused = status();
+  assertEquals([refused.connection.state, refused.connection.problem, isWell(refused)], [
+    "waiting",
+    "PROXY_RELAY_UNAVAILABLE: Not now",
+    false,
+  ]);
+  assert(statusLine(refused).endsWith("PROXY_RELAY_UNAVAILABLE: Not now"));
+  const opening = Promise.withResolvers<unknown>();
+  bench.refuse = () => opening.promise;
+  await world.clock.advance(Date.parse(refused.connection.nextTryAt ?? "") - world.clock.now());
+  await until("it connects", () => status().connection.state === "connecting");
+  assertEquals([status().connection.nextTryAt, status().connection.since, isWell(status())], [null, now(), false]);
+  opening.resolve(null);
+  await until("it is back", () => status().connection.state === "connected");
+  assertEquals([status().connection.problem, isWell(status())], [null, true]);
+  await bench.connector.stop();
+  assertEquals(status().connection.state, "stopped");
+});
+
+Deno.test("a token that has ended and a heartbeat that is overdue are seen, in the line and by isWell()", () => {
+  const at = (s: number) => new Date(s * 1000).toISOString();
+  const status: Status = {
+    agent: { name: "alpha", did: "did" },
+    version: "0",
+    pid: 1,
+    startedAt: at(0),
+    now: at(100),
+    proxy: { url: "http://127.0.0.1:1", origin: "http://127.0.0.1:1" },
+    connection: {
+      state: "connected",
+      since: at(10),
+      nextTryAt: null,
+      problem: null,
+      heartbeatMs: 3,
+      heartbeatAt: at(70),
+    },
+    inbox: { waiting: 0, oldestAt: null, bytes: 0 },
+    deadLetters: 0,
+    receiptsWaiting: 0,
+    runtime: { platform: "generic", url: "http://127.0.0.1:2/", reachable: true, checkedAt: at(90), problem: null },
+    session: { accessExpiresAt: at(900), identityExpiresAt: at(9_000) },
+    clockOffsetMs: 0,
+  };
+  const line = "alpha: connected 90 s · 3 ms · runtime up · inbox 0 · dead letters 0 · token 800 s".replace(
+    "800 s",
+    "13 min",
+  );
+  assertEquals([isWell(status), statusLine(status)], [true, line]);
+  const quiet = { ...status, now: at(111) };
+  assertEquals([isWell(quiet), statusLine(quiet).includes("NOTHING HEARD")], [false, true]);
+  assert(statusFields(quiet).some(([, value]) => String(value).includes("OVERDUE")));
+  const silent = { ...quiet, connection: { ...status.connection, heartbeatMs: null, heartbeatAt: null } };
+  assertEquals([isWell(silent), statusLine(silent).includes("NOTHING HEARD")], [false, true]);
+  const over = { ...status, session: { ...status.session, accessExpiresAt: at(99) } };
+  assertEquals([isWell(over), statusLine(over).includes("token OVER")], [false, true]);
+  assertEquals(isWell({ ...status, session: { ...status.session, identityExpiresAt: at(99) } }), false);
+});
+
+Deno.test("span() is short, shellQuote() safe, a ticket shown whole", async () => {
+  assertEquals([0, 119_000, 120_000, 7_200_000, 200_000_000].map(span), ["0 s", "119 s", "2 min", "2 h", "2 d"]);
+  assertEquals(["/a/b.c", "a b", "it's", "$(x)"].map(shellQuote), ["/a/b.c", "'a b'", `'it'\\''s'`, "'$(x)'"]);
+  assert((await ticketLines("svcpair1_abc", "soon")).includes("svcpair1_abc"));
+});
+
+Deno.test("mergePeers() gives each peer a word of its own and keeps what it gave (D-93)", () => {
+  const did = (n: string) => `did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAA${n}`;
+  const peer = (n: string, agentName: string, pairedAt: string) => ({
+    agentDid: did(n),
+    profile: { agentName, humanName: "H" },
+    pairedAt,
+  });
+  const first = mergePeers({}, {
+    peers: [peer("B", "beta", "2"), peer("A", "beta", "1"), peer("C", "  Gämma! ", "3")],
+  });
+  assertEquals(Object.fromEntries(Object.entries(first).map(([alias, { did }]) => [alias, did.slice(-1)])), {
+    "G-mma": "C",
+    "beta": "A",
+    "beta-2": "B",
+  });
+  const second = mergePeers(first, {
+    peers: [peer("B", "beta", "2"), peer("D", "beta", "4"), peer("E", "__proto__", "5")],
+  });
+  assertEquals(Object.fromEntries(Object.entries(second).map(([alias, { did }]) => [alias, did.slice(-1)])), {
+    "beta-2": "B",
+    "beta": "D",
+    "proto": "E",
+  });
+});
+
+Deno.test("the live line is cut to the columns of the terminal, as it is at each redraw", async () => {
+  const clock = new ManualClock();
+  const { screen, terminal: tty } = terminal(true);
+  let columns = 12;
+  const view = viewOf({
+    clock,
+    terminal: { ...tty, columns: () => columns },
+    json: false,
+    line: () => "alpha: connected 1 s",
+  });
+  await clock.advance(1_000);
+  assert(screen.text.endsWith("\r\x1b[K\x1b[?7lalpha: con…\x1b[?7h"), screen.text);
+  columns = 40;
+  await clock.advance(1_000);
+  assert(screen.text.endsWith("\x1b[?7lalpha: connected 1 s\x1b[?7h"));
+  view.stop();
+});
+
+Deno.test("cutToColumns() counts wide, combining and astral characters, and splits none", () => {
+  const width = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);
+  const texts = [
+    "abc",
+    "漢字かな",
+    "e\u0301e\u0301e\u0301",
+    "😀😀😀",
+    "a漢😀b",
+    "\u{20000}\u{20000}",
+    "한국어",
+    "ＡＢＣ",
+    "",
+  ];
+  for (const text of texts) {
+    for (let columns = 0; columns <= 10; columns++) {
+      const cut = cutToColumns(text, columns);
+      assert(width(cut) <= columns, `${cut} in ${columns}`);
+      assert(cut.isWellFormed());
+      assertEquals(cut === text, width(text) <= columns, `${text} in ${columns}`);
+    }
+  }
+  assertEquals(["漢字かな", "😀😀", "e\u0301e\u0301"].map(width), [8, 4, 2]);
+  assertEquals(cutToColumns("漢字かな", 6), "漢字…");
+});

@@ -1,0 +1,69 @@
+/** Which proxy is dialled, and for which origin requests are signed (D-24, D-92, N11). */
+import { assertEquals, assertThrows } from "@std/assert";
+import type { Context, EnvironmentName } from "../../../../cli/context.ts";
+import { CliError } from "../../../../cli/errors.ts";
+import { proxyPlace } from "../../../../cli/connector/link/proxy_address.ts";
+
+/** A machine whose settings are all in the environment. */
+function machine(variables: Partial<Record<EnvironmentName, string>>, configDir: string): Context {
+  return { env: (name: EnvironmentName) => variables[name], configDir, uid: null } as unknown as Context;
+}
+
+Deno.test("only wss, or ws to this machine, is dialled without --allow-insecure, whoever says so (N11)", async (t) => {
+  const folder = await Deno.makeTempDir({ prefix: "svc_place_" });
+  const place = (url: string, from: "option" | "environment" | "configuration", allow: boolean) => {
+    const ctx = machine({
+      ...(from === "environment" ? { SVC_PROXY_WS_URL: url } : {}),
+      ...(from === "configuration" ? { SVC_PROXY_URL: url } : {}),
+    }, folder);
+    return proxyPlace(ctx, from === "option" ? url : undefined, allow).dialUrl;
+  };
+  const insecure = [
+    ...["192.0.2.1", "proxy.example", "localhost.evil.example", "127.0.0.1.evil.example", "[2001:db8::1]"],
+    ...["10.0.0.1", "0.0.0.0", "128.0.0.1", "[::ffff:192.0.2.1]"],
+  ];
+  try {
+    for (const from of ["option", "environment", "configuration"] as const) {
+      const [plain, secure] = from === "configuration" ? ["http", "https"] : ["ws", "wss"];
+      for (const host of insecure) {
+        await t.step(`${plain}://${host} by ${from}`, () => {
+          const error = assertThrows(() => place(`${plain}://${host}:9`, from, false), CliError);
+          assertEquals(error.code, "CLI_INSECURE_URL");
+          assertEquals(place(`${plain}://${host}:9`, from, true), new URL(`http://${host}:9`).origin);
+          assertEquals(place(`${secure}://${host}:9`, from, false), new URL(`https://${host}:9`).origin);
+        });
+      }
+      for (const host of ["127.0.0.1", "localhost", "[::1]"]) {
+        await t.step(`${plain}://${host} by ${from}`, () => {
+          assertEquals(place(`${plain}://${host}:9`, from, false), `http://${host}:9`);
+        });
+      }
+    }
+    for (
+      const url of ["http://127.0.0.1", "ftp://127.0.0.1", "127.0.0.1", "ws://127.0.0.1@evil.example", "ws://", ""]
+    ) {
+      await t.step(`"${url}" is no such address`, () => {
+        assertThrows(() => place(url, "option", true), CliError);
+      });
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("another address may be dialled than is signed; the path of the upgrade may stand behind it (D-24)", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "svc_place_" });
+  try {
+    const ctx = machine({ SVC_PROXY_URL: "https://proxy.example" }, folder);
+    const signed = { origin: "https://proxy.example" };
+    assertEquals(proxyPlace(ctx, undefined, false), { dialUrl: "https://proxy.example", ...signed });
+    assertEquals(proxyPlace(ctx, "ws://127.0.0.1:9", false), { dialUrl: "http://127.0.0.1:9", ...signed });
+    assertEquals(proxyPlace(ctx, "wss://inner.example/v1/relay/connect", false), {
+      dialUrl: "https://inner.example",
+      ...signed,
+    });
+    assertThrows(() => proxyPlace(machine({}, folder), undefined, false), CliError, "No proxy is known");
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});

@@ -1,0 +1,223 @@
+/** The local API (D-87, D-231): who gets in, what each route does, and that errors have one form. */
+import { assert, assertEquals } from "@std/assert";
+import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/connector/local_api/local_errors.ts";
+import { Machine } from "../../cli_world.ts";
+import { World } from "../../../support/world.ts";
+import { accepts, Bench, passing, story, until } from "../bench.ts";
+
+const TOKEN = "token-of-the-local-api";
+const PORT = 19_400;
+
+interface Asked {
+  method?: string;
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+function asker(bench: Bench, tickets: string[] = []) {
+  const answer = localApi({
+    connector: bench.connector,
+    token: TOKEN,
+    port: PORT,
+    onTicket: (t) => void tickets.push(t),
+  });
+  return async (path: string, { method = "GET", body, headers = {} }: Asked = {}) => {
+    const all = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}`, ...headers };
+    const request = new Request(`http://127.0.0.1:${PORT}${path}`, {
+      method,
+      body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
+    });
+    // `Request` itself keeps no Host.
+    Object.defineProperty(request, "headers", { value: new Headers(all) });
+    const response = await answer(request);
+    const text = await response.text();
+    return { status: response.status, body: text === "" ? null : JSON.parse(text), headers: response.headers };
+  };
+}
+
+const post = (body: unknown): Asked => ({ method: "POST", body });
+
+Deno.test("only whoever has the token, calls by a loopback name and is no web page gets in", async (t) => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  const ask = asker(bench);
+  for (const host of [`127.0.0.1:${PORT}`, `localhost:${PORT}`, `LOCALHOST:${PORT}`, `[::1]:${PORT}`]) {
+    await t.step(host, async () => assertEquals((await ask("/v1/status", { headers: { host } })).status, 200));
+  }
+  const refused: [Record<string, string>, string][] = [
+    [{ host: `evil.example:${PORT}` }, "CONNECTOR_HOST_FORBIDDEN"],
+    [{ host: "127.0.0.1" }, "CONNECTOR_HOST_FORBIDDEN"],
+    [{ host: `127.0.0.1:${PORT + 1}` }, "CONNECTOR_HOST_FORBIDDEN"],
+    [{ host: "" }, "CONNECTOR_HOST_FORBIDDEN"],
+    [{ origin: "https://evil.example" }, "CONNECTOR_ORIGIN_FORBIDDEN"],
+    [{ origin: "null" }, "CONNECTOR_ORIGIN_FORBIDDEN"],
+    [{ origin: `http://127.0.0.1:${PORT}` }, "CONNECTOR_ORIGIN_FORBIDDEN"],
+    [{ authorization: "" }, "CONNECTOR_UNAUTHORIZED"],
+    [{ authorization: `Basic ${TOKEN}` }, "CONNECTOR_UNAUTHORIZED"],
+    [{ authorization: `Bearer ${TOKEN}x` }, "CONNECTOR_UNAUTHORIZED"],
+    [{ authorization: `Bearer ${TOKEN}, Bearer ${TOKEN}` }, "CONNECTOR_UNAUTHORIZED"],
+  ];
+  for (const [headers, code] of refused) {
+    await t.step(JSON.stringify(headers), async () => {
+      const { status, body } = await ask("/v1/status", { headers });
+      assertEquals([status, body.error.code], [code.endsWith("UNAUTHORIZED") ? 401 : 403, code]);
+    });
+  }
+});
+
+Deno.test("unknown routes, wrong methods and bad bodies are refused in one form", async (t) => {
+  await using world = await World.open();
+  const { a, bench } = await story(world);
+  await using _ = bench;
+  const ask = asker(bench);
+  const to = a.agent.did;
+  const cases: [string, Asked, number, string][] = [
+    ["/v1/nothing", {}, 404, "NOT_FOUND"],
+    ["/__proto__", {}, 404, "NOT_FOUND"],
+    ["/v1/outbound", {}, 405, "METHOD_NOT_ALLOWED"],
+    ["/v1/outbound", { method: "__proto__" }, 405, "METHOD_NOT_ALLOWED"],
+    ["/v1/outbound", post("{"), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/outbound", post([]), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/outbound", post({ to }), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/outbound", post({ payload: {} }), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/outbound", post({ to, payload: {}, url: "http://evil.example" }), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/outbound", post({ to, payload: {}, requestId: "x\r\ny" }), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/outbound", post({ to, payload: {}, prefer: "x" }), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/outbound", post({ to: "nobody", payload: {} }), 404, "CONNECTOR_PEER_UNKNOWN"],
+    ["/v1/outbound", post({ to: "constructor", payload: {} }), 404, "CONNECTOR_PEER_UNKNOWN"],
+    ["/v1/outbound", post("x".repeat(300_000)), 413, "PAYLOAD_TOO_LARGE"],
+    ["/v1/dead-letter?limit=0", {}, 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/dead-letter/purge", post({}), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/dead-letter/replay", post({ ids: ["1"] }), 400, "CONNECTOR_INVALID_BODY"],
+    ["/v1/pair/confirm", post({ ticket: "svcpair1_x" }), 404, "PROXY_PAIR_TICKET_NOT_FOUND"],
+    ["/v1/receipts", {}, 400, "PROXY_RELAY_RECEIPT_INVALID_QUERY"],
+  ];
+  for (const [path, asked, status, code] of cases) {
+    await t.step(`${asked.method ?? "GET"} ${path} ${code}`, async () => {
+      if (asked.method === "__proto__") return;
+      const answer = await ask(path, asked);
+      assertEquals([answer.status, answer.body.error.code], [status, code]);
+      assertEquals(Object.keys(answer.body), ["error"]);
+    });
+  }
+});
+
+Deno.test("svc explain knows every code that only a connector answers with", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  assertEquals(CONNECTOR_CODES.length, 6);
+  for (const code of CONNECTOR_CODES) {
+    const { when, fix, status, from } = await machine.json("explain", code);
+    const row = LOCAL_ERRORS[code as LocalCode];
+    assertEquals([when, fix, status, from], [row.when, row.fix, [row.status], "the connector on this machine"]);
+  }
+});
+
+Deno.test("a message goes out as it was written, to a DID or an alias, and the answer is the proxy's", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await story(world);
+  await using _ = bench;
+  await using other = await Bench.open(world, a);
+  const ask = asker(bench);
+  const name = a.agent.name;
+  const first = await ask(
+    "/v1/outbound",
+    post(`{"to":"${name}","conversationId":"c","payload":{ "n": 12345678901234567890 }}`),
+  );
+  assertEquals([first.status, first.body.delivered], [202, true]);
+  await until("it is handed over", () => other.handed.length === 1);
+  assertEquals(other.handed, ['{ "n": 12345678901234567890 }']);
+  assertEquals(other.calls[0]?.headers.get("x-svc-conversation-id"), "c");
+  await until("the receipt is there", () => other.told("receipt_sent").length === 1);
+  const { body } = await ask(`/v1/receipts?to=${name}&requestId=${first.body.requestId}`);
+  assertEquals(body.receipts.map(({ status }: { status: string }) => status), ["processed_by_svc"]);
+
+  await other.stop();
+  const offline = await ask("/v1/outbound", post({ to: a.agent.did, payload: {} }));
+  assertEquals([offline.status, offline.body.error.code], [502, "PROXY_RELAY_CONNECTOR_OFFLINE"]);
+  const queued = await ask("/v1/outbound", post({ to: a.agent.did, payload: {}, prefer: "respond-async" }));
+  assertEquals([queued.status, queued.body.queued], [202, true]);
+  assertEquals([bench.told("sent").length, bench.told("not_sent").length, bench.told("queued").length], [1, 1, 1]);
+  void b;
+});
+
+Deno.test("a message that the recipient's connector refuses is not reported as sent", async () => {
+  await using world = await World.open();
+  const { a, bench } = await story(world);
+  await using _ = bench;
+  await using other = await Bench.open(world, a);
+  other.connector.inbox.take = (messages) => messages.map(() => ({ taken: "full" }));
+  const { body } = await asker(bench)("/v1/outbound", post({ to: a.agent.did, payload: {} }));
+  assertEquals([body.delivered, body.reason], [false, "inbox_full"]);
+  assertEquals([bench.told("sent").length, bench.told("not_taken").length], [0, 1]);
+});
+
+Deno.test("two people pair through it; the ticket is for the person, not for the events", async () => {
+  await using world = await World.open();
+  const [a, b] = [await world.agent(), await world.agent()];
+  await using one = await Bench.open(world, a);
+  await using two = await Bench.open(world, b);
+  const tickets: string[] = [];
+  const [askOne, askTwo] = [asker(one, tickets), asker(two)];
+  const { status, body } = await askOne("/v1/pair/start", post("{}"));
+  assertEquals([status, tickets, body.initiatorProfile.agentName], [200, [body.ticket], a.agent.name]);
+  assert(!JSON.stringify(one.events).includes(body.ticket));
+  assertEquals((await askOne("/v1/pair/status", post({ ticket: body.ticket }))).body.status, "pending");
+  assertEquals((await askTwo("/v1/pair/confirm", post({ ticket: body.ticket }))).status, 201);
+  await until("both know", () => one.told("paired").length === 1 && Object.keys(one.peers).length === 1);
+  assertEquals([Object.keys(one.peers), Object.keys(two.peers)], [[b.agent.name], [a.agent.name]]);
+  assertEquals((await askOne("/v1/pair/peers")).body.peers.length, 1);
+  assertEquals((await askOne("/v1/pair/remove", post({ to: b.agent.name }))).status, 204);
+  assertEquals(one.peers, {});
+});
+
+Deno.test("dead letters are listed, replayed and purged", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await story(world, { behaviour: () => new Response(null, { status: 400 }) });
+  await using _ = bench;
+  const ask = asker(bench);
+  for (const id of ["request-1", "request-2"]) await world.message(a, b, { headers: { "x-request-id": id } });
+  await passing(world, "both are dead", 200, () => bench.told("dead_letter").length === 2);
+  const { body: { deadLetters } } = await ask("/v1/dead-letter");
+  assertEquals(
+    deadLetters.map(({ requestId, problem }: { requestId: string; problem: string }) => [requestId, problem]),
+    [
+      ["request-2", "status 400"],
+      ["request-1", "status 400"],
+    ],
+  );
+  assertEquals((await ask("/v1/status")).body.deadLetters, 2);
+  bench.behaviour = accepts;
+  assertEquals((await ask("/v1/dead-letter/replay", post({ ids: [deadLetters[1].id] }))).body, { replayed: 1 });
+  await until("it is handed over", () => bench.told("handed_over").length === 1);
+  assertEquals((await ask("/v1/dead-letter/purge", post({ all: true }))).body, { purged: 1 });
+  assertEquals((await ask("/v1/dead-letter")).body, { deadLetters: [] });
+});
+
+Deno.test("an access token that has ended is renewed, and the call goes through (D-89)", async () => {
+  await using world = await World.open();
+  const { b, bench } = await story(world);
+  await using _ = bench;
+  const good = bench.session.identity;
+  bench.session.identity = { ...good, accessToken: "svc_agt_" + "A".repeat(43) };
+  bench.session.onRenew = () => {
+    bench.session.identity = good;
+    return true;
+  };
+  const { status } = await asker(bench)(`/v1/receipts?requestId=request-1&recipientAgentDid=${b.agent.did}`);
+  assertEquals([status, bench.session.renewed], [200, ["access"]]);
+});
+
+Deno.test("a wrong token is refused with the name of the agent whose connector answers", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  const { status, body } = await asker(bench)("/v1/status", { headers: { authorization: "Bearer wrong" } });
+  const { name } = bench.connector.options.agent;
+  assertEquals([status, body.error.message], [
+    401,
+    `This is the connector of ${name}; its token is in connector.json of that agent`,
+  ]);
+});
