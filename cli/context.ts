@@ -6,11 +6,11 @@ import { isAbsolute, join } from "node:path";
 import { type Clock, systemClock } from "../shared/clock.ts";
 import { type Random, systemRandom } from "../shared/random.ts";
 import { CliError } from "./errors.ts";
-import type { Owners } from "./files.ts";
-import { close as takeRights, isOpen, reason } from "./files.ts";
-import { Interrupt } from "./interrupt.ts";
-import type { Output, Terminal } from "./output.ts";
-import { isLoopback } from "./service_url.ts";
+import type { Owners } from "./files/private_files.ts";
+import { close as takeRights, isOpen, reason } from "./files/private_files.ts";
+import { Interrupt } from "./terminal/interrupt.ts";
+import type { Output, Terminal } from "./terminal/output.ts";
+import { isLoopback } from "./client/service_url.ts";
 import type { Authority } from "./tls.ts";
 
 /** Every environment variable that is read; the compiled binary may read no other. */

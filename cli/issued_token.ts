@@ -3,9 +3,9 @@ import type { Agent } from "../shared/protocol/api/agents.ts";
 import { unixSeconds } from "../shared/protocol/time.ts";
 import type { Context } from "./context.ts";
 import { ApiError, CliError, UnreachableError } from "./errors.ts";
-import type { RegistryClient } from "./registry_client.ts";
-import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
-import { judgeToken } from "./verify.ts";
+import type { RegistryClient } from "./client/registry_client.ts";
+import { type TrustedKeys, trustedKeys } from "./verify/trusted_keys.ts";
+import { judgeToken } from "./verify/evaluate.ts";
 
 /**
  * Checks signature, issuer, times, subject and key of the token.

@@ -4,15 +4,15 @@
  */
 import { resolve } from "node:path";
 import project from "../deno.json" with { type: "json" };
-import { ClockCheck } from "./clock_check.ts";
-import type { Command } from "./command.ts";
+import { ClockCheck } from "./client/clock_check.ts";
+import type { Command } from "./command_line/command.ts";
 import { COMMANDS } from "./commands/table.ts";
 import { type Context, defaultConfigDir, systemWorld, type World } from "./context.ts";
 import { ApiError, CliError, describe, type Described, EXIT, UnreachableError } from "./errors.ts";
-import { help } from "./help.ts";
-import { Output } from "./output.ts";
-import { parse, wantsJson } from "./parse.ts";
-import { resolveSecrets } from "./secrets.ts";
+import { help } from "./command_line/help.ts";
+import { Output } from "./terminal/output.ts";
+import { parse, wantsJson } from "./command_line/parse.ts";
+import { resolveSecrets } from "./command_line/secret_input.ts";
 import { withAuthority } from "./tls.ts";
 
 /** Runs one command line; the exit code. */

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Context } from "./context.ts";
 import { CliError } from "./errors.ts";
-import { readPrivate, removeFile, writePrivate } from "./files.ts";
+import { readPrivate, removeFile, writePrivate } from "./files/private_files.ts";
 
 /** The largest file of an agent; what is larger is neither read nor written. */
 const MAX_BYTES = 64 * 1024;

@@ -1,10 +1,10 @@
 /** Commands of whoever runs the registry. */
 import type { InternalService, IssuedServiceAnswer } from "../../shared/protocol/api/services.ts";
-import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command.ts";
-import { connect, connectAsPerson } from "../connection.ts";
+import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { connect, connectAsPerson } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
-import { fields, table } from "../output.ts";
-import { saveAccount } from "../saved_account.ts";
+import { fields, table } from "../terminal/output.ts";
+import { saveAccount } from "../account/saved_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 const SERVICE = { summary: "Its id, 26 upper-case characters" } as const;

@@ -2,10 +2,10 @@
 import type { AgentList } from "../../shared/protocol/api/agents.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseFramework } from "../../shared/protocol/names.ts";
-import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command.ts";
-import { connect, connectAsPerson } from "../connection.ts";
+import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { fields, table } from "../output.ts";
+import { fields, table } from "../terminal/output.ts";
 
 /** Pages of one listing: 10,000 agents. */
 const MAX_PAGES = 100;
@@ -40,7 +40,7 @@ export const AGENT_COMMANDS = [
       const ttlDays = options["ttl-days"] === undefined ? undefined : parseTtlDays(options["ttl-days"]);
       const [{ requireAgentName }, { createAgent }] = await Promise.all([
         import("../agent_name.ts"),
-        import("../registration.ts"),
+        import("../agents/registration.ts"),
       ]);
       requireAgentName(name);
       const owner = await connectAsPerson(ctx, options);
@@ -83,7 +83,7 @@ export const AGENT_COMMANDS = [
       const { agents, pagination } = limit === undefined && cursor === undefined
         ? await everyPage((cursor) => registry.agents(apiKey, { ...query, limit: `${LIMITS.agentListMax}`, cursor }))
         : await registry.agents(apiKey, query);
-      const { AgentStore } = await import("../agent_store.ts");
+      const { AgentStore } = await import("../agents/agent_store.ts");
       const store = new AgentStore(ctx);
       const here = await store.namesByDid();
       const listed = agents.map((agent) => ({ ...agent, localName: here.get(agent.did) ?? null }));
@@ -110,8 +110,8 @@ export const AGENT_COMMANDS = [
     examples: [{ run: "svc agent inspect alpha", says: "Who alpha is, and until when" }],
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { inspectAgent }] = await Promise.all([
-        import("../agent_store.ts"),
-        import("../inspection.ts"),
+        import("../agents/agent_store.ts"),
+        import("../agents/inspection.ts"),
       ]);
       const folder = await new AgentStore(ctx).open(name);
       const { registry } = await connect(ctx, options, folder.identity().registryUrl);
@@ -148,8 +148,8 @@ export const AGENT_COMMANDS = [
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const [{ findAgent }, { deleteAgent }] = await Promise.all([
-        import("../agent_reference.ts"),
-        import("../deletion.ts"),
+        import("../agents/agent_reference.ts"),
+        import("../agents/deletion.ts"),
       ]);
       const found = await findAgent(ctx, agent);
       if (!options.yes && !ctx.out.json && ctx.confirm !== null) {

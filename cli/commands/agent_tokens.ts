@@ -1,7 +1,7 @@
 /** Commands on an agent's tokens: the identity token and the session. */
-import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command.ts";
-import { connect, connectAsPerson } from "../connection.ts";
-import { fields } from "../output.ts";
+import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { connect, connectAsPerson } from "../account/registry_access.ts";
+import { fields } from "../terminal/output.ts";
 
 const HERE = { summary: "Its name on this machine", complete: "agents" } as const;
 
@@ -15,8 +15,8 @@ export const AGENT_TOKEN_COMMANDS = [
     examples: [{ run: "svc agent reissue alpha", says: "Before its token expires, or after its session ended" }],
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { reissueAgent }] = await Promise.all([
-        import("../agent_store.ts"),
-        import("../reissue.ts"),
+        import("../agents/agent_store.ts"),
+        import("../agents/reissue.ts"),
       ]);
       const owner = await connectAsPerson(ctx, options);
       ctx.out.doing(`Reissuing the token of ${name}`);
@@ -40,8 +40,8 @@ export const AGENT_TOKEN_COMMANDS = [
     examples: [{ run: "svc agent auth refresh alpha", says: "The access token works for another quarter of an hour" }],
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { refreshAgent }] = await Promise.all([
-        import("../agent_store.ts"),
-        import("../refresh.ts"),
+        import("../agents/agent_store.ts"),
+        import("../agents/refresh.ts"),
       ]);
       const { auth, how } = await refreshAgent(
         ctx,
@@ -66,7 +66,7 @@ export const AGENT_TOKEN_COMMANDS = [
     examples: [{ run: "svc agent auth revoke alpha", says: "Its access and refresh tokens work no more" }],
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
-      const { findAgent } = await import("../agent_reference.ts");
+      const { findAgent } = await import("../agents/agent_reference.ts");
       const { id, localName } = await findAgent(ctx, agent);
       await registry.revokeAgentAuth(apiKey, id);
       ctx.out.result({ id, localName, session: "revoked" }, `The session of ${agent} is ended.`);

@@ -1,9 +1,9 @@
 /** Commands on a person's API keys. */
 import { parseDisplayName } from "../../shared/protocol/names.ts";
-import { command, PERSON_OPTIONS } from "../command.ts";
-import { connectAsPerson } from "../connection.ts";
+import { command, PERSON_OPTIONS } from "../command_line/command.ts";
+import { connectAsPerson } from "../account/registry_access.ts";
 import { CliError } from "../errors.ts";
-import { fields, table } from "../output.ts";
+import { fields, table } from "../terminal/output.ts";
 
 export const API_KEY_COMMANDS = [
   command({

@@ -1,7 +1,7 @@
 /** The command that prints completion scripts. */
-import { command } from "../command.ts";
+import { command } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
-import { didYouMean } from "../suggest.ts";
+import { didYouMean } from "../command_line/did_you_mean.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
@@ -24,7 +24,7 @@ export const COMPLETION_COMMANDS = [
       if (shell === undefined) {
         throw new CliError("CLI_USAGE", `There is no completion for ${args.shell}.${didYouMean(args.shell, SHELLS)}`);
       }
-      const { completionScript } = await import("../completions.ts");
+      const { completionScript } = await import("../command_line/completion_scripts.ts");
       const script = completionScript(shell);
       ctx.out.result({ shell, script }, script.split("\n"));
     },

@@ -1,5 +1,5 @@
 /** Commands on local configuration. */
-import { command, REGISTRY_OPTIONS } from "../command.ts";
+import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import {
   type Config,
   CONFIG_ENVIRONMENT,
@@ -11,10 +11,10 @@ import {
   parseConfigValue,
   readConfig,
   updateConfig,
-} from "../config_store.ts";
-import { connect } from "../connection.ts";
+} from "../account/config_store.ts";
+import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
-import { fields, jsonText } from "../output.ts";
+import { fields, jsonText } from "../terminal/output.ts";
 
 const MASK = "********";
 const KEY = { summary: `One of ${CONFIG_KEYS.join(", ")}`, complete: CONFIG_KEYS } as const;

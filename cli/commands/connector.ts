@@ -1,8 +1,8 @@
 /** `svc connector`: how to pair, how it is doing. What runs it is connector_start.ts, what keeps it running connector_service.ts. */
-import { command } from "../command.ts";
+import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { fields } from "../output.ts";
+import { fields } from "../terminal/output.ts";
 
 const WHICH = {
   summary: "The agent's name on this machine; may be left out when there is one",
@@ -58,7 +58,7 @@ export const CONNECTOR_COMMANDS = [
 /** An agent's folder, and the client of its connector where there is word of one. */
 export async function connectorOf(ctx: Context, agentName: string | undefined, url?: string) {
   const [{ AgentStore }, { ConnectorClient }] = await Promise.all([
-    import("../agent_store.ts"),
+    import("../agents/agent_store.ts"),
     import("../connector/local_api/client.ts"),
   ]);
   const store = new AgentStore(ctx);

@@ -1,7 +1,7 @@
 /** `svc connector service …`: the connector as a service of the system. */
-import { command } from "../command.ts";
+import { command } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { fields } from "../output.ts";
+import { fields } from "../terminal/output.ts";
 import { CONNECTOR_OPTIONS } from "./connector_start.ts";
 
 const AGENT = { agentName: { summary: "The agent's name on this machine", complete: "agents" } } as const;
@@ -24,7 +24,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     async run(ctx, { args: { agentName }, options }) {
       const [{ installConnector }, { ownCommand, thisHost }] = await Promise.all([
         import("../connector/service_setup.ts"),
-        import("../services/this_host.ts"),
+        import("../autostart/this_host.ts"),
       ]);
       ctx.out.doing("Waiting for the connector to come up");
       const { system, name, path, notes, status } = await installConnector(
@@ -54,7 +54,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     async run(ctx, { args: { agentName }, options: { platform } }) {
       const [{ uninstallConnector }, { thisHost }, { requireAgentName }] = await Promise.all([
         import("../connector/service_setup.ts"),
-        import("../services/this_host.ts"),
+        import("../autostart/this_host.ts"),
         import("../agent_name.ts"),
       ]);
       const { system, removed } = await uninstallConnector(ctx, thisHost(ctx), requireAgentName(agentName), platform);

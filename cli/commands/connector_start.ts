@@ -1,5 +1,5 @@
 /** `svc connector start`. */
-import { command } from "../command.ts";
+import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 
 /** Options that say where the proxy and the runtime are; `connector service install` has them too. */

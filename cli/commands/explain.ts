@@ -1,10 +1,10 @@
 /** The command that explains error codes. */
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
-import { command } from "../command.ts";
+import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../connector/local_api/local_errors.ts";
 import { CLI_ERRORS, CliError, type CliErrorCode, exitOf } from "../errors.ts";
-import { fields } from "../output.ts";
-import { didYouMean } from "../suggest.ts";
+import { fields } from "../terminal/output.ts";
+import { didYouMean } from "../command_line/did_you_mean.ts";
 
 const CODES = [...Object.keys(ERRORS), ...Object.keys(CLI_ERRORS), ...CONNECTOR_CODES];
 

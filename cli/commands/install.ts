@@ -1,8 +1,8 @@
 /** `svc install`: which runtime messages go to, found or named, and written down for every agent or for one (D-227). */
-import { command } from "../command.ts";
+import { command } from "../command_line/command.ts";
 import { ensureConfigDir } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { fields, table } from "../output.ts";
+import { fields, table } from "../terminal/output.ts";
 import { FOR, parsePlatform, parsePort, placeOf, warnOfOwnSettings, WHICH_AGENT } from "./provider_world.ts";
 
 export const INSTALL_COMMANDS = [
@@ -26,7 +26,7 @@ export const INSTALL_COMMANDS = [
     async run(ctx, { options }) {
       const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
         import("../platforms/detection.ts"),
-        import("../platforms/this_machine.ts"),
+        import("../platforms/local_machine.ts"),
       ]);
       const wanted = options.for === undefined ? null : parsePlatform(options.for);
       const port = parsePort(options.port, "--port");

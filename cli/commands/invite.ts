@@ -1,11 +1,11 @@
 /** Commands on invites: how further people get an account. */
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
-import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command.ts";
-import { connect, connectAsPerson } from "../connection.ts";
+import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError } from "../errors.ts";
-import { fields } from "../output.ts";
-import { saveAccount } from "../saved_account.ts";
+import { fields } from "../terminal/output.ts";
+import { saveAccount } from "../account/saved_account.ts";
 
 export const INVITE_COMMANDS = [
   command({

@@ -1,8 +1,8 @@
 /** `svc provider …` without set-up: how an agent's runtime is doing, looked at and tried out. */
-import { command } from "../command.ts";
+import { command } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { fields } from "../output.ts";
-import type { Check } from "../platforms/checks.ts";
+import { fields } from "../terminal/output.ts";
+import type { Check } from "../doctor/checks.ts";
 import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
 
 const WHERE = {
@@ -70,7 +70,7 @@ export const PROVIDER_COMMANDS = [
     },
     examples: [{ run: "svc provider doctor", says: "One line a check, with the cure for what fails" }],
     async run(ctx, { options }) {
-      const { examine } = await import("../platforms/checks.ts");
+      const { examine } = await import("../doctor/checks.ts");
       const { folder, agents } = await placeOf(ctx, options["agent-name"]);
       const names = folder !== null ? [folder.name] : agents;
       const checks: (Check & { agent: string | null })[] = [];
@@ -129,8 +129,8 @@ export const PROVIDER_COMMANDS = [
       const { client } = provider;
       const [{ examine, STOPPERS }, { sendProbe }, { readPeers }, { toBase64Url }, { connectorDown }] = await Promise
         .all([
-          import("../platforms/checks.ts"),
-          import("../platforms/relay_test.ts"),
+          import("../doctor/checks.ts"),
+          import("../doctor/relay_probe.ts"),
           import("../connector/peers.ts"),
           import("../../shared/protocol/base64url.ts"),
           import("../connector/local_api/client.ts"),

@@ -1,9 +1,9 @@
 /** `svc provider setup`: the runtime's own settings, so that it takes what the connector brings; and back again. */
 import { join } from "node:path";
-import { command } from "../command.ts";
+import { command } from "../command_line/command.ts";
 import { ensureConfigDir } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { fields } from "../output.ts";
+import { fields } from "../terminal/output.ts";
 import {
   FOR,
   parsePlatform,

@@ -1,11 +1,11 @@
 /** What the commands on runtimes have in common: the agent they are about, and its runtime as it is known so far. */
 import { join } from "node:path";
-import type { AgentFolder } from "../agent_store.ts";
+import type { AgentFolder } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { PLATFORM_IDS, type PlatformId } from "../platforms/platform.ts";
 import type { PrivateFolder } from "../private_folder.ts";
-import { didYouMean } from "../suggest.ts";
+import { didYouMean } from "../command_line/did_you_mean.ts";
 
 export const FOR = {
   value: "platform",
@@ -57,7 +57,7 @@ export interface ProviderPlace {
 /** @throws {CliError} `CLI_AGENT_UNKNOWN` when the agent that is named does not exist here */
 export async function placeOf(ctx: Context, agentName: string | undefined): Promise<ProviderPlace> {
   const [{ AgentStore }, { PrivateFolder }] = await Promise.all([
-    import("../agent_store.ts"),
+    import("../agents/agent_store.ts"),
     import("../private_folder.ts"),
   ]);
   const store = new AgentStore(ctx);
@@ -72,7 +72,7 @@ export async function placeOf(ctx: Context, agentName: string | undefined): Prom
 export async function warnOfOwnSettings(ctx: Context, { agents, settings }: ProviderPlace): Promise<void> {
   if (settings.path !== ctx.configDir) return;
   const [{ AgentStore }, { RUNTIME_FILE }] = await Promise.all([
-    import("../agent_store.ts"),
+    import("../agents/agent_store.ts"),
     import("../connector/delivery/runtime_file.ts"),
   ]);
   const store = new AgentStore(ctx);
@@ -90,7 +90,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
       import("../connector/delivery/runtime_file.ts"),
       import("../connector/delivery/runtime.ts"),
       import("../platforms/table.ts"),
-      import("../platforms/this_machine.ts"),
+      import("../platforms/local_machine.ts"),
       import("../private_folder.ts"),
     ]);
   const given = options["connector-base-url"] ?? options["connector-url"];

@@ -2,7 +2,7 @@
  * THE command table: every command, in the order in which help and docs/cli.md show them. What a command does is in the
  * file of its group.
  */
-import type { Command } from "../command.ts";
+import type { Command } from "../command_line/command.ts";
 import { ADMIN_COMMANDS } from "./admin.ts";
 import { AGENT_COMMANDS } from "./agent.ts";
 import { AGENT_TOKEN_COMMANDS } from "./agent_tokens.ts";

@@ -1,10 +1,10 @@
 /** The command that judges a token or a request, step by step. */
 import { parseIso, unixSeconds } from "../../shared/protocol/time.ts";
-import { command, REGISTRY_OPTIONS } from "../command.ts";
-import { connect } from "../connection.ts";
+import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import type { Check } from "../verify.ts";
+import type { Check } from "../verify/evaluate.ts";
 
 export const VERIFY_COMMANDS = [
   command({
@@ -35,7 +35,7 @@ export const VERIFY_COMMANDS = [
       const at = options.at === undefined ? ctx.clock.now() : parseIso(options.at);
       if (at === null) throw new CliError("CLI_USAGE", `--at is no RFC 3339 time: "${options.at}"`);
       const connection = await connect(ctx, options);
-      const { verifyToken, verifyRequest } = await import("../verification.ts");
+      const { verifyToken, verifyRequest } = await import("../verify/collect_inputs.ts");
       const setting = { ...connection, offline: options.offline, nowSeconds: unixSeconds(at), origin: options.origin };
       const verdict = token === undefined
         ? await verifyRequest(ctx, setting, options.request ?? "")

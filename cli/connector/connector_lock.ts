@@ -1,9 +1,9 @@
 /** One connector an agent: a lock that the system lets go of when its owner dies, however that happens. */
 import { join } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
-import type { AgentFolder } from "../agent_store.ts";
+import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
-import { readPrivate, reason } from "../files.ts";
+import { readPrivate, reason } from "../files/private_files.ts";
 
 /**
  * Takes the lock.

@@ -4,7 +4,7 @@
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { printable, type Terminal } from "../output.ts";
+import { printable, type Terminal } from "../terminal/output.ts";
 import { type EventFields, type EventName, EVENTS } from "./events.ts";
 import { cutToColumns } from "./width.ts";
 

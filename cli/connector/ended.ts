@@ -3,9 +3,9 @@
  * code, and only the second can be repaired by its owner.
  */
 import { parseDid } from "../../shared/protocol/did.ts";
-import type { Identity } from "../agent_store.ts";
+import type { Identity } from "../agents/agent_store.ts";
 import { ApiError } from "../errors.ts";
-import type { RegistryClient } from "../registry_client.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
 
 const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
 

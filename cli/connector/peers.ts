@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import { isAgentDid } from "../../shared/protocol/did.ts";
-import type { AgentFolder } from "../agent_store.ts";
+import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
 import type { Peer } from "./peer_pages.ts";
 

@@ -4,12 +4,12 @@
  */
 import { join } from "node:path";
 import { sleep } from "../../shared/clock.ts";
-import { type AgentFolder, AgentStore } from "../agent_store.ts";
+import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { PlatformId } from "../platforms/platform.ts";
-import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../services/control.ts";
-import type { Host } from "../services/autostart.ts";
+import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../autostart/control.ts";
+import type { Host } from "../autostart/autostart.ts";
 import { ConnectorClient } from "./local_api/client.ts";
 import { variable } from "./environment.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";

@@ -5,9 +5,9 @@
 import { join } from "node:path";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type AgentFolder, AgentStore } from "../agent_store.ts";
-import { connect } from "../connection.ts";
-import { effectiveConfig } from "../config_store.ts";
+import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { connect } from "../account/registry_access.ts";
+import { effectiveConfig } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { PLATFORMS } from "../platforms/table.ts";

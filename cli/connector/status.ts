@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Field } from "../output.ts";
+import type { Field } from "../terminal/output.ts";
 import { PLATFORM_IDS, RUNTIME_SOURCES, type RuntimeSource } from "../platforms/platform.ts";
 
 /** How late a heartbeat may be before anybody worries. */

@@ -1,7 +1,7 @@
 /** Answers of other programs: bounded reading, and error envelopes that name no code of their own making (D-246). */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { errorEnvelope, readText } from "../../cli/answers.ts";
-import { call } from "../../cli/api_call.ts";
+import { call } from "../../cli/client/service_call.ts";
 import { ConnectorClient } from "../../cli/connector/local_api/client.ts";
 import { viewOf } from "../../cli/connector/console_view.ts";
 import { errorOf } from "../../cli/connector/link/proxy_call.ts";

@@ -4,7 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import type { EnvironmentName, World as CliWorld } from "../../cli/context.ts";
-import { Interrupt } from "../../cli/interrupt.ts";
+import { Interrupt } from "../../cli/terminal/interrupt.ts";
 import { run } from "../../cli/main.ts";
 import { BOOTSTRAP_SECRET, REGISTRY_URL, type World } from "../support/world.ts";
 

@@ -1,9 +1,9 @@
 /** The command table against the specification, both ways, and everything that is made from it. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Command, GLOBAL_OPTIONS, usageOf } from "../../cli/command.ts";
+import { type Command, GLOBAL_OPTIONS, usageOf } from "../../cli/command_line/command.ts";
 import { COMMANDS, GROUPS } from "../../cli/commands/table.ts";
-import { help, renderCliDoc } from "../../cli/help.ts";
-import { parse } from "../../cli/parse.ts";
+import { help, renderCliDoc } from "../../cli/command_line/help.ts";
+import { parse } from "../../cli/command_line/parse.ts";
 
 const name = ({ path }: Command) => path.join(" ");
 const find = (path: string) => COMMANDS.find((command) => name(command) === path);

@@ -1,6 +1,6 @@
 /** Completion scripts: what a shell offers at each place. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { completionScript } from "../../cli/completions.ts";
+import { completionScript } from "../../cli/command_line/completion_scripts.ts";
 import { COMMANDS } from "../../cli/commands/table.ts";
 
 /** What bash offers for the last of the words. */

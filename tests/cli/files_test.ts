@@ -2,7 +2,13 @@
 import { dirname } from "node:path";
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { CliError } from "../../cli/errors.ts";
-import { ensureDirectory, judgeDirectory, readPrivate, removeLeftovers, writePrivate } from "../../cli/files.ts";
+import {
+  ensureDirectory,
+  judgeDirectory,
+  readPrivate,
+  removeLeftovers,
+  writePrivate,
+} from "../../cli/files/private_files.ts";
 import { systemRandom } from "../../shared/random.ts";
 import { World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";

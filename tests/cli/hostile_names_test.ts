@@ -1,6 +1,6 @@
 /** Names of agents that are paths or anything else but a name, given to every command that takes one (D-245). */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import type { Command } from "../../cli/command.ts";
+import type { Command } from "../../cli/command_line/command.ts";
 import { COMMANDS } from "../../cli/commands/table.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { isAgentName } from "../../shared/protocol/names.ts";

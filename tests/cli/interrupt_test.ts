@@ -1,6 +1,6 @@
 /** Who answers Ctrl-C: the program at once, or a command that has something to finish. */
 import { assertEquals } from "@std/assert";
-import { Interrupt } from "../../cli/interrupt.ts";
+import { Interrupt } from "../../cli/terminal/interrupt.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 
 Deno.test("Ctrl-C ends the program, unless a command took it over; the next one ends it then", () => {

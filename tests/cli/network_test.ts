@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ERRORS } from "../../shared/protocol/errors.ts";
 import { CLI_ERRORS, CliError, describe, EXIT } from "../../cli/errors.ts";
-import { ApiError, RegistryClient, UnreachableError } from "../../cli/api_client.ts";
+import { ApiError, RegistryClient, UnreachableError } from "../support/agent_client.ts";
 import { settle } from "../support/manual_clock.ts";
 import { REGISTRY_URL, World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";

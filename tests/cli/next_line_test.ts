@@ -1,7 +1,7 @@
 /** The commands that svc suggests: each line is a command that a shell runs as it is (D-238). */
 import { assert, assertEquals } from "@std/assert";
 import { COMMANDS } from "../../cli/commands/table.ts";
-import { parse } from "../../cli/parse.ts";
+import { parse } from "../../cli/command_line/parse.ts";
 import { BOOTSTRAP_SECRET, World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";
 

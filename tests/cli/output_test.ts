@@ -3,7 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { CLI_ERRORS } from "../../cli/errors.ts";
 import { COMMANDS } from "../../cli/commands/table.ts";
 import { ERRORS } from "../../shared/protocol/errors.ts";
-import { fields, Output, printable, table } from "../../cli/output.ts";
+import { fields, Output, printable, table } from "../../cli/terminal/output.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { World } from "../support/world.ts";
 import { bootstrapped, Machine } from "./cli_world.ts";

@@ -1,10 +1,10 @@
 /** From argv to a command: what is taken, what is refused, and what is suggested instead. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { type Command, command } from "../../cli/command.ts";
+import { type Command, command } from "../../cli/command_line/command.ts";
 import { CliError } from "../../cli/errors.ts";
 import { COMMANDS } from "../../cli/commands/table.ts";
-import { parse, type Parsed, wantsJson } from "../../cli/parse.ts";
-import { nearest } from "../../cli/suggest.ts";
+import { parse, type Parsed, wantsJson } from "../../cli/command_line/parse.ts";
+import { nearest } from "../../cli/command_line/did_you_mean.ts";
 
 const nothing = () => Promise.resolve();
 const SMALL = [

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { parseRequestFile } from "../../cli/request_file.ts";
+import { parseRequestFile } from "../../cli/verify/request_file.ts";
 import { vectors } from "../support/vectors.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";

@@ -4,7 +4,7 @@
  * binary is killed a quarter as often.
  */
 import { assert, assertEquals } from "@std/assert";
-import { ApiError } from "../../cli/api_client.ts";
+import { ApiError } from "../support/agent_client.ts";
 import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { programs } from "../cli/program.ts";
 import { trials } from "../support/trials.ts";

@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { RegistryClient } from "../../cli/api_client.ts";
+import { RegistryClient } from "../support/agent_client.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { ChildProcess, eventually, seams, Service, tempFolder, within } from "../support/process.ts";
 

@@ -10,7 +10,7 @@ import {
   RegistryClient,
   signedHeaders,
   UnreachableError,
-} from "../../cli/api_client.ts";
+} from "../support/agent_client.ts";
 import type { TicketRecord } from "../../proxy/trust/store.ts";
 import type { HumanRecord } from "../../registry/accounts/store.ts";
 import type { AgentRecord } from "../../registry/agents/store.ts";

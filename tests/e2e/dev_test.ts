@@ -3,7 +3,7 @@
  * may read the store. `deno task dev` has every permission that the whole story needs.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { RegistryClient } from "../../cli/api_client.ts";
+import { RegistryClient } from "../support/agent_client.ts";
 import {
   bootstrap,
   BOOTSTRAP_SECRET,

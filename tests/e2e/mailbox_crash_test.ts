@@ -1,6 +1,6 @@
 /** The mailbox never lies (D-68): whatever was acknowledged as queued arrives, through kills of the proxy at any moment. */
 import { assert, assertEquals } from "@std/assert";
-import { AgentClient, ApiError, UnreachableError } from "../../cli/api_client.ts";
+import { AgentClient, ApiError, UnreachableError } from "../support/agent_client.ts";
 import {
   bootstrap,
   Connector,

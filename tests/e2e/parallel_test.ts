@@ -1,6 +1,6 @@
 /** `deno serve --parallel`: isolates of one process on one store behave as one service, over real sockets. */
 import { assert, assertEquals } from "@std/assert";
-import { AgentClient } from "../../cli/api_client.ts";
+import { AgentClient } from "../support/agent_client.ts";
 import {
   bootstrap,
   BOOTSTRAP_SECRET,

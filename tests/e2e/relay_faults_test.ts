@@ -3,7 +3,7 @@
  * word, a registry that stands still, fragments without end, and many senders at once.
  */
 import { assert, assertEquals } from "@std/assert";
-import { ApiError, RegistryClient } from "../../cli/api_client.ts";
+import { ApiError, RegistryClient } from "../support/agent_client.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import {
   BOOTSTRAP_SECRET,

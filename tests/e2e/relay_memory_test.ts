@@ -3,7 +3,7 @@
  * and whoever behaves is served meanwhile.
  */
 import { assert, assertEquals } from "@std/assert";
-import { ApiError } from "../../cli/api_client.ts";
+import { ApiError } from "../support/agent_client.ts";
 import { type LiveAgent, messageTo, type ServerProcess, Service } from "../support/process.ts";
 import {
   BareConnector,

@@ -3,7 +3,7 @@
  * newer version is left alone, and an agent whose instance was killed is back as soon as it connects anywhere.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { RegistryClient } from "../../cli/api_client.ts";
+import { RegistryClient } from "../support/agent_client.ts";
 import { openStore } from "../../shared/server/store/open_store.ts";
 import {
   bootstrap,

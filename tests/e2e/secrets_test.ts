@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { Buffer } from "node:buffer";
-import { RegistryClient } from "../../cli/api_client.ts";
+import { RegistryClient } from "../support/agent_client.ts";
 import type { CreateApiKeyAnswer } from "../../shared/protocol/api/accounts.ts";
 import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import type { IssuedServiceAnswer } from "../../shared/protocol/api/services.ts";

@@ -3,7 +3,7 @@
  * flight. Everybody gets an answer, every socket its close code, and the process is gone with 0 within 5 s.
  */
 import { assert, assertEquals } from "@std/assert";
-import { ApiError } from "../../cli/api_client.ts";
+import { ApiError } from "../support/agent_client.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { Connector, type LiveAgent, messageTo, pair, Service, within } from "../support/process.ts";
 import { codeOf, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";

@@ -3,7 +3,7 @@
  * are 503 with `Retry-After`, nothing is accepted, health fails, and all of it passes without a restart.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { AgentClient, RegistryClient } from "../../cli/api_client.ts";
+import { AgentClient, RegistryClient } from "../support/agent_client.ts";
 import {
   bootstrap,
   BOOTSTRAP_SECRET,

@@ -1,6 +1,6 @@
 /** `deno task store` (D-210, D-241): works on a real store file, and only when no server uses it. */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
-import { AgentClient, RegistryClient } from "../../cli/api_client.ts";
+import { AgentClient, RegistryClient } from "../support/agent_client.ts";
 import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
 import { TABLES } from "../support/store_story.ts";
 import {

@@ -3,7 +3,7 @@
  * registry and proxy apart, each with a store of its own and the service credential between them.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { AgentClient, type AgentIdentity, ApiError, RegistryClient } from "../../cli/api_client.ts";
+import { AgentClient, type AgentIdentity, ApiError, RegistryClient } from "../support/agent_client.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import {
   Connector,

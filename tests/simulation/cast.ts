@@ -1,7 +1,7 @@
 /**
  * Who takes part in a simulation, as each machine knows itself, and the clients with which they call: the project's own.
  */
-import { AgentClient, ApiError, RegistryClient, signedHeaders, UnreachableError } from "../../cli/api_client.ts";
+import { AgentClient, ApiError, RegistryClient, signedHeaders, UnreachableError } from "../support/agent_client.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { KeyPair } from "../../shared/protocol/ed25519.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";

@@ -1,5 +1,5 @@
 /** What people and agents do at the registry in a simulation: invites, registrations, sessions, revocations. */
-import { ApiError, UnreachableError } from "../../cli/api_client.ts";
+import { ApiError, UnreachableError } from "../support/agent_client.ts";
 import type { RegisterAnswer, ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import type { CrlClaims } from "../../shared/protocol/crl.ts";

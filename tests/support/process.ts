@@ -3,7 +3,7 @@
  * in a temporary folder; and people and agents who talk to it. Ends only what it started, by its pid, and always.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { AgentClient, type AgentIdentity, ApiError, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
+import { AgentClient, type AgentIdentity, ApiError, type ClientSeams, RegistryClient } from "./agent_client.ts";
 import { type Ack, type Link, openLink } from "../../cli/connector/link/socket_link.ts";
 import { systemClock } from "../../shared/clock.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";

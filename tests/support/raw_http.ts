@@ -3,7 +3,7 @@
  * For what `fetch` would tidy up: case and order of headers, header twice, broken framing, bodies that never end.
  */
 import { Buffer } from "node:buffer";
-import { signedHeaders } from "../../cli/api_client.ts";
+import { signedHeaders } from "./agent_client.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { ProxyFrame } from "../../shared/protocol/frames.ts";

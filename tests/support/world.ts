@@ -2,7 +2,7 @@
  * Both services in one process over a store in memory, with a clock that tests move and randomness that a seed fixes.
  * Requests go through the apps' own `fetch`; no socket, no permission.
  */
-import { AgentClient, type AgentIdentity, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
+import { AgentClient, type AgentIdentity, type ClientSeams, RegistryClient } from "./agent_client.ts";
 import { createProxy, type Proxy } from "../../proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
 import type { Connection, Link } from "../../proxy/relay/agent_sockets.ts";

@@ -112,8 +112,8 @@ const MAX_CHILDREN = 24;
 /** What the tree has still to lose (D-195). The lists only shrink; at the end they are empty. */
 export const KNOWN: Readonly<Record<"cycles" | "children" | "tests", readonly string[]>> = {
   cycles: ["cli", "proxy", "registry", "shared/server"],
-  children: ["cli"],
-  tests: ["cli/platforms/relay_test.ts"],
+  children: [],
+  tests: [],
 };
 
 const SAYS_NOTHING = ["utils", "helpers", "common", "types", "constants", "manager", "base", "index", "service"];

@@ -3,7 +3,13 @@
  * in this process on a free loopback port with a fresh store, talks to them over real sockets, and ends by itself.
  */
 import { startServer } from "../../deploy.ts";
-import { AgentClient, type AgentIdentity, ApiError, type ClientSeams, RegistryClient } from "../../cli/api_client.ts";
+import {
+  AgentClient,
+  type AgentIdentity,
+  ApiError,
+  type ClientSeams,
+  RegistryClient,
+} from "../support/agent_client.ts";
 import { type Link, openLink } from "../../cli/connector/link/socket_link.ts";
 import { sleep, systemClock } from "../../shared/clock.ts";
 import type { RegisterAnswer } from "../../shared/protocol/api/agents.ts";

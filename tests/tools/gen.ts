@@ -6,7 +6,7 @@
  */
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/connector/local_api/local_errors.ts";
 import { CLI_ERRORS } from "../../cli/errors.ts";
-import { renderCliDoc } from "../../cli/help.ts";
+import { renderCliDoc } from "../../cli/command_line/help.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
 import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";

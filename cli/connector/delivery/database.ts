@@ -4,7 +4,7 @@
  */
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
-import { reason } from "../../files.ts";
+import { reason } from "../../files/private_files.ts";
 
 const SCHEMA_VERSION = 1;
 const SCHEMA = `

@@ -7,7 +7,7 @@ import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { Platform, RuntimeTarget } from "../../platforms/platform.ts";
 import { CliError } from "../../errors.ts";
-import { isLoopback, parseServiceUrl } from "../../service_url.ts";
+import { isLoopback, parseServiceUrl } from "../../client/service_url.ts";
 import { unreachable } from "../../tls.ts";
 import type { RuntimeAnswer } from "./delivery_rules.ts";
 import type { InboxMessage } from "./inbox.ts";

@@ -4,7 +4,7 @@
  * file of the configuration directory holds for every agent that has none of its own (D-227).
  */
 import * as z from "zod";
-import type { AgentFolder } from "../../agent_store.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import type { PrivateFolder } from "../../private_folder.ts";

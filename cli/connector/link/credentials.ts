@@ -1,15 +1,15 @@
 /**
  * The agent's credentials as the connector uses them: read from its files, refreshed ahead of their end (D-89), read again
- * when somebody else has changed them. One refresh at a time; cli/refresh.ts sees to other processes.
+ * when somebody else has changed them. One refresh at a time; cli/agents/refresh.ts sees to other processes.
  */
 import type { Cancel } from "../../../shared/clock.ts";
 import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
-import type { AgentFolder, AgentStore } from "../../agent_store.ts";
+import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
-import { Output } from "../../output.ts";
-import { refreshAgent } from "../../refresh.ts";
-import type { RegistryClient } from "../../registry_client.ts";
-import type { AgentIdentity } from "../../signed_headers.ts";
+import { Output } from "../../terminal/output.ts";
+import { refreshAgent } from "../../agents/refresh.ts";
+import type { RegistryClient } from "../../client/registry_client.ts";
+import type { AgentIdentity } from "../../client/signed_headers.ts";
 import type { Tell } from "../events.ts";
 import { receiptWait } from "./backoff.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";

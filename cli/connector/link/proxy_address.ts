@@ -1,8 +1,8 @@
 /** Where the proxy is (D-24, D-92): the address that is dialled, and the public origin that is signed. */
 import type { Context } from "../../context.ts";
-import { effectiveConfig } from "../../config_store.ts";
+import { effectiveConfig } from "../../account/config_store.ts";
 import { CliError } from "../../errors.ts";
-import { secureServiceUrl } from "../../service_url.ts";
+import { secureServiceUrl } from "../../client/service_url.ts";
 import { variable } from "../environment.ts";
 import type { ProxyPlace } from "./socket_link.ts";
 

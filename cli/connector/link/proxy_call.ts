@@ -6,7 +6,7 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { Random } from "../../../shared/random.ts";
 import { errorEnvelope, readText } from "../../answers.ts";
 import { ApiError, UnreachableError } from "../../errors.ts";
-import { signedHeaders } from "../../signed_headers.ts";
+import { signedHeaders } from "../../client/signed_headers.ts";
 import { unreachable } from "../../tls.ts";
 import type { Tell } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";

@@ -7,7 +7,7 @@ import { CLOSE, type DeliverFrame, type PairedFrame, type RevokedFrame } from ".
 import { toIso } from "../../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../../shared/random.ts";
 import { ApiError } from "../../errors.ts";
-import type { AgentIdentity } from "../../signed_headers.ts";
+import type { AgentIdentity } from "../../client/signed_headers.ts";
 import { reconnectWait } from "./backoff.ts";
 import type { Tell } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";

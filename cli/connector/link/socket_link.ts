@@ -20,7 +20,9 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { errorEnvelope } from "../../answers.ts";
-import { type AgentIdentity, ApiError, type ClientSeams, signedHeaders } from "../../api_client.ts";
+import { type AgentIdentity, signedHeaders } from "../../client/signed_headers.ts";
+import { ApiError } from "../../errors.ts";
+import type { ClientSeams } from "../../client/service_call.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../../tls.ts";
 

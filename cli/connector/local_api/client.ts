@@ -2,7 +2,7 @@
 import * as z from "zod";
 import type { Clock } from "../../../shared/clock.ts";
 import { readText } from "../../answers.ts";
-import type { AgentFolder } from "../../agent_store.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";
 import { errorOf } from "../link/proxy_call.ts";

@@ -7,7 +7,7 @@ import * as z from "zod";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { isAgentDid } from "../../../shared/protocol/did.ts";
 import type { Random } from "../../../shared/random.ts";
-import type { AgentFolder, AgentStore } from "../../agent_store.ts";
+import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 

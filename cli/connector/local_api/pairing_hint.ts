@@ -3,7 +3,7 @@
  * also as a picture for a telephone.
  */
 import { join } from "node:path";
-import type { AgentFolder } from "../../agent_store.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CURL_FILE } from "./discovery_file.ts";
 
 /** What may be typed against a connector that runs. */

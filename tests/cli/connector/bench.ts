@@ -12,7 +12,7 @@ import type { Peers } from "../../../cli/connector/peers.ts";
 import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
 import { ServiceClock } from "../../../cli/connector/link/service_clock.ts";
 import type { Session } from "../../../cli/connector/link/credentials.ts";
-import type { AgentIdentity } from "../../../cli/signed_headers.ts";
+import type { AgentIdentity } from "../../../cli/client/signed_headers.ts";
 import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { settle } from "../../support/manual_clock.ts";

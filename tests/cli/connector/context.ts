@@ -1,7 +1,7 @@
 /** The context of a command on a machine of a test, without a terminal. */
 import type { Context } from "../../../cli/context.ts";
-import { Interrupt } from "../../../cli/interrupt.ts";
-import { Output } from "../../../cli/output.ts";
+import { Interrupt } from "../../../cli/terminal/interrupt.ts";
+import { Output } from "../../../cli/terminal/output.ts";
 import type { World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 

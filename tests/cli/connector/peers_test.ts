@@ -1,6 +1,6 @@
 /** The agent's peers (D-93, D-241): many of them, pages of them, and a file that can always be read again. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { AgentStore } from "../../../cli/agent_store.ts";
+import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import { mergePeers, type Peers, readPeers, writePeers } from "../../../cli/connector/peers.ts";
 import { CliError } from "../../../cli/errors.ts";
 import type { PeerList } from "../../../shared/protocol/api/pairing.ts";

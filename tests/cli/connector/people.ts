@@ -2,7 +2,7 @@
  * People at one machine who use `svc` as a program: a folder of configuration each, a runtime that is a plain HTTP
  * listener, and the connector between them as a process that can be killed.
  */
-import { AgentClient } from "../../../cli/api_client.ts";
+import { AgentClient } from "../../support/agent_client.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
 import type { Program } from "../program.ts";

@@ -3,7 +3,7 @@
  * files of a runtime (D-241).
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import type { Check } from "../../../cli/platforms/checks.ts";
+import type { Check } from "../../../cli/doctor/checks.ts";
 import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/machine.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { World } from "../../support/world.ts";

@@ -1,9 +1,9 @@
 /** Units and property lists by the letter (D-91, M21), and that putting in and taking out is safe to repeat (M19). */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { chooseSystem, installService, logCommand, uninstallService } from "../../../cli/services/control.ts";
-import { escaped, plistText } from "../../../cli/services/launchd.ts";
-import type { Host } from "../../../cli/services/autostart.ts";
-import { quoted, unitPath, unitText } from "../../../cli/services/systemd.ts";
+import { chooseSystem, installService, logCommand, uninstallService } from "../../../cli/autostart/control.ts";
+import { escaped, plistText } from "../../../cli/autostart/launchd.ts";
+import type { Host } from "../../../cli/autostart/autostart.ts";
+import { quoted, unitPath, unitText } from "../../../cli/autostart/systemd.ts";
 import { CliError } from "../../../cli/errors.ts";
 
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];

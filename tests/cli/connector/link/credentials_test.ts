@@ -1,7 +1,7 @@
 /** Credentials of a connector (D-89, N06): refreshed ahead, read anew when others changed them, over when they are. */
 import { assert, assertEquals } from "@std/assert";
-import { AgentStore } from "../../../../cli/agent_store.ts";
-import { RegistryClient } from "../../../../cli/registry_client.ts";
+import { AgentStore } from "../../../../cli/agents/agent_store.ts";
+import { RegistryClient } from "../../../../cli/client/registry_client.ts";
 import { ServiceClock } from "../../../../cli/connector/link/service_clock.ts";
 import { FileSession } from "../../../../cli/connector/link/credentials.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";

@@ -1,6 +1,6 @@
 /** The port of an agent's local API (D-231): chosen once, kept, and never another agent's. */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
-import { AgentStore } from "../../../../cli/agent_store.ts";
+import { AgentStore } from "../../../../cli/agents/agent_store.ts";
 import { openPort, readPort } from "../../../../cli/connector/local_api/discovery_file.ts";
 import { freePort } from "../../../support/process.ts";
 import { World } from "../../../support/world.ts";

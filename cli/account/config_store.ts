@@ -1,0 +1,119 @@
+/**
+ * `config.json` and what overrides it (D-80): flag, then environment, then file, then default. Holds exactly four keys.
+ * A file that is not right is reported and never overwritten.
+ */
+import { join } from "node:path";
+import { parseDisplayName } from "../../shared/protocol/names.ts";
+import { type Context, ensureConfigDir, type EnvironmentName } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { isDirectory, readPrivate, removeLeftovers, writePrivate } from "../files/private_files.ts";
+import { withLock } from "../files/lock.ts";
+import { parseServiceUrl, secureServiceUrl } from "../client/service_url.ts";
+import { didYouMean } from "../command_line/did_you_mean.ts";
+
+export const CONFIG_KEYS = ["registryUrl", "proxyUrl", "apiKey", "humanName"] as const;
+export type ConfigKey = (typeof CONFIG_KEYS)[number];
+
+/** What the file says, or what holds in the end. */
+export type Config = Partial<Record<ConfigKey, string>>;
+
+export const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
+
+/** The variable that overrides each key. */
+export const CONFIG_ENVIRONMENT = {
+  registryUrl: "SVC_REGISTRY_URL",
+  proxyUrl: "SVC_PROXY_URL",
+  apiKey: "SVC_API_KEY",
+  humanName: "SVC_HUMAN_NAME",
+} as const satisfies Record<ConfigKey, EnvironmentName>;
+
+const MAX_BYTES = 64 * 1024;
+
+/** @throws {CliError} `CLI_USAGE` for a key that is none of the four */
+export function parseConfigKey(text: string): ConfigKey {
+  const key = CONFIG_KEYS.find((known) => known === text);
+  if (key !== undefined) return key;
+  const hint = didYouMean(text, CONFIG_KEYS) || ` The keys are ${CONFIG_KEYS.join(", ")}.`;
+  throw new CliError("CLI_USAGE", `There is no configuration key "${text}".${hint}`);
+}
+
+/**
+ * Reads a value for a key as a person gives it.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
+export function parseConfigValue(key: ConfigKey, text: string, allowInsecure: boolean): string {
+  switch (key) {
+    case "registryUrl":
+    case "proxyUrl":
+      return secureServiceUrl(text, key, allowInsecure);
+    case "apiKey":
+      // Not its exact form: the registry is the judge of that; but it must fit into a header.
+      if (/^[\x21-\x7e]{1,256}$/.test(text)) return text;
+      throw new CliError("CLI_USAGE", "An API key is one word, svc_pat_…");
+    case "humanName": {
+      const name = parseDisplayName(text);
+      if (name !== null) return name;
+      throw new CliError("CLI_USAGE", "humanName must be 1 to 64 characters of text");
+    }
+  }
+}
+
+export function configPath({ configDir }: Pick<Context, "configDir">): string {
+  return join(configDir, "config.json");
+}
+
+/** What the file says; `null` when there is none. */
+export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
+  const path = configPath(ctx);
+  const invalid = (what: string) => new CliError("CLI_CONFIG_INVALID", `${path} ${what}`);
+  let text: string | null;
+  try {
+    // A folder in its place holds no configuration; that none can be saved either, writing will say.
+    text = isDirectory(path) ? null : readPrivate(path, MAX_BYTES);
+  } catch (error) {
+    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") {
+      throw new CliError("CLI_CONFIG_INVALID", error.message);
+    }
+    throw error;
+  }
+  if (text === null) return null;
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw invalid(text.trim() === "" ? "is empty" : "is not JSON");
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw invalid("is not a JSON object");
+  const config: Config = {};
+  for (const [name, member] of Object.entries(value)) {
+    const key = CONFIG_KEYS.find((known) => known === name);
+    if (key === undefined) throw invalid(`has the unknown key "${name}"`);
+    if (typeof member !== "string") throw invalid(`has a value for ${key} that is not text`);
+    if (key.endsWith("Url") && parseServiceUrl(member) === null) throw invalid(`has no address as ${key}`);
+    config[key] = member;
+  }
+  return config;
+}
+
+/** Changes the file, or makes it; changes of several processes at once follow one another. */
+export async function updateConfig(ctx: Context, change: Config): Promise<void> {
+  await ensureConfigDir(ctx);
+  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
+    await removeLeftovers(ctx.configDir, ctx.clock.now());
+    const config = { ...readConfig(ctx), ...change };
+    const ordered = Object.fromEntries(CONFIG_KEYS.flatMap((key) => config[key] ? [[key, config[key]]] : []));
+    await writePrivate(ctx.random, configPath(ctx), `${JSON.stringify(ordered, null, 2)}\n`);
+  });
+}
+
+/** What holds: flags, then environment, then file, then default. */
+export function effectiveConfig(ctx: Pick<Context, "configDir" | "env">, flags: Config = {}): Config {
+  const config: Config = { registryUrl: DEFAULT_REGISTRY_URL };
+  const file = readConfig(ctx) ?? {};
+  for (const key of CONFIG_KEYS) {
+    const value = flags[key] ?? ctx.env(CONFIG_ENVIRONMENT[key]) ?? file[key];
+    if (value !== undefined && value !== "") config[key] = value;
+  }
+  return config;
+}

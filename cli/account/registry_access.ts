@@ -1,0 +1,51 @@
+/**
+ * From flags, environment and config.json to a registry that can be asked: which one, in whose name, and whether it may
+ * be spoken to at all.
+ */
+import { type Config, effectiveConfig } from "./config_store.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
+import { secureServiceUrl } from "../client/service_url.ts";
+
+/** Options of `REGISTRY_OPTIONS` and `PERSON_OPTIONS` as they arrive. */
+export interface ConnectionOptions {
+  "registry-url"?: string | undefined;
+  "allow-insecure": boolean;
+  "api-key"?: string | undefined;
+}
+
+export interface Connection {
+  registry: RegistryClient;
+  registryUrl: string;
+  config: Config;
+}
+
+/**
+ * The registry to ask.
+ *
+ * @param own an address that comes before environment and file, where there is one
+ */
+export async function connect(ctx: Context, options: ConnectionOptions, own?: string): Promise<Connection> {
+  const flags: Config = {};
+  const wanted = options["registry-url"] ?? own;
+  if (wanted !== undefined) flags.registryUrl = wanted;
+  if (options["api-key"] !== undefined) flags.apiKey = options["api-key"];
+  const config = effectiveConfig(ctx, flags);
+  const what = options["registry-url"] === undefined ? "registryUrl" : "--registry-url";
+  const registryUrl = secureServiceUrl(config.registryUrl ?? "", what, options["allow-insecure"]);
+  const { RegistryClient } = await import("../client/registry_client.ts");
+  return { registry: new RegistryClient(ctx, registryUrl), registryUrl, config };
+}
+
+/** The registry and the API key to ask it with. */
+export async function connectAsPerson(
+  ctx: Context,
+  options: ConnectionOptions,
+): Promise<Connection & { apiKey: string }> {
+  const connection = await connect(ctx, options);
+  const { apiKey } = connection.config;
+  if (apiKey === undefined) throw new CliError("API_KEY_MISSING", "No API key is configured");
+  ctx.out.doing(`Asking ${connection.registryUrl}`);
+  return { ...connection, apiKey };
+}

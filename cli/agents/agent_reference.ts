@@ -1,0 +1,31 @@
+/**
+ * Which agent a person means: the name of one on this machine, or the id or DID of any.
+ */
+import { parseDid } from "../../shared/protocol/did.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import { AgentStore } from "./agent_store.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+
+export interface AgentReference {
+  /** ULID of its record. */
+  id: string;
+  /** Its name here; `null` for an agent of another machine. */
+  localName: string | null;
+}
+
+/** @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_USAGE` */
+export async function findAgent(ctx: Context, text: string): Promise<AgentReference> {
+  const store = new AgentStore(ctx);
+  const did = parseDid(text);
+  const id = did?.kind === "agent" ? did.id : isUlid(text) ? text : null;
+  const { agents } = await store.names();
+  if (id !== null && !agents.includes(text)) {
+    const here = [...await store.namesByDid()].find(([known]) => parseDid(known)?.id === id);
+    return { id, localName: here?.[1] ?? null };
+  }
+  const identity = (await store.open(text)).identity();
+  const own = parseDid(identity.did)?.id;
+  if (own === undefined) throw new CliError("CLI_FILE_INVALID", `The identity of ${text} has no DID`);
+  return { id: own, localName: text };
+}

@@ -1,0 +1,275 @@
+/**
+ * The agents of this machine (D-81): `agents/<name>/` with key, tokens and identity, and `agents/.<name>.pending/` for
+ * one that is being made. Reads and writes files, every one checked; asks no registry.
+ */
+import { join } from "node:path";
+import * as z from "zod";
+import { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { fromBase64Url } from "../../shared/protocol/base64url.ts";
+import { isAgentDid, isHumanDid } from "../../shared/protocol/did.ts";
+import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
+import { isAgentName } from "../../shared/protocol/names.ts";
+import { parseIso } from "../../shared/protocol/time.ts";
+import { type Context, ensureConfigDir } from "../context.ts";
+import { CliError } from "../errors.ts";
+import {
+  ensureDirectory,
+  judgeDirectory,
+  kindOf,
+  type Owners,
+  reason,
+  removeLeftovers,
+  syncDirectory,
+} from "../files/private_files.ts";
+import { type HeldLock, withLock } from "../files/lock.ts";
+import { requireAgentName } from "../agent_name.ts";
+import { PrivateFolder } from "../private_folder.ts";
+import { parseServiceUrl } from "../client/service_url.ts";
+import { didYouMean } from "../command_line/did_you_mean.ts";
+
+const Identity = z.object({
+  did: z.string().refine(isAgentDid),
+  name: z.string(),
+  framework: z.string(),
+  ownerDid: z.string().refine(isHumanDid),
+  /** When the identity token expires. */
+  expiresAt: z.string().refine((text) => parseIso(text) !== null),
+  registryUrl: z.string().refine((text) => parseServiceUrl(text) !== null),
+});
+/** Who an agent is: `identity.json`. */
+export type Identity = z.infer<typeof Identity>;
+
+/** The lock of an agent, inside its own folder (D-245). */
+const LOCK_FILE = "agent.lock";
+
+/** The files of an agent, by what they hold. */
+export const AGENT_FILES = {
+  identity: "identity.json",
+  ait: "ait.jwt",
+  seed: "secret.key",
+  publicKey: "public.key",
+  auth: "registry-auth.json",
+} as const;
+
+/** One folder of an agent: `agents/<name>/`, or its pending one. */
+export class AgentFolder extends PrivateFolder {
+  constructor(ctx: Context, path: string, readonly name: string) {
+    super(ctx, path);
+  }
+
+  /** The folder of what holds for every agent of this machine. */
+  get shared(): PrivateFolder {
+    return new PrivateFolder(this.ctx, this.ctx.configDir);
+  }
+
+  identity(): Identity {
+    return this.#parse(AGENT_FILES.identity, Identity);
+  }
+
+  auth(): AgentAuth {
+    return this.#parse(AGENT_FILES.auth, AgentAuth);
+  }
+
+  ait(): string {
+    return this.#text(AGENT_FILES.ait).trim();
+  }
+
+  /** The key pair; `null` when there is no key, or none that is whole. */
+  async keysIfAny(): Promise<KeyPair | null> {
+    const seed = fromBase64Url((this.read(AGENT_FILES.seed) ?? "").trim());
+    return seed?.length === 32 ? await keyPairFromSeed(seed) : null;
+  }
+
+  async keys(): Promise<KeyPair> {
+    const keys = await this.keysIfAny();
+    if (keys === null) throw this.#damaged(AGENT_FILES.seed);
+    return keys;
+  }
+
+  #text(file: string): string {
+    const text = this.read(file);
+    if (text === null) throw new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is missing`);
+    return text;
+  }
+
+  #parse<S extends z.ZodType>(file: string, schema: S): z.output<S> {
+    try {
+      return schema.parse(JSON.parse(this.#text(file)));
+    } catch (error) {
+      throw error instanceof CliError ? error : this.#damaged(file);
+    }
+  }
+
+  #damaged(file: string): CliError {
+    return new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is damaged`);
+  }
+}
+
+/** A folder in which an agent is being made. */
+export interface PendingFolder {
+  folder: AgentFolder;
+  /** True when no earlier run has left anything in it. */
+  isNew: boolean;
+}
+
+export class AgentStore {
+  readonly #ctx: Context;
+  readonly #folder: string;
+
+  constructor(ctx: Context) {
+    this.#ctx = ctx;
+    this.#folder = join(ctx.configDir, "agents");
+  }
+
+  /** An agent that is there. @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_FILE_UNSAFE` */
+  async open(name: string): Promise<AgentFolder> {
+    const path = this.#pathOf(name);
+    const kind = await kindOf(path);
+    if (kind === "none") throw await this.#unknown(name);
+    const owners = await ensureConfigDir(this.#ctx);
+    await judgeDirectory(this.#folder, owners);
+    await judgeDirectory(path, owners);
+    return new AgentFolder(this.#ctx, path, name);
+  }
+
+  /** @throws {CliError} `CLI_AGENT_EXISTS` when anything at all has the agent's name */
+  async refuseExisting(name: string): Promise<void> {
+    const path = this.#pathOf(name);
+    if (await kindOf(path) !== "none") throw new CliError("CLI_AGENT_EXISTS", `${path} exists already`);
+  }
+
+  /** Turns the pending folder into the agent's: the one moment at which the agent begins to exist here. */
+  async finish({ path, name }: AgentFolder, held: HeldLock): Promise<AgentFolder> {
+    const final = this.#pathOf(name);
+    this.#letGo(held);
+    try {
+      await Deno.rename(path, final);
+      await syncDirectory(this.#folder);
+    } catch (error) {
+      throw new CliError("CLI_SAVE_FAILED", `${final} could not be made: ${reason(error)}`, { cause: error });
+    }
+    return new AgentFolder(this.#ctx, final, name);
+  }
+
+  /** Takes an agent, or one that is being made, off this machine. */
+  async discard({ path, name }: AgentFolder, held: HeldLock): Promise<void> {
+    const doomed = join(this.#folder, `.${requireAgentName(name)}.deleted`);
+    this.#letGo(held);
+    try {
+      // Out of the way in one step; what a kill leaves of it is removed by the next one.
+      await Deno.remove(doomed, { recursive: true }).catch(() => {});
+      await Deno.rename(path, doomed);
+      await syncDirectory(this.#folder);
+      await Deno.remove(doomed, { recursive: true });
+    } catch (error) {
+      throw new CliError("CLI_SAVE_FAILED", `${path} could not be removed: ${reason(error)}`, { cause: error });
+    }
+  }
+
+  /**
+   * Runs `work` while no other process works on this agent.
+   *
+   * @throws {CliError} `CLI_AGENT_UNKNOWN` when the agent does not exist here, or no longer
+   */
+  async lock<T>(name: string, work: (held: HeldLock) => Promise<T>): Promise<T> {
+    return await this.#locked(name, async () => (await this.open(name)).path, (_path, held) => work(held));
+  }
+
+  /**
+   * Runs `work` on the folder in which an agent is being made, while no other process works on it.
+   *
+   * @throws {CliError} `CLI_AGENT_EXISTS`
+   */
+  async lockPending<T>(name: string, work: (folder: PendingFolder, held: HeldLock) => Promise<T>): Promise<T> {
+    const place = async () => {
+      await this.refuseExisting(name);
+      const owners = await this.#ensure();
+      const path = this.#pendingPath(name);
+      await ensureDirectory(path, owners);
+      return path;
+    };
+    return await this.#locked(name, place, async (path, held) => {
+      const folder = new AgentFolder(this.#ctx, path, name);
+      const files = await Array.fromAsync(Deno.readDir(path), (entry) => entry.name);
+      const isNew = files.every((file) => file === LOCK_FILE);
+      try {
+        // Another process may have completed the agent between the check and the lock.
+        await this.refuseExisting(name);
+      } catch (error) {
+        if (isNew) await this.discard(folder, held);
+        throw error;
+      }
+      return await work({ folder, isNew }, held);
+    });
+  }
+
+  async #locked<T>(
+    name: string,
+    place: () => Promise<string>,
+    work: (path: string, held: HeldLock) => Promise<T>,
+  ): Promise<T> {
+    let path = "";
+    const lockPath = async () => join(path = await place(), LOCK_FILE);
+    return await withLock(this.#ctx, lockPath, async (held) => {
+      await removeLeftovers(path, this.#ctx.clock.now());
+      return await work(path, held);
+    }, () => this.#ctx.out.doing(`Waiting for another svc process that works on ${name}`));
+  }
+
+  /** Windows renames no folder in which a file is open. */
+  #letGo(held: HeldLock): void {
+    if (this.#ctx.os === "windows") held.release();
+  }
+
+  /** Names of the agents here, and of those that are half made. */
+  async names(): Promise<{ agents: string[]; pending: string[] }> {
+    const agents: string[] = [], pending: string[] = [];
+    try {
+      for await (const { name, isDirectory } of Deno.readDir(this.#folder)) {
+        const half = /^\.(.+)\.pending$/.exec(name)?.[1];
+        if (isDirectory && isAgentName(name)) agents.push(name);
+        if (isDirectory && isAgentName(half)) pending.push(half);
+      }
+    } catch (error) {
+      // A file in its place holds no agents either; who wants to make one there will be told.
+      if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
+    }
+    return { agents: agents.sort(), pending: pending.sort() };
+  }
+
+  /** Names of the agents here by their DID. */
+  async namesByDid(): Promise<Map<string, string>> {
+    const names = new Map<string, string>();
+    for (const name of (await this.names()).agents) {
+      try {
+        names.set((await this.open(name)).identity().did, name);
+      } catch (error) {
+        // A damaged neighbour is no reason to fail.
+        if (!(error instanceof CliError)) throw error;
+      }
+    }
+    return names;
+  }
+
+  async #ensure(): Promise<Owners> {
+    const owners = await ensureConfigDir(this.#ctx);
+    await ensureDirectory(this.#folder, owners);
+    return owners;
+  }
+
+  #pathOf(name: string): string {
+    return join(this.#folder, requireAgentName(name));
+  }
+
+  #pendingPath(name: string): string {
+    return join(this.#folder, `.${requireAgentName(name)}.pending`);
+  }
+
+  async #unknown(name: string): Promise<CliError> {
+    const { agents, pending } = await this.names();
+    const hint = pending.includes(name)
+      ? ` It was not made to the end: svc agent create ${name} goes on.`
+      : didYouMean(name, agents);
+    return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} on this machine.${hint}`);
+  }
+}

@@ -1,0 +1,33 @@
+/**
+ * Revoking an agent for good and taking its files away, in that order: a folder is only removed once its agent can do
+ * nothing any more. Run again after an interruption, it does what is left.
+ */
+import type { AgentReference } from "./agent_reference.ts";
+import { AgentStore } from "./agent_store.ts";
+import type { Context } from "../context.ts";
+import { ApiError } from "../errors.ts";
+import type { Owner } from "./registration.ts";
+
+export async function deleteAgent(
+  ctx: Context,
+  { registry, apiKey }: Owner,
+  { id, localName }: AgentReference,
+): Promise<{ wasRevoked: boolean }> {
+  const store = new AgentStore(ctx);
+  const revoke = async () => {
+    try {
+      await registry.deleteAgent(apiKey, id);
+      return { wasRevoked: false };
+    } catch (error) {
+      if (error instanceof ApiError && error.code === "AGENT_REVOKE_INVALID_STATE") return { wasRevoked: true };
+      throw error;
+    }
+  };
+  if (localName === null) return await revoke();
+  return await store.lock(localName, async (held) => {
+    const folder = await store.open(localName);
+    const outcome = await revoke();
+    await store.discard(folder, held);
+    return outcome;
+  });
+}

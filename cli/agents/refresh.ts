@@ -1,0 +1,111 @@
+/**
+ * New tokens for an agent's session (D-83): one process at a time, an intent marker before the request, the answer saved
+ * before the marker goes. A process killed at any moment leaves a state from which the next refresh works (D-44).
+ */
+import { sleep } from "../../shared/clock.ts";
+import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { sha256 } from "../../shared/protocol/base64url.ts";
+import { parseAit } from "../../shared/protocol/ait.ts";
+import { AGENT_FILES, type AgentFolder, type AgentStore } from "./agent_store.ts";
+import type { Context } from "../context.ts";
+import { ApiError, CliError } from "../errors.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
+
+export interface Refreshed {
+  auth: AgentAuth;
+  /** `recovered` after an answer that was lost, `shared` when another process has just done it. */
+  how: "refreshed" | "recovered" | "shared";
+}
+
+/** The file that says that a refresh with the token of this digest may have been sent. */
+const INTENT = "refresh.pending";
+/** A conflict is over once the clock shows the next second. */
+const AGAIN_AFTER_MS = 1_100;
+const TRIES = 4;
+
+/**
+ * Refreshes, or uses what another process has just got.
+ *
+ * @param registryOf the registry to ask, by the address in the agent's identity
+ */
+export async function refreshAgent(
+  ctx: Context,
+  store: AgentStore,
+  name: string,
+  registryOf: (registryUrl: string) => Promise<RegistryClient>,
+): Promise<Refreshed> {
+  const before = (await store.open(name)).auth();
+  return await store.lock(name, async () => {
+    const folder = await store.open(name);
+    const auth = folder.auth();
+    if (auth.refreshToken !== before.refreshToken) return { auth, how: "shared" };
+    const ait = folder.ait();
+    const { privateKey } = await folder.keys();
+    const registry = await registryOf(folder.identity().registryUrl);
+    const isRecovery = await mark(folder, auth.refreshToken);
+    ctx.out.doing(`Refreshing the session of ${name}`);
+    const fresh = await send(ctx, registry, { ait, privateKey }, auth.refreshToken, isRecovery);
+    try {
+      await folder.writeJson(AGENT_FILES.auth, fresh);
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause);
+      const fix =
+        `Make room or make the directory writable, then run svc agent auth refresh ${name} again: it recovers them.`;
+      throw new CliError("CLI_SAVE_FAILED", `The new tokens could not be saved: ${why}`, { cause, fix });
+    }
+    await folder.remove(INTENT);
+    return { auth: fresh, how: isRecovery ? "recovered" : "refreshed" };
+  });
+}
+
+/**
+ * Writes down that a refresh with this token is on its way.
+ *
+ * @returns true when an earlier one was, and its answer never came
+ */
+async function mark(folder: AgentFolder, refreshToken: string): Promise<boolean> {
+  const digest = await sha256(refreshToken);
+  const found = marker(folder);
+  // A digest of another token was left by a refresh whose answer was saved; what is no digest may stand for this one.
+  if (found !== null && (found === digest || !/^[A-Za-z0-9_-]{43}$/.test(found))) return true;
+  await folder.write(INTENT, digest);
+  return false;
+}
+
+function marker(folder: AgentFolder): string | null {
+  try {
+    return folder.read(INTENT)?.trim() ?? null;
+  } catch (error) {
+    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") return "";
+    throw error;
+  }
+}
+
+async function send(
+  ctx: Context,
+  registry: RegistryClient,
+  signer: { ait: string; privateKey: CryptoKey },
+  refreshToken: string,
+  isRecovery: boolean,
+): Promise<AgentAuth> {
+  const origin = issuerOf(signer.ait) ?? registry.registryUrl;
+  for (let tries = 1;; tries++) {
+    try {
+      return await registry.refresh(signer, refreshToken, isRecovery, origin);
+    } catch (error) {
+      // The marker stays, whatever the refusal: it may be of a repetition that something on the way made.
+      if (!(error instanceof ApiError) || error.status !== 409 || tries === TRIES) throw error;
+      await sleep(ctx.clock, AGAIN_AFTER_MS);
+    }
+  }
+}
+
+/** The registry's public origin, which is signed whatever address is dialled (D-24); unverified. */
+function issuerOf(ait: string): string | null {
+  try {
+    const { iss } = JSON.parse(parseAit(ait).payloadJson) as { iss?: unknown };
+    return typeof iss === "string" ? new URL(iss).origin : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,241 @@
+/**
+ * Making an agent (D-82): key and intent on disk before the network, all work in a pending folder, one rename at the
+ * end. Whatever stops it on the way, the same command goes on from there: the name is never stuck, a registered
+ * identity never lost.
+ */
+import { decodeTime } from "ulid";
+import * as z from "zod";
+import type { Agent } from "../../shared/protocol/api/agents.ts";
+import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { AGENT_FILES, type AgentFolder, AgentStore, type Identity } from "./agent_store.ts";
+import type { Context } from "../context.ts";
+import { ApiError, CliError, UnreachableError, wasRefused } from "../errors.ts";
+import { verifyIssuedToken } from "../issued_token.ts";
+import type { RegistryClient, WantedAgent } from "../client/registry_client.ts";
+
+/** What became of it. */
+export interface CreatedAgent {
+  identity: Identity;
+  path: string;
+  /** Whether an earlier run had begun it. */
+  resumed: boolean;
+}
+
+/** Whom to ask, and in whose name. */
+export interface Owner {
+  registry: RegistryClient;
+  apiKey: string;
+}
+
+interface Issued {
+  agent: Agent;
+  ait: string;
+  agentAuth: AgentAuth;
+}
+
+/** The file that says that a registration is under way, and with which challenge, once there is one. */
+const INTENT = "registration.pending";
+const Intent = z.object({
+  registryUrl: z.string(),
+  challenge: z.object({ challengeId: z.string().refine(isUlid), nonce: z.string(), ownerDid: z.string() }).optional(),
+});
+type Intent = z.infer<typeof Intent>;
+
+/** Pages that are searched for an agent of an earlier run: 10,000 agents. */
+const MAX_PAGES = 100;
+/** How far the clocks of several registry instances may be apart. */
+const CLOCKS_APART_MS = 10_000;
+
+/** Makes an agent, or goes on making it. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
+export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgent): Promise<CreatedAgent> {
+  const store = new AgentStore(ctx);
+  return await store.lockPending(wanted.name, async ({ folder, isNew }, held) => {
+    let identity = isNew ? null : await completeIdentity(folder);
+    if (identity === null) {
+      try {
+        identity = await register(ctx, owner, wanted, folder);
+      } catch (error) {
+        // Nothing was registered, or nothing of it can be used: the name is free again.
+        const isUseless = error instanceof CliError && error.code === "CLI_TOKEN_REFUSED";
+        if (isUseless || (isNew && isRefusal(error))) await store.discard(folder, held);
+        throw error;
+      }
+    }
+    await folder.remove(INTENT);
+    const { path } = await store.finish(folder, held);
+    return { identity, path, resumed: !isNew };
+  });
+}
+
+/** The identity of a folder in which everything is there and whole; `identity.json` is written last. */
+async function completeIdentity(folder: AgentFolder): Promise<Identity | null> {
+  try {
+    const identity = folder.identity();
+    const { publicKey } = await folder.keys();
+    return folder.auth() && folder.ait() !== "" && folder.read(AGENT_FILES.publicKey)?.trim() === publicKey
+      ? identity
+      : null;
+  } catch (error) {
+    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") return null;
+    throw error;
+  }
+}
+
+async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder: AgentFolder): Promise<Identity> {
+  const { registryUrl } = owner.registry;
+  const intent = readIntent(folder);
+  const keys = await ensureKeys(ctx, folder, intent !== null);
+  ctx.out.doing(`Registering ${wanted.name}`);
+  const issued = (intent && await goOn(ctx, owner, keys, wanted, intent)) ??
+    await begin(owner, keys, wanted, folder);
+  const { agent, ait, agentAuth } = issued;
+  if (agent.publicKey !== keys.publicKey) throw new UnreachableError(`${registryUrl} answered with another agent`);
+  await verifyOrDelete(ctx, owner, issued, keys.publicKey);
+  if (agent.name !== wanted.name) {
+    ctx.out.warn(`The registry calls the agent "${agent.name}"; its files are kept under ${wanted.name}`);
+  }
+  const { did, framework, ownerDid, expiresAt } = agent;
+  const identity: Identity = { did, name: wanted.name, framework, ownerDid, expiresAt, registryUrl };
+  await folder.write(AGENT_FILES.ait, ait);
+  await folder.writeJson(AGENT_FILES.auth, agentAuth);
+  await folder.writeJson(AGENT_FILES.identity, identity);
+  return identity;
+}
+
+/** Verifies what was issued. An agent whose token must not be used is deleted: only this machine has its key. */
+async function verifyOrDelete(ctx: Context, owner: Owner, { agent, ait }: Issued, publicKey: string): Promise<void> {
+  const { registry, apiKey } = owner;
+  try {
+    await verifyIssuedToken(ctx, registry, ait, agent, publicKey);
+  } catch (error) {
+    if (error instanceof CliError && error.code === "CLI_TOKEN_REFUSED") {
+      await registry.deleteAgent(apiKey, agent.id).catch(() => {
+        ctx.out.warn(`The agent ${agent.id} is registered and not usable here: svc agent delete ${agent.id}`);
+      });
+    }
+    throw error;
+  }
+}
+
+/** A new challenge, kept before it is answered. */
+async function begin(
+  { registry, apiKey }: Owner,
+  keys: KeyPair,
+  wanted: WantedAgent,
+  folder: AgentFolder,
+): Promise<Issued> {
+  const { registryUrl } = registry;
+  await folder.writeJson(INTENT, { registryUrl } satisfies Intent);
+  const { challengeId, nonce, ownerDid } = await registry.challenge(apiKey, keys.publicKey);
+  const challenge = { challengeId, nonce, ownerDid };
+  await folder.writeJson(INTENT, { registryUrl, challenge } satisfies Intent);
+  return await registry.answerChallenge(apiKey, keys, wanted, challenge);
+}
+
+/**
+ * What an earlier run has come to. Its challenge is answered again: taken, nothing was registered before; replayed, the
+ * agent is there. So one key is never registered twice, not even by a request that is still on its way.
+ *
+ * @returns `null` when everything is to begin anew
+ */
+async function goOn(
+  ctx: Context,
+  owner: Owner,
+  keys: KeyPair,
+  wanted: WantedAgent,
+  intent: Intent | "damaged",
+): Promise<Issued | null> {
+  if (intent === "damaged") return await recover(owner, keys, wanted.name, 0);
+  const { challenge, registryUrl } = intent;
+  if (challenge === undefined) return null;
+  try {
+    return await owner.registry.answerChallenge(owner.apiKey, keys, wanted, challenge);
+  } catch (error) {
+    switch (error instanceof ApiError ? error.code : null) {
+      case "AGENT_REGISTRATION_CHALLENGE_EXPIRED":
+      case "AGENT_REGISTRATION_PROOF_MISMATCH":
+        return null;
+      case "AGENT_REGISTRATION_CHALLENGE_REPLAYED":
+      case "AGENT_REGISTRATION_CHALLENGE_NOT_FOUND": {
+        const found = await recover(owner, keys, wanted.name, decodeTime(challenge.challengeId) - CLOCKS_APART_MS);
+        if (found === null && registryUrl !== owner.registry.registryUrl) {
+          ctx.out.warn(`${wanted.name} was begun at ${registryUrl}; if that registry has it already, delete it there`);
+        }
+        return found;
+      }
+      default:
+        throw error;
+    }
+  }
+}
+
+function readIntent(folder: AgentFolder): Intent | "damaged" | null {
+  try {
+    const text = folder.read(INTENT);
+    return text === null ? null : Intent.parse(JSON.parse(text));
+  } catch (error) {
+    if (error instanceof CliError && error.code !== "CLI_FILE_INVALID") throw error;
+    return "damaged";
+  }
+}
+
+/** The key of an earlier run, or a new one; on disk before it is used. */
+async function ensureKeys(ctx: Context, folder: AgentFolder, wasSent: boolean): Promise<KeyPair> {
+  const found = await folder.keysIfAny();
+  if (found === null && wasSent) {
+    ctx.out.warn(`The key of an earlier try at ${folder.name} is damaged; if it was registered, delete that agent`);
+  }
+  const keys = found ?? await keyPairFromSeed(ctx.random.bytes(LIMITS.publicKeyBytes));
+  if (found === null) await folder.write(AGENT_FILES.seed, keys.seed);
+  await folder.write(AGENT_FILES.publicKey, keys.publicKey);
+  return keys;
+}
+
+/**
+ * Takes over an agent that an earlier run registered without learning of it: its tokens are unknown, so the session is
+ * ended and token and session are issued anew.
+ *
+ * @param sinceMs not registered before that, by the registry's clock
+ */
+async function recover(owner: Owner, keys: KeyPair, name: string, sinceMs: number): Promise<Issued | null> {
+  const agent = await findByKey(owner, keys.publicKey, name, sinceMs);
+  return agent && await reissueWithSession(owner, agent.id);
+}
+
+/** A new identity token and a new session, whatever became of those before. */
+export async function reissueWithSession({ registry, apiKey }: Owner, agentId: string): Promise<Issued> {
+  await registry.revokeAgentAuth(apiKey, agentId);
+  const { agent, ait, agentAuth } = await registry.reissueAgent(apiKey, agentId);
+  if (agentAuth === undefined) throw new UnreachableError(`${registry.registryUrl} gave no session with the new token`);
+  return { agent, ait, agentAuth };
+}
+
+async function findByKey(
+  { registry, apiKey }: Owner,
+  publicKey: string,
+  name: string,
+  sinceMs: number,
+): Promise<Agent | null> {
+  let cursor: string | undefined;
+  let pages = 0;
+  do {
+    const page = await registry.agents(apiKey, { status: "active", limit: String(LIMITS.agentListMax), cursor });
+    for (const { id, name: found } of page.agents) {
+      // Newest first: what follows is older still.
+      if (decodeTime(id) < sinceMs) return null;
+      if (found !== name) continue;
+      const agent = await registry.agent(apiKey, id);
+      if (agent.publicKey === publicKey) return agent;
+    }
+    cursor = page.pagination.nextCursor ?? undefined;
+  } while (cursor !== undefined && ++pages < MAX_PAGES);
+  return null;
+}
+
+/** True when the service has certainly not registered anything. A replayed challenge may have been used by this key. */
+function isRefusal(error: unknown): error is ApiError {
+  return wasRefused(error) && error.code !== "AGENT_REGISTRATION_CHALLENGE_REPLAYED";
+}

@@ -1,0 +1,40 @@
+/**
+ * A new identity token for an agent of this machine (D-40). An intent marker tells the next run that an answer was lost:
+ * a session may then have been made whose tokens nobody knows, so it is ended first.
+ */
+import { parseDid } from "../../shared/protocol/did.ts";
+import { AGENT_FILES, type AgentStore, type Identity } from "./agent_store.ts";
+import { wasRefused } from "../errors.ts";
+import { type Owner, reissueWithSession } from "./registration.ts";
+
+const INTENT = "reissue.pending";
+
+/** What came of it. */
+export interface Reissued {
+  identity: Identity;
+  /** Whether the session is a new one too. */
+  newSession: boolean;
+}
+
+/** Reissues the agent's identity token, and its session where there is no live one. */
+export async function reissueAgent({ registry, apiKey }: Owner, store: AgentStore, name: string): Promise<Reissued> {
+  return await store.lock(name, async () => {
+    const folder = await store.open(name);
+    const before = folder.identity();
+    const id = parseDid(before.did)?.id ?? "";
+    const wasInterrupted = folder.read(INTENT) !== null;
+    await folder.write(INTENT, before.did);
+    const { agent, ait, agentAuth } = wasInterrupted
+      ? await reissueWithSession({ registry, apiKey }, id)
+      : await registry.reissueAgent(apiKey, id).catch(async (error) => {
+        if (wasRefused(error)) await folder.remove(INTENT);
+        throw error;
+      });
+    await folder.write(AGENT_FILES.ait, ait);
+    if (agentAuth !== undefined) await folder.writeJson(AGENT_FILES.auth, agentAuth);
+    const identity: Identity = { ...before, expiresAt: agent.expiresAt };
+    await folder.writeJson(AGENT_FILES.identity, identity);
+    await folder.remove(INTENT);
+    return { identity, newSession: agentAuth !== undefined };
+  });
+}

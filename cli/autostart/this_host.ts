@@ -1,0 +1,38 @@
+/** This machine for services, and the command by which this very program is run again. */
+import { fileURLToPath } from "node:url";
+import { join } from "node:path";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import type { Host } from "./autostart.ts";
+import { CONNECTOR_PERMISSIONS } from "../services/permissions.ts";
+
+export function thisHost(ctx: Context): Host {
+  const home = ctx.env("HOME");
+  if (home === undefined) throw new CliError("CLI_NO_CONFIG_DIR", "There is no home directory to keep a service in");
+  return {
+    home,
+    configHome: ctx.env("XDG_CONFIG_HOME") ?? join(home, ".config"),
+    uid: ctx.uid,
+    async run(program, args) {
+      try {
+        const { code, stdout, stderr } = await new Deno.Command(program, { args: [...args], stdin: "null" }).output();
+        const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
+        return { code, stdout: text(stdout), stderr: text(stderr) };
+      } catch {
+        return null;
+      }
+    },
+  };
+}
+
+/**
+ * Program and first arguments by which a service runs this very `svc`: the compiled binary, or Deno with the permissions of
+ * a connector (D-241) and the file that it was started with.
+ */
+export function ownCommand(): string[] {
+  if (Deno.build.standalone) return [Deno.execPath()];
+  const main = fileURLToPath(Deno.mainModule);
+  // The npm package is one file that needs no project; the source needs its deno.json.
+  const alone = main.endsWith(".js") ? ["--no-config", "--no-lock", "--no-remote", "--no-npm"] : [];
+  return [Deno.execPath(), "run", "--quiet", ...alone, ...CONNECTOR_PERMISSIONS, main];
+}

@@ -1,0 +1,239 @@
+/**
+ * The registry as a person and an agent call it: one method a route. Follows no redirect, retries nothing and keeps
+ * nothing.
+ */
+import type * as z from "zod";
+import * as accounts from "../../shared/protocol/api/accounts.ts";
+import * as agents from "../../shared/protocol/api/agents.ts";
+import * as invites from "../../shared/protocol/api/invites.ts";
+import * as meta from "../../shared/protocol/api/meta.ts";
+import * as services from "../../shared/protocol/api/services.ts";
+import * as sessions from "../../shared/protocol/api/sessions.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
+import { KeyDocument } from "../../shared/protocol/key_document.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { registrationMessage } from "../../shared/protocol/registration.ts";
+import { type Answer, call, type ClientSeams } from "./service_call.ts";
+import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
+
+/** What an agent is registered as. `framework` and `ttlDays` are the registry's to choose when left out. */
+export interface WantedAgent {
+  name: string;
+  framework?: string | undefined;
+  ttlDays?: number | undefined;
+}
+
+/** What a page of agents is asked for with. */
+export interface AgentQuery {
+  status?: string | undefined;
+  framework?: string | undefined;
+  limit?: string | undefined;
+  cursor?: string | undefined;
+}
+
+export class RegistryClient {
+  constructor(readonly seams: ClientSeams, readonly registryUrl: string) {}
+
+  // Nobody in particular
+
+  metadata(): Promise<meta.Metadata> {
+    return this.#call("GET", "/v1/metadata", null, meta.Metadata);
+  }
+
+  keyDocument(): Promise<KeyDocument> {
+    return this.#call("GET", "/.well-known/svc-keys.json", null, KeyDocument);
+  }
+
+  /** The signed list of revoked identity tokens; unverified. */
+  async crl(): Promise<string> {
+    return (await this.#call("GET", "/v1/crl", null, meta.CrlAnswer)).crl;
+  }
+
+  resolve(agentId: string): Promise<agents.ResolvedAgent> {
+    return this.#call("GET", `/v1/resolve/${encodeURIComponent(agentId)}`, null, agents.ResolvedAgent);
+  }
+
+  redeemInvite(code: string, displayName?: string): Promise<invites.RedeemInviteAnswer> {
+    return this.#call("POST", "/v1/invites/redeem", null, invites.RedeemInviteAnswer, { code, displayName });
+  }
+
+  /** Makes the first admin. */
+  bootstrap(secret: string, displayName?: string): Promise<accounts.BootstrapAnswer> {
+    return call(this.seams, {
+      method: "POST",
+      url: `${this.registryUrl}/v1/admin/bootstrap`,
+      headers: { "x-bootstrap-secret": secret },
+      body: JSON.stringify({ displayName }),
+      answer: accounts.BootstrapAnswer,
+    });
+  }
+
+  // A person
+
+  me(apiKey: string): Promise<accounts.Profile> {
+    return this.#call("GET", "/v1/me", apiKey, accounts.Profile);
+  }
+
+  createApiKey(apiKey: string, name?: string): Promise<accounts.CreateApiKeyAnswer> {
+    return this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
+  }
+
+  /** All API keys of the caller: every page. */
+  async apiKeys(apiKey: string): Promise<Pick<accounts.ApiKeyList, "apiKeys">> {
+    const pages = await allPages((query) => this.#call("GET", `/v1/me/api-keys${query}`, apiKey, accounts.ApiKeyList));
+    return { apiKeys: pages.flatMap((page) => page.apiKeys) };
+  }
+
+  revokeApiKey(apiKey: string, keyId: string): Promise<null> {
+    return this.#call("DELETE", `/v1/me/api-keys/${encodeURIComponent(keyId)}`, apiKey, null);
+  }
+
+  /** Registers an agent: challenge, proof, record. The private key stays here. */
+  async registerAgent(apiKey: string, keys: KeyPair, wanted: WantedAgent): Promise<agents.RegisterAnswer> {
+    return await this.answerChallenge(apiKey, keys, wanted, await this.challenge(apiKey, keys.publicKey));
+  }
+
+  /** A challenge for registering a key; it can be answered once. */
+  challenge(apiKey: string, publicKey: string): Promise<agents.Challenge> {
+    return this.#call("POST", "/v1/agents/challenge", apiKey, agents.Challenge, { publicKey });
+  }
+
+  /** Registers an agent by the answer to a challenge. */
+  async answerChallenge(
+    apiKey: string,
+    keys: KeyPair,
+    wanted: WantedAgent,
+    { challengeId, nonce, ownerDid }: Pick<agents.Challenge, "challengeId" | "nonce" | "ownerDid">,
+  ): Promise<agents.RegisterAnswer> {
+    const { publicKey } = keys;
+    const message = registrationMessage({ challengeId, nonce, ownerDid, publicKey, ...wanted });
+    const challengeSignature = await sign(keys.privateKey, utf8Bytes(message));
+    const body = { ...wanted, publicKey, challengeId, challengeSignature };
+    return await this.#call("POST", "/v1/agents", apiKey, agents.RegisterAnswer, body);
+  }
+
+  agents(apiKey: string, query: AgentQuery = {}): Promise<agents.AgentList> {
+    const given = Object.entries(query).flatMap(([name, value]) => value === undefined ? [] : [[name, value]]);
+    const search = given.length > 0 ? `?${new URLSearchParams(given)}` : "";
+    return this.#call("GET", `/v1/agents${search}`, apiKey, agents.AgentList);
+  }
+
+  async agent(apiKey: string, agentId: string): Promise<agents.Agent> {
+    return (await this.#call("GET", agentPath(agentId), apiKey, agents.AgentAnswer)).agent;
+  }
+
+  /** A new identity token; the one before is revoked. */
+  reissueAgent(apiKey: string, agentId: string): Promise<agents.ReissueAnswer> {
+    return this.#call("POST", `${agentPath(agentId)}/reissue`, apiKey, agents.ReissueAnswer);
+  }
+
+  /** Ends an agent's session, and nothing else. */
+  revokeAgentAuth(apiKey: string, agentId: string): Promise<null> {
+    return this.#call("DELETE", `${agentPath(agentId)}/auth/revoke`, apiKey, null);
+  }
+
+  /** Revokes an agent for good. */
+  deleteAgent(apiKey: string, agentId: string): Promise<null> {
+    return this.#call("DELETE", agentPath(agentId), apiKey, null);
+  }
+
+  // An admin
+
+  createInvite(apiKey: string, expiresAt: string | null = null): Promise<invites.CreateInviteAnswer> {
+    return this.#call("POST", "/v1/invites", apiKey, invites.CreateInviteAnswer, { expiresAt });
+  }
+
+  createService(apiKey: string, name: string, scopes: readonly string[]): Promise<services.IssuedServiceAnswer> {
+    return this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
+  }
+
+  /** All internal services: every page. */
+  async services(apiKey: string): Promise<Pick<services.ServiceList, "internalServices">> {
+    const pages = await allPages((query) => this.#call("GET", `${SERVICES}${query}`, apiKey, services.ServiceList));
+    return { internalServices: pages.flatMap((page) => page.internalServices) };
+  }
+
+  rotateService(apiKey: string, serviceId: string): Promise<services.IssuedServiceAnswer> {
+    const path = `${SERVICES}/${encodeURIComponent(serviceId)}/rotate`;
+    return this.#call("POST", path, apiKey, services.IssuedServiceAnswer);
+  }
+
+  revokeService(apiKey: string, serviceId: string): Promise<null> {
+    return this.#call("DELETE", `${SERVICES}/${encodeURIComponent(serviceId)}`, apiKey, null);
+  }
+
+  rotateKeys(apiKey: string): Promise<z.output<typeof meta.RotateKeysAnswer>> {
+    return this.#call("POST", "/v1/admin/keys/rotate", apiKey, meta.RotateKeysAnswer);
+  }
+
+  // An agent
+
+  /**
+   * New tokens for an agent's session.
+   *
+   * @param recovery after an answer that was lost
+   * @param origin the registry's public origin, where it is dialled by another address
+   */
+  async refresh(
+    agent: Pick<AgentIdentity, "ait" | "privateKey">,
+    refreshToken: string,
+    recovery = false,
+    origin: string = this.registryUrl,
+  ): Promise<sessions.AgentAuth> {
+    const target = "/v1/agents/auth/refresh";
+    const body = JSON.stringify({ refreshToken, ...(recovery ? { recovery } : {}) });
+    const headers = await signedHeaders(this.seams, agent, { method: "POST", url: origin, target, body });
+    const url = this.registryUrl + target;
+    return (await call(this.seams, { method: "POST", url, headers, body, answer: sessions.RefreshAnswer })).agentAuth;
+  }
+
+  /** Checks an access token. @throws {import("./errors.ts").ApiError} 401 when it is expired or not the session's */
+  async validate(agentDid: string, aitJti: string, accessToken: string): Promise<void> {
+    await call(this.seams, {
+      method: "POST",
+      url: `${this.registryUrl}/v1/agents/auth/validate`,
+      headers: { [HEADERS.access]: accessToken },
+      body: JSON.stringify({ agentDid, aitJti }),
+      answer: null,
+    });
+  }
+
+  #call<S extends z.ZodType | null>(
+    method: "GET" | "POST" | "DELETE",
+    path: string,
+    apiKey: string | null,
+    answer: S,
+    body?: unknown,
+  ): Promise<Answer<S>> {
+    return call(this.seams, {
+      method,
+      url: this.registryUrl + path,
+      headers: apiKey === null ? {} : { [HEADERS.authorization]: `Bearer ${apiKey}` },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      answer,
+    });
+  }
+}
+
+/** Reads a list page by page, until there is no cursor or it repeats. */
+async function allPages<P extends { pagination: { nextCursor: string | null } }>(
+  read: (query: string) => Promise<P>,
+): Promise<P[]> {
+  const pages: P[] = [];
+  const cursors = new Set<string>();
+  for (let query = "";;) {
+    const page = await read(query);
+    pages.push(page);
+    const { nextCursor } = page.pagination;
+    if (nextCursor === null || cursors.has(nextCursor)) return pages;
+    cursors.add(nextCursor);
+    query = `?cursor=${encodeURIComponent(nextCursor)}`;
+  }
+}
+
+const SERVICES = "/v1/admin/internal-services";
+
+function agentPath(agentId: string): string {
+  return `/v1/agents/${encodeURIComponent(agentId)}`;
+}

@@ -1,0 +1,36 @@
+/**
+ * An agent's identity as requests need it, and the headers that prove it. Signs; sends nothing.
+ */
+import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { proofHeaders, publicOrigin } from "../../shared/protocol/proof.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import type { ClientSeams } from "./service_call.ts";
+
+/** An agent's identity and session, as far as requests need them. */
+export interface AgentIdentity {
+  did: string;
+  ait: string;
+  privateKey: CryptoKey;
+  accessToken: string;
+}
+
+/** The headers that prove who sends a request, signed now with a fresh nonce. */
+export function signedHeaders(
+  seams: Pick<ClientSeams, "clock" | "random">,
+  agent: Pick<AgentIdentity, "ait" | "privateKey">,
+  request: { method: string; url: string; target: string; body?: string; recipient?: string },
+): Promise<Record<string, string>> {
+  const { method, target, body, recipient } = request;
+  return proofHeaders(
+    {
+      method,
+      origin: publicOrigin(request.url),
+      target,
+      ...(body === undefined ? {} : { body: utf8Bytes(body) }),
+      ...(recipient === undefined ? {} : { recipient }),
+    },
+    agent,
+    unixSeconds(seams.clock.now()),
+    toBase64Url(seams.random.bytes(18)),
+  );
+}

@@ -1,0 +1,163 @@
+/**
+ * Completion scripts for shells, written from the command table: commands, options, their fixed values, and the agents
+ * of this machine. The scripts run without svc.
+ */
+import { type Command, type Completion, GLOBAL_OPTIONS, type OptionSpec } from "./command.ts";
+import { COMMANDS, GROUPS } from "../commands/table.ts";
+
+/** A place on the command line: a group of commands, or a command. */
+interface Place {
+  /** `agent auth`, or empty. */
+  path: string;
+  /** What may come next, and what it is. */
+  words: { word: string; summary: string }[];
+  options: { name: string; spec: OptionSpec }[];
+  /** What the first argument may be. */
+  argument: Completion | undefined;
+}
+
+/** The script for a shell. */
+export function completionScript(shell: "bash" | "zsh" | "fish"): string {
+  const places = allPlaces();
+  if (shell === "fish") return fishScript(places);
+  // zsh runs bash's completion functions.
+  const forZsh = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n" +
+    "autoload -Uz bashcompinit && bashcompinit\n";
+  return shell === "bash" ? bashScript(places) : forZsh + bashScript(places);
+}
+
+function allPlaces(): Place[] {
+  const prefixes = new Set(COMMANDS.flatMap(({ path }) => path.map((_, i) => path.slice(0, i).join(" "))));
+  const groups = [...prefixes].map((prefix): Place => {
+    const depth = prefix === "" ? 0 : prefix.split(" ").length;
+    const below = COMMANDS.filter(({ path }) => path.length > depth && path.slice(0, depth).join(" ") === prefix);
+    const words = new Map(below.map((command) => [command.path[depth] ?? "", summaryOf(command, depth)]));
+    return {
+      path: prefix,
+      words: [...words].map(([word, summary]) => ({ word, summary })),
+      options: [],
+      argument: undefined,
+    };
+  });
+  const commands = COMMANDS.map(({ path, args, options }): Place => ({
+    path: path.join(" "),
+    words: [],
+    options: Object.entries(options).map(([name, spec]) => ({ name, spec })),
+    argument: Object.values(args)[0]?.complete,
+  }));
+  const always = Object.entries(GLOBAL_OPTIONS).map(([name, spec]) => ({ name, spec }));
+  return [...groups, ...commands].map((place) => ({ ...place, options: [...place.options, ...always] }));
+}
+
+function summaryOf(command: Command, depth: number): string {
+  return command.path.length === depth + 1 ? command.summary : GROUPS[command.path.slice(0, depth + 1).join(" ")] ?? "";
+}
+
+function bashScript(places: Place[]): string {
+  const valued = new Map(
+    places.flatMap(({ options }) => options.filter(({ spec }) => spec.value)).map(({ name, spec }) => [name, spec]),
+  );
+  const values = [...valued].filter(([, { complete }]) => complete).map(([name, { complete }]) =>
+    `    --${name}) ${bashWords(complete)}; return ;;`
+  );
+  const known = places.filter(({ path }) => path !== "").map(({ path }) => `"${path}"`);
+  const cases = places.map(({ path, words, options, argument }) =>
+    `    "${path}")\n` +
+    `      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W "${
+      options.map(({ name }) => `--${name}`).join(" ")
+    }" -- "$cur"))\n` +
+    (words.length > 0
+      ? `      else COMPREPLY=($(compgen -W "${words.map(({ word }) => word).join(" ")}" -- "$cur")); fi ;;`
+      : argument === undefined
+      ? `      fi ;;`
+      : `      elif ((arguments == 0)); then ${bashWords(argument)}; fi ;;`)
+  );
+  return `# Completion of svc, made by: svc completions
+_svc_agents() {
+  local config="\${SVC_CONFIG_DIR:-\${XDG_CONFIG_HOME:-$HOME/.config}/svc}"
+  if [[ $OSTYPE == darwin* && -z "\${SVC_CONFIG_DIR:-}\${XDG_CONFIG_HOME:-}" ]]; then
+    config="$HOME/Library/Application Support/svc"
+  fi
+  command ls "$config/agents" 2>/dev/null
+}
+_svc() {
+  local cur prev place word i arguments=0
+  cur="\${COMP_WORDS[COMP_CWORD]}"
+  prev="\${COMP_WORDS[COMP_CWORD-1]}"
+  place=""
+  COMPREPLY=()
+  case "$prev" in
+${values.join("\n")}
+    ${[...valued.keys()].map((name) => `--${name}`).join("|")}) return ;;
+  esac
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word="\${COMP_WORDS[i]}"
+    case "$word" in
+      ${[...valued.keys()].map((name) => `--${name}`).join("|")}) ((i++)); continue ;;
+      -*) continue ;;
+    esac
+    case "\${place:+$place }$word" in
+      ${known.join("|")}) place="\${place:+$place }$word" ;;
+      *) ((arguments++)) ;;
+    esac
+  done
+  case "$place" in
+${cases.join("\n")}
+  esac
+}
+complete -F _svc svc
+`;
+}
+
+function bashWords(completion: Completion | undefined): string {
+  if (completion === "files") return 'COMPREPLY=($(compgen -f -- "$cur"))';
+  const words = completion === "agents" ? "$(_svc_agents)" : completion?.join(" ");
+  return `COMPREPLY=($(compgen -W "${words}" -- "$cur"))`;
+}
+
+function fishScript(places: Place[]): string {
+  const lines = places.flatMap(({ path, words, options, argument }) => {
+    const here = `-n '__svc_at "${path}"'`;
+    return [
+      ...words.map(({ word, summary }) => `complete -c svc ${here} -f -a ${word} -d ${quoted(summary)}`),
+      ...options.map(({ name, spec }) =>
+        `complete -c svc ${here} -l ${name}${fishValue(spec)} -d ${quoted(spec.summary)}`
+      ),
+      ...(argument === undefined ? [] : [`complete -c svc ${here} ${fishWords(argument)}`]),
+    ];
+  });
+  const known = places.filter(({ path }) => path !== "").map(({ path }) => quoted(path));
+  return `# Completion of svc, made by: svc completions fish
+function __svc_agents
+    set -l config ~/.config/svc
+    test (uname) = Darwin; and set config ~/Library/Application\\ Support/svc
+    set -q XDG_CONFIG_HOME; and set config $XDG_CONFIG_HOME/svc
+    set -q SVC_CONFIG_DIR; and set config $SVC_CONFIG_DIR
+    command ls $config/agents 2>/dev/null
+end
+function __svc_at
+    set -l place ''
+    for word in (commandline -opc)
+        set -l next (string trim -- "$place $word")
+        contains -- "$next" ${known.join(" ")}; and set place $next
+    end
+    test "$place" = "$argv[1]"
+end
+complete -c svc -f
+${lines.join("\n")}
+`;
+}
+
+function fishValue({ value, complete }: OptionSpec): string {
+  return value === undefined ? "" : complete === undefined ? " -x" : ` -r ${fishWords(complete)}`;
+}
+
+function fishWords(completion: Completion): string {
+  if (completion === "files") return "-F";
+  const words = completion === "agents" ? "(__svc_agents)" : completion.join(" ");
+  return `-f -a ${quoted(words)}`;
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+}

@@ -1,0 +1,160 @@
+/**
+ * Help at every level and docs/cli.md, written from the command table. States no fact of its own about a command.
+ */
+import { type Command, type Example, GLOBAL_OPTIONS, type OptionSpec, usageOf } from "./command.ts";
+import { COMMANDS, GROUPS } from "../commands/table.ts";
+
+const EXIT_CODES = "0 done, 1 failed, 2 wrong use, 3 not authorised, 4 not found, 5 the service could not be reached";
+const INTRODUCTION = "Operator's tool of svc: identities for agents, and a relay between them.";
+/** Commands whose examples a newcomer follows, in this order. */
+const FIRST_STEPS = ["config init", "invite redeem", "agent create", "connector start"];
+const STANDARD_INPUT = "A secret can also be given as -: it is then read from standard input.";
+
+/** Help on a command, on a group of commands, or on all of them. */
+export function help(path: readonly string[]): string {
+  const found = find(path.join(" "));
+  return found ? commandHelp(found) : path.length === 0 ? topHelp() : groupHelp(path);
+}
+
+function find(path: string): Command | undefined {
+  return COMMANDS.find((command) => command.path.join(" ") === path);
+}
+
+function topHelp(): string {
+  const firstSteps = FIRST_STEPS.flatMap((path) => find(path)?.examples.slice(0, 1) ?? []);
+  return [
+    INTRODUCTION,
+    "",
+    "Usage: svc <command> [options]",
+    "",
+    "Commands:",
+    ...columns(
+      commandsByGroup().flatMap(([group, members]) => {
+        const below = members.map(({ path }) => path.slice(1).join(" ")).filter((words) => words !== "");
+        const about = [group, GROUPS[group] ?? ""] as const;
+        return below.length === 0 ? [about] : [about, ["", below.join(", ")] as const];
+      }),
+    ),
+    "",
+    "First steps:",
+    ...exampleLines(firstSteps),
+    "",
+    ...ending([], [["--version", "Print the version"]]),
+  ].join("\n");
+}
+
+function groupHelp(path: readonly string[]): string {
+  const members = COMMANDS.filter((command) => path.every((word, i) => command.path[i] === word));
+  const rows = members.map((command): [string, string] => [usageOf(command).slice("svc ".length), command.summary]);
+  return [
+    GROUPS[path.join(" ")] ?? "",
+    "",
+    `Usage: svc ${path.join(" ")} <command> [options]`,
+    "",
+    "Commands:",
+    ...columns(rows),
+    "",
+    "Examples:",
+    ...exampleLines(members.flatMap(({ examples }) => examples.slice(0, 1))),
+    "",
+    ...ending(path, []),
+  ].join("\n");
+}
+
+function ending(path: readonly string[], more: readonly [string, string][]): string[] {
+  return [
+    "Options of every command:",
+    ...columns([...optionRows(GLOBAL_OPTIONS), ...more]),
+    "",
+    `Exit codes: ${EXIT_CODES}`,
+    `More about a command: ${["svc", ...path].join(" ")} <command> --help`,
+    "",
+  ];
+}
+
+function commandsByGroup(): [string, Command[]][] {
+  return [...Map.groupBy(COMMANDS, ({ path }) => path[0] ?? "")];
+}
+
+function exampleLines(examples: readonly Example[]): string[] {
+  return examples.flatMap(({ run, says }) => [`  ${run}`, `      ${says}`]);
+}
+
+function commandHelp(command: Command): string {
+  const { args, options, details = [], examples, summary } = command;
+  const hasSecret = [...Object.values(args), ...Object.values(options)].some(({ secret }) => secret);
+  const section = (title: string, lines: string[]) => lines.length > 0 ? ["", title, ...lines] : [];
+  return [
+    `${summary}.`,
+    ...(details.length > 0 ? ["", ...details] : []),
+    "",
+    `Usage: ${usageOf(command)} [options]`,
+    ...section("Arguments:", columns(Object.entries(args).map(([name, arg]) => [name, arg.summary]))),
+    ...section("Options:", columns(optionRows({ ...options, ...GLOBAL_OPTIONS }))),
+    ...(hasSecret ? ["", STANDARD_INPUT] : []),
+    ...section("Examples:", exampleLines(examples)),
+    "",
+  ].join("\n");
+}
+
+function optionRows(options: Readonly<Record<string, OptionSpec>>): [string, string][] {
+  return Object.entries(options).map(([name, option]) => [optionUsage(name, option), optionSummary(option)]);
+}
+
+function optionUsage(name: string, { value }: OptionSpec): string {
+  return value === undefined ? `--${name}` : `--${name} <${value}>`;
+}
+
+function optionSummary({ summary, env, required, repeat }: OptionSpec): string {
+  const notes = [required ? "required" : "", repeat ? "repeatable" : "", env ? `or ${env}` : ""].filter(Boolean);
+  return notes.length > 0 ? `${summary} (${notes.join(", ")})` : summary;
+}
+
+function columns(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
+}
+
+/** docs/cli.md: every command with its arguments, options and examples. */
+export function renderCliDoc(): string {
+  const lines = [
+    "# The command `svc`",
+    "",
+    INTRODUCTION,
+    "",
+    "Every command also has:",
+    "",
+    ...bullets(optionRows(GLOBAL_OPTIONS)),
+    "",
+    `Exit codes: ${EXIT_CODES}.`,
+    `${STANDARD_INPUT} With \`--json\`, an error is \`{"error":{"code","message"}}\` on standard error.`,
+    "",
+  ];
+  for (const [group, members] of commandsByGroup()) {
+    lines.push(`## ${group}`, "");
+    if (GROUPS[group]) lines.push(`${GROUPS[group]}`, "");
+    for (const command of members) lines.push(...commandDoc(command));
+  }
+  return `${lines.join("\n").trimEnd()}\n`;
+}
+
+function commandDoc(command: Command): string[] {
+  const { args, options, details = [], examples, summary } = command;
+  const rows = [
+    ...Object.entries(args).map(([name, arg]): [string, string] => [`<${name}>`, arg.summary]),
+    ...optionRows(options),
+  ];
+  return [
+    `### \`${usageOf(command)}\``,
+    "",
+    `${summary}.`,
+    "",
+    ...(details.length > 0 ? [...details, ""] : []),
+    ...(rows.length > 0 ? [...bullets(rows), ""] : []),
+    ...examples.flatMap(({ run, says }) => ["```sh", `${run}    # ${says}`, "```", ""]),
+  ];
+}
+
+function bullets(rows: readonly (readonly [string, string])[]): string[] {
+  return rows.map(([left, right]) => `- \`${left}\`: ${right.replaceAll("<", "&lt;")}`);
+}

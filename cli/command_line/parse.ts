@@ -1,0 +1,182 @@
+/**
+ * From argv to a command and its input. Refuses what it does not know, with the nearest word that it does. Reads no
+ * environment and no standard input: which secrets are still to be fetched is in the result.
+ */
+import { parseArgs } from "@std/cli";
+import { type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf } from "./command.ts";
+import { CliError } from "../errors.ts";
+import { didYouMean } from "./did_you_mean.ts";
+
+/** What was asked for. */
+export type Parsed =
+  | { kind: "run"; command: Command; input: RawInput; configDir: string | undefined; ca: string | undefined }
+  | { kind: "help"; path: readonly string[] }
+  | { kind: "version" };
+
+/** @throws {CliError} `CLI_USAGE` */
+export function parse(argv: readonly string[], commands: readonly Command[]): Parsed {
+  const { flags, words: given, unknown } = readFlags(argv, allOptions(commands));
+  // `svc help agent create` is `svc agent create --help`.
+  const asksHelp = given[0] === "help";
+  const words = asksHelp ? given.slice(1) : given;
+  if (flags.version !== undefined && words.length === 0) return { kind: "version" };
+  const found = findCommand(words, commands);
+  const wantsHelp = asksHelp || flags.help !== undefined;
+  if (found === null) {
+    const group = knownGroup(words, commands);
+    const isKnown = words.length === group.length;
+    if (wantsHelp && (isKnown || !asksHelp)) return { kind: "help", path: group };
+    if (!isKnown) throw new CliError("CLI_USAGE", unknownCommand(words, commands));
+    const known = ["version", ...Object.keys(GLOBAL_OPTIONS)];
+    const wrong = [...unknown, ...Object.keys(flags)].find((name) => !known.includes(name));
+    if (wrong !== undefined) {
+      throw new CliError("CLI_USAGE", `There is no option --${wrong} here.${didYouMean(wrong, known, "--")}`);
+    }
+    if (words.length === 0) return { kind: "help", path: [] };
+    throw new CliError("CLI_USAGE", unknownCommand(words, commands));
+  }
+  if (wantsHelp) return { kind: "help", path: found.path };
+  const own: Record<string, OptionSpec> = { ...found.options, ...GLOBAL_OPTIONS };
+  for (const name of [...unknown, ...Object.keys(flags)]) {
+    if (Object.hasOwn(own, name)) continue;
+    throw usage(found, `There is no option --${name}.${didYouMean(name, Object.keys(own), "--")}`);
+  }
+  const configDir = flags["config-dir"]?.[0];
+  const args = namedArgs(found, words.slice(found.path.length));
+  const ca = flags.ca?.[0];
+  return { kind: "run", command: found, configDir, ca, input: { args, options: ownOptions(found, flags) } };
+}
+
+/** True when the errors of this command line are to be JSON, however wrong the rest of it is. */
+export function wantsJson(argv: readonly string[]): boolean {
+  const end = argv.indexOf("--");
+  return argv.slice(0, end === -1 ? argv.length : end).includes("--json");
+}
+
+/** Every option of every command; one name means the same kind of option everywhere. */
+function allOptions(commands: readonly Command[]): Record<string, OptionSpec> {
+  const version: OptionSpec = { summary: "Print the version" };
+  return Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
+}
+
+interface Flags {
+  /** Values by option; a switch has an empty one. */
+  flags: Record<string, string[]>;
+  words: string[];
+  unknown: string[];
+}
+
+function readFlags(argv: readonly string[], options: Record<string, OptionSpec>): Flags {
+  const valued = Object.keys(options).filter((name) => options[name]?.value !== undefined);
+  const switches = Object.keys(options).filter((name) => options[name]?.value === undefined);
+  const unknown: string[] = [];
+  const parsed = parseArgs(joined(argv, options), {
+    string: ["_", ...[...valued, ...switches].map(plainName)],
+    collect: [...valued, ...switches].map(plainName),
+    unknown: (arg, key) => {
+      if (key === undefined) return true;
+      unknown.push(arg.replace(/^--?/, "").replace(/=.*$/s, ""));
+      return false;
+    },
+  });
+  const flags: Record<string, string[]> = {};
+  for (const name of [...valued, ...switches]) {
+    const values = ([] as unknown[]).concat(parsed[plainName(name)] ?? []).map(String);
+    if (values.length > 0) flags[name] = values;
+  }
+  for (const name of switches) {
+    if (flags[name]?.some((value) => value !== "")) throw new CliError("CLI_USAGE", `--${name} takes no value`);
+  }
+  for (const name of valued) {
+    if (flags[name]?.includes("")) {
+      throw new CliError("CLI_USAGE", `--${name} needs a value: ${valueForm(name, options[name])}`);
+    }
+    if ((flags[name]?.length ?? 0) > 1 && !options[name]?.repeat) {
+      throw new CliError("CLI_USAGE", `--${name} is given twice`);
+    }
+  }
+  return { flags, words: parsed._.map(String), unknown };
+}
+
+/** An option's name for `parseArgs`, which would read `no-x` as the opposite of `x` (D-228). */
+function plainName(name: string): string {
+  return name.startsWith("no-") ? `+${name}` : name;
+}
+
+function valueForm(name: string, option: OptionSpec | undefined): string {
+  const usual = `--${name} <value>`;
+  return option?.secret ? `${usual}, --${name}=<value> for one that begins with --, or - and standard input` : usual;
+}
+
+/**
+ * Ties each option to its value with `=`, and each switch to nothing: `parseArgs` would take the word after a switch
+ * for its value, and would not take `-` (standard input) or a secret that starts with `-` for one.
+ */
+function joined(argv: readonly string[], options: Record<string, OptionSpec>): string[] {
+  const args: string[] = [];
+  for (let i = 0; i < argv.length; i++) {
+    const arg = argv[i] ?? "";
+    if (arg === "--") return [...args, ...argv.slice(i)];
+    const [, name = "", value] = arg === "-h" ? [arg, "help"] : /^--([^=]+)(?:=(.*))?$/s.exec(arg) ?? [];
+    const option = Object.hasOwn(options, name) ? options[name] : undefined;
+    const next = argv[i + 1];
+    if (option === undefined) args.push(arg);
+    else if (value !== undefined) args.push(`--${plainName(name)}=${value}`);
+    else if (option.value === undefined || next === undefined || next.startsWith("--")) {
+      args.push(`--${plainName(name)}=`);
+    } else args.push(`--${plainName(name)}=${argv[++i]}`);
+  }
+  return args;
+}
+
+function findCommand(words: readonly string[], commands: readonly Command[]): Command | null {
+  const matching = commands.filter(({ path }) => path.every((word, i) => words[i] === word));
+  return matching.sort((a, b) => b.path.length - a.path.length)[0] ?? null;
+}
+
+/** The longest start of the words that is a group of commands. */
+function knownGroup(words: readonly string[], commands: readonly Command[]): string[] {
+  for (let length = words.length; length > 0; length--) {
+    const group = words.slice(0, length);
+    if (commands.some(({ path }) => group.every((word, i) => path[i] === word))) return group;
+  }
+  return [];
+}
+
+function unknownCommand(words: readonly string[], commands: readonly Command[]): string {
+  const group = knownGroup(words, commands);
+  const next = new Set(
+    commands.filter(({ path }) => group.every((word, i) => path[i] === word)).map(({ path }) =>
+      path[group.length] ?? ""
+    ),
+  );
+  const prefix = ["svc", ...group, ""].join(" ");
+  const wrong = words[group.length];
+  if (wrong === undefined) return `${prefix.trimEnd()} is a group of commands: give one of ${[...next].join(", ")}`;
+  return `There is no command ${prefix}${wrong}.${didYouMean(wrong, next, prefix) || ` Try ${prefix}--help`}`;
+}
+
+function namedArgs(command: Command, words: readonly string[]): RawInput["args"] {
+  const specs = Object.entries(command.args);
+  if (words.length > specs.length) throw usage(command, `"${words[specs.length]}" is one argument too many.`);
+  return Object.fromEntries(specs.map(([name, { optional, secret }], i) => {
+    const word = words[i];
+    if (word === undefined && !optional && !secret?.env) throw usage(command, `<${name}> is missing.`);
+    return [name, word];
+  }));
+}
+
+function ownOptions(command: Command, flags: Record<string, string[]>): RawInput["options"] {
+  return Object.fromEntries(
+    Object.entries(command.options).map(([name, { value, repeat, required, secret }]) => {
+      const given = flags[name];
+      if (value === undefined) return [name, given !== undefined];
+      if (given === undefined && required && !secret) throw usage(command, `--${name} <${value}> is missing.`);
+      return [name, repeat ? given ?? [] : given?.[0]];
+    }),
+  );
+}
+
+function usage(command: Command, problem: string): CliError {
+  return new CliError("CLI_USAGE", problem, { fix: `Usage: ${usageOf(command)} [options]; more with --help` });
+}

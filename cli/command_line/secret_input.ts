@@ -1,0 +1,61 @@
+/**
+ * Secrets of a command line (D-85): given as they are, or `-` for standard input, or left to the environment, so that
+ * no other process can read them from this one's arguments.
+ */
+import type { Command, RawInput } from "./command.ts";
+import type { EnvironmentName, World } from "../context.ts";
+import { CliError } from "../errors.ts";
+
+interface Wanted {
+  /** As a person would write it: `--api-key`, `<code>`. */
+  what: string;
+  given: string | undefined;
+  env: EnvironmentName | undefined;
+  required: boolean;
+  take(value: string): void;
+}
+
+/** Fills in the secrets that are not on the command line itself. */
+export async function resolveSecrets(world: Pick<World, "stdin" | "env">, command: Command, input: RawInput) {
+  let stdinIsFor: string | null = null;
+  for (const { what, given, env, required, take } of wantedSecrets(command, input)) {
+    if (given === "-") {
+      if (stdinIsFor !== null) {
+        throw new CliError("CLI_USAGE", `Standard input can be ${stdinIsFor} or ${what}, not both`);
+      }
+      stdinIsFor = what;
+      const value = new TextDecoder().decode(await world.stdin()).trim();
+      if (value === "") throw new CliError("CLI_USAGE", `Standard input is empty; it was to be ${what}`);
+      take(value);
+    } else if (given === undefined) {
+      const value = env === undefined ? undefined : world.env(env);
+      if (value !== undefined) take(value);
+      else if (required) {
+        const how = env === undefined ? "" : `, set ${env},`;
+        throw new CliError("CLI_USAGE", `${what} is missing: give it${how} or give - and pipe it in`);
+      }
+    }
+  }
+}
+
+function wantedSecrets(command: Command, { args, options }: RawInput): Wanted[] {
+  const wanted: Wanted[] = [];
+  for (const [name, { secret, optional }] of Object.entries(command.args)) {
+    if (!secret) continue;
+    const take = (value: string) => void (args[name] = value);
+    wanted.push({ what: `<${name}>`, given: args[name], env: secret.env, required: !optional, take });
+  }
+  for (const [name, { secret, env, required }] of Object.entries(command.options)) {
+    if (!secret) continue;
+    const given = options[name];
+    const take = (value: string) => void (options[name] = value);
+    wanted.push({
+      what: `--${name}`,
+      given: typeof given === "string" ? given : undefined,
+      env,
+      required: required === true,
+      take,
+    });
+  }
+  return wanted;
+}

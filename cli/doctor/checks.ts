@@ -1,0 +1,198 @@
+/** What `provider doctor` finds: one line a check, pass or fail, and the cure. Reads; changes nothing, anywhere. */
+import * as z from "zod";
+import type { AgentFolder } from "../agents/agent_store.ts";
+import type { ConnectorClient } from "../connector/local_api/client.ts";
+import { findPeer, readPeers } from "../connector/peers.ts";
+import { sayError } from "../connector/link/refusals.ts";
+import { Runtime } from "../connector/delivery/runtime.ts";
+import type { RuntimeFile } from "../connector/delivery/runtime_file.ts";
+import { span, type Status } from "../connector/status.ts";
+import type { Machine } from "../platforms/machine.ts";
+import { PLATFORMS } from "../platforms/table.ts";
+
+export interface Check {
+  name: string;
+  ok: boolean;
+  /** What was seen. */
+  seen: string;
+  /** Where that is known from. */
+  source: string;
+  /** What to do about it; empty when all is well. */
+  fix: string;
+}
+
+export interface DoctorSeams {
+  machine: Machine;
+  /** Where the runtime keeps its state, when somebody said so. */
+  stateDir: string | null;
+  /** `null` when there is no agent on this machine. */
+  folder: AgentFolder | null;
+  file: RuntimeFile | null;
+  /** Where the file's settings come from. */
+  source: string;
+  runtime: Runtime;
+  client: ConnectorClient | null;
+  now: number;
+}
+
+export interface DoctorOptions {
+  peer?: string | undefined;
+  skipConnector: boolean;
+}
+
+/** Checks without which no message goes out; the others are about messages that come in. */
+export const STOPPERS: ReadonlySet<string> = new Set(["agent", "identity token", "session", "connector", "proxy"]);
+
+const RUNNING = "the running connector";
+const FILES = "the agent's files";
+
+/** Runs every check; one that fails keeps no other from being made. A running connector is asked first (D-229). */
+export async function examine(seams: DoctorSeams, options: DoctorOptions): Promise<Check[]> {
+  const { folder, client } = seams;
+  const answer = options.skipConnector || client === null ? null : await client.status().catch(sayError);
+  const status = typeof answer === "string" ? null : answer;
+  const live = status && runtimeOf(status, seams.runtime);
+  const runtime = live ?? seams.runtime;
+  // Only settings that the connector uses say what its runtime should have.
+  const isOfFile = live === null || live.url === seams.runtime.url;
+  const checks = [
+    ...identityChecks(seams),
+    live === null ? platformCheck(seams) : livePlatformCheck(live, status),
+    await reachableCheck(runtime),
+    ...isOfFile ? await hookChecks(seams) : [],
+  ];
+  if (!options.skipConnector && folder !== null) checks.push(...connectorChecks(folder, client, answer));
+  if (options.peer !== undefined && folder !== null) checks.push(peerCheck(folder, options.peer));
+  return checks;
+}
+
+function check(name: string, ok: boolean, seen: string, source: string, fix: string): Check {
+  return { name, ok, seen, source, fix: ok ? "" : fix };
+}
+
+function identityChecks({ folder, now }: DoctorSeams): Check[] {
+  if (folder === null) return [check("agent", false, "no agent yet", "this machine", "svc agent create my-agent")];
+  const { name } = folder;
+  const again = `svc agent reissue ${name}`;
+  try {
+    const { did, expiresAt } = folder.identity();
+    const left = Date.parse(expiresAt) - now;
+    const until = left > 0 ? `valid for ${span(left)}` : `over for ${span(-left)}`;
+    const { refreshExpiresAt } = folder.auth();
+    const session = Date.parse(refreshExpiresAt) - now;
+    const sessionSeen = session > 0 ? `until ${refreshExpiresAt}` : "over";
+    return [
+      check("agent", true, did, FILES, ""),
+      check("identity token", left > 0, until, FILES, `It has expired: ${again}`),
+      check("session", session > 0, sessionSeen, FILES, `It is over: ${again}`),
+    ];
+  } catch (error) {
+    return [check("agent", false, sayError(error), FILES, `Restore the files, or ${again}`)];
+  }
+}
+
+function platformCheck({ file, folder, source, runtime }: DoctorSeams): Check {
+  const { platform, target } = runtime;
+  const seen = `${platform.name} at ${runtime.url}`;
+  if (file === null) return check("platform", false, seen, source, "No settings are saved: svc install");
+  const lacksToken = platform.needsToken && target.hookToken === null;
+  const own = folder !== null && source.startsWith(folder.path) ? ` --agent-name ${folder.name}` : "";
+  const fix = `${platform.name} wants a token: svc provider setup --for ${platform.id}${own}`;
+  return check("platform", !lacksToken, lacksToken ? `${seen}, without a token` : seen, source, fix);
+}
+
+/** Where the connector says that it got an address from; absent in the answer of an older one. */
+const Sourced = z.object({ source: z.string() });
+
+function livePlatformCheck({ platform, url }: Runtime, status: Status | null): Check {
+  const given = Sourced.safeParse(status?.runtime).data?.source;
+  const source = given === undefined ? RUNNING : `${RUNNING}, which has it from ${given}`;
+  return check("platform", true, `${platform.name} at ${url}`, source, "");
+}
+
+/** The runtime that a connector uses; `null` when its answer names none. */
+function runtimeOf({ runtime: { platform, url } }: Status, known: Runtime): Runtime | null {
+  if (!URL.canParse(url)) return null;
+  const { origin, pathname } = new URL(url);
+  const hookToken = url === known.url ? known.target.hookToken : null;
+  return new Runtime(known.seams, PLATFORMS[platform], { platform, baseUrl: origin, hookPath: pathname, hookToken });
+}
+
+async function reachableCheck(runtime: Runtime): Promise<Check> {
+  const { reachable, problem } = await runtime.probe();
+  const fix = `Start ${runtime.platform.name}, or say where it is: svc install --for ${runtime.platform.id}`;
+  const seen = reachable ? `answers at ${runtime.target.baseUrl}` : problem ?? "silent";
+  return check("runtime", reachable, seen, "a request from here", fix);
+}
+
+async function hookChecks({ runtime, machine, stateDir }: DoctorSeams): Promise<Check[]> {
+  const { platform, target } = runtime;
+  if (platform.inspectHook === undefined) return [];
+  const problem = await platform.inspectHook(machine, target, stateDir);
+  return [
+    check(
+      "hook",
+      problem === null,
+      problem ?? `takes messages at ${runtime.url}`,
+      "the runtime's own settings",
+      `svc provider setup --for ${platform.id}`,
+    ),
+  ];
+}
+
+/** @param answer the connector's status, or why there is none */
+function connectorChecks(folder: AgentFolder, client: ConnectorClient | null, answer: Status | string | null): Check[] {
+  const start = `svc connector start ${folder.name}`;
+  if (client === null || answer === null) return [check("connector", false, "none runs", FILES, start)];
+  if (typeof answer === "string") return [check("connector", false, answer, `a request to ${client.url}`, start)];
+  const { connection, deadLetters, clockOffsetMs, inbox, runtime } = answer;
+  const since = span(Date.parse(answer.now) - Date.parse(connection.since));
+  const seconds = Math.round(clockOffsetMs / 1000);
+  return [
+    check("connector", true, `runs as process ${answer.pid}`, RUNNING, ""),
+    check(
+      "proxy",
+      connection.state === "connected",
+      `${connection.state} for ${since}${connection.problem === null ? "" : `: ${connection.problem}`}`,
+      RUNNING,
+      "svc explain says more about a code; svc connector status shows when it tries again",
+    ),
+    check(
+      "hand-over",
+      runtime.problem === null,
+      runtime.problem ?? "the connector has seen nothing wrong",
+      RUNNING,
+      `A wrong token, or hooks that are off: svc provider setup --for ${runtime.platform}`,
+    ),
+    check("inbox", inbox.waiting < 1_000, `${inbox.waiting} waiting`, RUNNING, "See the check of the runtime"),
+    check(
+      "dead letters",
+      deadLetters === 0,
+      String(deadLetters),
+      RUNNING,
+      `Look at ${client.url}/v1/dead-letter, then replay or purge them (svc connector shows how to call it)`,
+    ),
+    check(
+      "clock",
+      seconds === 0,
+      seconds === 0 ? "right" : `off by ${seconds} s`,
+      RUNNING,
+      "Set this machine's clock right",
+    ),
+  ];
+}
+
+function peerCheck(folder: AgentFolder, alias: string): Check {
+  try {
+    const did = findPeer(readPeers(folder), alias);
+    return check(
+      "peer",
+      did !== null,
+      did ?? `no peer has the alias ${alias}`,
+      FILES,
+      `svc connector ${folder.name} shows how to pair`,
+    );
+  } catch (error) {
+    return check("peer", false, sayError(error), FILES, "Remove the file; the connector writes it again");
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * One process at a time: an advisory lock on a file that holds the pid of its owner. The system releases it when the
+ * owner dies, however that happens; the file itself stays. A file that is not such a lock is refused, never changed
+ * (D-245).
+ */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { CliError } from "../errors.ts";
+import { readPrivate, reason } from "./private_files.ts";
+
+const LOOK_EVERY_MS = 50;
+/** Longer than anything that is done under a lock: a request takes 30 s at most, and a conflict is tried again. */
+const WAIT_MS = 120_000;
+/** What a lock file holds: nothing yet, or a pid. */
+const CONTENT = /^(?:\d{1,20}\n?)?$/;
+const MAX_CONTENT_BYTES = 32;
+/** How often a file may be removed or replaced while it is being opened. */
+const MAX_OPENS = 100;
+
+/** What holding a lock needs from the world. */
+export interface LockSeams {
+  clock: Clock;
+  pid: number;
+}
+
+/** A lock that is held. */
+export interface HeldLock {
+  /** Releases it before the work ends. Idempotent. */
+  release(): void;
+}
+
+/**
+ * Runs `work` while holding the lock, after its present holder.
+ *
+ * @param place returns the path of the lock file; called again when the file was removed or moved during the wait
+ * @param waiting called once when another process holds it
+ * @throws {CliError} `CLI_BUSY` when the other does not release it, `CLI_FILE_UNSAFE` when the file is not a lock
+ */
+export async function withLock<T>(
+  seams: LockSeams,
+  place: () => string | Promise<string>,
+  work: (held: HeldLock) => Promise<T>,
+  waiting: () => void = () => {},
+): Promise<T> {
+  const began = seams.clock.now();
+  let announced = false;
+  for (let opens = 1;; opens++) {
+    const path = await place();
+    if (opens > MAX_OPENS) throw new CliError("CLI_BUSY", `${path} keeps being replaced`);
+    using file = await openLock(path);
+    if (file === null) continue;
+    while (!(await file.tryLock(true))) {
+      if (!announced) waiting();
+      announced = true;
+      if (seams.clock.now() - began > WAIT_MS) throw new CliError("CLI_BUSY", `${holder(path)} does not finish`);
+      await sleep(seams.clock, LOOK_EVERY_MS);
+    }
+    if (!await isSameFile(path, file)) continue;
+    await writePid(path, file, seams.pid);
+    // Closing the file releases the lock; closing it again does nothing.
+    return await work({ release: () => file[Symbol.dispose]() });
+  }
+}
+
+/** Opens or creates a lock file. Returns `null` when another process removed it at the same moment. */
+async function openLock(path: string): Promise<Deno.FsFile | null> {
+  try {
+    return await Deno.open(path, { read: true, write: true, createNew: true, mode: 0o600 });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) {
+      throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
+    }
+  }
+  const stat = await Deno.lstat(path).catch(() => null);
+  if (stat === null) return null;
+  if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
+  if (stat.size > MAX_CONTENT_BYTES || (stat.nlink ?? 1) > 1) throw notALock(path);
+  let file: Deno.FsFile;
+  try {
+    file = await Deno.open(path, { read: true, write: true });
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return null;
+    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
+  }
+  // Deno has no O_NOFOLLOW: what was opened must be what lstat saw, or it was reached through a link.
+  if (await isSameFile(path, file)) return file;
+  file.close();
+  return null;
+}
+
+/** True when the path still leads to the open file, not through a link. */
+async function isSameFile(path: string, file: Deno.FsFile): Promise<boolean> {
+  const [there, open] = await Promise.all([Deno.lstat(path).catch(() => null), file.stat()]);
+  if (there === null || !there.isFile) return false;
+  // Windows has no numbers to compare; a link needs a right there that ordinary users do not have.
+  return there.ino === null || open.ino === null || (there.ino === open.ino && there.dev === open.dev);
+}
+
+async function writePid(path: string, file: Deno.FsFile, pid: number): Promise<void> {
+  const buffer = new Uint8Array(MAX_CONTENT_BYTES + 1);
+  const length = await file.read(buffer) ?? 0;
+  const isLock = length <= MAX_CONTENT_BYTES && CONTENT.test(new TextDecoder().decode(buffer.subarray(0, length)));
+  if (!isLock) throw notALock(path);
+  await file.truncate(0);
+  await file.seek(0, Deno.SeekMode.Start);
+  await file.write(utf8Bytes(`${pid}\n`));
+}
+
+function notALock(path: string): CliError {
+  return new CliError("CLI_FILE_UNSAFE", `${path} is not a lock file of svc`);
+}
+
+function holder(path: string): string {
+  try {
+    return `The svc process ${readPrivate(path, MAX_CONTENT_BYTES)?.trim()}`;
+  } catch {
+    return "Another svc process";
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * Gathers what a token or a request is judged by (keys, revocation list, origins) and has it judged. Without the
+ * network, by the keys that are on this machine.
+ */
+import { verifyCrl } from "../../shared/protocol/crl.ts";
+import { TokenError } from "../../shared/protocol/jws.ts";
+import type { Connection } from "../account/registry_access.ts";
+import type { Context } from "../context.ts";
+import { ApiError, CliError, UnreachableError } from "../errors.ts";
+import { parseRequestFile, REQUEST_FILE_FORM } from "./request_file.ts";
+import { parseServiceUrl } from "../client/service_url.ts";
+import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
+import { judgeRequest, judgeToken, type Known } from "./evaluate.ts";
+
+/** Who judges, when, and with whose help. */
+export interface Setting extends Connection {
+  offline: boolean;
+  nowSeconds: number;
+  /** The public origin that a request is for, where the person says it. */
+  origin: string | undefined;
+}
+
+export interface Verdict extends Awaited<ReturnType<typeof judgeToken>> {
+  keysFrom: { issuer: string; fetchedAt: string; stale: string | null };
+  canonical?: string;
+}
+
+const MAX_REQUEST_BYTES = 1024 * 1024;
+const REFRESH_PATH = "/v1/agents/auth/refresh";
+
+export async function verifyToken(ctx: Context, setting: Setting, token: string): Promise<Verdict> {
+  const trimmed = token.trim();
+  const other = /^(svc_[a-z]+_|svcpair1_)/.exec(trimmed)?.[1];
+  if (other !== undefined) {
+    throw new CliError("CLI_USAGE", `${other}… is no identity token; only the service that made it can judge it`);
+  }
+  const known = await gather(ctx, setting);
+  return { ...await judgeToken(trimmed, known), keysFrom: source(known.trusted) };
+}
+
+export async function verifyRequest(ctx: Context, setting: Setting, path: string): Promise<Verdict> {
+  const request = parseRequestFile(await readRequest(ctx, path));
+  if (request === null) throw new CliError("CLI_USAGE", `${path} is not a request: ${REQUEST_FILE_FORM}`);
+  const known = await gather(ctx, setting);
+  const { issuer, proxyUrl } = known.trusted;
+  const given = setting.origin === undefined ? null : parseServiceUrl(setting.origin);
+  if (setting.origin !== undefined && given === null) {
+    throw new CliError("CLI_USAGE", `--origin is not an address such as https://proxy.example: "${setting.origin}"`);
+  }
+  const expected = given ?? (request.target.startsWith(REFRESH_PATH) ? issuer : proxyUrl);
+  const host = request.headers.get("Host");
+  // What a client may have signed by mistake: naming it says more than that the proof is wrong.
+  const mistaken = [request.origin, issuer, proxyUrl, host && `https://${host}`, host && `http://${host}`];
+  const origins = [...new Set([expected, ...mistaken.filter((origin) => origin !== null)])];
+  return { ...await judgeRequest(request, known, origins), keysFrom: source(known.trusted) };
+}
+
+async function gather(ctx: Context, setting: Setting): Promise<Known> {
+  const { registry, offline, nowSeconds } = setting;
+  const trusted = await trustedKeys(ctx, registry, { offline });
+  return { trusted, nowSeconds, crl: await revocations(ctx, setting, trusted) };
+}
+
+/** The list of revoked tokens, or why there is none. */
+async function revocations(ctx: Context, { registry, offline }: Setting, trusted: TrustedKeys): Promise<Known["crl"]> {
+  if (offline) return "not asked for: --offline";
+  try {
+    ctx.out.doing("Fetching the revocation list");
+    // By the clock, whatever moment is judged: the list is of now.
+    return await verifyCrl(await registry.crl(), trusted, Math.floor(ctx.clock.now() / 1000));
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "CRL_NOT_FOUND") return { revocations: [] };
+    if (error instanceof ApiError || error instanceof UnreachableError) return error.message;
+    if (error instanceof TokenError) return `the list is not to be believed: ${error.message}`;
+    throw error;
+  }
+}
+
+async function readRequest(ctx: Context, path: string): Promise<Uint8Array<ArrayBuffer>> {
+  let bytes: Uint8Array<ArrayBuffer>;
+  try {
+    bytes = path === "-" ? await ctx.stdin() : await Deno.readFile(path);
+  } catch {
+    throw new CliError("CLI_USAGE", `${path} cannot be read`);
+  }
+  if (bytes.length > MAX_REQUEST_BYTES) throw new CliError("CLI_USAGE", `${path} is over ${MAX_REQUEST_BYTES} bytes`);
+  return bytes;
+}
+
+function source({ issuer, fetchedAt, stale }: TrustedKeys): Verdict["keysFrom"] {
+  return { issuer, fetchedAt, stale };
+}

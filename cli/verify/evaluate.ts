@@ -1,0 +1,174 @@
+/**
+ * Judges identity tokens and signed requests step by step, as the services do, and says of each step how it went. Rules
+ * are those of shared/protocol; this file only names them and never asks the network.
+ */
+import { type AitClaims, judgeAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
+import { sha256 } from "../../shared/protocol/base64url.ts";
+import type { CrlClaims } from "../../shared/protocol/crl.ts";
+import { importPublicKey } from "../../shared/protocol/ed25519.ts";
+import { TokenError, type TokenRefusal } from "../../shared/protocol/jws.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { canonicalProof, HEADERS, isNonce, type ProofFields, verifyProof } from "../../shared/protocol/proof.ts";
+import { parseUnixSeconds, toIso } from "../../shared/protocol/time.ts";
+import type { RequestFile } from "./request_file.ts";
+import type { TrustedKeys } from "./trusted_keys.ts";
+
+/** One step and how it went. */
+export interface Check {
+  name: string;
+  result: "passed" | "failed" | "skipped";
+  detail: string;
+}
+
+/** What is known for judging. */
+export interface Known {
+  trusted: TrustedKeys;
+  /** The list of revoked tokens, or why there is none. */
+  crl: Pick<CrlClaims, "revocations"> | string;
+  /** The moment of judgement, unix seconds. */
+  nowSeconds: number;
+}
+
+/** The steps of a token, in the order in which they are taken, and the refusals that each answers with. */
+const TOKEN_STEPS: readonly { name: string; refusals: readonly TokenRefusal[]; what: string }[] = [
+  { name: "form", refusals: ["malformed"], what: "three parts of base64url" },
+  { name: "header", refusals: ["header"], what: "alg EdDSA, typ AIT and a kid" },
+  { name: "issuer", refusals: ["issuer"], what: "the registry that is asked" },
+  { name: "key", refusals: ["unknown_kid"], what: "published by the registry" },
+  { name: "signature", refusals: ["signature"], what: "made with that key" },
+  { name: "claims", refusals: ["claims"], what: "exactly those of an AIT" },
+  { name: "lifetime", refusals: ["expired", "not_yet_valid"], what: "valid at this moment" },
+];
+
+/** Judges an AIT; the claims are there when the signature and they themselves are right. */
+export async function judgeToken(token: string, known: Known): Promise<{ checks: Check[]; claims: AitClaims | null }> {
+  let claims: AitClaims | null = null;
+  let refusal: TokenError | null = null;
+  try {
+    const jws = parseAit(token);
+    const issuer = unverifiedClaim(jws.payloadJson, "iss");
+    if (issuer !== known.trusted.issuer) {
+      throw new TokenError("issuer", `It names ${issuer || "none"}, not ${known.trusted.issuer}`);
+    }
+    claims = await verifyAitSignature(jws, known.trusted);
+    judgeAitTimes(claims, known.nowSeconds);
+  } catch (error) {
+    if (!(error instanceof TokenError)) throw error;
+    refusal = error;
+  }
+  const checks: Check[] = [];
+  for (const { name, refusals, what } of TOKEN_STEPS) {
+    if (refusal !== null && refusals.includes(refusal.reason)) {
+      checks.push({ name, result: "failed", detail: claims ? lifetimeOf(claims, known.nowSeconds) : refusal.message });
+      break;
+    }
+    checks.push({ name, result: "passed", detail: name === "lifetime" && claims ? lifetimeOf(claims) : what });
+  }
+  for (const { name } of TOKEN_STEPS.slice(checks.length)) {
+    checks.push({ name, result: "skipped", detail: "an earlier check failed" });
+  }
+  checks.push(revocation(claims, known));
+  return { checks, claims };
+}
+
+/** Judges a signed request as the service would that it is for. */
+export async function judgeRequest(
+  request: RequestFile,
+  known: Known,
+  origins: readonly string[],
+): Promise<{ checks: Check[]; claims: AitClaims | null; canonical: string }> {
+  const { headers, body } = request;
+  const header = (name: string) => headers.get(name) ?? "";
+  const authorization = /^Svc +(\S+)$/i.exec(header(HEADERS.authorization));
+  const ait = authorization?.[1] ?? "";
+  const scheme = step("Authorization", authorization !== null, "Svc and one token", "It is not of the form Svc <ait>");
+  const token = await judgeToken(ait, known);
+  const fields: ProofFields = {
+    method: request.method,
+    origin: origins[0] ?? "",
+    target: request.target,
+    timestamp: header(HEADERS.timestamp),
+    nonce: header(HEADERS.nonce),
+    bodySha256: header(HEADERS.bodySha256),
+    recipient: header(HEADERS.recipient),
+    aitSha256: await sha256(ait),
+  };
+  const proof = header(HEADERS.proof);
+  const checks = [
+    scheme,
+    ...token.checks.map(({ name, ...rest }) => ({ name: `token ${name}`, ...rest })),
+    timestampStep(fields.timestamp, known.nowSeconds),
+    await bodyStep(fields.bodySha256, body),
+    await proofStep(token.claims, proof, fields, origins),
+    step("nonce", isNonce(fields.nonce), "well-formed; whether it is new, only the service knows", "It is malformed"),
+    skipped("trust, access token, rate limit", "only the service can judge these"),
+  ];
+  return { checks, claims: token.claims, canonical: canonicalProof(fields) };
+}
+
+function timestampStep(timestamp: string, nowSeconds: number): Check {
+  const seconds = parseUnixSeconds(timestamp);
+  if (seconds === null) return failed("timestamp", "It is missing or no whole unix seconds");
+  const off = seconds - nowSeconds;
+  const when = `${Math.abs(off)} s ${off < 0 ? "before" : "after"} the moment of judgement`;
+  return step("timestamp", Math.abs(off) <= LIMITS.timestampSkewSeconds, when, `${when}; 300 s are allowed`);
+}
+
+/** A file usually ends with a line feed that was not sent. */
+async function bodyStep(claimed: string, body: Uint8Array<ArrayBuffer>): Promise<Check> {
+  const real = await sha256(body);
+  if (claimed === real) return step("body hash", true, `${body.length} bytes`, "");
+  const cut = body.at(-1) === 0x0a ? body.slice(0, body.at(-2) === 0x0d ? -2 : -1) : null;
+  if (cut && claimed === await sha256(cut)) return step("body hash", true, "without the file's last line feed", "");
+  return failed("body hash", `The header says ${claimed || "nothing"}, the body has ${real}`);
+}
+
+async function proofStep(
+  claims: AitClaims | null,
+  proof: string,
+  fields: ProofFields,
+  origins: readonly string[],
+): Promise<Check> {
+  if (claims === null) return skipped("proof", "the token's key is not to be believed");
+  const key = await importPublicKey(claims.cnf.jwk.x);
+  for (const origin of origins) {
+    if (!await verifyProof(key, proof, { ...fields, origin })) continue;
+    if (origin === fields.origin) return step("proof", true, "signed with the agent's key", "");
+    return failed("proof", `It was signed for ${origin}; the service's origin is ${fields.origin}`);
+  }
+  return failed("proof", "It is not the agent's signature of the canonical string");
+}
+
+function revocation(claims: AitClaims | null, { crl }: Known): Check {
+  if (claims === null) return skipped("revocation", "an earlier check failed");
+  if (typeof crl === "string") return skipped("revocation", crl);
+  const entry = crl.revocations.find(({ jti }) => jti === claims.jti);
+  const when = entry && `Revoked at ${toIso(entry.revokedAt * 1000)}: ${entry.reason}`;
+  return step("revocation", !entry, "not on the registry's list", when ?? "");
+}
+
+function lifetimeOf(claims: AitClaims, nowSeconds?: number): string {
+  const span = `${toIso(claims.nbf * 1000)} to ${toIso(claims.exp * 1000)}`;
+  return nowSeconds === undefined ? span : `${span}; judged at ${toIso(nowSeconds * 1000)}`;
+}
+
+function unverifiedClaim(payloadJson: string, name: string): string {
+  try {
+    const value = (JSON.parse(payloadJson) as Record<string, unknown>)[name];
+    return typeof value === "string" ? value : "";
+  } catch {
+    return "";
+  }
+}
+
+function step(name: string, isGood: boolean, good: string, bad: string): Check {
+  return { name, result: isGood ? "passed" : "failed", detail: isGood ? good : bad };
+}
+
+function failed(name: string, detail: string): Check {
+  return { name, result: "failed", detail };
+}
+
+function skipped(name: string, detail: string): Check {
+  return { name, result: "skipped", detail };
+}

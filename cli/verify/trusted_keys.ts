@@ -1,0 +1,83 @@
+/**
+ * The registry's published keys, kept in `{config_dir}/keys/`, so that tokens can be verified without it. Asks the
+ * registry each time, and makes do with the copy when there is no answer or nobody may be asked.
+ */
+import { join } from "node:path";
+import * as z from "zod";
+import type { AitAuthority } from "../../shared/protocol/ait.ts";
+import { KeyDocument, readKeyDocument } from "../../shared/protocol/key_document.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type Context, ensureConfigDir } from "../context.ts";
+import { CliError, UnreachableError } from "../errors.ts";
+import { ensureDirectory, readPrivate, writePrivate } from "../files/private_files.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
+
+const Copy = z.object({ issuer: z.string(), proxyUrl: z.string(), fetchedAt: z.string(), document: KeyDocument });
+type Copy = z.infer<typeof Copy>;
+
+const MAX_BYTES = 256 * 1024;
+
+/** Whom to believe, and since when that is known. */
+export interface TrustedKeys extends AitAuthority {
+  /** Public origin of the registry's proxy. */
+  proxyUrl: string;
+  fetchedAt: string;
+  /** Why the copy on disk had to do; `null` when the registry has answered. */
+  stale: string | null;
+}
+
+/**
+ * The keys of a registry.
+ *
+ * @param offline use the copy, and ask nobody
+ * @throws {UnreachableError} when the registry does not answer and there is no copy
+ */
+export async function trustedKeys(
+  ctx: Context,
+  registry: RegistryClient,
+  { offline = false }: { offline?: boolean } = {},
+): Promise<TrustedKeys> {
+  const path = join(ctx.configDir, "keys", `${encodeURIComponent(registry.registryUrl)}.json`);
+  const copy = readCopy(path);
+  if (offline) {
+    if (copy !== null) return await usable(copy, "the registry was not asked");
+    throw new UnreachableError(`The keys of ${registry.registryUrl} are not on this machine`, {
+      fix: "Run it once without --offline: then they are kept here.",
+    });
+  }
+  try {
+    ctx.out.doing("Fetching the registry's keys");
+    const [{ registryUrl, proxyUrl }, document] = await Promise.all([registry.metadata(), registry.keyDocument()]);
+    const fresh: Copy = { issuer: registryUrl, proxyUrl, fetchedAt: toIso(ctx.clock.now()), document };
+    await keep(ctx, path, fresh);
+    return await usable(fresh, null);
+  } catch (error) {
+    if (copy === null || !(error instanceof UnreachableError)) throw error;
+    return await usable(copy, error.message);
+  }
+}
+
+function readCopy(path: string): Copy | null {
+  try {
+    return Copy.parse(JSON.parse(readPrivate(path, MAX_BYTES) ?? ""));
+  } catch {
+    // A copy that is not whole is no copy: it will be made again.
+    return null;
+  }
+}
+
+async function keep(ctx: Context, path: string, copy: Copy): Promise<void> {
+  try {
+    await ensureDirectory(join(ctx.configDir, "keys"), await ensureConfigDir(ctx));
+    await writePrivate(ctx.random, path, `${JSON.stringify(copy, null, 2)}\n`);
+  } catch (error) {
+    // Without a copy everything works, just not offline.
+    if (!(error instanceof CliError)) throw error;
+  }
+}
+
+async function usable({ issuer, proxyUrl, fetchedAt, document }: Copy, stale: string | null): Promise<TrustedKeys> {
+  const keys = await readKeyDocument(document);
+  if (keys === null) throw new UnreachableError("The registry's keys cannot be read");
+  return { issuer, proxyUrl, keys, fetchedAt, stale };
+}

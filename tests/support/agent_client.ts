@@ -1,0 +1,79 @@
+/**
+ * The proxy as an agent calls it: one method a route, each request signed anew. Follows no redirect, retries nothing and
+ * keeps nothing. Also the one place to import both services' clients from.
+ */
+import type * as z from "zod";
+import * as pairing from "../../shared/protocol/api/pairing.ts";
+import * as relay from "../../shared/protocol/api/relay.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { type Answer, call, type ClientSeams } from "../../cli/client/service_call.ts";
+import { type AgentIdentity, signedHeaders } from "../../cli/client/signed_headers.ts";
+
+export type { ClientSeams } from "../../cli/client/service_call.ts";
+export { ApiError, UnreachableError } from "../../cli/errors.ts";
+export { RegistryClient } from "../../cli/client/registry_client.ts";
+export { type AgentIdentity, signedHeaders } from "../../cli/client/signed_headers.ts";
+
+/** A message on its way out. */
+export interface OutboundMessage {
+  recipientDid: string;
+  /** JSON text. */
+  payload: string;
+  requestId?: string;
+  conversationId?: string;
+  /** `respond-async`: may wait for an offline recipient (D-68). */
+  prefer?: "respond-async";
+}
+
+export class AgentClient {
+  constructor(readonly seams: ClientSeams, readonly proxyUrl: string, readonly agent: AgentIdentity) {}
+
+  sendMessage(message: OutboundMessage): Promise<relay.HookAnswer> {
+    return this.#call("POST", "/hooks/agent", relay.HookAnswer, message.payload, message.recipientDid, {
+      ...(message.requestId === undefined ? {} : { [HEADERS.requestId]: message.requestId }),
+      ...(message.conversationId === undefined ? {} : { [HEADERS.conversationId]: message.conversationId }),
+      ...(message.prefer === undefined ? {} : { Prefer: message.prefer }),
+    });
+  }
+
+  pairStart(initiatorProfile: pairing.Profile, ttlSeconds?: number): Promise<pairing.PairStartAnswer> {
+    return this.#call("POST", "/pair/start", pairing.PairStartAnswer, JSON.stringify({ initiatorProfile, ttlSeconds }));
+  }
+
+  pairConfirm(ticket: string, responderProfile: pairing.Profile): Promise<pairing.PairConfirmAnswer> {
+    return this.#call("POST", "/pair/confirm", pairing.PairConfirmAnswer, JSON.stringify({ ticket, responderProfile }));
+  }
+
+  pairStatus(ticket: string): Promise<pairing.PairStatusAnswer> {
+    return this.#call("POST", "/pair/status", pairing.PairStatusAnswer, JSON.stringify({ ticket }));
+  }
+
+  submitReceipt(receipt: z.input<typeof relay.ReceiptBody>): Promise<{ receipt: relay.Receipt }> {
+    return this.#call("POST", "/v1/relay/delivery-receipts", relay.ReceiptAnswer, JSON.stringify(receipt));
+  }
+
+  receipts(requestId: string, recipientAgentDid: string): Promise<relay.ReceiptList> {
+    const query = new URLSearchParams({ requestId, recipientAgentDid });
+    return this.#call("GET", `/v1/relay/delivery-receipts?${query}`, relay.ReceiptList);
+  }
+
+  async #call<S extends z.ZodType>(
+    method: "GET" | "POST",
+    target: string,
+    answer: S,
+    body?: string,
+    recipient?: string,
+    more: Record<string, string> = {},
+  ): Promise<Answer<S>> {
+    const request = { method, url: this.proxyUrl, target, ...(body === undefined ? {} : { body }) };
+    const signed = await signedHeaders(this.seams, this.agent, recipient ? { ...request, recipient } : request);
+    const headers = { ...signed, [HEADERS.access]: this.agent.accessToken, ...more };
+    return await call(this.seams, {
+      method,
+      url: this.proxyUrl + target,
+      headers,
+      answer,
+      ...(body === undefined ? {} : { body }),
+    });
+  }
+}
