@@ -3,7 +3,7 @@
  * with DENO_KV_ACCESS_TOKEN. It must be empty, and is emptied after each test. Without KV_URL that is said aloud.
  */
 import { openStore } from "../../shared/server/store/open_store.ts";
-import { instancesBehaveAsOne, type SharedStore } from "../proxy/instances_suite.ts";
+import { instancesBehaveAsOne, type SharedStore } from "../proxy/relay/instances_suite.ts";
 
 const SKIPPED = "many instances over KV Connect: not run, KV_URL is not set";
 

@@ -1,0 +1,256 @@
+/** Accounts: bootstrap, invites, API keys; secrets shown once (M14, M15), given without being seen (M24, D-85). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { bootstrapped, Machine } from "../cli_world.ts";
+
+const times = (text: string, part: string) => text.split(part).length - 1;
+
+Deno.test("admin bootstrap shows the service secret only with --show-service", async (t) => {
+  for (const json of [[], ["--json"]]) {
+    for (const show of [[], ["--show-service"]]) {
+      await t.step([...json, ...show].join(" ") || "without options", async () => {
+        await using world = await World.open();
+        await using machine = await Machine.open(world);
+        const line = ["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET, ...json, ...show];
+        const { code, stdout, stderr } = await machine.svc(...line);
+        assertEquals([code, times(stdout + stderr, "svc_srv_")], [0, show.length], stderr);
+      });
+    }
+  }
+});
+
+Deno.test("admin bootstrap saves the key and shows it, and the service secret, once each", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const { code, stdout, stderr } = await machine.svc(
+    ...["admin", "bootstrap", "--show-service", "--bootstrap-secret", BOOTSTRAP_SECRET],
+  );
+  assertEquals(code, 0, stderr);
+  const { apiKey, ...rest } = JSON.parse(machine.read("config.json"));
+  assertEquals(rest, { registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, humanName: "Admin" });
+  assertEquals(times(stdout + stderr, apiKey), 1);
+  const [secret = ""] = /svc_srv_\S+/.exec(stdout) ?? [];
+  assertEquals(times(stdout + stderr, secret), 1);
+  assertStringIncludes(stdout, "shown this once");
+  assert(!JSON.stringify(machine.tree()).includes(secret), "the service secret is saved nowhere");
+  assertStringIncludes(stderr, "Next:");
+});
+
+Deno.test("admin bootstrap again, or with the wrong secret, says so and changes nothing", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  const before = machine.tree();
+  const again = await machine.failure("admin", "bootstrap");
+  assertEquals([again.exit, again.code], [1, "ADMIN_BOOTSTRAP_ALREADY_COMPLETED"]);
+  const wrong = await machine.failure("admin", "bootstrap", "--bootstrap-secret", "wrong");
+  assertEquals([wrong.exit, wrong.code], [3, "ADMIN_BOOTSTRAP_UNAUTHORIZED"]);
+  assertEquals(machine.tree(), before);
+});
+
+Deno.test("a secret comes from the environment or from standard input as well (D-85, M24)", async (t) => {
+  await t.step("environment", async () => {
+    await using world = await World.open();
+    await using machine = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
+    assertEquals((await machine.svc("admin", "bootstrap")).code, 0);
+  });
+  await t.step("standard input", async () => {
+    await using world = await World.open();
+    await using machine = await Machine.open(world);
+    machine.stdin = `${BOOTSTRAP_SECRET}\n`;
+    assertEquals((await machine.svc("admin", "bootstrap", "--bootstrap-secret", "-")).code, 0);
+    await using second = await Machine.open(world);
+    const { invite } = await machine.json("invite", "create");
+    second.stdin = ` ${invite.code}\r\n`;
+    assertEquals((await second.svc("invite", "redeem", "-")).code, 0);
+    machine.stdin = "svc_pat_piped";
+    await machine.json("config", "set", "apiKey", "-");
+    assertEquals(JSON.parse(machine.read("config.json")).apiKey, "svc_pat_piped");
+  });
+  await t.step("the code of an invite, too", async () => {
+    await using world = await World.open();
+    await using admin = await bootstrapped(world);
+    const { invite } = await admin.json("invite", "create");
+    await using machine = await Machine.open(world, { env: { SVC_INVITE_CODE: invite.code } });
+    assertEquals((await machine.svc("invite", "redeem")).code, 0);
+  });
+  await t.step("none, or nothing on standard input, or both from there", async () => {
+    await using world = await World.open();
+    await using machine = await Machine.open(world);
+    const missing = await machine.failure("admin", "bootstrap");
+    assertEquals(missing.exit, 2);
+    assertStringIncludes(missing.message, "SVC_BOOTSTRAP_SECRET");
+    assertStringIncludes((await machine.failure("admin", "bootstrap", "--bootstrap-secret", "-")).message, "empty");
+    machine.stdin = "x";
+    const twice = await machine.failure("verify", "-", "--request", "-");
+    assertEquals(twice.exit, 2);
+    assertEquals(machine.requests, []);
+  });
+});
+
+Deno.test("when the configuration cannot be saved the key is still shown once, and the exit code is 1 (M14)", async (t) => {
+  const commands: [string, (admin: Machine) => Promise<string[]>][] = [
+    ["bootstrap", () => Promise.resolve(["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET])],
+    ["redeem", async (admin) => ["invite", "redeem", (await admin.json("invite", "create")).invite.code]],
+  ];
+  const places: [string, (machine: Machine) => Promise<string>][] = [
+    ["below a file", async (machine) => {
+      await Deno.writeTextFile(machine.path("file"), "");
+      return machine.path("file/config");
+    }],
+    ["below a file that cannot have children", () => Promise.resolve("/dev/null/config")],
+    ["a folder in the place of config.json", async (machine) => {
+      await Deno.mkdir(machine.path("config.json/folder"), { recursive: true });
+      return machine.dir;
+    }],
+  ];
+  for (const [command, argvOf] of commands) {
+    for (const [place, dirOf] of places) {
+      await t.step(`${command}, ${place}`, async () => {
+        await using world = await World.open();
+        await using admin = command === "redeem" ? await bootstrapped(world) : await Machine.open(world);
+        await using machine = await Machine.open(world);
+        const argv = [...await argvOf(admin), "--config-dir", await dirOf(machine)];
+        const { code, stdout, stderr } = await machine.svc(...argv, "--json");
+        assertEquals(code, 1);
+        const { apiKey } = JSON.parse(stdout);
+        assertEquals([times(stdout, apiKey.token), times(stderr, apiKey.token)], [1, 0]);
+        const { error } = JSON.parse(stderr);
+        assertEquals(error.code, "CLI_SAVE_FAILED");
+        assertStringIncludes(error.message, "svc config set apiKey -");
+        assertEquals((await world.client.me(apiKey.token)).apiKey.id, apiKey.id, "the key works");
+      });
+    }
+  }
+});
+
+Deno.test("invite redeem makes an account once; a second time the invite is used up (idempotency)", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  await using machine = await Machine.open(world);
+  const { invite } = await admin.json("invite", "create");
+  const first = await machine.json("invite", "redeem", invite.code, "--display-name", "Bob");
+  assertEquals([first.human.displayName, first.human.role], ["Bob", "user"]);
+  const config = JSON.parse(machine.read("config.json"));
+  assertEquals(config, {
+    registryUrl: REGISTRY_URL,
+    proxyUrl: PROXY_URL,
+    apiKey: first.apiKey.token,
+    humanName: "Bob",
+  });
+  const before = machine.tree();
+  const second = await machine.failure("invite", "redeem", invite.code);
+  assertEquals([second.exit, second.code], [1, "INVITE_REDEEM_ALREADY_USED"]);
+  assertEquals(machine.tree(), before);
+});
+
+Deno.test("invite redeem takes the name from the configuration, and warns when it replaces a saved key", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  await admin.json("config", "set", "humanName", "Grace");
+  const { invite } = await admin.json("invite", "create");
+  const old = JSON.parse(admin.read("config.json")).apiKey as string;
+  const { stdout, stderr } = await admin.svc("invite", "redeem", invite.code);
+  assertStringIncludes(stdout, "Grace has an account");
+  assertStringIncludes(stderr, `${old.slice(0, 12)}…`);
+  assert(!stderr.includes(old));
+});
+
+Deno.test("invite create needs an admin", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const { exit, code } = await machine.failure("invite", "create");
+  assertEquals([exit, code], [3, "INVITE_CREATE_FORBIDDEN"]);
+});
+
+Deno.test("--expires-at is taken and refused exactly as by the registry (I13)", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  // deno-fmt-ignore
+  const forms = [
+    "2026-12-31T12:00:00Z", "2026-12-31t12:00:00z", "2026-12-31T12:00:00+00:00", "2026-12-31T12:00:00-11:59",
+    "2026-12-31T12:00:00.1Z", "2026-12-31T12:00:00.123456789Z", "2028-02-29T00:00:00Z", "9999-12-31T23:59:59Z",
+    "2026-12-31T23:59:59+23:59",
+    "2030-02-31T00:00:00Z", "1", "tomorrow 5", "2030", "2030-01", "2030-01-01", "2030-01-01T00:00:00", "2030-W01-1",
+    "2030-001", "2030-01-01T00:00Z", "2030-01-01 00:00:00Z", "2030-01-01T24:00:00Z", "2030-01-01T00:60:00Z",
+    "2030-01-01T00:00:60Z", "2030-01-01T00:00:00+99:99", "2030-01-01T00:00:00+0000", "2030-01-01T00:00:00+00",
+    "275760-09-13T00:00:00Z", "+002030-01-01T00:00:00Z", "1999-12-31T23:59:59Z", "2030-13-01T00:00:00Z",
+    "2030-00-01T00:00:00Z", "2030-01-00T00:00:00Z", "2029-02-29T00:00:00Z", "2030-01-01T00:00:00.Z",
+    "2030-01-01T00:00:00.1234567890Z", "2030-01-01T00:00:00 Z", " 2030-01-01T00:00:00Z", "٢٠٣٠-01-01T00:00:00Z", "now",
+    "1893456000",
+  ];
+  const { apiKey } = JSON.parse(admin.read("config.json"));
+  let taken = 0;
+  for (const form of forms) {
+    const response = await world.ask("POST", "/v1/invites", { apiKey, body: { expiresAt: form } });
+    await response.body?.cancel();
+    const sent = admin.requests.length;
+    const { code } = await admin.svc("invite", "create", "--expires-at", form);
+    assertEquals(code === 0, response.status === 201, `${form}: ${code} here, ${response.status} there`);
+    if (code === 0) taken++;
+    else assertEquals([code, admin.requests.length], [2, sent], `${form} is refused before anything is sent`);
+  }
+  assertEquals([forms.length, taken], [40, 9]);
+  const past = await admin.failure("invite", "create", "--expires-at", "2020-01-01T00:00:00Z");
+  assertEquals([past.exit, past.code], [1, "INVITE_CREATE_INVALID"]);
+});
+
+Deno.test("api-key create shows the token once and saves it nowhere (M15)", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  const { code, stdout, stderr } = await machine.svc("api-key", "create", "--name", "ci");
+  const [token = ""] = /svc_pat_\S+/.exec(stdout) ?? [];
+  assertEquals([code, times(stdout, token), times(stderr, token)], [0, 1, 0]);
+  assertStringIncludes(stdout, "shown this once");
+  assert(!JSON.stringify(machine.tree()).includes(token));
+  assertEquals((await machine.failure("api-key", "create")).exit, 2);
+});
+
+Deno.test("api-key list shows no token, api-key revoke ends that key alone", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  const { apiKey } = await machine.json("api-key", "create", "--name", "ci");
+  const listed = await machine.json("api-key", "list");
+  assertEquals(listed.apiKeys.map((key: { name: string }) => key.name), ["ci", "bootstrap-admin"]);
+  assert(!JSON.stringify(listed).includes("svc_pat_"));
+  for (let i = 0; i < 2; i++) assertEquals((await machine.json("api-key", "revoke", apiKey.id)).status, "revoked");
+  assertEquals((await machine.failure("api-key", "list", "--api-key", apiKey.token)).code, "API_KEY_REVOKED");
+  await machine.json("api-key", "list");
+  assertEquals((await machine.failure("api-key", "revoke", "01KHYQ5H00AAAAAAAAAAAAAAAA")).exit, 4);
+  assertEquals((await machine.failure("api-key", "revoke", "nonsense")).exit, 2);
+});
+
+Deno.test("without an API key a command says how to get one, and sends nothing", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  for (const argv of [["api-key", "list"], ["agent", "create", "a"], ["agent", "list"], ["invite", "create"]]) {
+    const { exit, code, message } = await machine.failure(...argv);
+    assertEquals([exit, code], [3, "API_KEY_MISSING"]);
+    assertStringIncludes(message, "svc config set apiKey -");
+  }
+  assertEquals([machine.requests, machine.tree()], [[], {}]);
+});
+
+Deno.test("admin service and admin keys: made, listed without secrets, rotated, revoked", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofAdmin(world);
+  const { internalService: made } = await machine.json("admin", "service", "create", "proxy-eu", "--scope", "crl.read");
+  assertEquals(made.scopes, ["crl.read"]);
+  const { internalService: all } = await machine.json("admin", "service", "create", "proxy-us");
+  assertEquals(all.scopes, ["identity.read", "auth.validate", "crl.read"]);
+  const listed = await machine.json("admin", "service", "list");
+  assertEquals(listed.internalServices.length, 3);
+  assert(!JSON.stringify(listed).includes("svc_srv_"));
+  const { internalService: rotated } = await machine.json("admin", "service", "rotate", made.id);
+  assert(rotated.secret !== made.secret);
+  assertEquals((await machine.json("admin", "service", "revoke", made.id)).status, "revoked");
+  assertEquals((await machine.failure("admin", "service", "rotate", "nonsense")).exit, 4);
+  assertEquals(
+    (await machine.failure("admin", "service", "create", "proxy-us")).code,
+    "INTERNAL_SERVICE_ALREADY_EXISTS",
+  );
+  const { kid, retiredKid } = await machine.json("admin", "keys", "rotate");
+  assert(kid !== retiredKid);
+  await using nobody = await Machine.ofPerson(world);
+  assertEquals((await nobody.failure("admin", "keys", "rotate")).code, "ADMIN_REQUIRED");
+  assertEquals((await nobody.failure("admin", "service", "list")).exit, 3);
+});

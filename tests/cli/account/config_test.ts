@@ -1,0 +1,228 @@
+/** config.json: precedence (D-80), masking and unknown keys (M13), addresses (M16), files that are not right (M06, M18). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+const DEFAULT = "http://127.0.0.1:8787";
+
+Deno.test("a flag comes before the environment, that before the file, that before the default (D-80)", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  delete machine.env.SVC_REGISTRY_URL;
+  const registryUrl = async () => (await machine.json("config", "get", "registryUrl")).value;
+  assertEquals(await registryUrl(), DEFAULT);
+  await machine.json("config", "set", "registryUrl", "https://file.example");
+  assertEquals(await registryUrl(), "https://file.example");
+  machine.env.SVC_REGISTRY_URL = "https://env.example";
+  assertEquals(await registryUrl(), "https://env.example");
+  const init = await machine.json("config", "init", "--registry-url", REGISTRY_URL);
+  assertEquals([init.registryUrl, init.proxyUrl], [REGISTRY_URL, PROXY_URL]);
+  assertEquals(JSON.parse(machine.read("config.json")), { registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL });
+});
+
+Deno.test("config set, get and show: values, (not set), and the API key masked (M13)", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  for (const key of ["proxyUrl", "apiKey", "humanName"]) {
+    assertEquals((await machine.svc("config", "get", key)).stdout, "(not set)\n");
+    assertEquals((await machine.json("config", "get", key)).value, null);
+  }
+  const secret = "svc_pat_0123456789";
+  for (const [key, value] of [["proxyUrl", "https://p.example"], ["apiKey", secret], ["humanName", "  Ada  "]]) {
+    const { code, stdout } = await machine.svc("config", "set", key ?? "", value ?? "");
+    assertEquals([code, stdout.includes(secret)], [0, false]);
+  }
+  assertEquals((await machine.svc("config", "get", "apiKey")).stdout, `${secret}\n`);
+  assertEquals((await machine.svc("config", "get", "humanName")).stdout, "Ada\n");
+  const shown = JSON.parse((await machine.svc("config", "show")).stdout);
+  assertEquals(shown, {
+    registryUrl: REGISTRY_URL,
+    proxyUrl: "https://p.example",
+    apiKey: "********",
+    humanName: "Ada",
+  });
+  assertEquals(await machine.json("config", "show"), shown);
+});
+
+Deno.test("an unknown configuration key is refused, also one that every object has (M13)", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  for (const key of ["__proto__", "constructor", "registryURL", "", "apikey"]) {
+    await t.step(key, async () => {
+      for (const argv of [["config", "get", key], ["config", "set", key, "x"]]) {
+        const { exit, code } = await machine.failure(...argv);
+        assertEquals([exit, code], [2, "CLI_USAGE"]);
+      }
+    });
+  }
+  assertStringIncludes((await machine.failure("config", "get", "registryURL")).message, "Did you mean registryUrl?");
+  assertEquals(machine.tree(), {});
+});
+
+Deno.test("an address is https, or loopback, or explicitly allowed; nothing else is one (M16)", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const insecure = [
+    "http://example.com",
+    "http://10.0.0.1:8787",
+    "http://127.0.0.1.example.com",
+    "http://localhost.evil",
+  ];
+  const wrong = [
+    "ftp://example.com",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "example.com",
+    "https://example.com/path",
+    "https://example.com?x",
+    "https://example.com#x",
+    "https://user:pass@example.com",
+    "https://user@example.com",
+    "https://exa mple.com",
+    "https://",
+    "",
+  ];
+  for (const url of insecure) {
+    await t.step(url, async () => {
+      assertEquals((await machine.failure("config", "set", "registryUrl", url)).code, "CLI_INSECURE_URL");
+      for (const argv of [["config", "init"], ["invite", "redeem", "svc_inv_x"]]) {
+        const { exit, code } = await machine.failure(...argv, "--registry-url", url);
+        assertEquals([exit, code], [2, "CLI_INSECURE_URL"]);
+      }
+      assertEquals((await machine.svc("config", "set", "registryUrl", url, "--allow-insecure")).code, 0);
+    });
+  }
+  for (const url of wrong) {
+    await t.step(url, async () => {
+      assertEquals((await machine.failure("config", "set", "registryUrl", url)).exit, 2);
+      assertEquals((await machine.failure("config", "init", `--registry-url=${url}`)).exit, 2);
+    });
+  }
+  await Deno.remove(machine.path("config.json"));
+  for (
+    const url of [
+      "http://127.0.0.1:1",
+      "http://localhost",
+      "http://[::1]:8787",
+      "https://r.example",
+      "HTTPS://R.example/",
+    ]
+  ) {
+    await t.step(url, async () => {
+      await machine.json("config", "set", "registryUrl", url);
+      assertEquals(JSON.parse(machine.read("config.json")).registryUrl, new URL(url).origin);
+    });
+  }
+  assertEquals(machine.requests, [], "nothing was ever sent");
+});
+
+Deno.test("an insecure address from the environment or the file is refused when it is used (M16)", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  machine.env.SVC_REGISTRY_URL = "http://example.com";
+  assertEquals((await machine.failure("api-key", "list")).code, "CLI_INSECURE_URL");
+  delete machine.env.SVC_REGISTRY_URL;
+  await machine.json("config", "set", "registryUrl", "http://example.com", "--allow-insecure");
+  assertEquals((await machine.failure("api-key", "list")).code, "CLI_INSECURE_URL");
+  assertEquals(machine.requests, []);
+});
+
+Deno.test("a config.json that is not right is reported and left as it is (M18)", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const cases: [string, string | Uint8Array][] = [
+    ["no JSON", "{ registryUrl"],
+    ["empty", ""],
+    ["10 MiB", " ".repeat(10 * 1024 * 1024)],
+    ["no object", '["a"]'],
+    ["null", "null"],
+    ["a number", '{"apiKey":1}'],
+    ["an object", '{"humanName":{}}'],
+    ["null as a value", '{"humanName":null}'],
+    ["no address", '{"registryUrl":"registry"}'],
+    ["an unknown key", '{"registryURL":"https://r.example"}'],
+    ["__proto__", '{"__proto__":{"apiKey":"x"}}'],
+    ["no UTF-8", new Uint8Array([0x7b, 0xff, 0xfe, 0x7d])],
+  ];
+  for (const [name, content] of cases) {
+    await t.step(name, async () => {
+      const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
+      await Deno.writeFile(machine.path("config.json"), bytes);
+      for (
+        const argv of [["config", "show"], ["config", "get", "apiKey"], ["config", "set", "humanName", "x"], [
+          "config",
+          "init",
+        ]]
+      ) {
+        const { exit, code, stdout } = await machine.failure(...argv);
+        assertEquals([exit, code, stdout], [1, "CLI_CONFIG_INVALID", ""]);
+      }
+      assertEquals(await Deno.readFile(machine.path("config.json")), bytes);
+    });
+  }
+  assertEquals(machine.requests, []);
+});
+
+Deno.test("a link in the place of config.json is not followed (M06)", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const content = '{"humanName":"Target"}';
+  machine.write("target.json", content);
+  for (const target of ["target.json", "nowhere.json"]) {
+    await t.step(target, async () => {
+      await Deno.symlink(machine.path(target), machine.path("config.json"));
+      for (const argv of [["config", "show"], ["config", "set", "humanName", "x"], ["config", "init"]]) {
+        assertEquals((await machine.failure(...argv)).code, "CLI_FILE_UNSAFE");
+      }
+      assertEquals(machine.tree()["config.json"], `-> ${machine.path(target)}`);
+      await Deno.remove(machine.path("config.json"));
+    });
+  }
+  assertEquals(machine.read("target.json"), content);
+  assert(!("nowhere.json" in machine.tree()));
+});
+
+Deno.test("config init twice leaves the same file, and keeps API key and name (idempotency)", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  assertEquals((await machine.json("config", "init")).created, true);
+  await machine.json("config", "set", "apiKey", "svc_pat_x");
+  const before = machine.tree();
+  const { mtime } = await Deno.stat(machine.path("config.json"));
+  const again = await machine.json("config", "init");
+  assertEquals([again.created, again.changed], [false, false]);
+  assertEquals(machine.tree(), before);
+  assertEquals((await Deno.stat(machine.path("config.json"))).mtime, mtime);
+});
+
+Deno.test("config init without an answer writes the defaults where there were none, and says what is missing", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const down = "https://down.example";
+  const first = await machine.failure("config", "init", "--registry-url", down);
+  assertEquals([first.exit, first.code], [5, "CLI_UNREACHABLE"]);
+  assertEquals(JSON.parse(machine.read("config.json")), { registryUrl: down });
+  await machine.json("config", "init", "--registry-url", REGISTRY_URL);
+  const before = machine.read("config.json");
+  await machine.failure("config", "init", "--registry-url", down);
+  assertEquals(machine.read("config.json"), before, "a working configuration is not lost to a wrong address");
+});
+
+Deno.test("many changes at once are all kept", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const moving = setInterval(() => world.clock.advance(50), 1);
+  await Promise.all([
+    machine.json("config", "set", "humanName", "Ada"),
+    machine.json("config", "set", "apiKey", "svc_pat_x"),
+    machine.json("config", "set", "proxyUrl", "https://p.example"),
+    machine.json("config", "set", "registryUrl", "https://r.example"),
+  ]);
+  clearInterval(moving);
+  assertEquals(Object.keys(JSON.parse(machine.read("config.json"))), [
+    "registryUrl",
+    "proxyUrl",
+    "apiKey",
+    "humanName",
+  ]);
+});

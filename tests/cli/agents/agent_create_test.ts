@@ -1,0 +1,435 @@
+/** agent create: what it makes, what it refuses, and what becomes of it when anything stops it (D-81, D-82; M04-M08). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { DEFAULT_FRAMEWORK } from "../../../shared/protocol/names.ts";
+import { AMPLE_QUOTAS, REGISTRY_URL, World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+const FILES = ["ait.jwt", "identity.json", "public.key", "registry-auth.json", "secret.key"];
+
+/** Files of the agent, and nothing besides in the whole folder but its lock. */
+function agentFiles(machine: Machine, name: string): string[] {
+  const tree = Object.keys(machine.tree()).filter((path) => !path.endsWith("/agent.lock") && !path.startsWith("keys/"));
+  assertEquals(tree.filter((path) => !path.startsWith(`agents/${name}/`)), ["agents/"]);
+  return tree.map((path) => path.slice(`agents/${name}/`.length)).filter((path) => path !== "" && path !== "agents/")
+    .sort();
+}
+
+/** The agents of the person, as the registry has them. */
+async function registered(machine: Machine): Promise<{ name: string; status: string; id: string }[]> {
+  return (await machine.json("agent", "list")).agents;
+}
+
+/** `fetch` that lets the n-th matching request through, but loses the answer. */
+function losing(inner: typeof fetch, what: RegExp, n = 1): typeof fetch {
+  return async (input, init) => {
+    const response = await inner(input, init);
+    if (!what.test(`${init?.method} ${new URL(String(input)).pathname}`) || --n !== 0) return response;
+    await response.body?.cancel();
+    throw new TypeError("connection reset");
+  };
+}
+
+Deno.test("agent create makes exactly the files of D-81, private, and a working agent", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const made = await machine.json("agent", "create", "alpha", "--framework", "openclaw", "--ttl-days", "7");
+  assertEquals(agentFiles(machine, "alpha"), FILES);
+  const identity = JSON.parse(machine.read("agents/alpha/identity.json"));
+  assertEquals(Object.keys(identity), ["did", "name", "framework", "ownerDid", "expiresAt", "registryUrl"]);
+  assertEquals([identity.name, identity.framework, identity.registryUrl], ["alpha", "openclaw", REGISTRY_URL]);
+  assertEquals(Date.parse(identity.expiresAt) - world.clock.now(), 7 * 86_400_000);
+  assertEquals([made.did, made.resumed], [identity.did, false]);
+  for (
+    const [path, mode] of [
+      ["agents", 0o700],
+      ["agents/alpha", 0o700],
+      ...FILES.map((f) => [`agents/alpha/${f}`, 0o600]),
+    ]
+  ) {
+    assertEquals((await Deno.stat(machine.path(String(path)))).mode! & 0o777, mode, String(path));
+  }
+  const auth = JSON.parse(machine.read("agents/alpha/registry-auth.json"));
+  assertEquals(Object.keys(auth).sort(), [
+    "accessExpiresAt",
+    "accessToken",
+    "refreshExpiresAt",
+    "refreshToken",
+    "tokenType",
+  ]);
+  const inspected = await machine.json("agent", "inspect", "alpha");
+  assertEquals([inspected.verified, inspected.status], [true, "active"]);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+});
+
+Deno.test("agent create without options leaves framework and lifetime to the registry", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const { framework, expiresAt } = await machine.json("agent", "create", "alpha");
+  assertEquals([framework, Date.parse(expiresAt) - world.clock.now()], [DEFAULT_FRAMEWORK, 30 * 86_400_000]);
+});
+
+Deno.test("agent create refuses bad names, frameworks and lifetimes before anything is sent or written", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const sent = machine.requests.length;
+  const bad = [
+    ...[
+      "..",
+      ".",
+      "a/b",
+      "../evil",
+      "a\\b",
+      "CON",
+      "nul.txt",
+      "a..b",
+      "-a",
+      "a-",
+      "a b",
+      "",
+      "ä",
+      "x".repeat(65),
+      "a\n",
+    ]
+      .map((name) => ["--", name]),
+    ...["", " ", "x".repeat(33), "a\u0007"].map((framework) => ["ok", `--framework=${framework}`]),
+    ...["0", "91", "-1", "1.5", "1e1", "０7", "thirty", " 7"].map((days) => ["ok", `--ttl-days=${days}`]),
+  ];
+  for (const argv of bad) {
+    await t.step(argv.join(" "), async () => {
+      const { exit, code } = await machine.failure("agent", "create", ...argv);
+      assertEquals([exit, code], [2, "CLI_USAGE"]);
+    });
+  }
+  assertEquals([machine.requests.length, machine.tree()], [sent, {}]);
+});
+
+Deno.test("agent create fails before any request when anything has the name (M05)", async (t) => {
+  const occupants: [string, (path: string) => Promise<void>][] = [
+    ["an empty folder", (path) => Deno.mkdir(path)],
+    ["a file", (path) => Deno.writeTextFile(path, "")],
+    ["a link", (path) => Deno.symlink("/tmp", path)],
+    ["a dangling link", (path) => Deno.symlink("/nowhere/at/all", path)],
+  ];
+  for (const [what, occupy] of occupants) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await Machine.ofPerson(world);
+      await Deno.mkdir(machine.path("agents"), { mode: 0o700 });
+      await occupy(machine.path("agents/alpha"));
+      const before = machine.tree();
+      const { exit, code } = await machine.failure("agent", "create", "alpha");
+      assertEquals([exit, code, machine.requests], [1, "CLI_AGENT_EXISTS", []]);
+      assertEquals(machine.tree(), before);
+    });
+  }
+});
+
+Deno.test("agent create is not idempotent: the second time the name is taken", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const before = machine.tree();
+  assertEquals((await machine.failure("agent", "create", "alpha")).code, "CLI_AGENT_EXISTS");
+  assertEquals(machine.tree(), before);
+});
+
+Deno.test("the registry's name for the agent never chooses a path (M04)", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  machine.fetch = async (input, init) => {
+    const response = await world.fetch(input, init);
+    if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
+    const body = await response.json();
+    return Response.json({ ...body, agent: { ...body.agent, name: "../../evil" } }, { status: 201 });
+  };
+  const made = await machine.json("agent", "create", "alpha");
+  assertStringIncludes(made.warnings[0], "../../evil");
+  assertEquals(agentFiles(machine, "alpha"), FILES);
+  assertEquals(JSON.parse(machine.read("agents/alpha/identity.json")).name, "alpha");
+});
+
+/** The token of a second agent, with the times of any other. */
+async function tokenOfAnother(world: World): Promise<string> {
+  return (await world.agent()).identity.ait;
+}
+
+function expired(ait: string): string {
+  const [head, payload = "", signature] = ait.split(".");
+  const claims = JSON.parse(atob(payload.replaceAll("-", "+").replaceAll("_", "/")));
+  const changed = btoa(JSON.stringify({ ...claims, exp: claims.exp + 1 })).replaceAll("+", "-").replaceAll("/", "_");
+  return [head, changed.replaceAll("=", ""), signature].join(".");
+}
+
+Deno.test("agent create keeps nothing when the identity token does not verify", async (t) => {
+  const swaps: [string, (ait: string, world: World) => string | Promise<string>, string][] = [
+    ["another agent's token", (_ait, world) => tokenOfAnother(world), "another agent"],
+    ["a changed claim", expired, "signature"],
+    ["a cut signature", (ait) => ait.slice(0, -4), "form"],
+    ["no token", () => "x", "form"],
+    ["a clock that is a year ahead", (ait, world) => {
+      world.clock.step(365 * 86_400_000);
+      return ait;
+    }, "lifetime"],
+  ];
+  for (const [what, swap, problem] of swaps) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await Machine.ofPerson(world);
+      const deleted: string[] = [];
+      machine.fetch = async (input, init) => {
+        if (init?.method === "DELETE") deleted.push(String(input));
+        const response = await world.fetch(input, init);
+        if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
+        const body = await response.json();
+        return Response.json({ ...body, ait: await swap(body.ait, world) }, { status: 201 });
+      };
+      const { exit, code, message } = await machine.failure("agent", "create", "alpha");
+      assertEquals([exit, code], [1, "CLI_TOKEN_REFUSED"], message);
+      assertStringIncludes(message, problem);
+      const left = Object.keys(machine.tree()).filter((path) => !path.startsWith("keys/"));
+      assertEquals([left, deleted.length], [["agents/"], 1]);
+    });
+  }
+});
+
+Deno.test("agent create goes on when the registry's keys could not be fetched", async (t) => {
+  const failures: [string, () => Response | Promise<Response>][] = [
+    ["no answer", () => Promise.reject(new TypeError("connection reset"))],
+    ["404", () => Response.json({ error: { code: "NOT_FOUND", message: "no" } }, { status: 404 })],
+    ["something else", () => new Response("hello")],
+  ];
+  for (const [what, answer] of failures) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await Machine.ofPerson(world);
+      machine.fetch = (input, init) =>
+        String(input).endsWith("/.well-known/svc-keys.json") ? Promise.resolve(answer()) : world.fetch(input, init);
+      const { exit, code } = await machine.failure("agent", "create", "alpha");
+      assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
+      const seed = machine.read("agents/.alpha.pending/secret.key");
+      assert(!("agents/.alpha.pending/ait.jwt" in machine.tree()), "no token is kept before it is verified");
+      machine.fetch = world.fetch;
+      assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
+      assertEquals([machine.read("agents/alpha/secret.key"), (await registered(machine)).length], [seed, 1]);
+    });
+  }
+});
+
+Deno.test("a registration that the registry refuses leaves the name free (M07)", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world, { env: { SVC_API_KEY: "svc_pat_wrong" } });
+  assertEquals((await machine.failure("agent", "create", "alpha")).code, "API_KEY_INVALID");
+  assertEquals(Object.keys(machine.tree()), ["agents/"]);
+});
+
+Deno.test("a registration that no answer came to is taken up again: one agent, the same key (M07)", async (t) => {
+  const losses: [string, RegExp, boolean][] = [
+    ["the challenge's answer", /^POST \/v1\/agents\/challenge$/, false],
+    ["the registration's answer", /^POST \/v1\/agents$/, true],
+  ];
+  for (const [what, request, wasRegistered] of losses) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await Machine.ofPerson(world);
+      machine.fetch = losing(world.fetch, request);
+      const lost = await machine.failure("agent", "create", "alpha");
+      assertEquals([lost.exit, lost.code], [5, "CLI_UNREACHABLE"]);
+      const seed = machine.read("agents/.alpha.pending/secret.key");
+      assertEquals((await registered(machine)).length, wasRegistered ? 1 : 0);
+      const unknown = await machine.failure("agent", "inspect", "alpha");
+      assertStringIncludes(unknown.message, "svc agent create alpha goes on");
+      const made = await machine.json("agent", "create", "alpha");
+      assertEquals(made.resumed, true);
+      assertEquals(machine.read("agents/alpha/secret.key"), seed);
+      assertEquals((await registered(machine)).map(({ name, status }) => [name, status]), [["alpha", "active"]]);
+      assertEquals(agentFiles(machine, "alpha"), FILES);
+      assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
+      assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+    });
+  }
+});
+
+Deno.test("taking up again survives losing its own answers too", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
+  assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5);
+  for (const request of [/GET \/v1\/agents$/, /GET \/v1\/agents\/\w+/, /\/auth\/revoke$/, /\/reissue$/]) {
+    machine.fetch = losing(world.fetch, request);
+    assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5, String(request));
+  }
+  assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+  assertEquals((await registered(machine)).length, 1);
+});
+
+Deno.test("taking up again finds its key among many agents, also of the same name", async () => {
+  await using world = await World.open({ registry: { quotas: AMPLE_QUOTAS } });
+  const owner = await world.person();
+  await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
+  machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
+  await machine.failure("agent", "create", "alpha");
+  for (let i = 0; i < 105; i++) await world.agent(owner, i % 50 === 0 ? "alpha" : `other-${i}`);
+  const made = await machine.json("agent", "create", "alpha");
+  assertEquals(made.resumed, true);
+  assertEquals((await registered(machine)).length, 106);
+  assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
+});
+
+Deno.test("a registration that something on the way sent twice, and lost the first answer of, is taken up again", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  machine.fetch = async (input, init) => {
+    if (init?.method === "POST" && String(input).endsWith("/v1/agents")) {
+      await (await world.fetch(input, init)).body?.cancel();
+    }
+    return await world.fetch(input, init);
+  };
+  const { code } = await machine.failure("agent", "create", "alpha");
+  assertEquals(code, "AGENT_REGISTRATION_CHALLENGE_REPLAYED");
+  machine.fetch = world.fetch;
+  assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
+  assertEquals((await registered(machine)).length, 1);
+});
+
+Deno.test("taking up again asks for few agents, however many of the name there are", async () => {
+  await using world = await World.open();
+  const owner = await world.person();
+  for (let i = 0; i < 60; i++) await world.agent(owner, "alpha");
+  world.clock.step(60_000);
+  await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
+  for (const request of [/^POST \/v1\/agents\/challenge$/, /^POST \/v1\/agents$/]) {
+    machine.fetch = losing(world.fetch, request);
+    await machine.failure("agent", "create", "alpha");
+  }
+  machine.fetch = world.fetch;
+  const sent = machine.requests.length;
+  await machine.json("agent", "create", "alpha");
+  // Two of them are for the registry's keys.
+  assert(machine.requests.length - sent <= 8, machine.requests.slice(sent).join("\n"));
+});
+
+/** Breaks off at every point of the files' life: each step of `agent create` as a kill would leave it. */
+Deno.test("agent create goes on from every state that a kill can leave (M08)", async (t) => {
+  const reach = async (world: World, machine: Machine) => {
+    machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
+    await machine.failure("agent", "create", "alpha");
+  };
+  const complete = async (machine: Machine) => {
+    await machine.json("agent", "create", "alpha");
+    await Deno.rename(machine.path("agents/alpha"), machine.path("agents/.alpha.pending"));
+  };
+  const pending = "agents/.alpha.pending";
+  const states: [string, (world: World, machine: Machine) => Promise<void>, number][] = [
+    ["an empty pending folder", async (_, m) => await Deno.mkdir(m.path(pending), { recursive: true, mode: 0o700 }), 1],
+    ["a key and no intent", async (w, m) => {
+      await reach(w, m);
+      await Deno.remove(m.path(`${pending}/registration.pending`));
+    }, 2],
+    ["key, intent, nothing sent", async (w, m) => {
+      m.fetch = () => Promise.reject(new TypeError("no network"));
+      await m.failure("agent", "create", "alpha");
+      m.fetch = w.fetch;
+    }, 1],
+    ["registered, nothing saved", reach, 1],
+    ["a temporary file left over", async (w, m) => {
+      await reach(w, m);
+      m.write(`${pending}/.svc-AAAAAAAAAAAAAAAA.tmp`, "half");
+      await Deno.utime(m.path(`${pending}/.svc-AAAAAAAAAAAAAAAA.tmp`), 1_000, 1_000);
+    }, 1],
+    ["the token saved, not the session", async (w, m) => {
+      await reach(w, m);
+      m.write(`${pending}/ait.jwt`, "x.y.z");
+    }, 1],
+    ["all but the identity", async (_, m) => {
+      await complete(m);
+      await Deno.remove(m.path(`${pending}/identity.json`));
+      m.write(`${pending}/registration.pending`, REGISTRY_URL);
+    }, 1],
+    ["complete, the intent still there", async (_, m) => {
+      await complete(m);
+      m.write(`${pending}/registration.pending`, REGISTRY_URL);
+    }, 1],
+    ["complete, not yet renamed", (_, m) => complete(m), 1],
+    ["rubbish in every file", async (_, m) => {
+      await complete(m);
+      for (const file of FILES) if (file !== "secret.key") m.write(`${pending}/${file}`, "\u0000rubbish");
+      m.write(`${pending}/registration.pending`, REGISTRY_URL);
+    }, 1],
+    ["a damaged key", async (w, m) => {
+      await reach(w, m);
+      m.write(`${pending}/secret.key`, "rubbish");
+    }, 2],
+    ["begun at this registry by another address", async (w, m) => {
+      await reach(w, m);
+      const intent = JSON.parse(m.read(`${pending}/registration.pending`));
+      m.write(`${pending}/registration.pending`, JSON.stringify({ ...intent, registryUrl: "https://other.example" }));
+    }, 1],
+    ["begun at another registry", async (w, m) => {
+      await reach(w, m);
+      await using other = await World.open({ seed: 7 });
+      const { apiKey } = await other.person();
+      const pair = await keyPairFromSeed(other.random.bytes(32));
+      const challenge = await other.client.challenge(apiKey, pair.publicKey);
+      m.write(`${pending}/registration.pending`, JSON.stringify({ registryUrl: "https://other.example", challenge }));
+      m.write(`${pending}/secret.key`, pair.seed);
+    }, 2],
+    ["the challenge expired unanswered", async (w, m) => {
+      m.fetch = async (input, init) => {
+        if (init?.method === "POST" && String(input).endsWith("/v1/agents")) throw new TypeError("no network");
+        return await w.fetch(input, init);
+      };
+      await m.failure("agent", "create", "alpha");
+      w.clock.step(301_000);
+    }, 1],
+    ["the challenge expired, registered all the same", async (w, m) => {
+      await reach(w, m);
+      w.clock.step(301_000);
+    }, 1],
+    ["the challenge forgotten, registered all the same", async (w, m) => {
+      await reach(w, m);
+      for await (const { key } of w.kv.list({ prefix: ["registry", "challenge"] })) await w.kv.delete(key);
+    }, 1],
+  ];
+  for (const [state, prepare, agents] of states) {
+    await t.step(state, async () => {
+      await using world = await World.open();
+      await using machine = await Machine.ofPerson(world);
+      await prepare(world, machine);
+      machine.fetch = world.fetch;
+      const { code, stderr } = await machine.svc("agent", "create", "alpha");
+      assertEquals(code, 0, stderr);
+      assertEquals(agentFiles(machine, "alpha"), FILES);
+      const inspected = await machine.json("agent", "inspect", "alpha");
+      assertEquals([inspected.verified, inspected.status], [true, "active"]);
+      assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+      assertEquals((await registered(machine)).length, agents);
+    });
+  }
+});
+
+Deno.test("of two that create the same agent at once one wins, the other is told, and there is one agent", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const moving = setInterval(() => world.clock.advance(50), 1);
+  const outcomes = await Promise.all([1, 2, 3].map(() => machine.svc("agent", "create", "alpha")));
+  clearInterval(moving);
+  assertEquals(outcomes.map(({ code }) => code).sort(), [0, 1, 1]);
+  for (const { code, stderr } of outcomes) if (code === 1) assertStringIncludes(stderr, "CLI_AGENT_EXISTS");
+  assertEquals((await registered(machine)).length, 1);
+  assertEquals(agentFiles(machine, "alpha"), FILES);
+});
+
+Deno.test("an answer with another agent's key is not believed", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const other = await world.agent();
+  machine.fetch = async (input, init) => {
+    const response = await world.fetch(input, init);
+    if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
+    return Response.json({ ...await response.json(), agent: other.agent }, { status: 201 });
+  };
+  assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5);
+  assert(!("agents/alpha/" in machine.tree()));
+});

@@ -1,0 +1,275 @@
+/** agent auth refresh: one at a time, nothing lost, whatever breaks off (D-83, D-44; E09, M10, M11, M23). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
+import { AUTH, authOf, lose, MARKER, whileTimePasses, withAlpha, works } from "../alpha.ts";
+import { Machine, type Outcome } from "../cli_world.ts";
+
+Deno.test("agent auth refresh replaces both tokens, and leaves no marker", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  const before = authOf(machine);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+  const after = authOf(machine);
+  assert(before.accessToken !== after.accessToken && before.refreshToken !== after.refreshToken);
+  assert(await works(world, machine));
+  assert(!(MARKER in machine.tree()));
+  const shown = await machine.svc("agent", "auth", "refresh", "alpha");
+  const { accessToken, refreshToken } = authOf(machine);
+  for (const token of [accessToken, refreshToken]) assert(!shown.stdout.includes(token));
+});
+
+Deno.test("a refresh whose answer is lost is recovered by the next, with exactly one live pair after it (E09)", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  const before = authOf(machine);
+  for (const times of [1, 2, 3]) {
+    lose(machine, "after");
+    for (let i = 0; i < times; i++) {
+      world.clock.step(1_000);
+      assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).exit, 5);
+    }
+    assertEquals(machine.read(MARKER).trim(), await sha256(authOf(machine).refreshToken));
+    machine.fetch = world.fetch;
+    world.clock.step(1_000);
+    assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+    assert(await works(world, machine) && !(MARKER in machine.tree()));
+  }
+  const { privateKey } = await keyPairFromSeed(fromBase64Url(machine.read("agents/alpha/secret.key").trim())!);
+  const old = { ait: machine.read("agents/alpha/ait.jwt").trim(), privateKey };
+  const refused = await world.client.refresh(old, before.refreshToken).catch((error) => error.code);
+  assertEquals(refused, "AGENT_AUTH_REFRESH_INVALID");
+});
+
+Deno.test("a recovery in the same second as the lost refresh waits a second and signs again (D-44)", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  lose(machine, "after");
+  await machine.failure("agent", "auth", "refresh", "alpha");
+  machine.fetch = world.fetch;
+  const began = world.clock.now();
+  const { code, stderr } = await whileTimePasses(world, machine.svc("agent", "auth", "refresh", "alpha"));
+  assertEquals(code, 0, stderr);
+  assert(world.clock.now() - began >= 1_000);
+  assertEquals(machine.requests.filter((request) => request.endsWith("/refresh")).length, 3);
+});
+
+Deno.test("a refresh that never arrived is sent again, and works", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  lose(machine, "before");
+  assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).exit, 5);
+  machine.fetch = world.fetch;
+  await machine.json("agent", "auth", "refresh", "alpha");
+  assert(await works(world, machine));
+});
+
+Deno.test("a marker of a refresh whose answer was saved is no reason to recover", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  machine.write(MARKER, await sha256("svc_rft_of_before"));
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+  assert(!(MARKER in machine.tree()));
+});
+
+Deno.test("rubbish in the marker counts as a refresh under way", async (t) => {
+  for (const rubbish of ["", "\u0000\u0001", "{}", "x".repeat(70_000)]) {
+    await t.step(`${rubbish.length} characters`, async () => {
+      await using world = await World.open();
+      await using machine = await withAlpha(world);
+      lose(machine, "after");
+      await machine.failure("agent", "auth", "refresh", "alpha");
+      machine.fetch = world.fetch;
+      world.clock.step(1_000);
+      machine.write(MARKER, rubbish);
+      await machine.json("agent", "auth", "refresh", "alpha");
+      assert(await works(world, machine));
+    });
+  }
+});
+
+Deno.test("a refused refresh leaves the files as they were; only the marker stays, and does no harm", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  await machine.json("agent", "auth", "revoke", "alpha");
+  const before = machine.tree();
+  const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+  assertEquals([exit, code], [3, "AGENT_AUTH_REFRESH_REVOKED"]);
+  assertStringIncludes(message, "svc agent reissue");
+  const { [MARKER]: marker, ...rest } = machine.tree();
+  assertEquals([rest, marker !== undefined], [before, true]);
+  await machine.json("agent", "reissue", "alpha");
+  world.clock.step(1_000);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+});
+
+Deno.test("a refresh that something on the way sent twice, and lost the first answer of, is recovered", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  machine.fetch = async (input, init) => {
+    await (await world.fetch(input, init)).body?.cancel();
+    return await world.fetch(input, init);
+  };
+  assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).code, "AGENT_AUTH_REFRESH_UNAUTHORIZED");
+  machine.fetch = world.fetch;
+  world.clock.step(1_000);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+  assert(await works(world, machine));
+});
+
+Deno.test("a refused recovery keeps the marker of the refresh before it", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  lose(machine, "after");
+  await machine.failure("agent", "auth", "refresh", "alpha");
+  machine.fetch = world.fetch;
+  world.clock.step(-400_000);
+  const skewed: typeof fetch = async (input, init) => {
+    world.clock.step(400_000);
+    const response = await world.fetch(input, init);
+    world.clock.step(-400_000);
+    return response;
+  };
+  machine.fetch = skewed;
+  assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).code, "AGENT_AUTH_REFRESH_UNAUTHORIZED");
+  machine.fetch = world.fetch;
+  world.clock.step(402_000);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+});
+
+Deno.test("of many refreshes at once one asks, the others use its result (M10)", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  for (let round = 0; round < 3; round++) {
+    const sent = machine.requests.length;
+    const all = Promise.all(Array.from({ length: 5 }, () => machine.json("agent", "auth", "refresh", "alpha")));
+    const outcomes = await whileTimePasses(world, all);
+    const how = outcomes.map((outcome) => outcome.how).sort();
+    assertEquals(how, ["refreshed", "shared", "shared", "shared", "shared"]);
+    assertEquals(machine.requests.length - sent, 1);
+    assertEquals(new Set(outcomes.map(({ accessExpiresAt }) => accessExpiresAt)).size, 1);
+    assert(await works(world, machine));
+  }
+});
+
+Deno.test("when the marker cannot be written nothing is sent; when the answer cannot be saved the next run recovers (M11)", async (t) => {
+  await t.step("the marker", async () => {
+    await using world = await World.open();
+    await using machine = await withAlpha(world);
+    const before = authOf(machine);
+    await Deno.mkdir(machine.path(`${MARKER}/x`), { recursive: true });
+    const sent = machine.requests.length;
+    assertEquals((await machine.svc("agent", "auth", "refresh", "alpha")).code, 1);
+    assertEquals([authOf(machine), machine.requests.length], [before, sent]);
+  });
+  await t.step("the answer", async () => {
+    await using world = await World.open();
+    await using machine = await withAlpha(world);
+    const text = machine.read(AUTH);
+    machine.fetch = async (input, init) => {
+      const response = await world.fetch(input, init);
+      // A folder in its place: the rename fails as on a full or read-only disk.
+      await Deno.remove(machine.path(AUTH));
+      await Deno.mkdir(machine.path(`${AUTH}/x`), { recursive: true });
+      return response;
+    };
+    const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+    assertEquals([exit, code], [1, "CLI_SAVE_FAILED"]);
+    assertStringIncludes(message, "svc agent auth refresh alpha again");
+    machine.fetch = world.fetch;
+    await Deno.remove(machine.path(AUTH), { recursive: true });
+    machine.write(AUTH, text);
+    assertEquals(Object.keys(machine.tree()).filter((path) => path.includes(".tmp")), []);
+    world.clock.step(1_000);
+    assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+    assert(await works(world, machine));
+  });
+});
+
+Deno.test("damaged files of an agent are named, and nothing is sent", async (t) => {
+  for (const file of ["secret.key", "ait.jwt", "identity.json", "registry-auth.json"]) {
+    for (const content of [null, "", "rubbish", "{}"]) {
+      if (file === "ait.jwt" && content !== null) continue;
+      await t.step(`${file}: ${content}`, async () => {
+        await using world = await World.open();
+        await using machine = await withAlpha(world);
+        const path = `agents/alpha/${file}`;
+        if (content === null) await Deno.remove(machine.path(path));
+        else machine.write(path, content);
+        const sent = machine.requests.length;
+        const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+        assertEquals([exit, code, machine.requests.length], [1, "CLI_FILE_INVALID", sent]);
+        assertStringIncludes(message, file);
+      });
+    }
+  }
+});
+
+Deno.test("a clock that is off is named, with the offset and the service's time (M23)", async (t) => {
+  for (const [offset, words] of [[-600_000, "10 min 0 s behind"], [600_000, "10 min 0 s ahead"]] as const) {
+    await t.step(words, async () => {
+      await using world = await World.open();
+      await using machine = await withAlpha(world);
+      const right = world.clock.now();
+      machine.fetch = async (input, init) => {
+        world.clock.step(-offset);
+        const response = await world.fetch(input, init);
+        response.headers.set("Date", new Date(world.clock.now()).toUTCString());
+        world.clock.step(offset);
+        return response;
+      };
+      world.clock.step(offset);
+      const { exit, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+      assertEquals(exit, 3);
+      assertStringIncludes(message, words);
+      assertStringIncludes(message, new Date(Math.floor(right / 1000) * 1000).toISOString());
+      const text = await machine.svc("agent", "auth", "refresh", "alpha");
+      assertStringIncludes(text.stderr, words);
+      const listed = await machine.json("agent", "list");
+      assertStringIncludes(listed.warnings[0], words);
+    });
+  }
+});
+
+Deno.test("a refresh goes to the agent's own registry, whatever is configured by now", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  machine.env.SVC_REGISTRY_URL = "https://other.example";
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+  const elsewhere = await machine.failure(
+    "agent",
+    "auth",
+    "refresh",
+    "alpha",
+    "--registry-url",
+    "https://other.example",
+  );
+  assertEquals(elsewhere.exit, 5);
+});
+
+Deno.test("a registry that is dialled by another address gets a proof for its public origin (D-24)", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world, { env: { SVC_REGISTRY_URL: "https://inside.example" } });
+  machine.fetch = (input, init) => world.fetch(String(input).replace("https://inside.example", REGISTRY_URL), init);
+  await machine.json("agent", "create", "alpha");
+  world.clock.step(2_000);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+  assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
+});
+
+Deno.test("a lock that is held by a living process is waited for, and named when it lasts", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  const lock = await Deno.open(machine.path("agents/alpha/agent.lock"), { read: true, write: true, create: true });
+  await lock.lock(true);
+  const waiting: Promise<Outcome> = machine.svc("--json", "agent", "auth", "refresh", "alpha");
+  await settle();
+  world.clock.step(121_000);
+  const { code, stderr } = await whileTimePasses(world, waiting);
+  lock.close();
+  assertEquals(code, 1);
+  assertEquals(JSON.parse(stderr).error.code, "CLI_BUSY");
+  assertStringIncludes(stderr, String(Deno.pid));
+});

@@ -1,0 +1,67 @@
+/** agent auth revoke and agent reissue: the end of a session, and what begins a new one (D-40). */
+import { assert, assertEquals } from "@std/assert";
+import { World } from "../../support/world.ts";
+import { lose, withAlpha, works } from "../alpha.ts";
+import { Machine } from "../cli_world.ts";
+
+Deno.test("agent auth revoke twice is the same as once (idempotency)", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  assert(await works(world, machine));
+  const before = machine.tree();
+  for (let i = 0; i < 2; i++) {
+    assertEquals((await machine.json("agent", "auth", "revoke", "alpha")).session, "revoked");
+    assertEquals([await works(world, machine), machine.tree()], [false, before]);
+  }
+});
+
+Deno.test("agent auth revoke ends a session by id or DID from another machine", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  const { did } = JSON.parse(machine.read("agents/alpha/identity.json")) as { did: string };
+  await using other = await Machine.open(world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
+  await other.json("agent", "auth", "revoke", did);
+  assert(!await works(world, machine));
+  const id = did.split(":").at(-1) ?? "";
+  assertEquals((await other.json("agent", "auth", "revoke", id)).localName, null);
+  assertEquals((await machine.json("agent", "auth", "revoke", id)).localName, "alpha");
+});
+
+Deno.test("agent reissue brings a new token, and a new session where there was none", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  const before = machine.read("agents/alpha/ait.jwt");
+  assertEquals((await machine.json("agent", "reissue", "alpha")).newSession, false);
+  assert(machine.read("agents/alpha/ait.jwt") !== before && await works(world, machine));
+  await machine.json("agent", "auth", "revoke", "alpha");
+  assertEquals((await machine.json("agent", "reissue", "alpha")).newSession, true);
+  assert(await works(world, machine));
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+});
+
+Deno.test("a reissue whose answer is lost is made good by the next, also when it made a session", async (t) => {
+  for (const hadSession of [true, false]) {
+    await t.step(hadSession ? "with a session" : "without", async () => {
+      await using world = await World.open();
+      await using machine = await withAlpha(world);
+      if (!hadSession) await machine.json("agent", "auth", "revoke", "alpha");
+      lose(machine, "after", "/reissue");
+      assertEquals((await machine.failure("agent", "reissue", "alpha")).exit, 5);
+      machine.fetch = world.fetch;
+      await machine.json("agent", "reissue", "alpha");
+      assert(await works(world, machine));
+      assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
+      assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
+    });
+  }
+});
+
+Deno.test("a refused reissue leaves the files as they were", async () => {
+  await using world = await World.open();
+  await using machine = await withAlpha(world);
+  const before = machine.tree();
+  await using stranger = await Machine.ofPerson(world);
+  const { exit, code } = await machine.failure("agent", "reissue", "alpha", "--api-key", stranger.env.SVC_API_KEY!);
+  assertEquals([exit, code], [4, "AGENT_NOT_FOUND"]);
+  assertEquals(machine.tree(), before);
+});

@@ -1,0 +1,250 @@
+/** Agents as a whole: list, inspect, delete; which agent a word means. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { REGISTRY_URL, World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+const idOf = (machine: Machine, name: string): string =>
+  JSON.parse(machine.read(`agents/${name}/identity.json`)).did.split(":").at(-1);
+
+Deno.test("agent list shows the agents of the person, where they are, and those half made", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  assertStringIncludes((await machine.svc("agent", "list")).stdout, "No agents.");
+  for (const name of ["alpha", "beta", "gamma"]) await machine.json("agent", "create", name);
+  await machine.json("agent", "delete", "gamma");
+  await Deno.remove(machine.path("agents/beta"), { recursive: true });
+  await Deno.mkdir(machine.path("agents/.delta.pending"));
+  const { agents, pagination } = await machine.json("agent", "list");
+  assertEquals(
+    agents.map((agent: Record<string, unknown>) => [agent.name, agent.status, agent.localName]),
+    [["gamma", "revoked", null], ["beta", "active", null], ["alpha", "active", "alpha"]],
+  );
+  assertEquals(pagination, { limit: 100, nextCursor: null });
+  const text = await machine.svc("agent", "list", "--status", "active", "--limit", "1");
+  assert(!text.stdout.includes("gamma"));
+  assertStringIncludes(text.stderr, "--cursor");
+  assertStringIncludes(text.stderr, "svc agent create delta");
+  for (
+    const [option, value] of [["--status", "dead"], ["--limit", "0"], ["--limit", "101"], ["--limit", "x"]] as const
+  ) {
+    const { exit, code } = await machine.failure("agent", "list", option, value);
+    assertEquals([exit, code], [2, "CLI_USAGE"]);
+  }
+  const { exit, code } = await machine.failure("agent", "list", "--cursor", "x");
+  assertEquals([exit, code], [1, "AGENT_LIST_INVALID_QUERY"]);
+});
+
+Deno.test("agent list reads every page, and ends with a registry whose pages never do", async () => {
+  await using world = await World.open();
+  const owner = await world.person();
+  await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
+  const { agent: { did, id } } = await world.agent(owner, "alpha");
+  const { agents: [one] } = await machine.json("agent", "list");
+  assertEquals([one.id, one.did], [id, did]);
+  let last = 3, asked = 0;
+  machine.fetch = (input) => {
+    const page = Number(new URL(String(input)).searchParams.get("cursor")?.slice(-4) ?? 0);
+    const nextCursor = page === last ? null : `01KHYQ5H00AAAAAAAAAAAA${String(page + 1).padStart(4, "0")}`;
+    asked++;
+    return Promise.resolve(Response.json({ agents: [one], pagination: { limit: 100, nextCursor } }));
+  };
+  const all = await machine.json("agent", "list", "--status", "active");
+  assertEquals([all.agents.length, all.pagination.nextCursor, asked], [4, null, 4]);
+  assertEquals(machine.requests.at(-1), "GET /v1/agents?status=active&limit=100&cursor=01KHYQ5H00AAAAAAAAAAAA0003");
+  last = 10_000;
+  asked = 0;
+  const { stderr } = await machine.svc("agent", "list");
+  assertEquals(asked, 100);
+  assertStringIncludes(stderr, "Next, for more: svc agent list --cursor=01KHYQ5H00AAAAAAAAAAAA0100");
+});
+
+Deno.test("a damaged agent does not keep the others from being listed", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
+  machine.write("agents/alpha/identity.json", "rubbish");
+  const { agents } = await machine.json("agent", "list");
+  assertEquals(agents.map((agent: { localName: string | null }) => agent.localName), ["beta", null]);
+});
+
+Deno.test("agent inspect says all that D-82 asks for, verified, and changes nothing but the copy of the keys", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const made = await machine.json("agent", "create", "alpha", "--framework", "hermes");
+  const before = machine.tree();
+  const facts = await machine.json("agent", "inspect", "alpha");
+  const auth = JSON.parse(machine.read("agents/alpha/registry-auth.json"));
+  assertEquals(facts, {
+    did: made.did,
+    name: "alpha",
+    framework: "hermes",
+    ownerDid: made.ownerDid,
+    status: "active",
+    session: "active",
+    aitJti: facts.aitJti,
+    issuedAt: "2026-02-21T00:01:00.000Z",
+    expiresAt: made.expiresAt,
+    kid: facts.kid,
+    accessExpiresAt: auth.accessExpiresAt,
+    refreshExpiresAt: auth.refreshExpiresAt,
+    registryUrl: REGISTRY_URL,
+    verified: true,
+    problem: null,
+  });
+  const copy = `keys/${encodeURIComponent(REGISTRY_URL)}.json`;
+  const withoutKeys = ({ [copy]: _, ...rest }: Record<string, string>) => rest;
+  const { [copy]: keys } = machine.tree();
+  assertEquals(withoutKeys(machine.tree()), withoutKeys(before));
+  assertStringIncludes(keys ?? "", facts.kid);
+  const { stdout } = await machine.svc("agent", "inspect", "alpha");
+  for (const value of Object.values(facts)) if (typeof value === "string") assertStringIncludes(stdout, value);
+});
+
+Deno.test("agent inspect needs no API key and, with the keys on this machine, no registry", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  delete machine.env.SVC_API_KEY;
+  await Deno.remove(machine.path("keys"), { recursive: true });
+  machine.fetch = () => Promise.reject(new TypeError("no network"));
+  const first = await machine.failure("agent", "inspect", "alpha");
+  assertEquals([first.exit, first.code, JSON.parse(first.stdout).verified], [5, "CLI_UNREACHABLE", false]);
+  machine.fetch = world.fetch;
+  await machine.json("agent", "inspect", "alpha");
+  machine.fetch = () => Promise.reject(new TypeError("no network"));
+  world.clock.step(3_600_000);
+  const { verified, status } = await machine.json("agent", "inspect", "alpha");
+  assertEquals([verified, status], [true, "unknown"]);
+});
+
+Deno.test("agent inspect shows a revoked agent as revoked, and refuses a token that does not verify", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const { did } = await machine.json("agent", "create", "alpha");
+  await machine.json("agent", "create", "beta");
+  await using elsewhere = await Machine.open(world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
+  await elsewhere.json("agent", "delete", did);
+  assertEquals((await machine.json("agent", "inspect", "alpha")).status, "revoked");
+  const other = machine.read("agents/beta/ait.jwt");
+  const own = machine.read("agents/alpha/ait.jwt").trim();
+  for (
+    const [what, token] of [
+      ["another agent's", other],
+      ["tampered", own.slice(0, -4) + "AAAA"],
+      ["rubbish", "x"],
+    ] as const
+  ) {
+    await t.step(what, async () => {
+      machine.write("agents/alpha/ait.jwt", token);
+      const { exit, code, stdout } = await machine.failure("agent", "inspect", "alpha");
+      assertEquals([exit, code, JSON.parse(stdout).verified], [1, "CLI_TOKEN_REFUSED", false]);
+    });
+  }
+  await t.step("expired", async () => {
+    machine.write("agents/alpha/ait.jwt", own);
+    world.clock.step(31 * 86_400_000);
+    assertStringIncludes((await machine.failure("agent", "inspect", "alpha")).message, "judged at");
+  });
+});
+
+Deno.test("agent inspect says that the session is revoked, and no longer until when it lasts", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const session = async () => (await machine.json("agent", "inspect", "alpha")).session;
+  assertEquals(await session(), "active");
+  assertStringIncludes((await machine.svc("agent", "inspect", "alpha")).stdout, "refresh until");
+  await machine.json("agent", "auth", "revoke", "alpha");
+  assertEquals(await session(), "revoked");
+  const { code, stdout } = await machine.svc("agent", "inspect", "alpha");
+  assertEquals([code, stdout.includes("until")], [0, false]);
+  assertStringIncludes(stdout, "REVOKED: svc agent reissue alpha starts a new one");
+  world.clock.step(2_000);
+  await machine.json("agent", "reissue", "alpha");
+  assertEquals(await session(), "active");
+  // An access token that is only expired is not the end of the session.
+  world.clock.step(16 * 60_000);
+  assertEquals(await session(), "active");
+  machine.write("agents/alpha/refresh.pending", "x");
+  assertEquals(await session(), "interrupted");
+});
+
+Deno.test("a key that the registry has begun to use is fetched though the copy is fresh", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofAdmin(world);
+  await machine.json("agent", "create", "alpha");
+  await machine.json("agent", "inspect", "alpha");
+  await machine.json("admin", "keys", "rotate");
+  await machine.json("agent", "reissue", "alpha");
+  assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
+});
+
+Deno.test("an agent that is not here is named with the nearest that is, exit code 4", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  for (const argv of [["inspect"], ["auth", "refresh"], ["reissue"], ["delete"], ["auth", "revoke"]]) {
+    const { exit, code, message } = await machine.failure("agent", ...argv, "alhpa");
+    assertEquals([exit, code], [4, "CLI_AGENT_UNKNOWN"]);
+    assertStringIncludes(message, "Did you mean alpha?");
+  }
+  for (const name of ["../alpha", "..", "a/b", ""]) {
+    assertEquals((await machine.failure("agent", "inspect", "--", name)).exit, 2);
+  }
+});
+
+Deno.test("agent delete revokes, then removes the files, and the name is free again", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  assertEquals((await machine.json("agent", "delete", "alpha")).status, "revoked");
+  assertEquals(Object.keys(machine.tree()).filter((path) => !path.startsWith("keys/")), ["agents/"]);
+  await machine.json("agent", "create", "alpha");
+  const { agents } = await machine.json("agent", "list");
+  assertEquals(agents.map((agent: { status: string }) => agent.status), ["active", "revoked"]);
+});
+
+Deno.test("agent delete whose answer was lost does the rest when it is run again", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  machine.fetch = async (input, init) => {
+    await (await world.fetch(input, init)).body?.cancel();
+    throw new TypeError("connection reset");
+  };
+  assertEquals((await machine.failure("agent", "delete", "alpha")).exit, 5);
+  assert("agents/alpha/" in machine.tree(), "nothing is removed before the registry has agreed");
+  machine.fetch = world.fetch;
+  await machine.json("agent", "delete", "alpha");
+  assert(!("agents/alpha/" in machine.tree()));
+});
+
+Deno.test("agent delete by id ends an agent of another machine, or one of this with its files", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  await machine.json("agent", "create", "beta");
+  await using other = await Machine.open(world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
+  assertEquals((await other.json("agent", "delete", idOf(machine, "alpha"))).localName, null);
+  assert("agents/alpha/" in machine.tree());
+  assertEquals((await machine.json("agent", "delete", idOf(machine, "beta"))).localName, "beta");
+  assert(!("agents/beta/" in machine.tree()));
+  await using stranger = await Machine.ofPerson(world);
+  const { exit, code } = await stranger.failure("agent", "delete", idOf(machine, "alpha"));
+  assertEquals([exit, code], [4, "AGENT_NOT_FOUND"]);
+});
+
+Deno.test("agent delete asks on a terminal, and only there", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  machine.answers = false;
+  const { code, stderr } = await machine.svc("agent", "delete", "alpha");
+  assertEquals(code, 1);
+  assertStringIncludes(stderr, "Nothing is deleted");
+  assert("agents/alpha/" in machine.tree());
+  assertEquals((await machine.svc("agent", "delete", "alpha", "--yes")).code, 0);
+  await machine.json("agent", "create", "alpha");
+  machine.answers = true;
+  assertEquals((await machine.svc("agent", "delete", "alpha")).code, 0);
+});

@@ -1,0 +1,179 @@
+/** The command table against the specification, both ways, and everything that is made from it. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type Command, GLOBAL_OPTIONS, usageOf } from "../../../cli/command_line/command.ts";
+import { COMMANDS, GROUPS } from "../../../cli/commands/table.ts";
+import { help, renderCliDoc } from "../../../cli/command_line/help.ts";
+import { parse } from "../../../cli/command_line/parse.ts";
+
+const name = ({ path }: Command) => path.join(" ");
+const find = (path: string) => COMMANDS.find((command) => name(command) === path);
+
+/** SPEC "Command-line tool". */
+const SPECIFIED: Record<string, { args: string[]; options: string[] }> = {
+  "admin bootstrap": { args: [], options: ["registry-url", "bootstrap-secret"] },
+  "config init": { args: [], options: ["registry-url"] },
+  "config set": { args: ["key", "value"], options: [] },
+  "config get": { args: ["key"], options: [] },
+  "config show": { args: [], options: [] },
+  "invite create": { args: [], options: ["expires-at", "registry-url"] },
+  "invite redeem": { args: ["code"], options: ["display-name", "registry-url"] },
+  "agent create": { args: ["name"], options: ["framework", "ttl-days"] },
+  "agent inspect": { args: ["name"], options: [] },
+  "agent auth revoke": { args: ["agent"], options: [] },
+  "agent auth refresh": { args: ["name"], options: [] },
+  "api-key create": { args: [], options: ["name"] },
+  "api-key list": { args: [], options: [] },
+  "api-key revoke": { args: ["key-id"], options: [] },
+  "connector start": {
+    args: ["agentName"],
+    options: ["proxy-ws-url", "openclaw-base-url", "hook-path", "hook-token"],
+  },
+  "connector service install": { args: ["agentName"], options: ["platform", "proxy-ws-url", "hook-token"] },
+  "connector service uninstall": { args: ["agentName"], options: ["platform"] },
+  "install": { args: [], options: ["for", "port", "token", "list"] },
+  "provider status": { args: [], options: ["for"] },
+  "provider setup": {
+    args: [],
+    options: [
+      ...["for", "agent-name", "platform-base-url", "webhook-host", "webhook-port", "webhook-token"],
+      ...["connector-base-url", "connector-url", "relay-transform-peers-path"],
+    ],
+  },
+  "provider doctor": {
+    args: [],
+    options: ["for", "peer", "platform-state-dir", "connector-base-url", "skip-connector-runtime"],
+  },
+  "provider relay-test": {
+    args: [],
+    options: [
+      ...["for", "peer", "platform-state-dir", "platform-base-url", "webhook-token", "connector-base-url"],
+      ...["message", "session-id", "no-preflight"],
+    ],
+  },
+};
+
+/** D-86. */
+const ADDED = [
+  "admin service create",
+  "admin service list",
+  "admin service rotate",
+  "admin service revoke",
+  "admin keys rotate",
+  "agent list",
+  "agent reissue",
+  "agent delete",
+  "explain",
+  "verify",
+  "completions",
+  "connector",
+  "connector status",
+  "connector service logs",
+];
+
+Deno.test("the commands are those of the specification and of D-86, no more and no fewer", () => {
+  assertEquals(COMMANDS.map(name).sort(), [...Object.keys(SPECIFIED), ...ADDED].sort());
+});
+
+Deno.test("each command of the specification has its arguments and options", async (t) => {
+  for (const [path, { args, options }] of Object.entries(SPECIFIED)) {
+    await t.step(path, () => {
+      const command = find(path);
+      assertEquals(Object.keys(command?.args ?? {}), args);
+      for (const option of options) assert(Object.hasOwn(command?.options ?? {}, option), `--${option}`);
+    });
+  }
+});
+
+Deno.test("there is no pairing command", () => {
+  assertEquals(COMMANDS.map(name).filter((path) => /pair/.test(path)), []);
+});
+
+Deno.test("an option means the same kind of thing in every command", () => {
+  const kinds = new Map<string, string>();
+  for (const command of COMMANDS) {
+    for (
+      const [option, { value, repeat }] of Object.entries(
+        { ...command.options, ...GLOBAL_OPTIONS } as Command["options"],
+      )
+    ) {
+      const kind = `${value === undefined ? "switch" : "value"} ${repeat ?? false}`;
+      assertEquals(kinds.get(option) ?? kind, kind, `--${option} of ${name(command)}`);
+      kinds.set(option, kind);
+    }
+  }
+});
+
+Deno.test("every secret option is also read from the environment or from standard input (D-85)", () => {
+  const secretive = /secret|key$|token|password/;
+  for (const { path, options } of COMMANDS) {
+    for (const [option, { secret, env, value }] of Object.entries(options)) {
+      if (value === undefined || !secretive.test(option)) continue;
+      assert(secret && env, `--${option} of ${path.join(" ")}`);
+    }
+  }
+});
+
+Deno.test("every command has a summary without a full stop, and an example that parses", async (t) => {
+  for (const command of COMMANDS) {
+    await t.step(name(command), () => {
+      assert(command.summary.length > 10 && !command.summary.endsWith("."));
+      assert(command.examples.length > 0);
+      for (const { run, says } of command.examples) {
+        assert(says !== "" && run.startsWith("svc "));
+        const words = run.split(/ [<>]/)[0]?.split(" ").slice(1) ?? [];
+        const parsed = parse(words, COMMANDS);
+        assertEquals(parsed.kind === "run" && name(parsed.command), name(command));
+      }
+    });
+  }
+});
+
+Deno.test("help is there at every level and names everything", async (t) => {
+  await t.step("at the top: every command, on one screen, and the first steps", () => {
+    const text = help([]);
+    for (const { path: [group = "", ...below] } of COMMANDS) {
+      assertStringIncludes(text, `\n  ${group} `);
+      assertStringIncludes(text, below.join(" "));
+    }
+    for (const path of ["config init", "invite redeem", "agent create", "connector start"]) {
+      assertStringIncludes(text, find(path)?.examples[0]?.run ?? path);
+    }
+    assert(text.split("\n").length <= 45, "a screen");
+  });
+  for (const group of Object.keys(GROUPS).filter((path) => find(path) === undefined)) {
+    await t.step(group, () => {
+      const text = help(group.split(" "));
+      assertStringIncludes(text, GROUPS[group] ?? "");
+      for (const command of COMMANDS.filter((c) => name(c).startsWith(`${group} `))) {
+        assertStringIncludes(text, command.summary);
+        assertStringIncludes(text, command.examples[0]?.run ?? "an example");
+      }
+    });
+  }
+  for (const command of COMMANDS) {
+    await t.step(name(command), () => {
+      const text = help(command.path);
+      for (const argument of Object.keys(command.args)) assertStringIncludes(text, argument);
+      for (const option of Object.keys({ ...command.options, ...GLOBAL_OPTIONS })) {
+        assertStringIncludes(text, `--${option}`);
+      }
+      for (const { run } of command.examples) assertStringIncludes(text, run);
+    });
+  }
+});
+
+Deno.test("every group of commands says what it is about", () => {
+  const groups = new Set(
+    COMMANDS.flatMap(({ path }) => path.slice(0, -1).map((_, i) => path.slice(0, i + 1).join(" "))),
+  );
+  for (const group of groups) assert(GROUPS[group], group);
+});
+
+Deno.test("docs/cli.md names every command and option", () => {
+  const text = renderCliDoc();
+  for (const command of COMMANDS) {
+    assertStringIncludes(text, usageOf(command));
+    for (const option of Object.keys(command.options)) assertStringIncludes(text, `--${option}`);
+  }
+  assert(text.endsWith("\n") && !text.endsWith("\n\n"));
+});

@@ -1,0 +1,78 @@
+/** Completion scripts: what a shell offers at each place. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { completionScript } from "../../../cli/command_line/completion_scripts.ts";
+import { COMMANDS } from "../../../cli/commands/table.ts";
+
+/** What bash offers for the last of the words. */
+async function offered(script: string, words: string[], env: Record<string, string> = {}): Promise<string[]> {
+  const line =
+    `${script}\nCOMP_WORDS=(${words.map((word) => `'${word}'`).join(" ")})\nCOMP_CWORD=${words.length - 1}\n` +
+    '_svc\nprintf "%s\\n" "${COMPREPLY[@]}"';
+  const { stdout, stderr } = await new Deno.Command("bash", { args: ["--norc", "-c", line], env }).output();
+  assertEquals(new TextDecoder().decode(stderr), "");
+  return new TextDecoder().decode(stdout).split("\n").filter((word) => word !== "").sort();
+}
+
+async function hasShell(name: string): Promise<boolean> {
+  try {
+    return (await new Deno.Command(name, { args: ["--version"], stdout: "null", stderr: "null" }).output()).success;
+  } catch {
+    console.log(`${name} is not on this machine: its completion script is not run`);
+    return false;
+  }
+}
+
+Deno.test("bash offers commands, options, fixed values and the agents of this machine", async (t) => {
+  if (!await hasShell("bash")) return;
+  const dir = await Deno.makeTempDir({ prefix: "svc_cli_" });
+  for (const name of ["alpha", "beta", ".alpha.lock"]) await Deno.mkdir(`${dir}/agents/${name}`, { recursive: true });
+  const script = completionScript("bash");
+  const cases: [string[], string[]][] = [
+    [["svc", "ag"], ["agent"]],
+    [["svc", "agent", ""], ["auth", "create", "delete", "inspect", "list", "reissue"]],
+    [["svc", "agent", "auth", ""], ["refresh", "revoke"]],
+    [["svc", "agent", "--json", "auth", "re"], ["refresh", "revoke"]],
+    [["svc", "agent", "inspect", ""], ["alpha", "beta"]],
+    [["svc", "agent", "inspect", "--registry-url", "x", "a"], ["alpha"]],
+    [["svc", "agent", "inspect", "alpha", ""], []],
+    [["svc", "agent", "create", "--f"], ["--framework"]],
+    [["svc", "agent", "list", "--status", ""], ["active", "revoked"]],
+    [["svc", "config", "get", "reg"], ["registryUrl"]],
+    [["svc", "completions", ""], ["bash", "fish", "zsh"]],
+    [["svc", "explain", "PROXY_AUTH_REPL"], ["PROXY_AUTH_REPLAY"]],
+    [["svc", "admin", "service", "create", "x", "--scope", "crl"], ["crl.read"]],
+    [["svc", "--config-dir", "x", "inv"], ["invite"]],
+  ];
+  for (const [words, expected] of cases) {
+    await t.step(
+      words.join(" "),
+      async () => assertEquals(await offered(script, words, { SVC_CONFIG_DIR: dir }), expected),
+    );
+  }
+  await Deno.remove(dir, { recursive: true });
+});
+
+Deno.test("every command and option is in every script", () => {
+  for (const shell of ["bash", "zsh", "fish"] as const) {
+    const script = completionScript(shell);
+    for (const { path, options } of COMMANDS) {
+      assertStringIncludes(script, path.join(" "));
+      for (const option of Object.keys(options)) {
+        assertStringIncludes(script, shell === "fish" ? `-l ${option}` : `--${option}`);
+      }
+    }
+  }
+});
+
+Deno.test("the scripts are correct in the eyes of their shells", async (t) => {
+  for (const shell of ["bash", "zsh", "fish"] as const) {
+    if (!await hasShell(shell)) continue;
+    await t.step(shell, async () => {
+      const path = await Deno.makeTempFile({ prefix: "svc_cli_" });
+      await Deno.writeTextFile(path, completionScript(shell));
+      const { success, stderr } = await new Deno.Command(shell, { args: ["-n", path], stderr: "piped" }).output();
+      await Deno.remove(path);
+      assert(success, new TextDecoder().decode(stderr));
+    });
+  }
+});

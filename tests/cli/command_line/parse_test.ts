@@ -1,0 +1,210 @@
+/** From argv to a command: what is taken, what is refused, and what is suggested instead. */
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { type Command, command } from "../../../cli/command_line/command.ts";
+import { CliError } from "../../../cli/errors.ts";
+import { COMMANDS } from "../../../cli/commands/table.ts";
+import { parse, type Parsed, wantsJson } from "../../../cli/command_line/parse.ts";
+import { nearest } from "../../../cli/command_line/did_you_mean.ts";
+
+const nothing = () => Promise.resolve();
+const SMALL = [
+  command({
+    path: ["agent", "create"],
+    summary: "Make one",
+    args: { name: { summary: "Its name" }, more: { summary: "More", optional: true } },
+    options: {
+      kind: { value: "kind", summary: "Of that kind" },
+      scope: { value: "scope", summary: "Several", repeat: true },
+      secret: { value: "secret", summary: "Secret", secret: true },
+      force: { summary: "Even if" },
+    },
+    examples: [],
+    run: nothing,
+  }),
+  command({
+    path: ["agent", "auth", "refresh"],
+    summary: "Refresh",
+    args: {},
+    options: {},
+    examples: [],
+    run: nothing,
+  }),
+  command({
+    path: ["need"],
+    summary: "Needs it",
+    args: {},
+    options: { it: { value: "it", summary: "It", required: true } },
+    examples: [],
+    run: nothing,
+  }),
+];
+
+function ran(...argv: string[]): Extract<Parsed, { kind: "run" }> {
+  const parsed = parse(argv, SMALL);
+  if (parsed.kind !== "run") throw new Error(`not a command but ${parsed.kind}`);
+  return parsed;
+}
+
+function refused(...argv: string[]): string {
+  return assertThrows(() => parse(argv, SMALL), CliError).message;
+}
+
+Deno.test("parse() finds the command, its arguments and options, in any order", () => {
+  const orders = [
+    ["agent", "create", "x", "--kind", "a", "--force"],
+    ["--force", "agent", "create", "--kind=a", "x"],
+    ["--kind", "a", "--force", "agent", "create", "x"],
+    ["agent", "--kind", "a", "create", "--force", "--", "x"],
+  ];
+  for (const argv of orders) {
+    const { command: found, input } = ran(...argv);
+    assertEquals(found.path, ["agent", "create"], argv.join(" "));
+    assertEquals(input.args, { name: "x", more: undefined });
+    assertEquals(input.options, { kind: "a", scope: [], secret: undefined, force: true });
+  }
+});
+
+Deno.test("parse() takes values as they are: numbers, words after a switch, a lone dash, a leading dash", async (t) => {
+  const cases: [string[], string, unknown][] = [
+    [["agent", "create", "007"], "name", "007"],
+    [["agent", "create", "1e3"], "name", "1e3"],
+    [["agent", "create", "--force", "true"], "name", "true"],
+    [["agent", "create", "-"], "name", "-"],
+    [["agent", "create", "--", "--kind"], "name", "--kind"],
+    [["agent", "create", "__proto__"], "name", "__proto__"],
+  ];
+  for (const [argv, name, value] of cases) {
+    await t.step(argv.join(" "), () => assertEquals(ran(...argv).input.args[name], value));
+  }
+  const options: [string[], string, unknown][] = [
+    [["--secret", "-"], "secret", "-"],
+    [["--secret", "-abc"], "secret", "-abc"],
+    [["--secret=--abc"], "secret", "--abc"],
+    [["--secret", "a=b"], "secret", "a=b"],
+    [["--kind", "12"], "kind", "12"],
+    [["--kind", "false"], "kind", "false"],
+    [["--scope", "a", "--scope", "b"], "scope", ["a", "b"]],
+  ];
+  for (const [argv, name, value] of options) {
+    await t.step(argv.join(" "), () => assertEquals(ran("agent", "create", "x", ...argv).input.options[name], value));
+  }
+});
+
+/** A command line with everything that the command requires. */
+function lineOf({ path, args, options }: Command, ...more: string[]): string[] {
+  const isGiven = (name: string) => more.some((word) => word.split("=")[0] === `--${name}`);
+  const required = Object.entries(options).filter(([name, spec]) => spec.required && !isGiven(name));
+  return [
+    ...path,
+    ...more,
+    ...required.flatMap(([name]) => [`--${name}`, "x"]),
+    ...Object.entries(args).flatMap(([, { optional }]) => optional ? [] : ["x"]),
+  ];
+}
+
+Deno.test("each option of the command table arrives at its command, in both forms", async (t) => {
+  for (const spec of COMMANDS) {
+    for (const [name, { value, repeat }] of Object.entries(spec.options)) {
+      const forms = value === undefined ? [[`--${name}`]] : [[`--${name}`, "given"], [`--${name}=given`]];
+      for (const form of forms) {
+        await t.step(`${spec.path.join(" ")} ${form.join(" ")}`, () => {
+          const parsed = parse(lineOf(spec, ...form), COMMANDS);
+          assert(parsed.kind === "run");
+          assertEquals(parsed.command.path, spec.path);
+          assertEquals(parsed.input.options[name], value === undefined ? true : repeat ? ["given"] : "given");
+        });
+      }
+      if (value !== undefined) continue;
+      await t.step(`${spec.path.join(" ")} without --${name}, and with a value`, () => {
+        const parsed = parse(lineOf(spec), COMMANDS);
+        assert(parsed.kind === "run");
+        assertEquals(parsed.input.options[name], false);
+        const { message } = assertThrows(() => parse(lineOf(spec, `--${name}=x`), COMMANDS), CliError);
+        assertStringIncludes(message, `--${name} takes no value`);
+      });
+    }
+  }
+});
+
+Deno.test("an option that begins with no- is not the opposite of another", () => {
+  assertEquals(refused("agent", "create", "x", "--no-force"), "There is no option --no-force.");
+});
+
+Deno.test("a secret that begins with two dashes is taken after =, and is not repeated in the error", () => {
+  const parsed = parse(["admin", "bootstrap", "--bootstrap-secret=--s3cret=="], COMMANDS);
+  assert(parsed.kind === "run");
+  assertEquals(parsed.input.options["bootstrap-secret"], "--s3cret==");
+  const line = ["admin", "bootstrap", "--bootstrap-secret", "--s3cret"];
+  const { message } = assertThrows(() => parse(line, COMMANDS), CliError);
+  assertStringIncludes(message, "--bootstrap-secret=<value> for one that begins with --, or - and standard input");
+  assert(!message.includes("s3cret"));
+});
+
+Deno.test("parse() refuses what it does not know, and suggests the nearest", async (t) => {
+  const cases: [string[], string][] = [
+    [["agnet"], "Did you mean svc agent?"],
+    [["agent", "craete"], "Did you mean svc agent create?"],
+    [["agent", "auth", "refrsh"], "Did you mean svc agent auth refresh?"],
+    [["agent"], "give one of create, auth"],
+    [["agent", "create", "x", "--knid", "a"], "Did you mean --kind?"],
+    [["agent", "create", "x", "--completely-other"], "There is no option --completely-other"],
+    [["agent", "auth", "refresh", "--force"], "There is no option --force"],
+    [["agent", "create", "x", "-f"], "There is no option --f"],
+    [["agent", "create", "x", "--__proto__=1"], "There is no option"],
+    [["agent", "create", "x", "--version"], "There is no option --version"],
+    [["agent", "create"], "<name> is missing"],
+    [["agent", "create", "x", "y", "z"], '"z" is one argument too many'],
+    [["agent", "create", "x", "--kind"], "--kind needs a value"],
+    [["agent", "create", "x", "--kind="], "--kind needs a value"],
+    [["agent", "create", "x", "--kind", "--force"], "--kind needs a value"],
+    [["agent", "create", "x", "--kind", "a", "--kind", "b"], "--kind is given twice"],
+    [["agent", "create", "x", "--force=yes"], "--force takes no value"],
+    [["need"], "--it <it> is missing"],
+    [["--jsn"], "There is no option --jsn here. Did you mean --json?"],
+    [["--kind", "x"], "There is no option --kind here."],
+    [["agent", "--jsn"], "There is no option --jsn here."],
+    [["agnet", "--jsn"], "Did you mean svc agent?"],
+  ];
+  for (const [argv, text] of cases) await t.step(argv.join(" "), () => assertStringIncludes(refused(...argv), text));
+});
+
+Deno.test("parse() gives help at every level and the version", () => {
+  const helps: [string[], string[]][] = [
+    [[], []],
+    [["--help"], []],
+    [["-h"], []],
+    [["agent", "--help"], ["agent"]],
+    [["agent", "auth", "-h"], ["agent", "auth"]],
+    [["--help", "agent", "create"], ["agent", "create"]],
+    [["agent", "create", "--help", "--nonsense"], ["agent", "create"]],
+    [["nonsense", "--help"], []],
+    [["help"], []],
+    [["help", "agent"], ["agent"]],
+    [["help", "agent", "create"], ["agent", "create"]],
+    [["help", "agent", "create", "--json"], ["agent", "create"]],
+  ];
+  for (const [argv, path] of helps) assertEquals(parse(argv, SMALL), { kind: "help", path });
+  assertEquals(parse(["--version"], SMALL), { kind: "version" });
+  assertEquals(parse(["--version", "--json"], SMALL), { kind: "version" });
+});
+
+Deno.test("wantsJson() sees --json wherever it stands, but not after --", () => {
+  assertEquals(wantsJson(["--json", "nonsense"]), true);
+  assertEquals(wantsJson(["a", "--", "--json"]), false);
+});
+
+Deno.test("nearest() finds typing mistakes and keeps quiet about other words", () => {
+  const words = ["create", "inspect", "delete", "list"];
+  for (const [typed, meant] of [["craete", "create"], ["inspct", "inspect"], ["Delete", "delete"], ["lists", "list"]]) {
+    assertEquals(nearest(typed ?? "", words), meant);
+  }
+  for (const typed of ["xyz", "", "banana", "x".repeat(1000)]) assertEquals(nearest(typed, words), null);
+});
+
+Deno.test("a command that needs arguments is not the start of another's path", () => {
+  for (const a of COMMANDS.filter(({ args }) => Object.values(args).some(({ optional }) => !optional))) {
+    for (const b of COMMANDS) {
+      if (a !== b) assertEquals(a.path.every((word, i) => b.path[i] === word), false, `${a.path} and ${b.path}`);
+    }
+  }
+});

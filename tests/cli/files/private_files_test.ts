@@ -1,0 +1,182 @@
+/** Files that hold secrets: no link followed, no foreign hand, modes put right (D-81; M01, M12). */
+import { dirname } from "node:path";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { CliError } from "../../../cli/errors.ts";
+import {
+  ensureDirectory,
+  judgeDirectory,
+  readPrivate,
+  removeLeftovers,
+  writePrivate,
+} from "../../../cli/files/private_files.ts";
+import { systemRandom } from "../../../shared/random.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+async function folder(): Promise<AsyncDisposable & { path: string }> {
+  const path = await Deno.makeTempDir({ prefix: "svc_cli_" });
+  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
+}
+
+/** Names, sizes, modes and times of everything below a folder. */
+function snapshot(path: string): unknown[] {
+  const { isDirectory, size, mode, mtime } = Deno.lstatSync(path);
+  const below = isDirectory ? [...Deno.readDirSync(path)].map(({ name }) => snapshot(`${path}/${name}`)) : [];
+  return [path, isDirectory ? 0 : size, mode, mtime, below];
+}
+
+const modeOf = async (path: string) => ((await Deno.lstat(path)).mode ?? 0) & 0o777;
+const me = [Deno.uid() ?? 0];
+
+Deno.test("writePrivate() makes a file of mode 0600, replaces one of another mode, and leaves nothing beside it", async () => {
+  await using dir = await folder();
+  await writePrivate(systemRandom, `${dir.path}/new`, "one");
+  await Deno.writeTextFile(`${dir.path}/old`, "old", { mode: 0o644 });
+  await Deno.chmod(`${dir.path}/old`, 0o644);
+  await writePrivate(systemRandom, `${dir.path}/old`, "two");
+  assertEquals([await modeOf(`${dir.path}/new`), await modeOf(`${dir.path}/old`)], [0o600, 0o600]);
+  assertEquals(readPrivate(`${dir.path}/old`, 10), "two");
+  assertEquals([...Deno.readDirSync(dir.path)].map(({ name }) => name).sort(), ["new", "old"]);
+});
+
+Deno.test("writePrivate() that fails keeps the old content and removes its temporary file", async () => {
+  await using dir = await folder();
+  await Deno.mkdir(`${dir.path}/taken/x`, { recursive: true });
+  const error = await assertRejects(() => writePrivate(systemRandom, `${dir.path}/taken`, "text"), CliError);
+  assertEquals(error.code, "CLI_SAVE_FAILED");
+  assertEquals([...Deno.readDirSync(dir.path)].map(({ name }) => name), ["taken"]);
+});
+
+Deno.test("nothing is read or written through a link (M12)", async () => {
+  await using dir = await folder();
+  await Deno.writeTextFile(`${dir.path}/target`, "target");
+  for (const target of ["target", "nowhere"]) {
+    const link = `${dir.path}/link-to-${target}`;
+    await Deno.symlink(`${dir.path}/${target}`, link);
+    assertEquals(assertThrows(() => readPrivate(link, 100), CliError).code, "CLI_FILE_UNSAFE");
+    const error = await assertRejects(() => writePrivate(systemRandom, link, "evil"), CliError);
+    assertEquals(error.code, "CLI_FILE_UNSAFE");
+  }
+  assertEquals(await Deno.readTextFile(`${dir.path}/target`), "target");
+});
+
+Deno.test("readPrivate() gives null for none, and refuses what is no plain file, too large, or no text", async () => {
+  await using dir = await folder();
+  assertEquals(readPrivate(`${dir.path}/none`, 10), null);
+  assertEquals(readPrivate(`${dir.path}/none/below`, 10), null);
+  await Deno.mkdir(`${dir.path}/folder`);
+  assertEquals(assertThrows(() => readPrivate(`${dir.path}/folder`, 10), CliError).code, "CLI_FILE_UNSAFE");
+  await new Deno.Command("mkfifo", { args: [`${dir.path}/pipe`] }).output();
+  assertEquals(assertThrows(() => readPrivate(`${dir.path}/pipe`, 10), CliError).code, "CLI_FILE_UNSAFE");
+  await Deno.writeFile(`${dir.path}/file`, new Uint8Array([0xff, 0xfe]));
+  assertEquals(assertThrows(() => readPrivate(`${dir.path}/file`, 10), CliError).code, "CLI_FILE_INVALID");
+  assertEquals(assertThrows(() => readPrivate(`${dir.path}/file`, 1), CliError).code, "CLI_FILE_INVALID");
+});
+
+Deno.test("a directory that others can write into is closed; a link or a foreign one is refused (M12)", async () => {
+  await using dir = await folder();
+  const open = `${dir.path}/open`;
+  await Deno.mkdir(open);
+  await Deno.chmod(open, 0o777);
+  await ensureDirectory(open, me);
+  assertEquals(await modeOf(open), 0o700);
+  await Deno.symlink(open, `${dir.path}/link`);
+  await Deno.writeTextFile(`${dir.path}/file`, "");
+  for (const name of ["link", "file"]) {
+    const error = await assertRejects(() => judgeDirectory(`${dir.path}/${name}`, me), CliError);
+    assertEquals(error.code, "CLI_FILE_UNSAFE");
+  }
+  const foreign = await assertRejects(() => judgeDirectory(open, [me[0]! + 1]), CliError);
+  assertEquals(foreign.code, "CLI_FILE_UNSAFE");
+});
+
+Deno.test("leftovers of a killed process are removed once they are old, and nothing else", async () => {
+  await using dir = await folder();
+  const names = [".other", ".svc-AAAAAAAAAAAAAAAA.tmp", ".svc-BBBBBBBBBBBBBBBB.tmp", ".svc-short.tmp", "a.tmp"];
+  const now = Date.now();
+  for (const name of names) {
+    await Deno.writeTextFile(`${dir.path}/${name}`, "");
+    if (!name.includes("BBBB")) await Deno.utime(`${dir.path}/${name}`, 0, (now - 601_000) / 1000);
+  }
+  await removeLeftovers(dir.path, now);
+  const left = [...Deno.readDirSync(dir.path)].map(({ name }) => name).sort();
+  assertEquals(left, names.filter((name) => !name.includes("AAAA")));
+});
+
+Deno.test("tokens that are too large to be read back are not saved, and the next refresh recovers", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  world.clock.step(2_000);
+  const before = machine.read("agents/alpha/registry-auth.json");
+  machine.fetch = async (input, init) => {
+    const response = await world.fetch(input, init);
+    if (!String(input).endsWith("/refresh")) return response;
+    const { agentAuth } = await response.json();
+    return Response.json({ agentAuth: { ...agentAuth, tokenType: "Bearer", accessToken: "x".repeat(70_000) } });
+  };
+  const { code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+  assertEquals([code, machine.read("agents/alpha/registry-auth.json") === before], ["CLI_SAVE_FAILED", true], message);
+  machine.fetch = world.fetch;
+  world.clock.step(2_000);
+  assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+});
+
+Deno.test("an agents folder that others can write into is closed before anything is put there (M12)", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await Deno.mkdir(machine.path("agents"));
+  await Deno.chmod(machine.path("agents"), 0o777);
+  await Deno.chmod(machine.dir, 0o777);
+  await machine.json("agent", "create", "alpha");
+  assertEquals([await modeOf(machine.dir), await modeOf(machine.path("agents"))], [0o700, 0o700]);
+  await Deno.chmod(machine.path("agents/alpha"), 0o777);
+  await machine.json("agent", "inspect", "alpha");
+  assertEquals(await modeOf(machine.path("agents/alpha")), 0o700);
+});
+
+Deno.test("links in the place of folders, locks and files of agents are refused, their targets untouched (M12)", async (t) => {
+  const places: [string, string[]][] = [
+    ["agents", ["agent", "create", "beta"]],
+    ["agents/alpha", ["agent", "auth", "refresh", "alpha"]],
+    ["agents/alpha", ["agent", "inspect", "alpha"]],
+    ["agents/alpha/registry-auth.json", ["agent", "auth", "refresh", "alpha"]],
+    ["agents/alpha/secret.key", ["agent", "auth", "refresh", "alpha"]],
+    ["agents/alpha/refresh.pending", ["agent", "auth", "refresh", "alpha"]],
+    ["agents/alpha/agent.lock", ["agent", "auth", "refresh", "alpha"]],
+    ["agents/.beta.pending", ["agent", "create", "beta"]],
+    ["agents/.beta.pending/agent.lock", ["agent", "create", "beta"]],
+    [".config.lock", ["config", "set", "humanName", "Eve"]],
+  ];
+  for (const [place, argv] of places) {
+    for (const isDangling of [false, true]) {
+      await t.step(`${place}${isDangling ? " to nowhere" : ""}, ${argv.join(" ")}`, async () => {
+        await using world = await World.open();
+        await using machine = await Machine.ofPerson(world);
+        await using outside = await folder();
+        await machine.json("agent", "create", "alpha");
+        const target = `${outside.path}/target`;
+        if (!isDangling) {
+          await Deno.rename(machine.path(place), target).catch(() => Deno.writeTextFile(target, "target"));
+        }
+        await Deno.remove(machine.path(place), { recursive: true }).catch(() => {});
+        await Deno.mkdir(dirname(machine.path(place)), { recursive: true });
+        await Deno.symlink(target, machine.path(place));
+        const before = snapshot(outside.path);
+        const sent = machine.requests.length;
+        const { exit, code } = await machine.failure(...argv);
+        assertEquals([exit, code, machine.requests.length], [1, "CLI_FILE_UNSAFE", sent]);
+        assertEquals(snapshot(outside.path), before);
+      });
+    }
+  }
+});
+
+Deno.test("the configuration directory itself may be reached through a link: that way is the person's own", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await Deno.mkdir(machine.path("real"), { mode: 0o700 });
+  await Deno.symlink(machine.path("real"), machine.path("link"));
+  await machine.json("agent", "create", "alpha", "--config-dir", machine.path("link"));
+  assert("real/agents/alpha/" in machine.tree());
+});

@@ -1,0 +1,359 @@
+/** What people and scripts see: streams, colours, progress, JSON (D-84, M22). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { CLI_ERRORS } from "../../../cli/errors.ts";
+import { COMMANDS } from "../../../cli/commands/table.ts";
+import { ERRORS } from "../../../shared/protocol/errors.ts";
+import { fields, Output, printable, table } from "../../../cli/terminal/output.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { World } from "../../support/world.ts";
+import { bootstrapped, Machine } from "../cli_world.ts";
+
+const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
+
+function screen(isTerminal: boolean, options = { json: false, colour: true }) {
+  const seen = { stdout: "", stderr: "" };
+  const clock = new ManualClock();
+  const out = new Output(
+    {
+      stdout: (text) => void (seen.stdout += text),
+      stderr: (text) => void (seen.stderr += text),
+      stdoutIsTerminal: isTerminal,
+      stderrIsTerminal: isTerminal,
+    },
+    clock,
+    options,
+  );
+  return { out, seen, clock };
+}
+
+Deno.test("colours only on a terminal, and not with NO_COLOR or --json", () => {
+  assertEquals(screen(true).out.bold("x"), "\x1b[1mx\x1b[0m");
+  assertEquals(screen(false).out.bold("x"), "x");
+  assertEquals(screen(true, { json: false, colour: false }).out.red("x"), "x");
+  assertEquals(screen(true, { json: true, colour: true }).out.green("x"), "x");
+});
+
+Deno.test("NO_COLOR is honoured, and a pipe gets no escape sequence", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world, { isTerminal: true });
+  const colourful = await machine.svc("explain", "PROXY_AUTH_REPLAY");
+  assertStringIncludes(colourful.stdout, "\x1b[1m");
+  machine.env.NO_COLOR = "1";
+  assert(!(await machine.svc("explain", "PROXY_AUTH_REPLAY")).stdout.includes("\x1b"));
+  delete machine.env.NO_COLOR;
+  machine.isTerminal = false;
+  assert(!(await machine.svc("explain", "PROXY_AUTH_REPLAY")).stdout.includes("\x1b"));
+  assert(!(await machine.svc("explain", "NONSENSE")).stderr.includes("\x1b"));
+});
+
+Deno.test("progress is shown after half a second, on a terminal only, and leaves no trace", async () => {
+  const { out, seen, clock } = screen(true);
+  out.doing("Asking");
+  await clock.advance(499);
+  assertEquals(seen.stderr, "");
+  await clock.advance(1);
+  assertEquals(seen.stderr, "\r\x1b[KAsking …");
+  await clock.advance(2_000);
+  assertStringIncludes(seen.stderr, "Asking … 2 s");
+  out.result({}, "done");
+  assert(seen.stderr.endsWith("\r\x1b[K"));
+  assertEquals([seen.stdout, clock.waiting], ["done\n", 0]);
+  for (const other of [screen(false), screen(true, { json: true, colour: true })]) {
+    other.out.doing("Asking");
+    await other.clock.advance(5_000);
+    assertEquals([other.seen.stderr, other.clock.waiting], ["", 0]);
+  }
+});
+
+Deno.test("a slow command shows progress and clears it, also when it fails", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world, { isTerminal: true });
+  await machine.svc("agent", "create", "here");
+  machine.env.SVC_BOOTSTRAP_SECRET = "secret";
+  const commands: [string[], shown: string][] = [
+    [["agent", "create", "alpha"], "Registering alpha"],
+    [["agent", "list"], "Asking"],
+    [["agent", "inspect", "here"], "Fetching the registry's keys"],
+    [["agent", "reissue", "here"], "Reissuing the token of here"],
+    [["agent", "auth", "refresh", "here"], "Refreshing the session of here"],
+    [["agent", "auth", "revoke", "here"], "Asking"],
+    [["agent", "delete", "here"], "Revoking here"],
+    [["api-key", "create", "--name", "ci"], "Asking"],
+    [["api-key", "list"], "Asking"],
+    [["api-key", "revoke", "01KHYQ5H00AAAAAAAAAAAAAAAA"], "Asking"],
+    [["invite", "create"], "Asking"],
+    [["invite", "redeem", "svc_inv_x"], "Redeeming the invite"],
+    [["config", "init"], "Asking"],
+    [["admin", "bootstrap"], "Making the first admin"],
+    [["admin", "service", "list"], "Asking"],
+    [["admin", "keys", "rotate"], "Asking"],
+    [["verify", machine.read("agents/here/ait.jwt").trim()], "Fetching the registry's keys"],
+  ];
+  for (const [argv, shown] of commands) {
+    await t.step(argv.join(" "), async () => {
+      const asked = Promise.withResolvers<void>();
+      const answers: ((response: Response) => void)[] = [];
+      machine.fetch = () => {
+        asked.resolve();
+        return new Promise((resolve) => answers.push(resolve));
+      };
+      const running = machine.svc(...argv);
+      await asked.promise;
+      await world.clock.advance(1_600);
+      machine.fetch = () => Promise.resolve(new Response("no", { status: 500 }));
+      for (const answer of answers) answer(new Response("no", { status: 500 }));
+      const { stderr } = await running;
+      assert(new RegExp(`${shown}.* … 1 s\r\x1b\\[K`).test(stderr), stderr);
+      assertEquals(world.clock.waiting, 0);
+    });
+  }
+});
+
+Deno.test("an error is a sentence, but a name or an address at its beginning stays as it is", () => {
+  const { out, seen } = screen(false);
+  const told = { code: "CLI_USAGE", fix: "", exit: 2, requestId: null };
+  for (const cause of ["nobody answers", "http://127.0.0.1:1 is gone", "registryUrl is empty", "/a/b is a link"]) {
+    out.error({ ...told, cause });
+  }
+  const causes = seen.stderr.split("\n").filter((line) => line.startsWith("error")).map((line) => line.slice(18));
+  assertEquals(causes, ["Nobody answers.", "http://127.0.0.1:1 is gone.", "registryUrl is empty.", "/a/b is a link."]);
+});
+
+/** Characters that steer a terminal, change the direction of text or end a line. */
+const STEERING = [
+  ...Array.from({ length: 0x20 }, (_, i) => i),
+  ...Array.from({ length: 0x21 }, (_, i) => 0x7f + i),
+  ...[0x61c, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069],
+].map((code) => String.fromCharCode(code));
+const HOSTILE = `\x1b[31mred\x1b[0m\x1b]0;title\x07\r\n${STEERING.join("")}`;
+
+/** True for a text without control characters but the ones of svc itself. */
+function isHarmless(text: string): boolean {
+  // deno-lint-ignore no-control-regex
+  const own = text.replaceAll(/\x1b\[(?:0|1|2|31|32|33|31;1)m|\r\x1b\[K/g, "");
+  return !STEERING.some((char) => char !== "\n" && own.includes(char));
+}
+
+Deno.test("texts of others are escaped in fields and tables", () => {
+  assertEquals(printable("a\x1b[2Jb\u202ec\x07d\u009be\r\n"), "a\\u001b[2Jb\\u202ec\\u0007d\\u009be\\u000d\\u000a");
+  assertEquals(fields([["name", "x\x1b]0;evil\x07"]]), ["  name  x\\u001b]0;evil\\u0007"]);
+  assertEquals(table(["A", "B"], [["1\x1b[0m", null]]), ["A           B", "1\\u001b[0m  –"]);
+});
+
+Deno.test("every way to print escapes control characters and keeps the colours of svc itself", () => {
+  const told = { cause: HOSTILE, fix: HOSTILE, exit: 1, requestId: HOSTILE };
+  const ways: ((out: Output) => void)[] = [
+    (out) => out.result({}, HOSTILE),
+    (out) => out.result({}, [HOSTILE, `${out.bold(`${out.green("pass")} ${HOSTILE}`)} ${out.red(HOSTILE)} ${HOSTILE}`]),
+    (out) => out.note(HOSTILE),
+    (out) => out.warn(HOSTILE),
+    (out) => out.error({ code: HOSTILE, ...told }),
+  ];
+  for (const way of ways) {
+    const { out, seen } = screen(true);
+    way(out);
+    assert(isHarmless(seen.stdout + seen.stderr), JSON.stringify(seen));
+    assertStringIncludes(seen.stdout + seen.stderr, "\\u001b[31mred\\u001b[0m");
+  }
+  const { out, seen } = screen(true);
+  out.result({}, [`${out.green("pass")} ${out.bold("x")}`]);
+  assertEquals(seen.stdout, "\x1b[32mpass\x1b[0m \x1b[1mx\x1b[0m\n");
+});
+
+Deno.test("what is in progress is escaped", async () => {
+  const { out, seen, clock } = screen(true);
+  out.doing(HOSTILE);
+  await clock.advance(1_000);
+  assert(seen.stderr.length > 0 && isHarmless(seen.stderr));
+  out.finish();
+});
+
+Deno.test("JSON output has no control character, and parses to the same value", () => {
+  const { out, seen } = screen(false, { json: true, colour: false });
+  out.warn(HOSTILE);
+  out.result({ text: HOSTILE }, "");
+  out.error({ code: "X", cause: HOSTILE, fix: "", exit: 1, requestId: null });
+  for (const text of [seen.stdout, seen.stderr]) assert(isHarmless(text), JSON.stringify(text));
+  assertEquals(JSON.parse(seen.stdout), { text: HOSTILE, warnings: [HOSTILE] });
+});
+
+Deno.test("a service's error code that is not one is shown as UNKNOWN_ERROR, its message escaped", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world, { isTerminal: true });
+  for (const code of [HOSTILE, "lower", "", "A".repeat(65), "A B", "Ä", null, { a: 1 }]) {
+    await t.step(JSON.stringify(code).slice(0, 30), async () => {
+      machine.fetch = () => Promise.resolve(Response.json({ error: { code, message: HOSTILE } }, { status: 418 }));
+      const { stdout, stderr } = await machine.svc("agent", "list");
+      assertEquals(stdout, "");
+      assertStringIncludes(stderr, "UNKNOWN_ERROR: \\u001b[31mred");
+      assert(isHarmless(stderr), JSON.stringify(stderr));
+      assertEquals((await machine.failure("agent", "list")).code, "UNKNOWN_ERROR");
+    });
+  }
+  machine.fetch = () =>
+    Promise.resolve(Response.json({ error: { code: "A_NEW_CODE", message: "x" } }, { status: 418 }));
+  assertEquals((await machine.failure("agent", "list")).code, "A_NEW_CODE");
+});
+
+Deno.test("no command prints a control character of a service's answer", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofAdmin(world, { isTerminal: true });
+  await machine.svc("agent", "create", "here");
+  const key =
+    /^(?:name|displayName|code|token|framework|nextCursor|secret|id|kid|proxyUrl|status|createdAt|lastUsedAt)$/;
+  machine.fetch = async (input, init) => {
+    const response = await world.fetch(input, init);
+    const text = await response.text();
+    const changed = text && JSON.stringify(JSON.parse(text, (name, value) => key.test(name) ? HOSTILE : value));
+    return new Response(changed || null, {
+      status: response.status,
+      headers: { "x-request-id": response.headers.get("x-request-id") ?? "" },
+    });
+  };
+  const commands = [
+    ...[["agent", "list"], ["agent", "inspect", "here"], ["agent", "reissue", "here"], ["agent", "create", "there"]],
+    ...[["agent", "auth", "refresh", "here"], ["agent", "auth", "revoke", "here"], [
+      "api-key",
+      "create",
+      "--name",
+      "ci",
+    ]],
+    ...[["api-key", "list"], ["invite", "create"], ["config", "init"], ["admin", "service", "create", "proxy-eu"]],
+    ...[["admin", "service", "list"], ["admin", "keys", "rotate"], ["agent", "delete", "here", "--yes"]],
+    ["verify", machine.read("agents/here/ait.jwt").trim()],
+  ];
+  for (const command of commands) {
+    for (const argv of [command, ["--json", ...command]]) {
+      await t.step(argv.slice(0, 4).join(" ").slice(0, 60), async () => {
+        const { stdout, stderr } = await machine.svc(...argv);
+        assert(stdout + stderr !== "" && isHarmless(stdout + stderr), JSON.stringify(stdout + stderr));
+      });
+    }
+  }
+});
+
+Deno.test("with --json standard output is one document or nothing, standard error one error or nothing (D-84)", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  const { invite } = await machine.json("invite", "create");
+  const key = await machine.json("api-key", "create", "--name", "x");
+  const service = await machine.json("admin", "service", "create", "extra");
+  await machine.json("agent", "create", "alpha");
+  await using second = await Machine.open(world);
+  const token = machine.read("agents/alpha/ait.jwt").trim();
+  world.clock.step(2_000);
+  const lines: [Machine, string[], number][] = [
+    [machine, ["--version"], 0],
+    [machine, ["--help"], 0],
+    [machine, ["agent", "--help"], 0],
+    [machine, ["config", "init"], 0],
+    [machine, ["config", "set", "humanName", "Ada"], 0],
+    [machine, ["config", "get", "humanName"], 0],
+    [machine, ["config", "show"], 0],
+    [second, ["invite", "redeem", invite.code], 0],
+    [machine, ["api-key", "list"], 0],
+    [machine, ["api-key", "revoke", key.apiKey.id], 0],
+    [machine, ["admin", "service", "list"], 0],
+    [machine, ["admin", "service", "rotate", service.internalService.id], 0],
+    [machine, ["admin", "service", "revoke", service.internalService.id], 0],
+    [machine, ["admin", "keys", "rotate"], 0],
+    [machine, ["agent", "list"], 0],
+    [machine, ["agent", "inspect", "alpha"], 0],
+    [machine, ["agent", "auth", "refresh", "alpha"], 0],
+    [machine, ["agent", "auth", "revoke", "alpha"], 0],
+    [machine, ["agent", "auth", "refresh", "alpha"], 3],
+    [machine, ["agent", "reissue", "alpha"], 0],
+    [machine, ["verify", token], 1],
+    [machine, ["explain", "CRL_NOT_FOUND"], 0],
+    [machine, ["completions", "bash"], 0],
+    [machine, ["agent", "delete", "alpha"], 0],
+    [machine, ["nonsense"], 2],
+    [machine, [], 0],
+    [machine, ["agent"], 2],
+    [machine, ["agent", "create"], 2],
+    [machine, ["explain", "NONSENSE"], 4],
+    [machine, ["config", "get", "nonsense"], 2],
+    [machine, ["admin", "bootstrap"], 1],
+  ];
+  const seen = new Set<string>();
+  for (const [at, argv, exit] of lines) {
+    const { code, stdout, stderr } = await at.svc(...argv, "--json");
+    assertEquals(code, exit, `${argv.join(" ")}: ${stderr}`);
+    if (exit === 0 || stdout !== "") assertEquals(typeof JSON.parse(stdout), "object");
+    if (exit === 0 || argv[0] === "verify") assertEquals(stderr, "");
+    else assertEquals(Object.keys(JSON.parse(stderr).error), ["code", "message"]);
+    const command = COMMANDS.find(({ path }) => path.every((word, i) => argv[i] === word));
+    if (exit === 0 && command) seen.add(command.path.join(" "));
+    const once = /^(?:invite redeem|admin service rotate)/.test(argv.join(" "));
+    assertEquals((stdout + stderr).match(SECRET)?.length ?? 0, once ? 1 : 0, argv.join(" "));
+  }
+  const covered = [
+    "admin bootstrap",
+    "admin service create",
+    "agent create",
+    "api-key create",
+    "invite create",
+    "verify",
+  ];
+  // Those of the connector have tests of their own, beside a running one.
+  const here = COMMANDS.filter(({ path }) => !/^(?:connector|install|provider)$/.test(path[0] ?? ""));
+  assertEquals([...seen, ...covered].sort(), here.map(({ path }) => path.join(" ")).sort());
+});
+
+Deno.test("in text, too, no command but those that issue a secret ever shows one", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  await machine.json("agent", "create", "alpha");
+  world.clock.step(2_000);
+  for (
+    const argv of [
+      ["config", "show"],
+      ["agent", "inspect", "alpha"],
+      ["agent", "auth", "refresh", "alpha"],
+      ["agent", "reissue", "alpha"],
+      ["agent", "list"],
+      ["api-key", "list"],
+    ]
+  ) {
+    const { stdout, stderr } = await machine.svc(...argv);
+    assertEquals((stdout + stderr).match(SECRET), null, argv.join(" "));
+  }
+});
+
+Deno.test("an error in text says code, cause, cure, request and where to read more", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world, { env: { SVC_API_KEY: "svc_pat_wrong" } });
+  const { code, stdout, stderr } = await machine.svc("api-key", "list");
+  assertEquals([code, stdout], [3, ""]);
+  for (
+    const part of [
+      "API_KEY_INVALID: The API key is not known.",
+      "svc config set apiKey -",
+      "as request ",
+      "More: svc explain API_KEY_INVALID",
+    ]
+  ) {
+    assertStringIncludes(stderr, part);
+  }
+  assert(!stderr.includes("svc_pat_wrong"));
+});
+
+Deno.test("svc explain says of every code when it comes and what helps", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  for (const [code, { when, fix }] of [...Object.entries(ERRORS), ...Object.entries(CLI_ERRORS)]) {
+    const { stdout } = await machine.svc("explain", code);
+    for (const part of [code, when, fix]) assertStringIncludes(stdout, printable(part));
+  }
+  assertEquals((await machine.json("explain", "agent_auth_refresh_invalid")).status, [400, 401]);
+  const unknown = await machine.failure("explain", "PROXY_AUTH_REPLAI");
+  assertEquals(unknown.exit, 4);
+  assertStringIncludes(unknown.message, "Did you mean PROXY_AUTH_REPLAY?");
+  for (const code of ["constructor", "__proto__", ""]) assertEquals((await machine.failure("explain", code)).exit, 4);
+});
+
+Deno.test("--version prints the version and nothing else", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  assertEquals(await machine.svc("--version"), { code: 0, stdout: "0.0.0-test\n", stderr: "" });
+});

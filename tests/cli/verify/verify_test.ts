@@ -1,0 +1,258 @@
+/** svc verify: every check of a token or a request, named, with the canonical string; offline by the keys here. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { parseRequestFile } from "../../../cli/verify/request_file.ts";
+import { vectors } from "../../support/vectors.ts";
+import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+interface Check {
+  name: string;
+  result: string;
+  detail: string;
+}
+
+const failing = (checks: Check[]) => checks.filter(({ result }) => result === "failed").map(({ name }) => name);
+const skipping = (checks: Check[]) => checks.filter(({ result }) => result === "skipped").map(({ name }) => name);
+
+/** What `svc verify` says, whatever the verdict. */
+async function verdict(machine: Machine, ...argv: string[]) {
+  const { code, stdout, stderr } = await machine.svc("--json", "verify", ...argv);
+  assertEquals(stderr, "");
+  const said = JSON.parse(stdout) as {
+    valid: boolean;
+    checks: Check[];
+    canonical?: string;
+    claims: { jti: string } | null;
+  };
+  assertEquals(code, said.valid ? 0 : 1);
+  return said;
+}
+
+/** A request as the text of an HTTP message. */
+async function message(world: World, agent: TestAgent, parts: RequestParts = {}): Promise<string> {
+  const request = await world.signed(agent, { recipient: agent.agent.did, body: '{"message":"hi"}', ...parts });
+  const { pathname, search, host } = new URL(request.url);
+  const headers = [...request.headers].map(([name, value]) => `${name}: ${value}`);
+  return [`${request.method} ${pathname}${search} HTTP/1.1`, `host: ${host}`, ...headers, "", await request.text()]
+    .join("\r\n");
+}
+
+Deno.test("svc verify <token> shows eight checks that pass, and whose token it is", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const { identity, agent } = await world.agent();
+  const said = await verdict(machine, identity.ait);
+  const names = "form header issuer key signature claims lifetime revocation".split(" ");
+  assertEquals(said.checks.map(({ name }) => name), names);
+  assertEquals([said.valid, said.claims?.jti, skipping(said.checks)], [true, agent.currentJti, []]);
+  const { stdout } = await machine.svc("verify", identity.ait);
+  for (const part of ["✓ signature", agent.did, agent.ownerDid, agent.name]) assertStringIncludes(stdout, part);
+  machine.stdin = `${identity.ait}\n`;
+  assertEquals((await verdict(machine, "-")).valid, true);
+});
+
+Deno.test("svc verify <token> fails at the check that fails, and skips what follows", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const owner = await world.person();
+  const { identity: { ait }, agent } = await world.agent(owner);
+  const [head = "", payload = "", signature = ""] = ait.split(".");
+  const reheaded = (header: object) => `${btoa(JSON.stringify(header)).replace(/=+$/, "")}.${payload}.${signature}`;
+  const { kid } = JSON.parse(atob(head)) as { kid: string };
+  const foreign = `${head}.${btoa('{"iss":"https://other.example"}').replace(/=+$/, "")}.${signature}`;
+  const sameIssuer = vectors("ait").valid[0]?.token ?? "";
+  const cases: [string, string, string][] = [
+    ["two parts", `${head}.${payload}`, "form"],
+    ["rubbish", "rubbish", "form"],
+    ["empty parts", "..", "form"],
+    ["alg none", reheaded({ alg: "none", typ: "AIT", kid }), "header"],
+    ["typ CRL", reheaded({ alg: "EdDSA", typ: "CRL", kid }), "header"],
+    ["another registry's", foreign, "issuer"],
+    ["one that another key signed in its name", sameIssuer, "key"],
+    ["an unknown key", reheaded({ alg: "EdDSA", typ: "AIT", kid: "nobody" }), "key"],
+    ["a changed signature", `${head}.${payload}.${"A".repeat(86)}`, "signature"],
+  ];
+  for (const [what, token, step] of cases) {
+    await t.step(what, async () => {
+      const { checks } = await verdict(machine, token);
+      assertEquals(failing(checks), [step]);
+      const at = checks.findIndex(({ name }) => name === step);
+      assert(checks.slice(0, at).every(({ result }) => result === "passed"));
+      assert(checks.slice(at + 1).every(({ result }) => result === "skipped"));
+    });
+  }
+  await t.step("expired, and not yet valid, as of another moment", async () => {
+    assertEquals(failing((await verdict(machine, ait, "--at", "2026-04-01T00:00:00Z")).checks), ["lifetime"]);
+    assertEquals(failing((await verdict(machine, ait, "--at", "2026-02-20T23:59:59Z")).checks), ["lifetime"]);
+    assertEquals((await verdict(machine, ait, "--at", "2026-03-01T00:00:00Z")).valid, true);
+  });
+  await t.step("revoked", async () => {
+    await world.client.deleteAgent(owner.apiKey, agent.id);
+    const { checks } = await verdict(machine, ait);
+    assertEquals(failing(checks), ["revocation"]);
+    assertStringIncludes(checks.at(-1)?.detail ?? "", "agent_deleted");
+  });
+});
+
+Deno.test("svc verify refuses what is no identity token with a word on what it is", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  for (const token of ["svc_pat_abc", "svc_rft_abc", "svcpair1_abc"]) {
+    const { exit, message } = await machine.failure("verify", token);
+    assertEquals(exit, 2);
+    assertStringIncludes(message, "is no identity token");
+    assert(!message.includes("abc"));
+  }
+  assertEquals((await machine.failure("verify")).exit, 2);
+  assertEquals((await machine.failure("verify", "x", "--request", "y")).exit, 2);
+  assertEquals((await machine.failure("verify", "x", "--at", "yesterday")).exit, 2);
+});
+
+Deno.test("svc verify asks the registry for its keys, also when it has asked a moment ago", async () => {
+  await using world = await World.open();
+  let isOther = false;
+  await using machine = await Machine.open(world, {
+    fetch: async (input, init) => {
+      const answer = await world.fetch(input, init);
+      const isKeys = String(input instanceof Request ? input.url : input).endsWith("/.well-known/svc-keys.json");
+      if (!isKeys || !isOther) return answer;
+      return new Response((await answer.text()).replaceAll(/"kid":"[^"]+"/g, '"kid":"another"'));
+    },
+  });
+  const { identity } = await world.agent();
+  assertEquals((await verdict(machine, identity.ait)).valid, true);
+  isOther = true;
+  const said = await verdict(machine, identity.ait);
+  assertEquals([said.valid, failing(said.checks)], [false, ["key"]]);
+});
+
+Deno.test("svc verify works offline by the keys on this machine, and only then", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const { identity } = await world.agent();
+  assertEquals((await machine.failure("verify", identity.ait, "--offline")).exit, 5);
+  await verdict(machine, identity.ait);
+  const sent = machine.requests.length;
+  world.clock.step(86_400_000);
+  const { valid, checks } = await verdict(machine, identity.ait, "--offline");
+  assertEquals([valid, skipping(checks), machine.requests.length], [true, ["revocation"], sent]);
+  machine.fetch = () => Promise.reject(new TypeError("no network"));
+  const unplugged = await verdict(machine, identity.ait);
+  assertEquals([unplugged.valid, skipping(unplugged.checks)], [true, ["revocation"]]);
+  machine.write(`keys/${encodeURIComponent(REGISTRY_URL)}.json`, "rubbish");
+  assertEquals((await machine.failure("verify", identity.ait)).exit, 5);
+});
+
+Deno.test("svc verify --request shows every check and the canonical string that was signed", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const agent = await world.agent();
+  machine.write("request.http", await message(world, agent));
+  const { valid, checks, canonical } = await verdict(machine, "--request", machine.path("request.http"));
+  assertEquals([valid, skipping(checks)], [true, ["trust, access token, rate limit"]]);
+  const lines = canonical?.split("\n") ?? [];
+  assertEquals([lines.length, ...lines.slice(0, 4)], [9, "SVC-PROOF-V1", "POST", PROXY_URL, "/hooks/agent"]);
+  assertEquals(lines[7], agent.agent.did);
+  const { stdout } = await machine.svc("verify", "--request", machine.path("request.http"));
+  for (const line of lines) assertStringIncludes(stdout, line);
+});
+
+Deno.test("svc verify --request names the check that fails", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const agent = await world.agent();
+  const good = await message(world, agent);
+  const without = (name: string) => good.replace(new RegExp(`^${name}:.*\r\n`, "im"), "");
+  const withHeader = (name: string, value: string) => good.replace(new RegExp(`^(${name}): .*$`, "im"), `$1: ${value}`);
+  const cases: [string, string, string[]][] = [
+    ["no token", without("authorization"), ["Authorization", "token form"]],
+    ["Bearer", good.replace("Svc ey", "Bearer ey"), ["Authorization", "token form"]],
+    ["another body", good.replace('"hi"', '"ho"'), ["body hash"]],
+    ["no body hash", without(HEADERS.bodySha256), ["body hash", "proof"]],
+    ["another path", good.replace("/hooks/agent", "/hooks/agenT"), ["proof"]],
+    ["another method", good.replace("POST", "PUT"), ["proof"]],
+    ["no proof", without(HEADERS.proof), ["proof"]],
+    ["no nonce", without(HEADERS.nonce), ["proof", "nonce"]],
+    ["a bad timestamp", withHeader(HEADERS.timestamp, "soon"), ["timestamp", "proof"]],
+    ["an old one", await message(world, agent, { timestamp: "1771631000" }), ["timestamp"]],
+  ];
+  for (const [what, text, steps] of cases) {
+    await t.step(what, async () => {
+      machine.write("request.http", text);
+      assertEquals(failing((await verdict(machine, "--request", machine.path("request.http"))).checks), steps);
+    });
+  }
+  await t.step("an old request was right in its time", async () => {
+    machine.write("request.http", await message(world, agent));
+    world.clock.step(3_600_000);
+    const path = machine.path("request.http");
+    assertEquals(failing((await verdict(machine, "--request", path)).checks), ["timestamp"]);
+    assertEquals((await verdict(machine, "--request", path, "--at", "2026-02-21T00:01:00Z")).valid, true);
+  });
+});
+
+Deno.test("svc verify --request finds out for which origin a request was signed by mistake", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const agent = await world.agent();
+  for (const origin of [`http://${new URL(PROXY_URL).host}`, REGISTRY_URL]) {
+    machine.write("request.http", await message(world, agent, { signed: { origin } }));
+    const { checks } = await verdict(machine, "--request", machine.path("request.http"));
+    assertEquals(failing(checks), ["proof"]);
+    const { detail } = checks.find(({ name }) => name === "proof")!;
+    assertStringIncludes(detail, `signed for ${origin}`);
+    assertStringIncludes(detail, PROXY_URL);
+    assertEquals((await verdict(machine, "--request", machine.path("request.http"), "--origin", origin)).valid, true);
+  }
+});
+
+Deno.test("svc verify --request judges a refresh by the registry's origin, and takes JSON and standard input", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const agent = await world.agent();
+  const body = '{"refreshToken":"x"}';
+  const request = await world.signed(agent, { base: REGISTRY_URL, target: "/v1/agents/auth/refresh", body });
+  const { method, url, headers } = request;
+  machine.stdin = JSON.stringify({ method, url, headers: Object.fromEntries(headers), body });
+  assertEquals((await verdict(machine, "--request", "-")).valid, true);
+});
+
+Deno.test("svc verify --request forgives the line feed that editors add", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  for (const ending of ["\n", "\r\n"]) {
+    machine.write("request.http", await message(world, await world.agent()) + ending);
+    const { valid, checks } = await verdict(machine, "--request", machine.path("request.http"));
+    assertEquals(valid, true);
+    assertStringIncludes(checks.find(({ name }) => name === "body hash")!.detail, "without the file's last line feed");
+  }
+});
+
+Deno.test("svc verify --request refuses what is no request", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  for (
+    const text of [
+      "",
+      "rubbish",
+      "GET\n",
+      "{}",
+      "{",
+      '{"method":"GET","url":"/x y","headers":{}}',
+      "POST /x\nno colon\n\n",
+    ]
+  ) {
+    machine.write("request.http", text);
+    assertEquals((await machine.failure("verify", "--request", machine.path("request.http"))).exit, 2, text);
+  }
+  assertEquals((await machine.failure("verify", "--request", machine.path("none"))).exit, 2);
+  assertEquals(machine.requests, []);
+});
+
+Deno.test("parseRequestFile() keeps target and body as they are written", () => {
+  const file = parseRequestFile(utf8Bytes("POST https://P.example/%61//b?c=%20 HTTP/1.1\nA: 1\nA: 2\n\n{\n \u00e4}\n"));
+  assertEquals([file?.method, file?.origin, file?.target], ["POST", "https://p.example", "/%61//b?c=%20"]);
+  assertEquals([file?.headers.get("a"), new TextDecoder().decode(file?.body)], ["1, 2", "{\n \u00e4}\n"]);
+});

@@ -1,0 +1,284 @@
+/**
+ * Shows check 8 (D-63; E01, E02, E13, E16, E17, C09): the access token is asked of the registry for every message, its
+ * word is taken only in the form that the protocol gives it, and a registry that cannot be asked lets nobody through.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { outcome, tally } from "../../support/registry_world.ts";
+import type { TestAgent, TestSocket, World, WorldOptions } from "../../support/world.ts";
+import { get, openProxy, post, PROFILE, withAccess } from "../proxy_world.ts";
+
+const PATH = "/v1/agents/auth/validate";
+const INVALID = "401 PROXY_AGENT_ACCESS_INVALID";
+const REQUIRED = "401 PROXY_AGENT_ACCESS_REQUIRED";
+const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
+
+/** Validations as the registry gets them: kept, and answered otherwise when a test wants. */
+class Validations {
+  readonly asked: Request[] = [];
+  answer: (() => Response | Promise<Response>) | null = null;
+
+  constructor(w: World) {
+    w.registryAnswer = (request) => {
+      if (new URL(request.url).pathname !== PATH) return null;
+      this.asked.push(request.clone());
+      return this.answer?.() ?? null;
+    };
+  }
+}
+
+interface Cast {
+  w: World;
+  a: TestAgent;
+  b: TestAgent;
+  socket: TestSocket;
+  validations: Validations;
+}
+
+async function cast(options: WorldOptions = {}): Promise<Cast> {
+  const w = await openProxy(options);
+  return { w, ...await w.story(), validations: new Validations(w) };
+}
+
+const error = (code: string, status: number) => () => Response.json({ error: { code, message: "no" } }, { status });
+
+Deno.test("E01: a route that asks for an access token refuses a request without one; pairing does not ask", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const receipts = `/v1/relay/delivery-receipts?requestId=abcdefgh&recipientAgentDid=${b.agent.did}`;
+  for (const missing of [null, ""]) {
+    const headers = { [HEADERS.access]: missing };
+    assertEquals(await outcome(await w.message(a, b, { headers })), REQUIRED);
+    const signed = (method: string, target: string) =>
+      w.signed(a, { method, target, headers, body: method === "GET" ? "" : "{}" });
+    assertEquals(await outcome(await w.fetch(await signed("GET", "/v1/relay/connect"))), REQUIRED);
+    assertEquals(await outcome(await w.fetch(await signed("GET", receipts))), REQUIRED);
+    assertEquals(await outcome(await w.fetch(await signed("POST", "/v1/relay/delivery-receipts"))), REQUIRED);
+    assertEquals(await outcome(await w.fetch(await signed("GET", "/pair/peers"))), "200");
+  }
+});
+
+Deno.test("E01: a sender in no pair is refused for that, whatever its access token is", async () => {
+  const { w, b, validations } = await cast();
+  await using _ = w;
+  const stranger = await w.agent();
+  for (const access of [null, "junk", stranger.identity.accessToken]) {
+    const answer = await w.message(stranger, b, { headers: { [HEADERS.access]: access } });
+    assertEquals(await outcome(answer), "403 PROXY_AUTH_FORBIDDEN");
+  }
+  assertEquals(validations.asked, []);
+});
+
+for (const sharedProcess of [false, true]) {
+  const how = sharedProcess ? "judged in the process" : "asked of the registry";
+
+  Deno.test(`E02: only the agent's own live access token is good, ${how}`, async (t) => {
+    const { w, a, b, socket, validations } = await cast({ sharedProcess });
+    await using _ = w;
+    assertEquals(await outcome(await w.message(a, b)), "202");
+    const old = a.identity.accessToken;
+    const next = await w.client.refresh(a.identity, a.agentAuth.refreshToken);
+    const cases: [name: string, access: string, result: string][] = [
+      ["the one before", old, INVALID],
+      ["its own", next.accessToken, "202"],
+      ["another agent's", b.identity.accessToken, INVALID],
+      ["its refresh token", next.refreshToken, INVALID],
+      ["its owner's API key", a.owner.apiKey, INVALID],
+      ["garbage", "junk", INVALID],
+      ["cut short", next.accessToken.slice(0, -1), INVALID],
+      ["twice", `${next.accessToken}, ${next.accessToken}`, INVALID],
+      ["with a comma", `${next.accessToken},`, INVALID],
+      ["the AIT", a.identity.ait, INVALID],
+      ["its own again", next.accessToken, "202"],
+    ];
+    for (const [name, access, result] of cases) {
+      await t.step(name, async () => assertEquals(await outcome(await w.message(withAccess(a, access), b)), result));
+    }
+    assertEquals(socket.delivered.length, 3);
+    await t.step("two in one header are none to ask about, whatever the registry would say", async () => {
+      const before = validations.asked.length;
+      validations.answer = () => new Response(null, { status: 204 });
+      assertEquals(await outcome(await w.message(withAccess(a, `${next.accessToken}, x`), b)), INVALID);
+      assertEquals(validations.asked.length, before);
+      validations.answer = null;
+    });
+    await t.step("its own, a moment before and after its end", async () => {
+      const sender = withAccess(a, next.accessToken);
+      w.clock.step(899_000);
+      assertEquals(await outcome(await w.message(sender, b)), "202");
+      w.clock.step(1_000);
+      assertEquals(await outcome(await w.message(sender, b)), INVALID);
+    });
+    if (sharedProcess) assertEquals(validations.asked, []);
+  });
+
+  Deno.test(`E13, E17: an access token is refused from the moment that the session is revoked; the AIT is not, ${how}`, async () => {
+    const { w, a, b, socket } = await cast({ sharedProcess });
+    await using _ = w;
+    assertEquals(await outcome(await w.message(a, b)), "202");
+    const path = `/v1/agents/${a.agent.id}/auth/revoke`;
+    assertEquals((await w.ask("DELETE", path, { apiKey: a.owner.apiKey })).status, 204);
+    assertEquals(await outcome(await w.message(a, b)), INVALID);
+    // Admitted by its AIT; the route itself asks for an active session (D-225).
+    assertEquals(await outcome(await get(w, a, "/pair/peers")), "403 PROXY_PAIR_OWNERSHIP_FORBIDDEN");
+    assertEquals(socket.delivered.length, 1);
+  });
+}
+
+Deno.test("in one process nothing is accepted once its session, its agent or its pair is gone, in any of 60 races", async (t) => {
+  const ends: [name: string, end: (w: World, a: TestAgent, b: TestAgent) => Promise<Response>][] = [
+    ["session revoked", (w, a) => w.ask("DELETE", `/v1/agents/${a.agent.id}/auth/revoke`, { apiKey: a.owner.apiKey })],
+    ["agent deleted", (w, a) => w.ask("DELETE", `/v1/agents/${a.agent.id}`, { apiKey: a.owner.apiKey })],
+    ["pair removed", (w, a, b) => post(w, b, "/pair/remove", { peerAgentDid: a.agent.did })],
+  ];
+  for (const [name, end] of ends) {
+    await t.step(name, async () => {
+      for (let round = 0; round < 20; round++) {
+        const { w, a, b, socket } = await cast({ sharedProcess: true, seed: round });
+        await using _ = w;
+        assertEquals(await outcome(await w.message(a, b)), "202");
+        const racing = Array.from({ length: 10 }, () => w.message(a, b));
+        const ended = end(w, a, b).then((answer) => {
+          assertEquals(answer.status, 204);
+          return Promise.all(Array.from({ length: 5 }, () => w.message(a, b)));
+        });
+        const accepted = (await Promise.all(racing)).filter(({ status }) => status === 202).length;
+        for (const answer of await ended) assert(answer.status === 401 || answer.status === 403, `${answer.status}`);
+        assertEquals(socket.delivered.length, 1 + accepted);
+      }
+    });
+  }
+});
+
+Deno.test("the registry is asked for every message, with the service credential and nothing of the request", async () => {
+  const serviceCredential = { id: "01KHYQ5H00AAAAAAAAAAAAAAAA", secret: "svc_srv_test" };
+  const { w, a, b, validations } = await cast({ proxy: { serviceCredential } });
+  await using _ = w;
+  for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(a, b)), "202");
+  assertEquals(validations.asked.length, 3);
+  const [request] = validations.asked;
+  assert(request);
+  assertEquals([request.method, request.redirect], ["POST", "manual"]);
+  assertEquals(await request.json(), { agentDid: a.agent.did, aitJti: a.agent.currentJti });
+  assertEquals(request.headers.get(HEADERS.access), a.identity.accessToken);
+  assertEquals(request.headers.get(HEADERS.serviceId), serviceCredential.id);
+  assertEquals(request.headers.get(HEADERS.serviceSecret), serviceCredential.secret);
+  assertEquals(request.headers.get("authorization"), null);
+});
+
+Deno.test("E16: of the registry's answers 204 accepts, a 401 about the token refuses, and everything else is 503", async (t) => {
+  const cases: [name: string, answer: () => Response | Promise<Response>, result: string][] = [
+    ["204", () => new Response(null, { status: 204 }), "202"],
+    ["401 unauthorised", error("AGENT_AUTH_VALIDATE_UNAUTHORIZED", 401), INVALID],
+    ["401 expired", error("AGENT_AUTH_VALIDATE_EXPIRED", 401), INVALID],
+    ["401 about the service", error("INTERNAL_SERVICE_UNAUTHORIZED", 401), UNAVAILABLE],
+    ["403 about the service", error("INTERNAL_SERVICE_FORBIDDEN", 403), UNAVAILABLE],
+    ["400", error("AGENT_AUTH_VALIDATE_INVALID", 400), UNAVAILABLE],
+    ["404", error("NOT_FOUND", 404), UNAVAILABLE],
+    ["429", error("RATE_LIMIT_EXCEEDED", 429), UNAVAILABLE],
+    ["500", error("INTERNAL_ERROR", 500), UNAVAILABLE],
+    ["503", error("SERVICE_UNAVAILABLE", 503), UNAVAILABLE],
+    ["200", () => Response.json({ valid: true }), UNAVAILABLE],
+    ["201", () => Response.json({}, { status: 201 }), UNAVAILABLE],
+    ["302", () => new Response(null, { status: 302, headers: { Location: "https://canary.example" } }), UNAVAILABLE],
+    ["no connection", () => Promise.reject(new TypeError("connection refused")), UNAVAILABLE],
+    [
+      "a body that breaks off",
+      () =>
+        new Response(new ReadableStream({ start: (controller) => controller.error(new Error("reset")) }), {
+          status: 401,
+        }),
+      UNAVAILABLE,
+    ],
+  ];
+  const { w, a, b, socket, validations } = await cast();
+  await using _ = w;
+  for (const [name, answer, result] of cases) {
+    await t.step(name, async () => {
+      validations.answer = answer;
+      assertEquals(await outcome(await w.message(a, b)), result);
+    });
+  }
+  assertEquals(socket.delivered.length, 1);
+});
+
+Deno.test("D-63: a 401 refuses, whatever its body, unless it is about the service", async (t) => {
+  const { w, a, b, validations } = await cast();
+  await using _ = w;
+  const bodies: [name: string, answer: () => Response][] = [
+    ["another code", error("API_KEY_INVALID", 401)],
+    ["no envelope", () => Response.json({}, { status: 401 })],
+    ["no body", () => new Response(null, { status: 401 })],
+  ];
+  for (const [name, answer] of bodies) {
+    await t.step(name, async () => {
+      validations.answer = answer;
+      assertEquals(await outcome(await w.message(a, b)), INVALID);
+    });
+  }
+});
+
+Deno.test("E16, C09: a registry that hangs is 503 within 5 s of the clock; other agents go on", async () => {
+  const { w, a, b, validations } = await cast();
+  await using _ = w;
+  const c = await w.agent();
+  await w.pair(c, b);
+  validations.answer = () => new Promise(() => {});
+  let answered: string | null = null;
+  const asking = w.message(a, b).then(outcome).then((result) => answered = result);
+  for (let i = 0; i < 10; i++) await settle();
+  validations.answer = null;
+  assertEquals(await outcome(await w.message(c, b)), "202");
+  await w.clock.advance(4_999);
+  assertEquals(answered, null);
+  await w.clock.advance(1);
+  await asking;
+  assertEquals(answered, UNAVAILABLE);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+});
+
+Deno.test("identical calls at once are joined, others are not, and none is remembered", async () => {
+  const { w, a, b, validations } = await cast();
+  await using _ = w;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  validations.answer = async () => {
+    await promise;
+    return new Response(null, { status: 204 });
+  };
+  // A length: bodies of unknown length find room for a few at a time only.
+  const parts = { body: "{}", headers: { "Content-Length": "2" } };
+  const answers = tally(Array.from({ length: 20 }, () => w.message(a, b, parts)));
+  const other = w.message(withAccess(a, "svc_agt_other"), b, parts);
+  await until(() => validations.asked.length === 2);
+  await settle();
+  assertEquals(validations.asked.length, 2);
+  resolve();
+  assertEquals([await answers, await outcome(await other)], [{ "202": 20 }, "202"]);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  assertEquals(validations.asked.length, 3);
+});
+
+Deno.test("a verdict is kept for AGENT_ACCESS_CACHE_MS where that is set, and a refusal never", async () => {
+  const { w, a, b, validations } = await cast({ proxy: { accessCacheMs: 5_000 } });
+  await using _ = w;
+  for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(a, b)), "202");
+  assertEquals(validations.asked.length, 1);
+  w.clock.step(4_999);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  assertEquals(validations.asked.length, 1);
+  w.clock.step(1);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  assertEquals(validations.asked.length, 2);
+  for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(withAccess(a, "junk"), b)), INVALID);
+  assertEquals(validations.asked.length, 5);
+});
+
+Deno.test("pairing goes on while validation is down, since it does not ask for it", async () => {
+  const { w, a, validations } = await cast();
+  await using _ = w;
+  validations.answer = () => Promise.reject(new TypeError("connection refused"));
+  assertEquals(await outcome(await post(w, a, "/pair/start", { initiatorProfile: PROFILE })), "200");
+  assertEquals(validations.asked, []);
+});

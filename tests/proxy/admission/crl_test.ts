@@ -1,0 +1,404 @@
+/**
+ * Shows what the proxy knows of revocations (D-62; C03, C04, C06, C08, C09, C20): fresh, never rolled back, and when it
+ * cannot know, it lets nobody through.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { type CrlGrant, type Revocation, signCrl } from "../../../shared/protocol/crl.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import type { SigningKey } from "../../../shared/protocol/jws.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import type { ProxyConfig } from "../../../proxy/config.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { outcome, tally } from "../../support/registry_world.ts";
+import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { get, openProxy, registryKey, restart, token, withAit } from "../proxy_world.ts";
+
+/** The revocation list as the proxy gets it: counted, and replaced when a test wants. */
+class Lists {
+  fetches: Request[] = [];
+  /** In place of the registry's own answer. */
+  answer: (() => Response | Promise<Response>) | null = null;
+
+  constructor(readonly w: World) {
+    w.registryAnswer = (request) => {
+      if (new URL(request.url).pathname !== "/v1/crl") return null;
+      this.fetches.push(request);
+      return this.answer?.() ?? null;
+    };
+  }
+
+  /** A list that the registry could have signed now, with anything otherwise. */
+  async signed(grant: Partial<CrlGrant> = {}, key?: SigningKey): Promise<string> {
+    const { clock, newId } = this.w;
+    const issuedAtSeconds = unixSeconds(clock.now());
+    const whole = { issuer: REGISTRY_URL, jti: newId(), issuedAtSeconds, seq: 1, revocations: [], ...grant };
+    return await signCrl(whole, key ?? await registryKey(this.w));
+  }
+
+  /** Answers with this list from now on. */
+  publish(crl: unknown, headers: Record<string, string> = {}): void {
+    this.answer = () => Response.json({ crl }, { headers });
+  }
+
+  /** Fetches as the background work does, and waits for the end of it. */
+  async refresh(): Promise<void> {
+    await this.w.proxy.deps.crl.refresh();
+  }
+}
+
+async function cast(
+  proxy: Partial<ProxyConfig> = {},
+): Promise<{ w: World; a: TestAgent; lists: Lists; entry: Revocation }> {
+  const w = await openProxy({ proxy });
+  const lists = new Lists(w);
+  const a = await w.agent();
+  const { currentJti: jti, did: agentDid } = a.agent;
+  return { w, a, lists, entry: { jti, agentDid, reason: "reissued", revokedAt: unixSeconds(w.clock.now()) } };
+}
+
+async function ask(w: World, agent: TestAgent): Promise<string> {
+  return await outcome(await get(w, agent, "/pair/peers"));
+}
+
+const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
+const REVOKED = "401 PROXY_AUTH_REVOKED";
+const notFound = (code: string) => () => Response.json({ error: { code, message: "no" } }, { status: 404 });
+
+Deno.test("C03, C04: a revoked AIT is refused within one interval, and access at once", async () => {
+  const { w, a } = await cast({ crlRefreshIntervalMs: 2_000 });
+  await using _ = w;
+  const b = await w.agent();
+  await w.pair(a, b);
+  assertEquals([await ask(w, a), await ask(w, b)], ["200", "200"]);
+  await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  assertEquals(await outcome(await w.message(a, b)), "401 PROXY_AGENT_ACCESS_INVALID");
+  await w.clock.advance(2_000);
+  for (let i = 0; i < 10; i++) await settle();
+  assertEquals([await ask(w, a), await ask(w, b)], [REVOKED, "200"]);
+});
+
+Deno.test("a reissued agent's old AIT is refused, its new one is not", async () => {
+  const { w, a, lists } = await cast();
+  await using _ = w;
+  const answer = await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: a.owner.apiKey });
+  const { ait } = await answer.json();
+  await lists.refresh();
+  assertEquals([await ask(w, a), await ask(w, withAit(a, ait))], [REVOKED, "200"]);
+});
+
+Deno.test("C06: a list that is not the newest of this registry is not installed, and the older good one is kept", async (t) => {
+  const stranger = { kid: "stranger", privateKey: (await keyPairFromSeed(new Uint8Array(32).fill(3))).privateKey };
+  const SEQ = 7;
+  type Make = (lists: Lists, now: number, key: SigningKey) => Promise<unknown> | Response;
+  const bad: [name: string, make: Make][] = [
+    ["past its exp", (lists, now) => lists.signed({ seq: 9, issuedAtSeconds: now - 900 })],
+    ["61 s ahead", (lists, now) => lists.signed({ seq: 9, issuedAtSeconds: now + 61 })],
+    ["an hour ahead", (lists, now) => lists.signed({ seq: 9, issuedAtSeconds: now + 3600 })],
+    ["of another registry", (lists) => lists.signed({ seq: 9, issuer: "https://other.example" })],
+    ["signed with an unknown key", (lists) => lists.signed({ seq: 9 }, stranger)],
+    ["signed by a stranger under our kid", (lists, _, { kid }) => lists.signed({ seq: 9 }, { ...stranger, kid })],
+    ["of a lower seq", (lists) => lists.signed({ seq: SEQ - 1 })],
+    ["of the same seq, issued earlier", (lists, now) => lists.signed({ seq: SEQ, issuedAtSeconds: now - 1 })],
+    ["without a seq", (lists) => lists.signed({ seq: undefined as unknown as number })],
+    ["with a typ that is not CRL", async (lists, _, { kid, privateKey }) => {
+      const [, payload = ""] = (await lists.signed({ seq: 9 })).split(".");
+      return await token(
+        { alg: "EdDSA", typ: "AIT", kid },
+        atob(payload.replaceAll("-", "+").replaceAll("_", "/")),
+        privateKey,
+      );
+    }],
+    ["with a changed signature", async (lists) => (await lists.signed({ seq: 9 })).slice(0, -4) + "AAAA"],
+    ["that is no text", () => Promise.resolve(1)],
+    ["that is missing", () => Response.json({})],
+    ["with status 201", () => Response.json({ crl: "x" }, { status: 201 })],
+    ["that is HTML", () => new Response("<!doctype html>")],
+    ["a redirect", () => new Response(null, { status: 302, headers: { Location: "https://canary.example" } })],
+    ["500 CRL_BUILD_FAILED", () => Response.json({ error: { code: "CRL_BUILD_FAILED" } }, { status: 500 })],
+    ["429", () => Response.json({ error: { code: "RATE_LIMIT_EXCEEDED" } }, { status: 429 })],
+    ["a forged 404", () => notFound("CRL_NOT_FOUND")()],
+    ["any other 404", () => notFound("NOT_FOUND")()],
+    ["a 304 that was not asked for", () => new Response(null, { status: 304 })],
+  ];
+  for (const [name, make] of bad) {
+    await t.step(name, async () => {
+      const { w, a, lists, entry } = await cast();
+      await using _ = w;
+      lists.publish(await lists.signed({ seq: SEQ, revocations: [entry] }));
+      assertEquals(await ask(w, a), REVOKED);
+      const made = await make(lists, unixSeconds(w.clock.now()), await registryKey(w));
+      if (made instanceof Response) lists.answer = () => made.clone();
+      else lists.publish(made);
+      await lists.refresh();
+      assertEquals(await ask(w, a), REVOKED, "the older list is kept");
+      w.clock.step(900_000);
+      assertEquals(await ask(w, a), UNAVAILABLE, "until its age ends");
+    });
+  }
+});
+
+Deno.test("a list that is newer by seq, or by iat, takes the place of the older one", async (t) => {
+  const newer: [name: string, seq: number, laterSeconds: number][] = [
+    ["a higher seq", 8, 0],
+    ["a higher seq, issued earlier", 8, -30],
+    ["the same seq, issued later", 7, 60],
+    ["the very same", 7, 0],
+  ];
+  for (const [name, seq, laterSeconds] of newer) {
+    await t.step(name, async () => {
+      const { w, a, lists, entry } = await cast();
+      await using _ = w;
+      lists.publish(await lists.signed({ seq: 7, revocations: [entry] }));
+      assertEquals(await ask(w, a), REVOKED);
+      lists.publish(await lists.signed({ seq, issuedAtSeconds: unixSeconds(w.clock.now()) + laterSeconds }));
+      await lists.refresh();
+      assertEquals(await ask(w, a), "200");
+    });
+  }
+});
+
+Deno.test("a rollback is refused and logged, also after a restart", async () => {
+  const { w, a, lists, entry } = await cast();
+  await using _ = w;
+  lists.publish(await lists.signed({ seq: 7, revocations: [entry] }));
+  assertEquals(await ask(w, a), REVOKED);
+  lists.publish(await lists.signed({ seq: 6 }));
+  await lists.refresh();
+  assertEquals(w.log.filter((line) => line.event === "crl_rollback").map((line) => line.level), ["error"]);
+  await restart(w);
+  assertEquals(await ask(w, a), UNAVAILABLE);
+  assertEquals(w.log.filter((line) => line.event === "crl_rollback").length, 2);
+  lists.publish(await lists.signed({ seq: 8, revocations: [entry] }));
+  await lists.refresh();
+  assertEquals(await ask(w, a), REVOKED);
+});
+
+Deno.test("CRL_NOT_FOUND is an empty list only until a signed one was seen, also after a restart", async () => {
+  const { w, a, lists, entry } = await cast();
+  await using _ = w;
+  lists.answer = notFound("CRL_NOT_FOUND");
+  assertEquals(await ask(w, a), "200");
+  await restart(w);
+  assertEquals(await ask(w, a), "200");
+  lists.publish(await lists.signed({ seq: 1, revocations: [entry] }));
+  await lists.refresh();
+  assertEquals(await ask(w, a), REVOKED);
+  lists.answer = notFound("CRL_NOT_FOUND");
+  await lists.refresh();
+  assertEquals(await ask(w, a), REVOKED);
+  await restart(w);
+  assertEquals(await ask(w, a), UNAVAILABLE, "a forged 404 undoes nothing");
+});
+
+Deno.test("any other 404 is no list", async () => {
+  const { w, a, lists } = await cast();
+  await using _ = w;
+  for (const answer of [notFound("NOT_FOUND"), () => new Response("not here", { status: 404 })]) {
+    lists.answer = answer;
+    assertEquals(await ask(w, a), UNAVAILABLE);
+  }
+});
+
+Deno.test("a list serves CRL_MAX_AGE_MS past its last confirmation, 304 and CRL_NOT_FOUND among these, and no longer", async (t) => {
+  const confirmations: [name: string, confirm: () => Response, empty: boolean][] = [
+    ["304", () => new Response(null, { status: 304 }), false],
+    ["CRL_NOT_FOUND", notFound("CRL_NOT_FOUND"), true],
+  ];
+  for (const [name, confirm, empty] of confirmations) {
+    await t.step(name, async () => {
+      const { w, a, lists } = await cast({ crlMaxAgeMs: 100_000 });
+      await using _ = w;
+      if (empty) lists.answer = confirm;
+      else lists.publish(await lists.signed(), { ETag: '"the-tag"' });
+      assertEquals(await ask(w, a), "200");
+      lists.answer = confirm;
+      for (let i = 0; i < 3; i++) {
+        w.clock.step(100_000);
+        assertEquals(await ask(w, a), "200");
+        await lists.refresh();
+      }
+      if (!empty) assertEquals(lists.fetches.at(-1)?.headers.get("if-none-match"), '"the-tag"');
+      lists.answer = () => new Response(null, { status: 500 });
+      w.clock.step(90_000);
+      await lists.refresh();
+      assertEquals(await ask(w, a), "200");
+      w.clock.step(10_001);
+      assertEquals(await ask(w, a), UNAVAILABLE);
+      lists.answer = confirm;
+      await lists.refresh();
+      assertEquals(await ask(w, a), "200");
+    });
+  }
+});
+
+Deno.test("a list is not used past its exp, however often a 304 confirms it", async () => {
+  const { w, a, lists } = await cast();
+  await using _ = w;
+  lists.publish(await lists.signed(), { ETag: '"the-tag"' });
+  assertEquals(await ask(w, a), "200");
+  lists.answer = () => new Response(null, { status: 304 });
+  for (let i = 0; i < 2; i++) {
+    w.clock.step(449_000);
+    await lists.refresh();
+    assertEquals(await ask(w, a), "200");
+  }
+  w.clock.step(2_000);
+  await lists.refresh();
+  assertEquals(await ask(w, a), UNAVAILABLE);
+});
+
+Deno.test("C08: without a list nobody gets through until the first success, and retries wait 10 s doubling to 60 s", async () => {
+  const { w, a, lists } = await cast();
+  await using _ = w;
+  lists.answer = () => Promise.reject(new TypeError("connection refused"));
+  for (let i = 0; i < 3; i++) assertEquals(await ask(w, a), UNAVAILABLE);
+  assertEquals(lists.fetches.length, 1);
+  for (const [i, seconds] of [10, 20, 40, 60, 60].entries()) {
+    await w.clock.advance(seconds * 1000 - 1);
+    assertEquals(lists.fetches.length, i + 1, `before ${seconds} s`);
+    await w.clock.advance(1);
+    assertEquals(lists.fetches.length, i + 2, `at ${seconds} s`);
+    assertEquals(await ask(w, a), UNAVAILABLE);
+  }
+  lists.publish(await lists.signed());
+  await w.clock.advance(60_000);
+  await settle();
+  assertEquals(await ask(w, a), "200");
+});
+
+Deno.test("the list is fetched every CRL_REFRESH_INTERVAL_MS, less up to 10 %", async () => {
+  const { w, a, lists } = await cast({ crlRefreshIntervalMs: 20_000 });
+  await using _ = w;
+  lists.publish(await lists.signed());
+  assertEquals(await ask(w, a), "200");
+  const waits: number[] = [];
+  for (let i = 0; i < 5; i++) {
+    const before = lists.fetches.length;
+    let waited = 17_999;
+    await w.clock.advance(waited);
+    for (; lists.fetches.length === before; waited += 100) await w.clock.advance(100);
+    waits.push(waited);
+  }
+  assert(waits.every((ms) => ms >= 18_000 && ms <= 22_000), `${waits}`);
+  assert(Math.min(...waits) < 19_500, `${waits}: all instances would ask at the same time`);
+});
+
+Deno.test("many requests at once cause one fetch, and one that is under way is not waited for while a list serves", async () => {
+  const { w, a, lists } = await cast();
+  await using _ = w;
+  assertEquals(await tally(Array.from({ length: 50 }, () => get(w, a, "/pair/peers"))), { "200": 50 });
+  assertEquals(lists.fetches.length, 1);
+  lists.answer = () => new Promise(() => {});
+  const refreshing = lists.refresh();
+  assertEquals(await ask(w, a), "200");
+  await w.clock.advance(5_000);
+  await refreshing;
+  assertEquals(await ask(w, a), "200");
+});
+
+Deno.test("D-46: the list is asked for with the service credential, and nothing of any agent's", async () => {
+  const serviceCredential = { id: "01KHYQ5H00AAAAAAAAAAAAAAAA", secret: "svc_srv_test" };
+  const { w, a, lists } = await cast({ serviceCredential });
+  await using _ = w;
+  assertEquals(await ask(w, a), "200");
+  const [request] = lists.fetches;
+  assertEquals([request?.method, request?.redirect, request?.headers.get("authorization")], ["GET", "manual", null]);
+  assertEquals(request?.headers.get(HEADERS.serviceId), serviceCredential.id);
+  assertEquals(request?.headers.get(HEADERS.serviceSecret), serviceCredential.secret);
+});
+
+Deno.test("C09: a registry that hangs is 503 within 5 s of the clock", async () => {
+  const { w, a, lists } = await cast();
+  await using _ = w;
+  lists.answer = () => new Promise(() => {});
+  let answered: string | null = null;
+  const asking = ask(w, a).then((result) => answered = result);
+  for (let i = 0; i < 10; i++) await settle();
+  await w.clock.advance(4_999);
+  assertEquals(answered, null);
+  await w.clock.advance(1);
+  await asking;
+  assertEquals([answered, lists.fetches.length], [UNAVAILABLE, 1]);
+});
+
+Deno.test("C20: a registry that cannot build its list leaves the proxy with the older one", async () => {
+  const { w, a, lists } = await cast();
+  await using _ = w;
+  const b = await w.agent();
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  await lists.refresh();
+  assertEquals([await ask(w, a), await ask(w, b)], ["200", REVOKED]);
+  const [record] = await Array.fromAsync(w.kv.list({ prefix: ["registry", "revocation"] }));
+  assert(record, "where the registry keeps its revocations has changed");
+  await w.kv.set(record.key, { ...(record.value as object), revokedAt: "yesterday" });
+  await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  await lists.refresh();
+  // Admitted by the older list; the registry itself knows that the agent is gone.
+  assertEquals([await ask(w, a), await ask(w, b)], ["403 PROXY_PAIR_OWNERSHIP_FORBIDDEN", REVOKED]);
+});
+
+Deno.test("a long list is read in slices and installed whole", async () => {
+  const { w, a, lists, entry } = await cast();
+  await using _ = w;
+  const others = Array.from(
+    { length: 5_000 },
+    (_, i) => ({ ...entry, jti: `01KHYQ5H00${String(i).padStart(16, "0")}` }),
+  );
+  const crl = await lists.signed({ revocations: [...others, entry] });
+  assertEquals(await ask(w, a), "200");
+  let turns = 0;
+  const counting = setInterval(() => turns++, 0);
+  lists.publish(crl);
+  await lists.refresh();
+  clearInterval(counting);
+  assert(turns > 3, `${turns} turns for others`);
+  assertEquals(await ask(w, a), REVOKED);
+  // Another form of a long answer is not a list.
+  lists.answer = () => new Response(`{"crl": "${crl}"}`);
+  await lists.refresh();
+  assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
+});
+
+Deno.test("a list is read when its body takes longer than its head, for at most 10 s", async () => {
+  const { w, a, lists, entry } = await cast();
+  await using _ = w;
+  const text = JSON.stringify({ crl: await lists.signed({ revocations: [entry] }) });
+  let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  lists.answer = () => new Response(new ReadableStream<Uint8Array>({ start: (own) => void (controller = own) }));
+  const slow = lists.refresh();
+  while (!controller) await settle();
+  await settle();
+  await w.clock.advance(9_000);
+  controller?.enqueue(new TextEncoder().encode(text));
+  controller?.close();
+  await slow;
+  assertEquals(await ask(w, a), REVOKED);
+  const before = lists.fetches.length;
+  const endless = lists.refresh();
+  while (lists.fetches.length === before) await settle();
+  await settle();
+  await w.clock.advance(10_000);
+  await endless;
+  assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
+});
+
+Deno.test("a list over 32 MiB is refused by its length alone, before its body is read", async () => {
+  const { w, lists } = await cast();
+  await using _ = w;
+  let pulled = 0, cancelled = false;
+  const body = () =>
+    new ReadableStream({
+      pull: (controller) => {
+        pulled++;
+        controller.enqueue(new Uint8Array(65_536));
+      },
+      cancel: () => void (cancelled = true),
+    }, { highWaterMark: 0 });
+  lists.answer = () => new Response(body(), { headers: { "Content-Length": "33554433" } });
+  await lists.refresh();
+  assertEquals([pulled, cancelled, w.proxy.deps.crl.ready], [0, true, false]);
+  lists.answer = () => new Response(body());
+  await lists.refresh();
+  assertEquals([pulled <= 33_554_432 / 65_536 + 2, cancelled, w.proxy.deps.crl.ready], [true, true, false]);
+});

@@ -1,0 +1,288 @@
+/**
+ * Shows how the proxy knows the registry's keys (D-61; A23, C09, C12, C13, C14): cached, fetched once at a time, kept for a
+ * while when the registry fails, never replaced by a document that is not one.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import type { KeyDocument, PublishedKey } from "../../../shared/protocol/key_document.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { outcome, tally } from "../../support/registry_world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
+import { claimsOf, get, openProxy, token, withAit } from "../proxy_world.ts";
+
+const PATH = "/.well-known/svc-keys.json";
+const MINUTE_MS = 60_000;
+
+/** The key document as the proxy gets it: counted, and replaced when a test wants. */
+class Keys {
+  fetches = 0;
+  /** In place of the registry's own answer. */
+  answer: ((request: Request) => Response | Promise<Response>) | null = null;
+
+  constructor(w: World) {
+    w.registryAnswer = (request) => {
+      if (new URL(request.url).pathname !== PATH) return null;
+      this.fetches++;
+      return this.answer?.(request) ?? null;
+    };
+  }
+
+  /** Answers with a document. */
+  publish(document: unknown, headers: Record<string, string> = {}): void {
+    this.answer = () => Response.json(document, { headers });
+  }
+}
+
+async function cast(
+  proxy: { registryKeysTtlMs?: number } = {},
+): Promise<{ w: World; a: TestAgent; keys: Keys; own: PublishedKey }> {
+  const w = await openProxy({ proxy });
+  const keys = new Keys(w);
+  const a = await w.agent();
+  const [own] = (await w.registry.deps.signing.document()).keys;
+  assert(own);
+  return { w, a, keys, own };
+}
+
+async function ask(w: World, agent: TestAgent): Promise<string> {
+  return await outcome(await get(w, agent, "/pair/peers"));
+}
+
+const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
+const INVALID = "401 PROXY_AUTH_INVALID_AIT";
+
+/** A second key of the registry, and the agent with an AIT that it signed. */
+async function second(
+  a: TestAgent,
+  kid = "key-2",
+): Promise<{ key: PublishedKey; agent: TestAgent; privateKey: CryptoKey }> {
+  const pair = await keyPairFromSeed(new Uint8Array(32).fill(42));
+  const key: PublishedKey = {
+    kid,
+    kty: "OKP",
+    crv: "Ed25519",
+    alg: "EdDSA",
+    use: "sig",
+    x: pair.publicKey,
+    status: "active",
+  };
+  const ait = await token({ alg: "EdDSA", typ: "AIT", kid }, claimsOf(a.identity.ait), pair.privateKey);
+  return { key, agent: withAit(a, ait), privateKey: pair.privateKey };
+}
+
+Deno.test("the keys are fetched once and serve until their time is over, the shorter of the two", async (t) => {
+  const cases: [name: string, cacheControl: string | null, ttlMs: number, freshMs: number][] = [
+    ["max-age is shorter", "public, max-age=60", 300_000, 60_000],
+    ["the setting is shorter", "public, max-age=300", 2_000, 2_000],
+    ["no max-age", null, 120_000, 120_000],
+    ["another order of directives", "max-age=30, public", 300_000, 30_000],
+  ];
+  for (const [name, cacheControl, registryKeysTtlMs, freshMs] of cases) {
+    await t.step(name, async () => {
+      const { w, a, keys, own } = await cast({ registryKeysTtlMs });
+      await using _ = w;
+      keys.publish({ keys: [own] }, cacheControl ? { "Cache-Control": cacheControl } : {});
+      for (let i = 0; i < 5; i++) assertEquals(await ask(w, a), "200");
+      w.clock.step(freshMs - 1);
+      assertEquals([await ask(w, a), keys.fetches], ["200", 1]);
+      w.clock.step(1);
+      assertEquals([await ask(w, a), await ask(w, a), keys.fetches], ["200", "200", 2]);
+    });
+  }
+});
+
+Deno.test("many requests at once cause one fetch", async () => {
+  const { w, a, keys } = await cast();
+  await using _ = w;
+  const answers = await tally(Array.from({ length: 50 }, () => get(w, a, "/pair/peers")));
+  assertEquals([answers, keys.fetches], [{ "200": 50 }, 1]);
+});
+
+Deno.test("C12: a new key is accepted at its first use, after one fetch, and the old one still is", async () => {
+  const { w, a, keys, own } = await cast();
+  await using _ = w;
+  assertEquals(await ask(w, a), "200");
+  const { key, agent } = await second(a);
+  keys.publish({ keys: [key, { ...own, status: "retired" }] });
+  assertEquals([await ask(w, agent), keys.fetches], ["200", 2]);
+  assertEquals([await ask(w, a), await ask(w, agent), keys.fetches], ["200", "200", 2]);
+});
+
+Deno.test("C12: a rotation at the registry is followed at once (D-53)", async () => {
+  const { w, a } = await cast();
+  await using _ = w;
+  assertEquals(await ask(w, a), "200");
+  assertEquals((await w.ask("POST", "/v1/admin/keys/rotate", { apiKey: (await w.admin()).apiKey })).status, 200);
+  const later = await w.agent();
+  assertEquals([await ask(w, later), await ask(w, a)], ["200", "200"]);
+});
+
+Deno.test("C13: a key that is withdrawn is believed no longer than the keys are cached, also for an AIT seen before", async () => {
+  const { w, a, keys } = await cast({ registryKeysTtlMs: 2_000 });
+  await using _ = w;
+  assertEquals(await ask(w, a), "200");
+  const { key } = await second(a);
+  keys.publish({ keys: [key] });
+  assertEquals(await ask(w, a), "200");
+  w.clock.step(2_000);
+  assertEquals(await ask(w, a), INVALID);
+});
+
+Deno.test("C13: a key that gives its kid to another is withdrawn too, also for an AIT seen before", async () => {
+  const { w, a, keys, own } = await cast({ registryKeysTtlMs: 2_000 });
+  await using _ = w;
+  const { key, agent } = await second(a, own.kid);
+  assertEquals([await ask(w, a), await ask(w, agent)], ["200", INVALID]);
+  keys.publish({ keys: [key] });
+  w.clock.step(2_000);
+  assertEquals([await ask(w, a), await ask(w, agent)], [INVALID, "200"]);
+});
+
+Deno.test("C14: a retired key verifies AITs, and no revocation list", async () => {
+  const { w, a, keys, own } = await cast();
+  await using _ = w;
+  const b = await w.agent();
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  const { key } = await second(a);
+  keys.publish({ keys: [key, { ...own, status: "retired" }] });
+  // The AIT passes; the list, signed with the same key, does not.
+  assertEquals(await ask(w, a), UNAVAILABLE);
+  assertEquals(await outcome(await get(w, withAit(a, `${a.identity.ait}x`), "/pair/peers")), INVALID);
+  keys.answer = null;
+  w.clock.step(5 * MINUTE_MS);
+  await w.proxy.deps.crl.refresh();
+  assertEquals(await ask(w, a), "200");
+});
+
+Deno.test("an unknown kid causes one fetch in 30 s, however many ask", async () => {
+  const { w, a, keys } = await cast();
+  await using _ = w;
+  assertEquals(await ask(w, a), "200");
+  const strangers = await Promise.all(Array.from({ length: 20 }, (_, i) => second(a, `stranger-${i}`)));
+  const askAll = () => tally(strangers.map(({ agent }) => get(w, agent, "/pair/peers")));
+  assertEquals([await askAll(), keys.fetches], [{ [INVALID]: 20 }, 2]);
+  w.clock.step(29_999);
+  assertEquals([await askAll(), keys.fetches], [{ [INVALID]: 20 }, 2]);
+  w.clock.step(1);
+  assertEquals([await askAll(), keys.fetches], [{ [INVALID]: 20 }, 3]);
+  assertEquals(await ask(w, a), "200");
+});
+
+Deno.test("an unknown kid is 503 when the registry cannot be asked, and known ones go on", async () => {
+  const { w, a, keys } = await cast();
+  await using _ = w;
+  assertEquals(await ask(w, a), "200");
+  const { agent } = await second(a);
+  keys.answer = () => new Response("bad gateway", { status: 502 });
+  assertEquals([await ask(w, agent), await ask(w, a)], [UNAVAILABLE, "200"]);
+  // Nobody knows yet whether the key is new: that it was not asked for again says nothing against it.
+  keys.answer = null;
+  w.clock.step(29_999);
+  assertEquals([await ask(w, agent), keys.fetches], [UNAVAILABLE, 2]);
+  w.clock.step(1);
+  assertEquals([await ask(w, agent), keys.fetches], [INVALID, 3]);
+});
+
+const BAD: [name: string, answer: (own: PublishedKey) => Response][] = [
+  ["a kid twice", (own) => Response.json({ keys: [own, own] })],
+  ["a private key", (own) => Response.json({ keys: [{ ...own, d: toBase64Url(new Uint8Array(32)) }] })],
+  ["no keys", () => Response.json({ keys: [] })],
+  ["a key of 31 bytes", (own) => Response.json({ keys: [{ ...own, x: toBase64Url(new Uint8Array(31)) }] })],
+  ["one good and one bad key", (own) => Response.json({ keys: [own, { ...own, kid: "b", x: "x" }] })],
+  ["another alg", (own) => Response.json({ keys: [{ ...own, alg: "ES256" }] })],
+  ["no keys member", () => Response.json([])],
+  ["HTML", () => new Response("<!doctype html>", { headers: { "Content-Type": "text/html" } })],
+  ["nothing", () => new Response(null)],
+  ["40 MiB", (own) => Response.json({ keys: [own], pad: "x".repeat(40 * 2 ** 20) })],
+  ["a redirect", () => new Response(null, { status: 302, headers: { Location: "https://canary.example/keys" } })],
+  ["an error with the right body", (own) => Response.json({ keys: [own] }, { status: 500 })],
+  ["201 with the right body", (own) => Response.json({ keys: [own] }, { status: 201 })],
+];
+
+Deno.test("A23: a bad document never replaces a good one, and without a good one there is 503", async (t) => {
+  for (const [name, answer] of BAD) {
+    await t.step(name, async () => {
+      const { w, a, keys, own } = await cast();
+      await using _ = w;
+      keys.answer = () => answer(own);
+      assertEquals(await ask(w, a), UNAVAILABLE, "no document yet");
+      keys.answer = null;
+      w.clock.step(10_000);
+      assertEquals(await ask(w, a), "200");
+      keys.answer = () => answer(own);
+      w.clock.step(5 * MINUTE_MS);
+      const before = keys.fetches;
+      assertEquals([await ask(w, a), keys.fetches - before], ["200", 1], "the last good one serves");
+    });
+  }
+});
+
+Deno.test("the last good document serves 900 s more while the registry fails, then 503, and recovers", async () => {
+  const { w, a, keys } = await cast();
+  await using _ = w;
+  assertEquals(await ask(w, a), "200");
+  keys.answer = () => Promise.reject(new TypeError("connection refused"));
+  w.clock.step(5 * MINUTE_MS + 15 * MINUTE_MS - 1);
+  // The list would be too old too; here only the keys are looked at.
+  await w.proxy.deps.crl.refresh();
+  assertEquals(await ask(w, a), "200");
+  w.clock.step(1);
+  assertEquals(await ask(w, a), UNAVAILABLE);
+  keys.answer = null;
+  w.clock.step(10_000);
+  assertEquals(await ask(w, a), "200");
+});
+
+Deno.test("a registry that fails is not asked for its keys at every request", async () => {
+  const { w, a, keys } = await cast();
+  await using _ = w;
+  keys.answer = () => new Response(null, { status: 500 });
+  for (let i = 0; i < 20; i++) assertEquals(await ask(w, a), UNAVAILABLE);
+  assert(keys.fetches <= 2, `${keys.fetches} fetches`);
+});
+
+Deno.test("C09: a registry that hangs is 503 within 5 s of the clock, and nothing waits any more", async () => {
+  const { w, a, keys } = await cast();
+  await using _ = w;
+  keys.answer = () => new Promise(() => {});
+  let answered: string | null = null;
+  const asking = ask(w, a).then((result) => answered = result);
+  while (keys.fetches === 0) await settle();
+  await w.clock.advance(4_999);
+  assertEquals(answered, null);
+  await w.clock.advance(1);
+  assertEquals(await asking, UNAVAILABLE);
+  assertEquals(keys.fetches, 1);
+});
+
+Deno.test("C09: a registry that sends its answer without an end is 503 within 5 s of the clock", async () => {
+  const { w, a, keys } = await cast();
+  await using _ = w;
+  const forever = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(65_536)) });
+  const stalled = new ReadableStream({ start: (controller) => controller.enqueue(utf8Bytes('{"keys":[')) });
+  for (const body of [stalled, forever]) {
+    keys.answer = () => new Response(body);
+    const before = keys.fetches;
+    const asking = ask(w, a);
+    while (keys.fetches === before) await settle();
+    await w.clock.advance(5_000);
+    assertEquals(await asking, UNAVAILABLE);
+    w.clock.step(10_000);
+  }
+});
+
+Deno.test("the calls to the registry follow no redirect", async () => {
+  const { w, a, keys } = await cast();
+  await using _ = w;
+  keys.answer = ({ redirect, headers }) => {
+    assertEquals(redirect, "manual");
+    assertEquals(headers.get("authorization"), null);
+    return Response.json({ keys: [] });
+  };
+  assertEquals(await ask(w, a), UNAVAILABLE);
+  const document: KeyDocument = await w.registry.deps.signing.document();
+  keys.publish(document);
+  w.clock.step(10_000);
+  assertEquals(await ask(w, a), "200");
+});

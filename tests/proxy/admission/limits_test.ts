@@ -1,0 +1,182 @@
+/**
+ * Shows check 9 (D-60, D-65, D-14; H01, H02, H05, H11, H12): so many requests of an agent in any window, whatever instance
+ * they reach and however long they take; receipts and connects in windows of their own (D-213).
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { outcome, tally } from "../../support/registry_world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
+import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+
+const LIMITED = "429 PROXY_RATE_LIMIT_EXCEEDED";
+const WINDOW_MS = 60_000;
+
+const peers = (w: World, agent: TestAgent) => get(w, agent, "/pair/peers");
+const connect = (w: World, agent: TestAgent) => get(w, agent, "/v1/relay/connect");
+const receipts = (w: World, agent: TestAgent) =>
+  get(w, agent, `/v1/relay/delivery-receipts?requestId=abcdefgh&recipientAgentDid=${agent.agent.did}`);
+
+Deno.test("H01, H02: 60 messages pass and the 61st does not; another agent's do", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 60 } });
+  const { a, b } = await w.story();
+  w.connect(a);
+  w.clock.step(WINDOW_MS);
+  for (let i = 0; i < 60; i++) {
+    const answer = await w.message(a, b);
+    assertEquals([await outcome(answer), answer.headers.get("ratelimit")], ["202", `"agent";r=${59 - i};t=60`]);
+    assertEquals(answer.headers.get("ratelimit-policy"), '"agent";q=60;w=60');
+    assertEquals(answer.headers.get("retry-after"), null);
+  }
+  const refused = await w.message(a, b);
+  assertEquals(refused.headers.get("retry-after"), "60");
+  assertEquals(refused.headers.get("ratelimit"), '"agent";r=0;t=60');
+  assertEquals(await outcome(refused), LIMITED);
+  assertEquals(await outcome(await w.message(b, a)), "202");
+  w.clock.step(WINDOW_MS - 1);
+  assertEquals(await outcome(await w.message(a, b)), LIMITED);
+  w.clock.step(1);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+});
+
+Deno.test("of 200 messages at once exactly the limit passes", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 25 } });
+  const { a, b, socket } = await w.story();
+  w.clock.step(WINDOW_MS);
+  const counts = await tally(Array.from({ length: 200 }, () => w.message(a, b)));
+  assertEquals(counts, { "202": 25, [LIMITED]: 175 });
+  assertEquals(socket.delivered.length, 25);
+});
+
+Deno.test("every kind of route but receipts and connects counts in the same window", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 4 } });
+  const { a, b } = await w.story();
+  w.clock.step(WINDOW_MS);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  assertEquals(await outcome(await post(w, a, "/pair/start", { initiatorProfile: PROFILE })), "200");
+  assertEquals(await outcome(await post(w, a, "/pair/status", { ticket: "junk" })), "404 PROXY_PAIR_TICKET_NOT_FOUND");
+  assertEquals(await outcome(await w.message(a, b, { body: "{" })), "400 PROXY_HOOK_INVALID_JSON");
+  for (const answer of [w.message(a, b), peers(w, a), post(w, a, "/pair/start", {})]) {
+    assertEquals(await outcome(await answer), LIMITED);
+  }
+  assertEquals(await outcome(await receipts(w, a)), "200");
+  assertEquals(await outcome(await connect(w, a)), "426 PROXY_RELAY_UPGRADE_REQUIRED");
+});
+
+Deno.test("connects have a window of their own, as large as the agent's", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 3 } });
+  const a = await w.agent();
+  for (let i = 0; i < 3; i++) {
+    const answer = await connect(w, a);
+    assertEquals(answer.headers.get("ratelimit"), `"connect";r=${2 - i};t=60`);
+    assertEquals(await outcome(answer), "426 PROXY_RELAY_UPGRADE_REQUIRED");
+  }
+  assertEquals(await outcome(await connect(w, a)), LIMITED);
+  assertEquals(await outcome(await peers(w, a)), "200");
+});
+
+Deno.test("D-60: receipts have a window of their own, ten times as large", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 3 } });
+  const a = await w.agent();
+  for (let i = 0; i < 30; i++) {
+    const answer = await receipts(w, a);
+    assertEquals([await outcome(answer), answer.headers.get("ratelimit")], ["200", `"receipts";r=${29 - i};t=60`]);
+    assertEquals(answer.headers.get("ratelimit-policy"), '"receipts";q=30;w=60');
+  }
+  assertEquals(await outcome(await receipts(w, a)), LIMITED);
+  assertEquals(await outcome(await peers(w, a)), "200");
+});
+
+Deno.test("requests that are refused before check 9 are not counted, those after it are", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 4 } });
+  const { a, b } = await w.story();
+  w.clock.step(WINDOW_MS);
+  const broken = [{ timestamp: "1" }, { signed: { method: "PUT" } }, { headers: { "X-Svc-Agent-Access": "junk" } }];
+  for (const parts of broken) {
+    for (let i = 0; i < 5; i++) assertMatch(await outcome(await w.message(a, b, parts)), /^401/);
+  }
+  assertEquals(await outcome(await w.message(a, a)), "403 PROXY_AUTH_FORBIDDEN");
+  assertEquals(
+    await outcome(await w.message(a, b, { headers: { "Content-Type": "text/plain" } })),
+    "415 PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE",
+  );
+  assertEquals((await w.message(a, b)).headers.get("ratelimit"), '"agent";r=1;t=60');
+});
+
+Deno.test("H05: requests that are refused for the limit do not lengthen it", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 5, agentWindowMs: 2_000 } });
+  const a = await w.agent();
+  for (let window = 0; window < 3; window++) {
+    assertEquals(await tally(Array.from({ length: 20 }, () => peers(w, a))), { "200": 5, [LIMITED]: 15 });
+    for (let i = 0; i < 9; i++) {
+      w.clock.step(200);
+      assertEquals(await outcome(await peers(w, a)), LIMITED);
+    }
+    w.clock.step(200);
+  }
+});
+
+Deno.test("the count survives a restart", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 5 } });
+  const a = await w.agent();
+  for (let i = 0; i < 5; i++) assertEquals(await outcome(await peers(w, a)), "200");
+  await restart(w);
+  assertEquals(await outcome(await peers(w, a)), LIMITED);
+});
+
+Deno.test("H12: after a step of the clock by 10 minutes a full window opens within a window, and not before", async (t) => {
+  for (const minutes of [-10, 10]) {
+    await t.step(`${minutes} minutes`, async () => {
+      await using w = await openProxy({ proxy: { agentRequests: 5 } });
+      w.clock.step(900_000);
+      const a = await w.agent();
+      w.clock.step(900_000);
+      for (let i = 0; i < 8; i++) await peers(w, a);
+      w.clock.step(minutes * 60_000);
+      const granted = await tally(Array.from({ length: 20 }, () => peers(w, a)));
+      assert((granted["200"] ?? 0) <= 5, JSON.stringify(granted));
+      w.clock.step(WINDOW_MS);
+      assertEquals(await tally(Array.from({ length: 20 }, () => peers(w, a))), { "200": 5, [LIMITED]: 15 });
+    });
+  }
+});
+
+Deno.test("D-65: a request that was long under way does not make later ones leave the window early", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 3 } });
+  const { a, b } = await w.story();
+  w.clock.step(WINDOW_MS);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let slow = true;
+  w.registryAnswer = (request) => {
+    if (!slow || !request.url.endsWith("/auth/validate")) return null;
+    slow = false;
+    return promise.then(() => new Response(null, { status: 204 }));
+  };
+  const first = w.message(a, b);
+  for (let i = 0; i < 20; i++) await settle();
+  w.clock.step(4_000);
+  // Admitted 4 s later than the slow one arrived, and counted first.
+  assertEquals([await outcome(await peers(w, a)), await outcome(await peers(w, a))], ["200", "200"]);
+  resolve();
+  assertEquals(await outcome(await first), "202");
+  assertEquals(await outcome(await peers(w, a)), LIMITED);
+  w.clock.step(WINDOW_MS - 4_000);
+  // Now 60 s after the slow one came and 56 s after the two: only the slow one may have left.
+  const { "200": accepted = 0 } = await tally(Array.from({ length: 5 }, () => peers(w, a)));
+  assert(accepted <= 1, `${accepted + 2} accepted within 56 s, the limit is 3`);
+});
+
+Deno.test("D-10: a window that cannot be read or written is 503, and nothing is accepted", async (t) => {
+  for (const commits of [false, true]) {
+    await t.step(commits ? "written" : "read", async () => {
+      using store = await FaultyKv.open();
+      await using w = await openProxy({ kv: store.kv });
+      const a = await w.agent();
+      store.faults.fails = ({ method, keys }) =>
+        (method === "commit") === commits && keys.some((key) => key[1] === "window");
+      assertEquals(await outcome(await peers(w, a)), "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
+      delete store.faults.fails;
+      assertEquals(await outcome(await peers(w, a)), "200");
+    });
+  }
+});

@@ -1,0 +1,152 @@
+/**
+ * Shows that one signed request is good once (check 5, D-25; B08, B13, B19, B24): among many at once, over a restart, over
+ * instances, and whatever the clock does. Nonces in the store are shown in tests/shared/server/nonces_test.ts.
+ */
+import { assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { refused, tally } from "../../support/registry_world.ts";
+import type { World } from "../../support/world.ts";
+import { openProxy, restart } from "../proxy_world.ts";
+
+/** Copies of one request, sent at once. */
+function copies(w: World, request: Request, count: number): Promise<Response>[] {
+  return Array.from({ length: count }, () => w.fetch(request.clone()));
+}
+
+Deno.test("of 200 identical requests at once one is accepted and delivered, the others are replays", async () => {
+  await using w = await openProxy();
+  const { a, b, socket } = await w.story();
+  const request = await w.signed(a, { recipient: b.agent.did, body: '{"message":"once"}' });
+  assertEquals(await tally(copies(w, request, 200)), { "202": 1, "401 PROXY_AUTH_REPLAY": 199 });
+  assertEquals(socket.delivered.length, 1);
+  await refused(await w.fetch(request), "PROXY_AUTH_REPLAY");
+});
+
+Deno.test("of 50 identical requests on each kind of route one is accepted", async () => {
+  await using w = await openProxy();
+  const { a } = await w.story();
+  const targets = [["GET", "/pair/peers"], [
+    "GET",
+    "/v1/relay/delivery-receipts?requestId=abcdefgh&recipientAgentDid=" + a.agent.did,
+  ]];
+  for (const [method = "", target = ""] of targets) {
+    const request = await w.signed(a, { method, target });
+    assertEquals(await tally(copies(w, request, 50)), { "200": 1, "401 PROXY_AUTH_REPLAY": 49 });
+  }
+});
+
+Deno.test("B08: a nonce is refused again for any other request of the agent, freshly signed", async () => {
+  await using w = await openProxy();
+  const { a, b, socket } = await w.story();
+  const nonce = "nonce-used-a-second-time";
+  assertEquals((await w.message(a, b, { nonce })).status, 202);
+  w.clock.step(10_000);
+  await refused(await w.message(a, b, { nonce, body: '{"message":"another"}' }), "PROXY_AUTH_REPLAY");
+  await refused(await w.fetch(await w.signed(a, { nonce, method: "GET", target: "/pair/peers" })), "PROXY_AUTH_REPLAY");
+  assertEquals(socket.delivered.length, 1);
+});
+
+Deno.test("a used nonce survives a restart", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
+  const again = request.clone();
+  assertEquals((await w.fetch(request)).status, 202);
+  await restart(w);
+  w.connect(b);
+  await refused(await w.fetch(again), "PROXY_AUTH_REPLAY");
+});
+
+Deno.test("B13: a request that failed its proof does not keep the right one out, also at the same time", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  const nonce = "nonce-of-the-right-one";
+  await refused(await w.message(a, b, { nonce, signed: { method: "PUT" } }), "PROXY_AUTH_INVALID_PROOF");
+  const forged = await w.signed(a, { recipient: b.agent.did, nonce, body: "{}", signed: { method: "PUT" } });
+  const right = await w.signed(a, { recipient: b.agent.did, nonce, body: "{}" });
+  const answers = [...copies(w, forged, 20), w.fetch(right), ...copies(w, forged, 20)];
+  assertEquals(await tally(answers), { "202": 1, "401 PROXY_AUTH_INVALID_PROOF": 40 });
+});
+
+Deno.test("a request dated 300 s ahead is refused for as long as its timestamp would be accepted", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  const timestamp = String(unixSeconds(w.clock.now()) + 300);
+  const request = await w.signed(a, { recipient: b.agent.did, body: "{}", timestamp });
+  assertEquals((await w.fetch(request.clone())).status, 202);
+  for (let passed = 0; passed < 600; passed += 100) {
+    w.clock.step(100_000);
+    await refused(await w.fetch(request.clone()), "PROXY_AUTH_REPLAY");
+  }
+  w.clock.step(1000);
+  await refused(await w.fetch(request.clone()), "PROXY_AUTH_TIMESTAMP_SKEW");
+});
+
+Deno.test("a clock that steps back does not revive a request, also once its nonce has expired", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  w.clock.step(200_000);
+  const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
+  assertEquals((await w.fetch(request.clone())).status, 202);
+  for (const stepMs of [700_000, -700_000, -100_000, 100_000]) {
+    w.clock.step(stepMs);
+    const code = stepMs === 700_000 ? "PROXY_AUTH_TIMESTAMP_SKEW" : "PROXY_AUTH_REPLAY";
+    await refused(await w.fetch(request.clone()), code);
+  }
+});
+
+Deno.test("B24: a record that has expired and is still there refuses no request with a valid timestamp", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  const nonce = "nonce-long-forgotten";
+  const key = KEYS.nonce(a.agent.did, nonce);
+  const now = w.clock.now();
+  await w.kv.set(key, { expiresAt: now, timestamp: unixSeconds(now) - 301 });
+  assertEquals((await w.message(a, b, { nonce })).status, 202);
+  await w.kv.set(key, { expiresAt: now + 1, timestamp: unixSeconds(now) - 301 });
+  await refused(await w.message(a, b, { nonce }), "PROXY_AUTH_REPLAY");
+});
+
+Deno.test("B19: without the store nothing is accepted, and when it is back everything works without a restart", async (t) => {
+  for (const commits of [false, true]) {
+    await t.step(commits ? "nothing can be written" : "nothing can be read", async () => {
+      using store = await FaultyKv.open();
+      await using w = await openProxy({ kv: store.kv });
+      const { a, b, socket } = await w.story();
+      const nonce = "nonce-while-the-store-failed";
+      // Where the recipient is connected was settled before.
+      store.faults.fails = ({ method, keys }) =>
+        (method === "commit") === commits && keys.some((key) => key[0] === "proxy" && key[1] !== "presence");
+      for (let i = 0; i < 5; i++) {
+        await refused(await w.message(a, b, i ? {} : { nonce }), "PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
+      }
+      assertEquals(socket.delivered.length, 0);
+      delete store.faults.fails;
+      // What only could not be read was refused on record; what could not be written left none.
+      const again = await w.message(a, b, { nonce });
+      if (commits) assertEquals(again.status, 202);
+      else await refused(again, "PROXY_AUTH_REPLAY");
+      assertEquals((await w.message(a, b)).status, 202);
+    });
+  }
+});
+
+Deno.test("a message that fails on its way has used its nonce up, also after a restart", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const { a, b, socket } = await w.story();
+  assertEquals((await w.message(a, b)).status, 202);
+  socket.link.lost();
+  await settle();
+  const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
+  // Everything that the checks read can be read; where the recipient is connected cannot.
+  store.faults.fails = ({ method, keys }) => method === "get" && keys.some((key) => key[1] === "presence");
+  assertEquals((await w.fetch(request.clone())).status, 503);
+  delete store.faults.fails;
+  await restart(w);
+  w.connect(b);
+  await refused(await w.fetch(request), "PROXY_AUTH_REPLAY");
+});

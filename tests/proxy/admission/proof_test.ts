@@ -1,0 +1,275 @@
+/**
+ * Shows that a request is the agent's, for this service, now, and as it was signed (D-13, D-24; B01 to B06, B10, B15, B20,
+ * B25, B26). What nonces are for is shown in nonce_test.ts.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { sign } from "../../../shared/protocol/ed25519.ts";
+import type { ErrorCode } from "../../../shared/protocol/errors.ts";
+import { isUlid } from "../../../shared/protocol/ids.ts";
+import { canonicalProof, EMPTY_BODY_SHA256, HEADERS } from "../../../shared/protocol/proof.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { outcome, refused } from "../../support/registry_world.ts";
+import { PROXY_URL, REGISTRY_URL, type RequestParts } from "../../support/world.ts";
+import { malleated, openProxy } from "../proxy_world.ts";
+
+Deno.test("B01: a message as it should be is accepted and delivered", async () => {
+  await using w = await openProxy();
+  const { a, b, socket } = await w.story();
+  const answer = await w.message(a, b);
+  const requestId = answer.headers.get("x-request-id");
+  assert(isUlid(requestId));
+  assertEquals([answer.status, await answer.json()], [202, {
+    accepted: true,
+    delivered: true,
+    connectedSockets: 1,
+    requestId,
+  }]);
+  assertEquals(socket.delivered.map((frame) => frame.requestId), [requestId]);
+});
+
+Deno.test("B02, B03: the timestamp is whole unix seconds, at most 300 s off", async (t) => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  w.clock.step(500);
+  const now = unixSeconds(w.clock.now());
+  const skewed: [timestamp: string, status: string][] = [
+    [String(now - 300), "202"],
+    [String(now + 300), "202"],
+    [String(now - 301), "401 PROXY_AUTH_TIMESTAMP_SKEW"],
+    [String(now + 301), "401 PROXY_AUTH_TIMESTAMP_SKEW"],
+    ["0", "401 PROXY_AUTH_TIMESTAMP_SKEW"],
+    [String(w.clock.now()), "401 PROXY_AUTH_TIMESTAMP_SKEW"],
+    ["9999999999999999", "401 PROXY_AUTH_TIMESTAMP_SKEW"],
+  ];
+  for (const [timestamp, status] of skewed) {
+    await t.step(timestamp, async () => assertEquals(await outcome(await w.message(a, b, { timestamp })), status));
+  }
+  const invalid = [
+    "",
+    "abc",
+    "12.5",
+    "-5",
+    "+5",
+    `+${now}`,
+    "0x10",
+    "1e9",
+    `0${now}`,
+    "1".repeat(400),
+    `${now}, ${now}`,
+    `${now} 1`,
+  ];
+  for (const timestamp of invalid) {
+    await t.step(`${timestamp.slice(0, 30)}, which is none`, async () => {
+      await refused(await w.message(a, b, { timestamp }), "PROXY_AUTH_INVALID_TIMESTAMP");
+    });
+  }
+  await t.step("missing", async () => {
+    await refused(await w.message(a, b, { headers: { [HEADERS.timestamp]: null } }), "PROXY_AUTH_INVALID_TIMESTAMP");
+  });
+});
+
+Deno.test("B04, B05, B06: what is sent is what was signed, all of it", async (t) => {
+  await using w = await openProxy();
+  const { a, b, socket } = await w.story();
+  const c = await w.agent();
+  const { ait } = a.identity;
+  const body = '{"message":"hi"}';
+  const other = '{"message":"ho"}';
+  const own = async (parts: RequestParts = {}) => (await w.signed(a, parts)).headers.get(HEADERS.proof) ?? "";
+  const nonce = toBase64Url(w.random.bytes(18));
+  const cases: [name: string, parts: RequestParts, code?: ErrorCode][] = [
+    ["method", { signed: { method: "PUT" } }],
+    ["path", { signed: { target: "/pair/start" } }],
+    ["query", { signed: { target: "/hooks/agent?x=1" } }],
+    ["another service", { signed: { origin: REGISTRY_URL } }],
+    ["another service by its name", { signed: { origin: "https://evil.example" } }],
+    ["the address with a port", { signed: { origin: `${PROXY_URL}:443` } }],
+    ["wss for https", { signed: { origin: PROXY_URL.replace("https", "wss") } }],
+    ["a byte of the body", { body, signed: { bodySha256: await sha256(other) } }],
+    ["body and hash header, not the proof", { body: other, signed: { bodySha256: await sha256(body) } }],
+    ["the hash header", { headers: { [HEADERS.bodySha256]: EMPTY_BODY_SHA256 } }],
+    ["no hash header", { headers: { [HEADERS.bodySha256]: null } }],
+    ["the hash header twice", { headers: { [HEADERS.bodySha256]: `${await sha256(body)}, ${await sha256(body)}` } }],
+    ["a hash in hexadecimal", { headers: { [HEADERS.bodySha256]: "ab".repeat(32) } }],
+    ["timestamp", { signed: { timestamp: String(unixSeconds(w.clock.now()) - 1) } }],
+    ["nonce", { signed: { nonce: "another-nonce-1234" } }],
+    ["recipient", { signed: { recipient: c.agent.did } }],
+    ["no recipient signed", { signed: { recipient: "" } }],
+    ["recipient taken out", { headers: { [HEADERS.recipient]: null } }],
+    ["AIT", { signed: { aitSha256: await sha256(c.identity.ait) } }],
+    ["another request's proof", { headers: { [HEADERS.proof]: await own() } }],
+    ["no proof", { headers: { [HEADERS.proof]: null } }],
+    ["an empty proof", { headers: { [HEADERS.proof]: "" } }],
+    ["63 bytes", { headers: { [HEADERS.proof]: toBase64Url(new Uint8Array(63)) } }],
+    ["65 bytes", { headers: { [HEADERS.proof]: toBase64Url(new Uint8Array(65)) } }],
+    ["zeros", { headers: { [HEADERS.proof]: toBase64Url(new Uint8Array(64)) } }],
+    ["the AIT's own signature", { headers: { [HEADERS.proof]: ait.split(".")[2] ?? "" } }],
+    ["no nonce", { headers: { [HEADERS.nonce]: null } }, "PROXY_AUTH_INVALID_NONCE"],
+    ["an empty nonce", { nonce: "" }, "PROXY_AUTH_INVALID_NONCE"],
+    ["15 characters of nonce", { nonce: "x".repeat(15) }, "PROXY_AUTH_INVALID_NONCE"],
+    ["129 characters of nonce", { nonce: "x".repeat(129) }, "PROXY_AUTH_INVALID_NONCE"],
+    ["a nonce in standard base64", { nonce: `${"x".repeat(20)}+/==` }, "PROXY_AUTH_INVALID_NONCE"],
+    ["the nonce twice", { nonce: `${nonce}, ${nonce}` }, "PROXY_AUTH_INVALID_NONCE"],
+    ["a nonce with a dot", { nonce: `${nonce}.` }, "PROXY_AUTH_INVALID_NONCE"],
+  ];
+  for (const [name, parts, code = "PROXY_AUTH_INVALID_PROOF"] of cases) {
+    await t.step(name, async () => {
+      const text = await refused(await w.message(a, b, parts), code);
+      if (code === "PROXY_AUTH_INVALID_PROOF") assert(text.includes(PROXY_URL), "the expected origin is named");
+    });
+  }
+  const encodings: [name: string, encode: (proof: string) => string][] = [
+    ["standard base64", (proof) => proof.replaceAll("-", "+").replaceAll("_", "/") + "=="],
+    ["padding", (proof) => `${proof}==`],
+    ["hexadecimal", (proof) => Array.from(fromBase64Url(proof) ?? [], (byte) => byte.toString(16)).join("")],
+    ["the proof twice", (proof) => `${proof}, ${proof}`],
+    ["S + L", malleated],
+  ];
+  for (const [name, encode] of encodings) {
+    await t.step(`the right proof in ${name}`, async () => {
+      const parts = { body, recipient: b.agent.did, nonce: toBase64Url(w.random.bytes(18)) };
+      const proof = encode(await own(parts));
+      await refused(
+        await w.message(a, b, { ...parts, headers: { [HEADERS.proof]: proof } }),
+        "PROXY_AUTH_INVALID_PROOF",
+      );
+      assertEquals((await w.message(a, b, parts)).status, 202, "the same, as it should be");
+    });
+  }
+  assertEquals(socket.delivered.length, encodings.length);
+});
+
+Deno.test("a nonce is 16 to 128 characters of base64url, matched and not decoded", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  for (const nonce of ["x".repeat(16), "x".repeat(128), "_-_-_-_-_-_-_-_-_", "abcdefghijklmnopqrstuvwxyz0"]) {
+    assertEquals((await w.message(a, b, { nonce })).status, 202, nonce);
+  }
+});
+
+Deno.test("B10, B15: another agent's AIT does not fit a proof, although both have the same key; their nonces are apart", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  const twin = await w.agent(a.owner, "twin", a.keys);
+  await w.pair(twin, b);
+  const nonce = "nonce-of-the-twins";
+  const swapped = { headers: { Authorization: `Svc ${twin.identity.ait}` } };
+  await refused(await w.message(a, b, { ...swapped, nonce }), "PROXY_AUTH_INVALID_PROOF");
+  assertEquals((await w.message(a, b, { nonce })).status, 202);
+  assertEquals((await w.message(twin, b, { nonce })).status, 202);
+});
+
+Deno.test("B20: another form of the path is another path, or none", async (t) => {
+  await using w = await openProxy();
+  const { a, b, socket } = await w.story();
+  const forms = [
+    "/hooks/agent/",
+    "//hooks/agent",
+    "/hooks//agent",
+    "/hooks/%61gent",
+    "/hooks/agent?x=1",
+    "/hooks/agent?",
+    "/hooks/agent;x=1",
+    "/%2Fhooks/agent",
+    "/hooks/agent%2F",
+    "/Hooks/Agent",
+    "/hooks/agent%00",
+  ];
+  for (const target of forms) {
+    await t.step(target, async () => {
+      const { status } = await w.message(a, b, { target, signed: { target: "/hooks/agent" } });
+      assert(status === 401 || status === 404, `${status}`);
+    });
+  }
+  assertEquals(socket.delivered, []);
+  assertEquals((await w.message(a, b, { target: "/hooks/agent?x=1" })).status, 202, "signed as it is sent");
+});
+
+Deno.test("B25: a request without a body is signed with the hash of no bytes", async () => {
+  await using w = await openProxy();
+  const a = await w.agent();
+  const request = { method: "GET", target: "/v1/relay/connect" };
+  const bodySha256 = await sha256("{}");
+  const headers = { [HEADERS.bodySha256]: bodySha256 };
+  await refused(
+    await w.fetch(await w.signed(a, { ...request, signed: { bodySha256 }, headers })),
+    "PROXY_AUTH_INVALID_PROOF",
+  );
+  const fits = await w.signed(a, request);
+  assertEquals(fits.headers.get(HEADERS.bodySha256), EMPTY_BODY_SHA256);
+  await refused(await w.fetch(fits), "PROXY_RELAY_UPGRADE_REQUIRED");
+});
+
+Deno.test("B26: a signature with an odd R is judged by the verifier, and is never a 5xx", async (t) => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  const R = (bytes: number[]) => Uint8Array.from({ length: 32 }, (_, i) => bytes[i] ?? 0);
+  const odd: [name: string, r: Uint8Array][] = [
+    ["the neutral element", R([1])],
+    ["order 2", Uint8Array.from({ length: 32 }, (_, i) => i === 0 ? 0xec : i === 31 ? 0x7f : 0xff)],
+    ["order 4", R([])],
+    ["not canonical", Uint8Array.from({ length: 32 }, (_, i) => i === 0 ? 0xee : i === 31 ? 0x7f : 0xff)],
+    ["no point", R([2])],
+    ["all ones", new Uint8Array(32).fill(0xff)],
+  ];
+  for (const [name, r] of odd) {
+    await t.step(name, async () => {
+      const nonce = toBase64Url(w.random.bytes(18));
+      const bytes = fromBase64Url((await w.signed(a, { nonce })).headers.get(HEADERS.proof) ?? "") ?? new Uint8Array();
+      for (const s of [bytes.slice(32), new Uint8Array(32)]) {
+        const proof = toBase64Url(Uint8Array.from([...r, ...s]));
+        await refused(
+          await w.message(a, b, { nonce, headers: { [HEADERS.proof]: proof } }),
+          "PROXY_AUTH_INVALID_PROOF",
+        );
+      }
+    });
+  }
+});
+
+Deno.test("names of headers have no case, and blanks around their values do not count (B17)", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  const signed = await w.signed(a, { recipient: b.agent.did, body: "{}" });
+  const headers = new Headers();
+  signed.headers.forEach((value, name) => headers.set(name.toUpperCase(), ` ${value}\t`));
+  assertEquals((await w.fetch(new Request(signed.url, { method: "POST", headers, body: "{}" }))).status, 202);
+});
+
+Deno.test("the proof of one service does not work at the other", async () => {
+  await using w = await openProxy();
+  const a = await w.agent();
+  const target = "/v1/agents/auth/refresh";
+  const body = JSON.stringify({ refreshToken: a.agentAuth.refreshToken });
+  const forProxy = await w.fetch(
+    await w.signed(a, { base: REGISTRY_URL, target, body, signed: { origin: PROXY_URL } }),
+  );
+  await refused(forProxy, "AGENT_AUTH_REFRESH_UNAUTHORIZED");
+});
+
+Deno.test("what is signed is nine lines, as the protocol writes them", async () => {
+  await using w = await openProxy();
+  const { a, b } = await w.story();
+  const timestamp = String(unixSeconds(w.clock.now()));
+  const nonce = "nonce-by-hand-123456";
+  const body = '{"message":"by hand"}';
+  const lines = [
+    "SVC-PROOF-V1",
+    "POST",
+    PROXY_URL,
+    "/hooks/agent",
+    timestamp,
+    nonce,
+    await sha256(body),
+    b.agent.did,
+    await sha256(a.identity.ait),
+  ];
+  const proof = await sign(a.keys.privateKey, utf8Bytes(lines.join("\n")));
+  assertEquals((await w.message(a, b, { timestamp, nonce, body, headers: { [HEADERS.proof]: proof } })).status, 202);
+  const [, method = "", origin = "", target = "", , , bodySha256 = "", recipient = "", aitSha256 = ""] = lines;
+  assertEquals(
+    canonicalProof({ method, origin, target, timestamp, nonce, bodySha256, recipient, aitSha256 }),
+    lines.join("\n"),
+  );
+});

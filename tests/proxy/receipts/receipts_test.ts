@@ -1,0 +1,318 @@
+/**
+ * Shows how a message's end is reported and who may see it (D-72, D-218; L01 to L08): by its recipient, once for each status, to
+ * that recipient and to the sender of that very delivery.
+ */
+import { assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { ReceiptStatus } from "../../../shared/protocol/api/relay.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
+import type { TestAgent, TestSocket, World } from "../../support/world.ts";
+import { get, openProxy, post, restart } from "../proxy_world.ts";
+
+const PATH = "/v1/relay/delivery-receipts";
+const ID = "request-1";
+const PROCESSED = "processed_by_svc", DEAD = "dead_lettered";
+
+interface Receipt {
+  requestId: string;
+  recipientAgentDid: string;
+  status: ReceiptStatus;
+  receivedAt: string;
+}
+
+interface Cast {
+  w: World;
+  a: TestAgent;
+  b: TestAgent;
+  socket: TestSocket;
+}
+
+async function cast(): Promise<Cast> {
+  const w = await openProxy();
+  return { w, ...await w.story() };
+}
+
+/** Sends a message under an id. */
+async function send(w: World, from: TestAgent, to: TestAgent, requestId = ID): Promise<void> {
+  await answered(await w.message(from, to, { headers: { [HEADERS.requestId]: requestId } }), 202);
+}
+
+function submit(w: World, as: TestAgent, more: Record<string, unknown> = {}): Promise<Response> {
+  const { did: recipientAgentDid } = as.agent;
+  const timestamp = toIso(w.clock.now());
+  return post(w, as, PATH, { requestId: ID, recipientAgentDid, status: PROCESSED, timestamp, ...more });
+}
+
+async function list(w: World, as: TestAgent, recipient: TestAgent, requestId = ID): Promise<Receipt[]> {
+  const query = new URLSearchParams({ requestId, recipientAgentDid: recipient.agent.did });
+  return (await answered<{ receipts: Receipt[] }>(await get(w, as, `${PATH}?${query}`))).receipts;
+}
+
+Deno.test("L01: the recipient's receipt is there for the sender and for the recipient", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await send(w, a, b);
+  assertEquals(await list(w, a, b), []);
+  w.clock.step(5_000);
+  const receipt = {
+    requestId: ID,
+    recipientAgentDid: b.agent.did,
+    status: PROCESSED,
+    receivedAt: toIso(w.clock.now()),
+  };
+  assertEquals(await answered(await submit(w, b, { senderAgentDid: a.agent.did }), 201), { receipt });
+  for (const reader of [a, b]) assertEquals(await list(w, reader, b) as unknown, [receipt]);
+  await restart(w);
+  assertEquals(await list(w, a, b) as unknown, [receipt]);
+});
+
+Deno.test("L02: a receipt names request, recipient, one of two statuses, and a time", async (t) => {
+  const { w, b } = await cast();
+  await using _ = w;
+  const bad: [name: string, more: Record<string, unknown>][] = [
+    ["no request", { requestId: undefined }],
+    ["a request id that is none", { requestId: "short" }],
+    ["a request id with a blank", { requestId: "request 1" }],
+    ["a request id of 129", { requestId: "x".repeat(129) }],
+    ["no recipient", { recipientAgentDid: undefined }],
+    ["a human", { recipientAgentDid: b.owner.did }],
+    ["no status", { status: undefined }],
+    ["another status", { status: "delivered" }],
+    ["a status in upper case", { status: "DEAD_LETTERED" }],
+    ["no time", { timestamp: undefined }],
+    ["a time that is none", { timestamp: "yesterday" }],
+    ["a number for a time", { timestamp: 1_771_632_060 }],
+    ["a day that is none", { timestamp: "2026-02-30T00:00:00Z" }],
+    ["a sender that is none", { senderAgentDid: "nobody" }],
+    ["null for a sender", { senderAgentDid: null }],
+  ];
+  for (const [name, more] of bad) {
+    await t.step(name, async () => void await refused(await submit(w, b, more), "PROXY_RELAY_RECEIPT_INVALID"));
+  }
+  assertEquals(await list(w, b, b), []);
+});
+
+Deno.test("only the recipient submits", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await send(w, a, b);
+  const c = await w.agent();
+  for (const other of [a, c]) {
+    await refused(await submit(w, other, { recipientAgentDid: b.agent.did }), "PROXY_RELAY_RECEIPT_FORBIDDEN");
+  }
+  assertEquals(await list(w, b, b), []);
+});
+
+Deno.test("nobody else sees a receipt, neither another peer nor one in no pair", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const peer = await w.agent();
+  await w.pair(peer, b);
+  const stranger = await w.agent();
+  await send(w, a, b);
+  await answered(await submit(w, b), 201);
+  assertEquals((await list(w, a, b)).length, 1);
+  for (const other of [peer, stranger]) assertEquals(await list(w, other, b), []);
+  // An agent that is in no pair any more still sees what it sent.
+  await answered(await post(w, a, "/pair/remove", { peerAgentDid: b.agent.did }), 204);
+  assertEquals((await list(w, a, b)).length, 1);
+});
+
+Deno.test("L04: of many at once, and of any later ones, the first of each status counts; both are listed as they came", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await send(w, a, b);
+  const receivedAt = toIso(w.clock.now());
+  assertEquals(await tally(Array.from({ length: 20 }, () => submit(w, b))), { "201": 20 });
+  assertEquals((await list(w, a, b)).map(({ status }) => status), [PROCESSED]);
+  w.clock.step(60_000);
+  const { receipt } = await answered<{ receipt: Receipt }>(await submit(w, b), 201);
+  assertEquals(receipt.receivedAt, receivedAt, "the first stands");
+  await answered(await submit(w, b, { status: DEAD }), 201);
+  const all = await list(w, a, b);
+  assertEquals(all.map(({ status, receivedAt: at }) => [status, at]), [[PROCESSED, receivedAt], [
+    DEAD,
+    toIso(w.clock.now()),
+  ]]);
+});
+
+Deno.test("receipts are listed by the time they came, whatever their status", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await send(w, a, b);
+  await answered(await submit(w, b, { status: DEAD }), 201);
+  w.clock.step(1);
+  await answered(await submit(w, b), 201);
+  assertEquals((await list(w, a, b)).map(({ status }) => status), [DEAD, PROCESSED]);
+});
+
+Deno.test("L06: two senders' messages under one id have receipts of their own", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const c = await w.agent();
+  await w.pair(c, b);
+  for (const sender of [a, c]) await send(w, sender, b);
+  await refused(await submit(w, b), "PROXY_RELAY_RECEIPT_INVALID");
+  await answered(await submit(w, b, { senderAgentDid: a.agent.did }), 201);
+  assertEquals([(await list(w, a, b)).length, await list(w, c, b)], [1, []]);
+  await answered(await submit(w, b, { senderAgentDid: c.agent.did, status: DEAD }), 201);
+  assertEquals((await list(w, a, b)).map(({ status }) => status), [PROCESSED]);
+  assertEquals((await list(w, c, b)).map(({ status }) => status), [DEAD]);
+  assertEquals((await list(w, b, b)).length, 2);
+});
+
+Deno.test("one sender's messages to two recipients under one id have receipts of their own", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const c = await w.agent();
+  await w.pair(a, c);
+  w.connect(c);
+  for (const recipient of [b, c]) await send(w, a, recipient);
+  await answered(await submit(w, b), 201);
+  assertEquals([(await list(w, a, b)).length, await list(w, a, c)], [1, []]);
+});
+
+Deno.test("L07: receivedAt is the proxy's time, whatever the connector says", async (t) => {
+  for (
+    const timestamp of [
+      "2025-02-21T00:00:00Z",
+      "2027-02-21T00:00:00.123456789+14:00",
+      "9999-12-31T23:59:59Z",
+      "2000-01-01T00:00:00-12:00",
+    ]
+  ) {
+    await t.step(timestamp, async () => {
+      const { w, a, b } = await cast();
+      await using _ = w;
+      await send(w, a, b);
+      await answered(await submit(w, b, { timestamp }), 201);
+      assertEquals((await list(w, a, b))[0]?.receivedAt, toIso(w.clock.now()));
+    });
+  }
+});
+
+Deno.test("L08: an unknown request has no receipts", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  for (const reader of [a, b]) assertEquals(await list(w, reader, b, "request-unknown"), []);
+});
+
+Deno.test("a receipt without a delivery on record is 404 and not stored, with or without a sender", async (t) => {
+  const claims: [name: string, more: (a: TestAgent) => Record<string, unknown>][] = [
+    ["without a sender", () => ({})],
+    ["with a sender", (a) => ({ senderAgentDid: a.agent.did })],
+  ];
+  for (const [name, more] of claims) {
+    await t.step(name, async () => {
+      const { w, a, b } = await cast();
+      await using _ = w;
+      await refused(await submit(w, b, more(a)), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+      assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
+      assertEquals(await Array.fromAsync(w.kv.list({ prefix: ["proxy", "receipt"] })), []);
+      await send(w, a, b);
+      await answered(await submit(w, b, more(a)), 201);
+      assertEquals((await list(w, a, b)).length, 1);
+    });
+  }
+});
+
+Deno.test("a message that was never acknowledged may have a receipt: the connector stored it and its ack was lost", async () => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  socket.behaviour = "silent";
+  const sending = w.message(a, b, { headers: { [HEADERS.requestId]: ID } });
+  while (socket.delivered.length === 0) await w.clock.advance(0);
+  socket.link.lost();
+  assertEquals(await outcome(await sending), "502 PROXY_RELAY_DELIVERY_FAILED");
+  await answered(await submit(w, b), 201);
+  assertEquals((await list(w, a, b)).length, 1);
+});
+
+Deno.test("a receipt that names an agent that did not send is 404", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const c = await w.agent();
+  await send(w, a, b);
+  await refused(await submit(w, b, { senderAgentDid: c.agent.did }), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  assertEquals([await list(w, a, b), await list(w, b, b), await list(w, c, b)], [[], [], []]);
+});
+
+const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
+
+/** Lets time pass, and gives the agents new access tokens. */
+async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void> {
+  w.clock.step(ms);
+  for (const agent of agents) {
+    agent.agentAuth = await w.client.refresh(agent.identity, agent.agentAuth.refreshToken);
+    agent.identity.accessToken = agent.agentAuth.accessToken;
+  }
+}
+
+Deno.test("a receipt is accepted for 8 days after the answer, and for 24 hours after the first receipt", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await send(w, a, b);
+  await send(w, a, b, "request-2");
+  await later(w, 8 * DAY_MS - 1, a, b);
+  await answered(await submit(w, b), 201);
+  await later(w, 1, b);
+  await refused(await submit(w, b, { requestId: "request-2" }), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  await later(w, DAY_MS - 2, b);
+  await answered(await submit(w, b, { status: DEAD }), 201);
+  await later(w, 1, b);
+  for (const status of [PROCESSED, DEAD]) {
+    await refused(await submit(w, b, { status }), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  }
+});
+
+Deno.test("a receipt of a queued message is accepted for 8 days after the end of its mailbox lifetime", async () => {
+  await using w = await openProxy({ proxy: { mailboxTtlSeconds: 7 * 86_400 } });
+  const a = await w.agent(), b = await w.agent();
+  await w.pair(a, b);
+  const headers = { [HEADERS.requestId]: ID, Prefer: "respond-async" };
+  assertEquals((await answered<{ queued: boolean }>(await w.message(a, b, { headers }), 202)).queued, true);
+  await later(w, 15 * DAY_MS - 1, b);
+  await answered(await submit(w, b), 201);
+});
+
+Deno.test("a receipt is listed for its retention, counted from when it was recorded", async () => {
+  await using w = await openProxy({ proxy: { receiptKeptMs: HOUR_MS } });
+  const { a, b } = await w.story();
+  await send(w, a, b);
+  await later(w, DAY_MS, a, b);
+  await answered(await submit(w, b), 201);
+  await later(w, HOUR_MS - 1, a, b);
+  assertEquals([(await list(w, a, b)).length, (await list(w, b, b)).length], [1, 1]);
+  await later(w, 1, a, b);
+  assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
+});
+
+Deno.test("of 20 receipts at once with a copy of the message, the first is kept and the delivery keeps its answer", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await send(w, a, b);
+  const copies = Array.from({ length: 5 }, () => send(w, a, b));
+  assertEquals(await tally(Array.from({ length: 20 }, () => submit(w, b))), { "201": 20 });
+  await Promise.all(copies);
+  assertEquals((await list(w, a, b)).length, 1);
+});
+
+Deno.test("receipts and deliveries of the version before are still read", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const [sender, recipient, now] = [a.agent.did, b.agent.did, w.clock.now()];
+  const answer = { accepted: true, delivered: true, connectedSockets: 1, requestId: ID };
+  const delivery = { bodySha256: "A".repeat(43), startedAt: now, instance: "one", answer, answeredAt: now };
+  await w.kv.set(KEYS.delivery(recipient, ID, sender), delivery);
+  const old = { requestId: ID, recipientAgentDid: recipient, status: DEAD, receivedAt: now, senderAgentDid: sender };
+  await w.kv.set(KEYS.receipt(recipient, ID, sender, DEAD), old);
+  w.clock.step(1_000);
+  assertEquals(
+    await outcome(await w.message(a, b, { headers: { [HEADERS.requestId]: ID } })),
+    "409 PROXY_HOOK_REQUEST_ID_REUSED",
+  );
+  await answered(await submit(w, b), 201);
+  assertEquals((await list(w, a, b)).map(({ status }) => status), [DEAD, PROCESSED]);
+});

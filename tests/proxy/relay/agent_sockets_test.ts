@@ -1,0 +1,271 @@
+/**
+ * Shows how a message is delivered over an agent's connections (D-67, D-70; K05, K06, K08, K12, K17, K18): to the newest, to the
+ * next when that is lost, within one time over all tries; and that whoever waits is always answered.
+ */
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { Hub } from "../../../proxy/relay/connected_agents.ts";
+import type { Outcome } from "../../../proxy/relay/agent_sockets.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { ManualClock, settle } from "../../support/manual_clock.ts";
+import { ack, agentOf, Far, messageTo, newIds } from "./far_end.ts";
+
+const A = agentOf("A"), B = agentOf("B");
+const TIMEOUT_MS = 10_000;
+const FAILED: Outcome = { acked: false };
+const ACCEPTED: Outcome = { acked: true, accepted: true };
+
+class Relay {
+  readonly clock = new ManualClock();
+  readonly hub = new Hub(this.clock, newIds(this.clock), LIMITS.heartbeatIntervalMs);
+
+  connect(agent = A): Far {
+    const far = new Far();
+    far.link = this.hub.attach({ ...agent, aitExpiresAt: this.clock.now() / 1000 + 86_400 }, far);
+    return far;
+  }
+
+  /** Starts to deliver a message to A. */
+  deliver(payload?: string): { outcome: Promise<Outcome>; ended: () => boolean } {
+    const session = this.hub.session(A.agentDid);
+    assert(session);
+    let over = false;
+    const outcome = session.deliver(messageTo(A, B, payload), TIMEOUT_MS).finally(() => over = true);
+    return { outcome, ended: () => over };
+  }
+}
+
+function only<T>(all: readonly T[]): T {
+  assertEquals(all.length, 1);
+  return all[0] as T;
+}
+
+Deno.test("a message goes out as a frame of its own, and its ack is what became of it", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  const { outcome } = relay.deliver('{"message":"hi", "n":1.0}');
+  const { id, ts, ...frame } = only(far.of("deliver"));
+  assertEquals(frame, { v: 1, type: "deliver", attempt: 1, ...messageTo(A, B, '{"message":"hi", "n":1.0}') });
+  assertEquals(Date.parse(ts), relay.clock.now());
+  assertEquals(relay.hub.inFlight, 1);
+  ack(far, id);
+  assertEquals([await outcome, relay.hub.inFlight], [ACCEPTED, 0]);
+});
+
+Deno.test("a refusal comes with its reason, if it gives one", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  const [first, second] = [relay.deliver(), relay.deliver()];
+  const [one, two] = far.of("deliver");
+  ack(far, one?.id ?? "", false, "inbox_full");
+  ack(far, two?.id ?? "", false);
+  assertEquals(await first.outcome, { acked: true, accepted: false, reason: "inbox_full" });
+  assertEquals(await second.outcome, { acked: true, accepted: false });
+});
+
+Deno.test("K05: without an ack the time ends it, and a late ack is of no use", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  const { outcome, ended } = relay.deliver();
+  await relay.clock.advance(TIMEOUT_MS - 1);
+  assertEquals([ended(), relay.hub.inFlight], [false, 1]);
+  await relay.clock.advance(1);
+  assertEquals([await outcome, relay.hub.inFlight, far.closed], [FAILED, 0, null]);
+  ack(far, only(far.of("deliver")).id);
+  assertEquals(far.closed, null);
+});
+
+Deno.test("K06: when the last connection is lost the sender is answered at once, whoever ended it", async (t) => {
+  const endings: [name: string, end: (far: Far, relay: Relay) => void][] = [
+    ["the peer is gone", (far) => far.link.lost()],
+    ["closed for misuse", (far) => ["", "", ""].forEach((text) => far.link.receive(text))],
+    ["closed as too large", (far) => far.link.receive("x".repeat(LIMITS.connectorFrameBytes + 1))],
+    ["closed as too slow", (far) => {
+      far.unsentBytes = LIMITS.unsentBytes + 1;
+      far.say("heartbeat");
+    }],
+    ["shut down", (_, relay) => relay.hub.closeAll()],
+    ["no longer authorised", (far, relay) => relay.hub.revoke(far.link, "revoked")],
+  ];
+  for (const [name, end] of endings) {
+    await t.step(name, async () => {
+      const relay = new Relay();
+      const far = relay.connect();
+      const waiting = [relay.deliver(), relay.deliver(), relay.deliver()];
+      end(far, relay);
+      for (const { outcome } of waiting) assertEquals(await outcome, FAILED);
+      assertEquals([relay.hub.inFlight, relay.clock.waiting], [0, 0]);
+    });
+  }
+});
+
+Deno.test("K08: of two connections the newest gets every message, and the other none", async () => {
+  const relay = new Relay();
+  const [older, newer] = [relay.connect(), relay.connect()];
+  for (let i = 0; i < 20; i++) {
+    const { outcome } = relay.deliver();
+    ack(newer, newer.of("deliver").at(-1)?.id ?? "");
+    assertEquals(await outcome, ACCEPTED);
+  }
+  assertEquals([older.of("deliver").length, newer.of("deliver").length], [0, 20]);
+});
+
+Deno.test("a message whose connection is lost goes to the next newest, under a new id, as the next attempt", async () => {
+  const relay = new Relay();
+  const all = [relay.connect(), relay.connect(), relay.connect()];
+  const { outcome, ended } = relay.deliver();
+  for (const far of [all[2], all[1]]) {
+    far?.link.lost();
+    await settle();
+  }
+  assertEquals(ended(), false);
+  const frames = all.toReversed().map((far) => only(far.of("deliver")));
+  assertEquals(frames.map((frame) => frame.attempt), [1, 2, 3]);
+  assertEquals(new Set(frames.map((frame) => frame.id)).size, 3);
+  assertEquals(new Set(frames.map((frame) => `${frame.fromAgentDid} ${frame.requestId} ${frame.payload}`)).size, 1);
+  ack(all[0] as Far, frames[2]?.id ?? "");
+  assertEquals(await outcome, ACCEPTED);
+});
+
+Deno.test("a message whose connection is lost goes to one that has come meanwhile", async () => {
+  const relay = new Relay();
+  const first = relay.connect();
+  const { outcome } = relay.deliver();
+  const second = relay.connect();
+  first.link.lost();
+  await settle();
+  assertEquals(only(second.of("deliver")).attempt, 2);
+  ack(second, only(second.of("deliver")).id);
+  assertEquals(await outcome, ACCEPTED);
+});
+
+Deno.test("the time is one over all tries", async () => {
+  const relay = new Relay();
+  const [older, newer] = [relay.connect(), relay.connect()];
+  const { outcome, ended } = relay.deliver();
+  await relay.clock.advance(TIMEOUT_MS - 1000);
+  newer.link.lost();
+  await settle();
+  assertEquals(older.of("deliver").length, 1);
+  await relay.clock.advance(999);
+  assertEquals(ended(), false);
+  await relay.clock.advance(1);
+  assertEquals(await outcome, FAILED);
+});
+
+Deno.test("a connection that does not keep up is passed over, and closed", async () => {
+  const relay = new Relay();
+  const [older, newer] = [relay.connect(), relay.connect()];
+  newer.unsentBytes = LIMITS.unsentBytes + 1;
+  const { outcome } = relay.deliver();
+  await settle();
+  assertEquals([newer.frames, newer.closed?.code], [[], 1013]);
+  ack(older, only(older.of("deliver")).id);
+  assertEquals(await outcome, ACCEPTED);
+});
+
+Deno.test("an ack counts only from the connection that the frame went to, and only once", async () => {
+  const relay = new Relay();
+  const [older, newer, stranger] = [relay.connect(), relay.connect(), relay.connect(B)];
+  const { outcome, ended } = relay.deliver();
+  const { id } = only(newer.of("deliver"));
+  for (const other of [older, stranger]) ack(other, id);
+  await settle();
+  assertEquals([ended(), relay.hub.inFlight], [false, 1]);
+  ack(newer, id, false, "full");
+  ack(newer, id);
+  assertEquals(await outcome, { acked: true, accepted: false, reason: "full" });
+  assertEquals([older, newer, stranger].map((far) => far.closed), [null, null, null]);
+});
+
+Deno.test("an ack of a lost attempt does not stand for the next one", async () => {
+  const relay = new Relay();
+  const [older, newer] = [relay.connect(), relay.connect()];
+  const { outcome, ended } = relay.deliver();
+  const { id } = only(newer.of("deliver"));
+  newer.link.lost();
+  await settle();
+  ack(newer, id);
+  ack(older, id);
+  await settle();
+  assertEquals(ended(), false);
+  ack(older, only(older.of("deliver")).id);
+  assertEquals(await outcome, ACCEPTED);
+});
+
+Deno.test("K17: frames go out in the order of the messages, and acks may come in any", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  const sent = Array.from({ length: 100 }, (_, i) => relay.deliver(String(i)));
+  assertEquals(far.of("deliver").map((frame) => frame.payload), Array.from({ length: 100 }, (_, i) => String(i)));
+  for (const { id, payload } of far.of("deliver").toReversed()) ack(far, id, Number(payload) % 2 === 0);
+  const outcomes = await Promise.all(sent.map(({ outcome }) => outcome));
+  assertEquals(
+    outcomes.map((outcome) => outcome.acked && outcome.accepted),
+    Array.from({ length: 100 }, (_, i) => i % 2 === 0),
+  );
+  assertEquals(relay.hub.inFlight, 0);
+});
+
+Deno.test("K18: whatever happens to the connections, every message ends, and as delivered exactly when one ack said so", async () => {
+  const step = fc.oneof(
+    fc.record({ kind: fc.constant("connect" as const) }),
+    fc.record({ kind: fc.constant("send" as const) }),
+    fc.record({ kind: fc.constant("ack" as const), who: fc.nat(5), accepted: fc.boolean() }),
+    fc.record({ kind: fc.constant("lose" as const), who: fc.nat(5) }),
+    fc.record({ kind: fc.constant("wait" as const), ms: fc.constantFrom(1, 9_999, 10_000) }),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
+      const relay = new Relay();
+      const all: Far[] = [];
+      const sent: { outcome: Promise<Outcome>; payload: string }[] = [];
+      const accepted = new Map<string, number>();
+      const acked = new Set<string>();
+      for (const one of steps) {
+        if (one.kind === "connect") all.push(relay.connect());
+        if (one.kind === "send" && relay.hub.session(A.agentDid)) {
+          const payload = String(sent.length);
+          sent.push({ ...relay.deliver(payload), payload });
+        }
+        const far = "who" in one ? all[one.who] : undefined;
+        if (one.kind === "lose") far?.link.lost();
+        if (one.kind === "ack" && far && relay.hub.links().includes(far.link)) {
+          const open = far.of("deliver").find(({ id }) => !acked.has(id));
+          if (open && far.link.inFlight > 0) {
+            acked.add(open.id);
+            const before = relay.hub.inFlight;
+            ack(far, open.id, one.accepted);
+            if (relay.hub.inFlight < before && one.accepted) {
+              accepted.set(open.payload, (accepted.get(open.payload) ?? 0) + 1);
+            }
+          }
+        }
+        if (one.kind === "wait") await relay.clock.advance(one.ms);
+        await Promise.resolve();
+        for (const live of relay.hub.links()) {
+          live.receive(
+            JSON.stringify({
+              v: 1,
+              type: "heartbeat_ack",
+              id: newIds(relay.clock)(),
+              ts: "2026-02-21T00:01:00Z",
+              ackId: newIds(relay.clock)(),
+            }),
+          );
+        }
+      }
+      await relay.clock.advance(TIMEOUT_MS);
+      for (const { outcome, payload } of sent) {
+        const ended = await outcome;
+        assertEquals(ended.acked && ended.accepted ? 1 : 0, accepted.get(payload) ?? 0, payload);
+      }
+      assertEquals(relay.hub.inFlight, 0);
+      const ids = all.flatMap((far) => far.of("deliver").map((frame) => frame.id));
+      assertEquals(new Set(ids).size, ids.length);
+      relay.hub.closeAll();
+      assertEquals([relay.hub.size, relay.clock.waiting], [0, 0]);
+    }),
+    { numRuns: 40, seed: 1 },
+  );
+});

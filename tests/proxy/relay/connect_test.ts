@@ -1,0 +1,277 @@
+/**
+ * Shows how an admitted request becomes a connection (SPEC "GET /v1/relay/connect"; K01 to K03, K16, D04), and what of a
+ * WebSocket reaches the session and back. The socket is not real; real ones are in tests/e2e.
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { ProxyDeps } from "../../../proxy/deps.ts";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { relayConnect, type UpgradeWebSocket } from "../../../proxy/relay/connect.ts";
+import { AUTHENTICATORS, type ProxyCallers } from "../../../proxy/routes.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { type App, createApp } from "../../../shared/server/http/app.ts";
+import { routeFor } from "../../../shared/server/http/route.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { answered, outcome, refused } from "../../support/registry_world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
+import { get, openProxy, restart } from "../proxy_world.ts";
+
+/** As much of a WebSocket as the proxy uses. */
+class FakeSocket {
+  onopen: (() => void) | null = null;
+  onmessage: ((event: { data: unknown }) => void) | null = null;
+  onclose: (() => void) | null = null;
+  onerror: (() => void) | null = null;
+  bufferedAmount = 0;
+  readonly sent: string[] = [];
+  readonly closed: [number, string][] = [];
+
+  send(text: string): void {
+    this.sent.push(text);
+  }
+
+  close(code: number, reason: string): void {
+    this.closed.push([code, reason]);
+  }
+}
+
+/** A proxy whose upgrades end in sockets that are not real. */
+class Upgrading {
+  readonly sockets: FakeSocket[] = [];
+  readonly deps: ProxyDeps;
+  readonly app: App;
+
+  constructor(readonly w: World) {
+    const upgrade: UpgradeWebSocket = () => {
+      const socket = new FakeSocket();
+      this.sockets.push(socket);
+      return { socket: socket as unknown as WebSocket, response: new Response(null, { status: 200 }) };
+    };
+    this.deps = { ...w.proxy.deps, upgrade };
+    const row = { method: "GET", path: "/v1/relay/connect", summary: "", limit: null, errors: [] } as const;
+    const route = routeFor<ProxyDeps, ProxyCallers>();
+    this.app = createApp(
+      [route({ ...row, auth: "connect", answer: { status: 101 }, handler: relayConnect })],
+      AUTHENTICATORS,
+      this.deps,
+    );
+  }
+
+  async connect(
+    agent: TestAgent,
+    headers: Record<string, string | null> = { Upgrade: "websocket" },
+  ): Promise<Response> {
+    const request = await this.w.signed(agent, { method: "GET", target: "/v1/relay/connect", headers });
+    return await this.app.fetch(request, this.w.peer);
+  }
+
+  /** A connection that is open. */
+  async open(agent: TestAgent): Promise<FakeSocket> {
+    assertEquals((await this.connect(agent)).status, 200);
+    const socket = this.sockets.at(-1);
+    assert(socket);
+    socket.onopen?.();
+    return socket;
+  }
+}
+
+async function cast(): Promise<{ w: World; a: TestAgent; b: TestAgent; upgrading: Upgrading }> {
+  const w = await openProxy();
+  const a = await w.agent();
+  const b = await w.agent();
+  await w.pair(a, b);
+  return { w, a, b, upgrading: new Upgrading(w) };
+}
+
+Deno.test("K01: who is admitted and asks for no WebSocket is told to upgrade", async (t) => {
+  const { w, a, upgrading } = await cast();
+  await using _ = w;
+  for (const upgrade of [null, "", "h2c", "websocket2"]) {
+    await t.step(String(upgrade), async () => {
+      const answer = await upgrading.connect(a, { Upgrade: upgrade });
+      assertEquals([answer.headers.get("upgrade"), answer.headers.get("connection")], ["websocket", "Upgrade"]);
+      await refused(answer, "PROXY_RELAY_UPGRADE_REQUIRED");
+    });
+  }
+  for (const version of ["8", "12", "13, 8", ""]) {
+    await t.step(`version ${version}`, async () => {
+      const answer = await upgrading.connect(a, { Upgrade: "websocket", "Sec-WebSocket-Version": version });
+      assertEquals(answer.headers.get("sec-websocket-version"), "13");
+      await refused(answer, "PROXY_RELAY_UPGRADE_REQUIRED");
+    });
+  }
+  await t.step("HEAD, which has no socket", async () => {
+    const headers = { Upgrade: "websocket", "Sec-WebSocket-Version": "13" };
+    const request = await w.signed(a, { method: "HEAD", target: "/v1/relay/connect", headers });
+    assertEquals((await upgrading.app.fetch(request, w.peer)).status, 426);
+  });
+  assertEquals(upgrading.sockets, []);
+  // What the platform itself refuses to upgrade has the same answer.
+  const headers = { Upgrade: "websocket" };
+  const request = await w.signed(a, { method: "GET", target: "/v1/relay/connect", headers });
+  await refused(await w.fetch(request), "PROXY_RELAY_UPGRADE_REQUIRED");
+});
+
+Deno.test("an upgrade is judged after authentication, and a captured one works once (K03)", async () => {
+  const { w, a, upgrading } = await cast();
+  await using _ = w;
+  const headers = { Upgrade: "websocket" };
+  const signed = await w.signed(a, { method: "GET", target: "/v1/relay/connect", headers });
+  assertEquals((await upgrading.app.fetch(signed.clone(), w.peer)).status, 200);
+  await refused(await upgrading.app.fetch(signed, w.peer), "PROXY_AUTH_REPLAY");
+  await refused(await upgrading.connect(a, { "X-Svc-Proof": null }), "PROXY_AUTH_INVALID_PROOF");
+  await refused(await upgrading.connect(a, { Upgrade: null, Authorization: null }), "PROXY_AUTH_MISSING_TOKEN");
+  await refused(
+    await upgrading.connect(a, { Upgrade: "websocket", "X-Svc-Agent-Access": "x" }),
+    "PROXY_AGENT_ACCESS_INVALID",
+  );
+  assertEquals(upgrading.sockets.length, 1);
+});
+
+Deno.test("K02, D04: an agent in no pair connects; the connection is there once the socket is open", async () => {
+  const { w, upgrading } = await cast();
+  await using _ = w;
+  const lonely = await w.agent();
+  assertEquals((await upgrading.connect(lonely, { Upgrade: "WebSocket" })).status, 200);
+  assertEquals(w.proxy.deps.hub.session(lonely.agent.did), undefined);
+  upgrading.sockets[0]?.onopen?.();
+  const [link] = w.proxy.deps.hub.session(lonely.agent.did)?.links ?? [];
+  assertEquals(link?.agent, {
+    agentDid: lonely.agent.did,
+    ownerDid: lonely.agent.ownerDid,
+    aitJti: lonely.agent.currentJti,
+    aitExpiresAt: Date.parse(lonely.agent.expiresAt) / 1000,
+  });
+});
+
+Deno.test("what is sent goes to the socket, what the socket says is heard, and its end is the end", async () => {
+  const { w, a, b, upgrading } = await cast();
+  await using _ = w;
+  const socket = await upgrading.open(b);
+  const sending = w.message(a, b, { body: '{"n":1}' });
+  while (socket.sent.length === 0) await w.clock.advance(0);
+  const frame = JSON.parse(socket.sent[0] ?? "");
+  assertEquals([frame.type, frame.payload], ["deliver", { n: 1 }]);
+  const ack = { v: 1, type: "deliver_ack", id: w.newId(), ts: frame.ts, ackId: frame.id, accepted: true };
+  socket.onmessage?.({ data: JSON.stringify(ack) });
+  assertEquals((await answered<{ delivered: boolean }>(await sending, 202)).delivered, true);
+  assertEquals(w.proxy.deps.hub.size, 1);
+  socket.onclose?.();
+  assertEquals([w.proxy.deps.hub.size, socket.closed], [0, []]);
+  assertEquals(await outcome(await w.message(a, b)), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
+});
+
+Deno.test("K16: binary messages are misuse, and an error of the socket ends the connection", async () => {
+  const { w, a, b, upgrading } = await cast();
+  await using _ = w;
+  const binary = await upgrading.open(a);
+  for (let i = 0; i < 3; i++) binary.onmessage?.({ data: new ArrayBuffer(8) });
+  assertEquals(binary.closed.map(([code]) => code), [1008]);
+  const broken = await upgrading.open(b);
+  broken.onerror?.();
+  assertEquals([broken.closed.length, w.proxy.deps.hub.size], [1, 0]);
+});
+
+Deno.test("a socket that ends before it is open, or speaks before it, breaks nothing", async () => {
+  const { w, a, upgrading } = await cast();
+  await using _ = w;
+  assertEquals((await upgrading.connect(a)).status, 200);
+  const [socket] = upgrading.sockets;
+  socket?.onmessage?.({ data: "junk" });
+  socket?.onmessage?.({ data: new ArrayBuffer(8) });
+  socket?.onerror?.();
+  socket?.onclose?.();
+  assertEquals([w.proxy.deps.hub.size, socket?.closed], [0, []]);
+});
+
+Deno.test("D-70: closed sockets that have not gone hold 64 MiB together at most, then connects are refused", async () => {
+  const { w, a, b, upgrading } = await cast();
+  await using _ = w;
+  const slow = await upgrading.open(a);
+  slow.bufferedAmount = LIMITS.lingeringBytes + 1;
+  assertEquals((await upgrading.connect(b)).status, 200, "an open socket's bytes are its own");
+  slow.onmessage?.({ data: "x".repeat(LIMITS.connectorFrameBytes + 1) });
+  assertEquals(slow.closed.map(([code]) => code), [1009]);
+  assertEquals(w.proxy.deps.hub.session(a.agent.did), undefined, "it is not counted any more");
+  await refused(await upgrading.connect(b), "PROXY_RELAY_UNAVAILABLE");
+  slow.onclose?.();
+  assertEquals((await upgrading.connect(b)).status, 200);
+});
+
+Deno.test("D-67: a connect whose presence cannot be written is 503, and no socket is opened", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const a = await w.agent();
+  const upgrading = new Upgrading(w);
+  assertEquals(await outcome(await get(w, a, "/pair/peers")), "200");
+  store.faults.fails = ({ keys }) => keys.some((key) => key[0] === "proxy" && key[1] === "presence");
+  const answer = await upgrading.connect(a);
+  assertEquals([answer.status, upgrading.sockets.length], [503, 0]);
+  assert(answer.headers.get("retry-after"));
+  await refused(answer, "PROXY_RELAY_UNAVAILABLE");
+  delete store.faults.fails;
+  await restart(w);
+  assertEquals((await new Upgrading(w).connect(a)).status, 200);
+});
+
+Deno.test("an upgrade that comes to nothing leaves no trace of the agent here", async (t) => {
+  const { w, a, upgrading } = await cast();
+  await using _ = w;
+  const { bus } = w.proxy.deps;
+  const holder = async () => (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance;
+  const gone = async () => {
+    await until(async () => await holder() === "");
+  };
+  await t.step("the client is gone before it is open", async () => {
+    assertEquals((await upgrading.connect(a)).status, 200);
+    assertEquals(await holder(), bus.instance);
+    upgrading.sockets.at(-1)?.onerror?.();
+    upgrading.sockets.at(-1)?.onclose?.();
+    await gone();
+  });
+  await t.step("the runtime refuses it", async () => {
+    upgrading.deps.upgrade = () => {
+      throw new TypeError("Invalid Header: 'sec-websocket-key' header must be set");
+    };
+    await refused(await upgrading.connect(a), "PROXY_RELAY_UPGRADE_REQUIRED");
+    await gone();
+  });
+});
+
+Deno.test("a second connection that comes to nothing does not take the first one's place away", async () => {
+  const { w, a, upgrading } = await cast();
+  await using _ = w;
+  await upgrading.open(a);
+  await upgrading.connect(a);
+  upgrading.sockets.at(-1)?.onclose?.();
+  await settle();
+  assertEquals(
+    (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance,
+    w.proxy.deps.bus.instance,
+  );
+});
+
+Deno.test("a socket is closed when trust in its agent ended between admission and attachment", async (t) => {
+  const endings: [name: string, end: (w: World, agent: TestAgent) => Promise<unknown>][] = [
+    ["agent deleted", (w, { owner, agent }) => w.client.deleteAgent(owner.apiKey, agent.id)],
+    [
+      "session ended",
+      (w, { owner, agent }) => w.ask("DELETE", `/v1/agents/${agent.id}/auth/revoke`, { apiKey: owner.apiKey }),
+    ],
+  ];
+  for (const [name, end] of endings) {
+    await t.step(name, async () => {
+      await using w = await openProxy();
+      const upgrading = new Upgrading(w);
+      const agent = await w.agent();
+      assertEquals((await upgrading.connect(agent)).status, 200);
+      const socket = upgrading.sockets.at(-1) as FakeSocket;
+      await end(w, agent);
+      socket.onopen?.();
+      for (let i = 0; i < 50 && socket.closed.length === 0; i++) await settle();
+      assertEquals(socket.closed.map(([code]) => code), [4401]);
+      assertEquals(w.proxy.deps.hub.size, 0);
+    });
+  }
+});

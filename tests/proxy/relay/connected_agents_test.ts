@@ -1,0 +1,320 @@
+/**
+ * Shows which connections live (D-70, PROTOCOL section 5; K09, K11, K15, K16): up to four of an agent, heard from within a
+ * minute, with a valid identity token, well behaved, and quick enough. With connections that are not real and a clock that
+ * tests move.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { Hub } from "../../../proxy/relay/connected_agents.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { ack, agentOf, Far, frame, messageTo, newIds } from "./far_end.ts";
+
+const A = agentOf("A"), B = agentOf("B");
+
+class Relay {
+  readonly clock = new ManualClock();
+  readonly hub: Hub;
+
+  constructor(heartbeatMs: number = LIMITS.heartbeatIntervalMs) {
+    this.hub = new Hub(this.clock, newIds(this.clock), heartbeatMs);
+  }
+
+  /** Attaches a connection of the agent. */
+  connect(agent = A, aitExpiresAt = this.clock.now() / 1000 + 86_400): Far {
+    const far = new Far();
+    far.link = this.hub.attach({ ...agent, aitExpiresAt }, far);
+    return far;
+  }
+}
+
+Deno.test("K09: the fifth connection of an agent closes its oldest with 4409; four live", () => {
+  const relay = new Relay();
+  const all = Array.from({ length: 5 }, () => relay.connect());
+  assertEquals(all.map((far) => far.closed?.code), [4409, undefined, undefined, undefined, undefined]);
+  assertEquals([relay.hub.size, relay.hub.session(A.agentDid)?.links.length], [4, 4]);
+  assertEquals([relay.connect(B).closed, relay.hub.size], [null, 5]);
+});
+
+Deno.test("K11: a connection gets a heartbeat every 30 s for as long as it answers", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  for (let beat = 1; beat <= 10; beat++) {
+    await relay.clock.advance(29_999);
+    assertEquals(far.of("heartbeat").length, beat - 1);
+    await relay.clock.advance(1);
+    const beats = far.of("heartbeat");
+    assertEquals(beats.length, beat);
+    far.say("heartbeat_ack", { ackId: beats.at(-1)?.id });
+  }
+  assertEquals([far.closed, relay.hub.size], [null, 1]);
+});
+
+Deno.test("K11: a connection that is silent for 60 s is closed with 4408 and no longer counted", async (t) => {
+  const cases: [name: string, speak: (far: Far) => void, closed: boolean][] = [
+    ["nothing", () => {}, true],
+    ["an answer to the heartbeat", (far) => far.say("heartbeat_ack", { ackId: far.of("heartbeat").at(-1)?.id }), false],
+    ["a heartbeat of its own", (far) => far.say("heartbeat"), false],
+    ["anything at all", (far) => far.link.receive("junk"), false],
+  ];
+  for (const [name, speak, closed] of cases) {
+    await t.step(name, async () => {
+      const relay = new Relay();
+      const far = relay.connect();
+      await relay.clock.advance(30_000);
+      speak(far);
+      await relay.clock.advance(30_000);
+      assertEquals([far.closed?.code, relay.hub.size], closed ? [4408, 0] : [undefined, 1]);
+      await relay.clock.advance(30_000);
+      assertEquals([far.closed?.code, relay.hub.size], [4408, 0], "heard of 60 s ago");
+      assertEquals(relay.clock.waiting, 0);
+    });
+  }
+});
+
+Deno.test("a connector's heartbeat is answered", () => {
+  const far = new Relay().connect();
+  const id = far.say("heartbeat");
+  assertEquals(far.of("heartbeat_ack").map((one) => one.ackId), [id]);
+});
+
+Deno.test("a connection ends with 4401 when its identity token expires, however long that takes", async () => {
+  const soon = new Relay();
+  const far = soon.connect(A, soon.clock.now() / 1000 + 45);
+  await soon.clock.advance(44_999);
+  assertEquals(far.closed, null);
+  await soon.clock.advance(1);
+  assertEquals([far.closed?.code, soon.hub.size, soon.clock.waiting], [4401, 0, 0]);
+
+  // A timer of the platform takes no more than 2^31 - 1 ms; an AIT lives up to 90 days, and a heartbeat is one at most.
+  const DAY_MS = 86_400_000;
+  const late = new Relay(DAY_MS);
+  const waits: number[] = [];
+  const after = late.clock.after.bind(late.clock);
+  late.clock.after = (ms, fn) => (waits.push(ms), after(ms, fn));
+  const patient = late.connect(A, late.clock.now() / 1000 + 90 * 86_400);
+  for (let day = 1; day < 90; day++) {
+    await late.clock.advance(DAY_MS);
+    patient.say("heartbeat");
+  }
+  await late.clock.advance(DAY_MS - 1);
+  assertEquals(patient.closed, null);
+  await late.clock.advance(1);
+  assertEquals(patient.closed?.code, 4401);
+  assert(waits.every((ms) => ms < 2 ** 31), `${waits}`);
+});
+
+Deno.test("an identity token that has expired already ends the connection at once", async () => {
+  const relay = new Relay();
+  const far = relay.connect(A, relay.clock.now() / 1000 - 1);
+  await relay.clock.advance(0);
+  assertEquals([far.closed?.code, relay.hub.size], [4401, 0]);
+});
+
+Deno.test("a connection that is lost is gone at once, and its timers with it", () => {
+  const relay = new Relay();
+  const [first, second] = [relay.connect(), relay.connect()];
+  first.link.lost();
+  assertEquals([relay.hub.size, relay.hub.session(A.agentDid)?.links.length], [1, 1]);
+  second.link.lost();
+  second.link.lost();
+  assertEquals([relay.hub.size, relay.hub.session(A.agentDid), relay.clock.waiting], [0, undefined, 0]);
+  assertEquals([first.closed, second.closed], [null, null], "it is not closed a second time");
+});
+
+Deno.test("closing everything ends each connection with 1001", () => {
+  const relay = new Relay();
+  const all = [relay.connect(), relay.connect(), relay.connect(B)];
+  relay.hub.closeAll();
+  assertEquals(all.map((far) => far.closed?.code), [1001, 1001, 1001]);
+  assertEquals([relay.hub.size, relay.clock.waiting], [0, 0]);
+});
+
+Deno.test("nothing is sent to a connection that was closed, and nothing of it is heard", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  far.link.end(1008, "for the test");
+  const before = far.frames.length;
+  far.say("heartbeat");
+  for (let i = 0; i < 200; i++) far.link.receive("junk");
+  relay.hub.tellPaired(A.agentDid, B.agentDid, { agentName: "b", humanName: "B" });
+  await relay.clock.advance(120_000);
+  assertEquals([far.frames.length, far.closed, far.closes], [before, { code: 1008, reason: "for the test" }, 1]);
+});
+
+Deno.test("K16: the third message that is no frame of a connector closes with 1008", async (t) => {
+  const clock = new ManualClock();
+  const head = { v: 1, id: newIds(clock)(), ts: "2026-02-21T00:01:00.000Z" };
+  const bad: [name: string, text: string][] = [
+    ["no JSON", "junk"],
+    ["empty", ""],
+    ["an array", "[]"],
+    ["null", "null"],
+    ["an unknown type", JSON.stringify({ ...head, type: "hello" })],
+    ["a type of Object's", JSON.stringify({ ...head, type: "constructor" })],
+    ["no type", JSON.stringify(head)],
+    ["no id", JSON.stringify({ ...head, id: undefined, type: "heartbeat" })],
+    ["another version", JSON.stringify({ ...head, v: 2, type: "heartbeat" })],
+    ["no time", JSON.stringify({ ...head, ts: "now", type: "heartbeat" })],
+    ["an ack of nothing", JSON.stringify({ ...head, type: "deliver_ack", accepted: true })],
+    ["an ack that says neither", JSON.stringify({ ...head, type: "deliver_ack", ackId: head.id })],
+    ["a frame of the proxy's", JSON.stringify({ ...head, type: "paired", peerAgentDid: A.agentDid, profile: {} })],
+    ["K23: a message of its own", frame({ ...head, v: 1, type: "deliver", attempt: 1, ...messageTo(B, A) })],
+  ];
+  for (const [name, text] of bad) {
+    await t.step(name, () => {
+      const far = new Relay().connect();
+      for (let i = 0; i < 2; i++) far.link.receive(text);
+      assertEquals(far.closed, null);
+      far.link.receive(text);
+      assertEquals([far.closed?.code, far.frames], [1008, []]);
+    });
+  }
+  await t.step("binary messages", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 3; i++) far.link.misuse();
+    assertEquals(far.closed?.code, 1008);
+  });
+  await t.step("unknown members are ignored", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 5; i++) far.say("heartbeat", { extra: { a: 1 } });
+    assertEquals([far.closed, far.of("heartbeat_ack").length], [null, 5]);
+  });
+});
+
+Deno.test("K15: more than 50 frames a second close with 1008; acks of messages in flight do not count", async (t) => {
+  await t.step("50 a second are fine, for ever", async () => {
+    const relay = new Relay();
+    const far = relay.connect();
+    for (let second = 0; second < 5; second++) {
+      for (let i = 0; i < 50; i++) far.say("heartbeat");
+      await relay.clock.advance(1000);
+    }
+    assertEquals(far.closed, null);
+  });
+  await t.step("the 51st is not", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 51; i++) far.say("heartbeat");
+    assertEquals(far.closed?.code, 1008);
+  });
+  await t.step("acks of nothing in flight count", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 51; i++) ack(far, far.newId());
+    assertEquals(far.closed?.code, 1008);
+  });
+  await t.step("200 acks of 200 messages do not, nor does the ack of a heartbeat in flight", async () => {
+    const relay = new Relay();
+    const far = relay.connect();
+    const sent = Array.from({ length: 200 }, () => relay.hub.session(A.agentDid)?.deliver(messageTo(A, B), 10_000));
+    for (const { id } of far.of("deliver")) ack(far, id);
+    far.link.heartbeat();
+    for (let i = 0; i < 49; i++) far.say("heartbeat");
+    far.say("heartbeat_ack", { ackId: far.of("heartbeat")[0]?.id });
+    far.say("heartbeat");
+    assertEquals((await Promise.all(sent)).every((outcome) => outcome?.acked), true);
+    assertEquals([far.closed, relay.hub.inFlight], [null, 0]);
+  });
+  await t.step("51 acks of no heartbeat do", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 50; i++) far.say("heartbeat_ack", { ackId: far.newId() });
+    assertEquals(far.closed, null);
+    far.say("heartbeat_ack", { ackId: far.newId() });
+    assertEquals(far.closed?.code, 1008);
+  });
+  await t.step("51 acks of one heartbeat do, from the second on", () => {
+    const far = new Relay().connect();
+    far.link.heartbeat();
+    const [heartbeat] = far.of("heartbeat");
+    for (let i = 0; i < 51; i++) far.say("heartbeat_ack", { ackId: heartbeat?.id });
+    assertEquals(far.closed, null);
+    far.say("heartbeat_ack", { ackId: heartbeat?.id });
+    assertEquals(far.closed?.code, 1008);
+  });
+  await t.step("acks of heartbeats that the connector left unanswered count from the ninth newest on", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 100; i++) far.link.heartbeat();
+    const heartbeats = far.of("heartbeat").toReversed();
+    for (const { id } of heartbeats.slice(0, 8 + 50)) far.say("heartbeat_ack", { ackId: id });
+    assertEquals(far.closed, null);
+    far.say("heartbeat_ack", { ackId: heartbeats[58]?.id });
+    assertEquals(far.closed?.code, 1008);
+  });
+  await t.step("a flood stops where it is", () => {
+    const far = new Relay().connect();
+    for (let i = 0; i < 10_000; i++) far.link.receive("garbage");
+    assertEquals([far.closed?.code, far.closes], [1008, 1]);
+  });
+});
+
+Deno.test("a frame of a connector closes with 1009 when it is over 8 KiB of UTF-8, and before it is parsed", () => {
+  for (
+    const [text, code] of [
+      [`"${"x".repeat(LIMITS.connectorFrameBytes - 2)}"`, undefined],
+      [`"${"x".repeat(LIMITS.connectorFrameBytes - 1)}"`, 1009],
+      [`"${"\u20ac".repeat(Math.ceil(LIMITS.connectorFrameBytes / 3))}"`, 1009],
+      ["[".repeat(LIMITS.connectorFrameBytes + 1), 1009],
+      ["x".repeat(64 * 2 ** 20), 1009],
+    ] as const
+  ) {
+    const far = new Relay().connect();
+    far.link.receive(text);
+    assertEquals(far.closed?.code, code);
+  }
+});
+
+Deno.test("K13: a connection with more than 8 MiB unsent is closed with 1013 at the next frame, and not before", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  far.unsentBytes = LIMITS.unsentBytes;
+  await relay.clock.advance(30_000);
+  assertEquals([far.closed, far.of("heartbeat").length], [null, 1]);
+  far.unsentBytes = LIMITS.unsentBytes + 1;
+  far.say("heartbeat");
+  assertEquals([far.closed?.code, relay.hub.size, far.frames.length], [1013, 0, 1]);
+});
+
+Deno.test("a connection that cannot be written to is ended", () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  far.broken = true;
+  far.say("heartbeat");
+  assertEquals([far.closes, relay.hub.size], [1, 0]);
+});
+
+Deno.test("a pair is told to the agent's newest connection, and to nobody when there is none", () => {
+  const relay = new Relay();
+  const profile = { agentName: "b", humanName: "B" };
+  relay.hub.tellPaired(A.agentDid, B.agentDid, profile);
+  const [older, newer, other] = [relay.connect(), relay.connect(), relay.connect(B)];
+  relay.hub.tellPaired(A.agentDid, B.agentDid, profile);
+  assertEquals([older.frames, other.frames], [[], []]);
+  const [told] = newer.of("paired");
+  assertEquals([told?.peerAgentDid, told?.profile], [B.agentDid, profile]);
+});
+
+Deno.test("D-98: when all connections together have over 64 MiB unsent, the one with the most is closed with 1013", () => {
+  const relay = new Relay();
+  const agents = [..."ABCDEFGHJ"].map(agentOf);
+  const slow = agents.map((agent, i) => {
+    const far = relay.connect(agent);
+    far.unsentBytes = LIMITS.unsentBytes - i;
+    return far;
+  });
+  const quick = relay.connect(agentOf("K"));
+  quick.link.heartbeat();
+  assertEquals(slow.filter((far) => far.closed).length, 0, "who keeps up looks at nobody");
+  slow.at(-1)?.link.heartbeat();
+  assertEquals(slow.map((far) => far.closed?.code), [1013, ...Array(8).fill(undefined)]);
+  slow.at(-1)?.link.heartbeat();
+  assertEquals(slow.filter((far) => far.closed).length, 1, "the others fit");
+  assertEquals(slow.at(-1)?.of("heartbeat").length, 2);
+});
+
+Deno.test("K11: heartbeats set to come rarely do not end whoever answers each of them, and still end whoever does not", async () => {
+  const relay = new Relay(300_000);
+  const [alive, silent] = [relay.connect(A), relay.connect(B)];
+  for (let beat = 1; beat <= 3; beat++) {
+    await relay.clock.advance(300_000);
+    if (!alive.closed) alive.say("heartbeat_ack", { ackId: alive.of("heartbeat").at(-1)?.id });
+  }
+  assertEquals([alive.closed, silent.closed?.code], [null, 4408]);
+});

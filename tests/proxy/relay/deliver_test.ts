@@ -1,0 +1,363 @@
+/**
+ * Shows what becomes of a message (SPEC "POST /hooks/agent", D-13, D-60, D-66, D-67; I02 to I04, J01, J10, K04 to K06): which
+ * are refused and why, and what the sender is told of those that are sent.
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { ProxyDeps } from "../../../proxy/deps.ts";
+import { relayConnect } from "../../../proxy/relay/connect.ts";
+import { postMessage } from "../../../proxy/relay/deliver.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { createApp } from "../../../shared/server/http/app.ts";
+import { type Authenticators, routeFor } from "../../../shared/server/http/route.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { until } from "../../support/until.ts";
+import { answered, outcome, refused } from "../../support/registry_world.ts";
+import {
+  PROXY_URL,
+  type RequestParts,
+  type TestAgent,
+  type TestSocket,
+  type World,
+  type WorldOptions,
+} from "../../support/world.ts";
+import { openProxy } from "../proxy_world.ts";
+
+interface Cast {
+  w: World;
+  a: TestAgent;
+  b: TestAgent;
+  socket: TestSocket;
+}
+
+async function cast(options: WorldOptions = {}): Promise<Cast> {
+  const w = await openProxy(options);
+  return { w, ...await w.story() };
+}
+
+/** Waits until a connector has so many messages. */
+async function received(socket: TestSocket, count: number): Promise<void> {
+  await until(() => socket.delivered.length >= count);
+  assertEquals(socket.delivered.length, count);
+}
+
+Deno.test("I02: a message says that it is JSON", async (t) => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const cases: [contentType: string | null, status: number][] = [
+    ["application/json", 202],
+    ["application/json; charset=utf-8", 202],
+    ["Application/JSON ;charset=utf-8", 202],
+    [null, 415],
+    ["", 415],
+    ["text/plain", 415],
+    ["application/jsonx", 415],
+    ["application/json+x", 415],
+    ["application/x-www-form-urlencoded", 415],
+    ["text/plain; application/json", 415],
+    ["application/json, text/plain", 415],
+  ];
+  for (const [contentType, status] of cases) {
+    await t.step(contentType ?? "missing", async () => {
+      const answer = await w.message(a, b, { headers: { "Content-Type": contentType } });
+      if (status === 202) assertEquals(answer.status, 202);
+      else await refused(answer, "PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
+    });
+  }
+});
+
+Deno.test("I03: a body that is no JSON in UTF-8 is refused, however it is broken", async () => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  const good = ['{"message":"hi","a":[1,2,{"b":null}]}', '["a",-1.5e-7,true]', '"\\u0041\\n"'];
+  const bodies: (string | Uint8Array<ArrayBuffer>)[] = [
+    "",
+    " ",
+    "\ufeff{}",
+    "nul",
+    "NaN",
+    "Infinity",
+    "undefined",
+    "'a'",
+    "{a:1}",
+    "{} {}",
+    "// x\n{}",
+    "01",
+    "+1",
+    ".5",
+    "5.",
+    "0x1",
+    "1e",
+    '"\n"',
+    '"\t"',
+    '"\\x41"',
+    '"\\u00g0"',
+    '"\\',
+    "[1,,2]",
+    "[,]",
+    '{"a":1,}',
+    '{"a"}',
+    '{"a":}',
+    "{,}",
+    "[",
+    "]",
+    "}",
+    "\u00a0{}",
+    "\u2028{}",
+    Uint8Array.of(0xff),
+    Uint8Array.of(0x22, 0xc0, 0xaf, 0x22),
+    Uint8Array.of(0x22, 0xed, 0xa0, 0x80, 0x22),
+    Uint8Array.of(0x22, 0xf5, 0x80, 0x80, 0x80, 0x22),
+    Uint8Array.of(0xfe, 0xff, 0x00, 0x7b, 0x00, 0x7d),
+  ];
+  for (const text of good) {
+    for (let at = 1; at < text.length; at++) bodies.push(text.slice(0, at));
+    for (let at = 0; at < text.length; at += 3) bodies.push(`${text.slice(0, at)}\u0001${text.slice(at)}`);
+  }
+  let sent = 0;
+  for (const body of bodies) {
+    const isJson = typeof body === "string" && isJsonText(body);
+    const answer = await w.message(a, b, { body });
+    if (isJson) sent++;
+    assertEquals(await outcome(answer), isJson ? "202" : "400 PROXY_HOOK_INVALID_JSON", String(body));
+  }
+  assert(bodies.length - sent > 100);
+  assertEquals(socket.delivered.length, sent);
+});
+
+function isJsonText(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+Deno.test("I04: depth alone breaks nothing", async (t) => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  for (const depth of [1_000, 10_000, 100_000]) {
+    await t.step(`${depth} deep`, async () => {
+      for (
+        const body of [
+          "[".repeat(depth) + "]".repeat(depth),
+          `{"message":"hi","deep":${"[".repeat(depth)}${"]".repeat(depth)}}`,
+        ]
+      ) {
+        const { status } = await w.message(a, b, { body });
+        assert(depth <= 1_000 ? status === 202 : status === 202 || status === 400, `${status}`);
+      }
+    });
+  }
+  assertEquals(socket.closed, null);
+});
+
+Deno.test("J01: the recipient is one DID of an agent", async (t) => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const { did } = b.agent;
+  const cases: [name: string, recipient: string, result: string][] = [
+    ["missing", "", "400 PROXY_HOOK_RECIPIENT_REQUIRED"],
+    ["a human", b.owner.did, "400 PROXY_HOOK_RECIPIENT_INVALID"],
+    ["another method", did.replace("did:svc", "did:web"), "400 PROXY_HOOK_RECIPIENT_INVALID"],
+    ["lower case", did.toLowerCase(), "400 PROXY_HOOK_RECIPIENT_INVALID"],
+    ["two of them", `${did}, ${did}`, "400 PROXY_HOOK_RECIPIENT_INVALID"],
+    ["a part more", `${did}:x`, "400 PROXY_HOOK_RECIPIENT_INVALID"],
+    ["a blank inside", did.replace("agent:", "agent: "), "400 PROXY_HOOK_RECIPIENT_INVALID"],
+    ["percent-encoded", did.replaceAll(":", "%3A"), "400 PROXY_HOOK_RECIPIENT_INVALID"],
+    ["an agent of another registry", did.replace("registry.example.test", "other.example"), "403 PROXY_AUTH_FORBIDDEN"],
+    ["itself", a.agent.did, "403 PROXY_AUTH_FORBIDDEN"],
+    ["the peer", did, "202"],
+  ];
+  for (const [name, recipient, result] of cases) {
+    await t.step(name, async () => assertEquals(await outcome(await w.message(a, b, { recipient })), result));
+  }
+  await t.step("empty", async () => {
+    const headers = { [HEADERS.recipient]: "" };
+    assertEquals(await outcome(await w.message(a, b, { recipient: "", headers })), "400 PROXY_HOOK_RECIPIENT_REQUIRED");
+  });
+});
+
+Deno.test("D-13: a conversation id is 1 to 128 visible ASCII characters without a comma, and goes along", async (t) => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  const send = (id: string | null) => w.message(a, b, { headers: { [HEADERS.conversationId]: id } });
+  for (const id of ["x", "x".repeat(128), "!~+-.:/", "a;b=c"]) {
+    await t.step(id.slice(0, 20), async () => {
+      assertEquals((await send(id)).status, 202);
+      assertEquals(socket.delivered.at(-1)?.conversationId, id);
+    });
+  }
+  for (const id of ["", "x".repeat(129), "a,b", "a b", "caf\u00e9", "a\tb"]) {
+    await t.step(
+      `not ${JSON.stringify(id.slice(0, 20))}`,
+      async () => void await refused(await send(id), "PROXY_HOOK_CONVERSATION_INVALID"),
+    );
+  }
+  assertEquals((await send(null)).status, 202);
+  assertEquals(Object.hasOwn(socket.delivered.at(-1) ?? {}, "conversationId"), false);
+});
+
+Deno.test("J10: a large message arrives whole, or is refused as too large", async () => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  const body = JSON.stringify({ message: "x".repeat(250 * 1024) });
+  assertEquals((await w.message(a, b, { body })).status, 202);
+  assert(socket.delivered[0]?.payload.endsWith(body.slice(-250 * 1024)));
+  await refused(
+    await w.message(a, b, { body: JSON.stringify({ message: "x".repeat(900 * 1024) }) }),
+    "PAYLOAD_TOO_LARGE",
+  );
+  assertEquals(socket.delivered.length, 1);
+});
+
+Deno.test("D-66, D-67: the sender is told what the connector said", async (t) => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  await t.step("accepted", async () => {
+    const answer = await w.message(a, b, { headers: { "x-request-id": "request-accepted" } });
+    assertEquals(await answered(answer, 202), {
+      accepted: true,
+      delivered: true,
+      connectedSockets: 1,
+      requestId: "request-accepted",
+    });
+  });
+  await t.step("refused", async () => {
+    socket.behaviour = "nack";
+    const answer = await w.message(a, b, { headers: { "x-request-id": "request-refused" } });
+    assertEquals(await answered(answer, 202), {
+      accepted: true,
+      delivered: false,
+      connectedSockets: 1,
+      requestId: "request-refused",
+      reason: "inbox_full",
+    });
+  });
+  await t.step("K04: nobody there", async () => {
+    socket.link.lost();
+    await refused(await w.message(a, b), "PROXY_RELAY_CONNECTOR_OFFLINE");
+  });
+});
+
+Deno.test("K05: a connector that says nothing fails the delivery after RELAY_ACK_TIMEOUT_MS, and nothing is left", async () => {
+  const { w, a, b, socket } = await cast({ proxy: { ackTimeoutMs: 3_000 } });
+  await using _ = w;
+  socket.behaviour = "silent";
+  let result: string | null = null;
+  const sending = w.message(a, b).then(outcome).then((one) => result = one);
+  await received(socket, 1);
+  await w.clock.advance(2_999);
+  assertEquals([result, w.proxy.deps.hub.inFlight], [null, 1]);
+  await w.clock.advance(1);
+  await sending;
+  assertEquals([result, w.proxy.deps.hub.inFlight], ["502 PROXY_RELAY_DELIVERY_FAILED", 0]);
+  assertEquals(socket.closed, null);
+  const [late] = socket.delivered;
+  assert(late);
+  socket.ack(late.id);
+  socket.behaviour = "ack";
+  assertEquals(await outcome(await w.message(a, b)), "202");
+});
+
+Deno.test("K06: a connector that is lost before its ack fails the delivery at once", async () => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  socket.behaviour = "silent";
+  const sending = w.message(a, b);
+  await received(socket, 1);
+  socket.link.lost();
+  assertEquals(await outcome(await sending), "502 PROXY_RELAY_DELIVERY_FAILED");
+  assertEquals(w.proxy.deps.hub.inFlight, 0);
+});
+
+Deno.test("K08: of two connectors the newest gets every message, once", async () => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  const newer = w.connect(b);
+  for (let i = 0; i < 20; i++) {
+    const { connectedSockets, delivered } = await answered(await w.message(a, b), 202);
+    assertEquals([connectedSockets, delivered], [2, true]);
+  }
+  assertEquals([socket.delivered.length, newer.delivered.length], [0, 20]);
+});
+
+Deno.test("K17, K18: messages arrive in the order they were sent, each once, and at nobody else", async () => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  const bystander = await w.agent();
+  await w.pair(a, bystander);
+  const other = w.connect(bystander);
+  for (let i = 0; i < 100; i++) await answered(await w.message(a, b, { body: JSON.stringify({ i }) }), 202);
+  assertEquals(socket.delivered.map((frame) => JSON.parse(frame.payload).i), Array.from({ length: 100 }, (_, i) => i));
+  const all = await Promise.all(
+    Array.from({ length: 200 }, (_, i) => w.message(a, b, { body: JSON.stringify({ i: 100 + i }) })),
+  );
+  assertEquals(all.filter((answer) => answer.status === 202).length, 200);
+  assertEquals(new Set(socket.delivered.map((frame) => frame.id)).size, 300);
+  assertEquals(new Set(socket.delivered.map((frame) => JSON.parse(frame.payload).i)).size, 300);
+  assertEquals(other.frames, []);
+});
+
+Deno.test("a message that is refused never reaches the connector", async () => {
+  const { w, a, b, socket } = await cast();
+  await using _ = w;
+  const broken: RequestParts[] = [
+    { timestamp: "1" },
+    { signed: { method: "PUT" } },
+    { headers: { [HEADERS.access]: "x" } },
+    { body: "{" },
+    { headers: { "Content-Type": "text/plain" } },
+    { headers: { [HEADERS.conversationId]: "a,b" } },
+  ];
+  for (const parts of broken) assert((await w.message(a, b, parts)).status >= 400);
+  assertEquals(socket.frames, []);
+});
+
+Deno.test("D-67: a store that fails on the way to the recipient is 503, before any frame is sent", async (t) => {
+  // What only the relay needs; nonce and window are check 5 and 9. A pair that was seen a moment ago is not read again.
+  const cases: [name: string, part: string, commits: boolean][] = [
+    ["pair not read", "pair", false],
+    ["delivery not written", "delivery", true],
+  ];
+  for (const [name, part, commits] of cases) {
+    await t.step(name, async () => {
+      using store = await FaultyKv.open();
+      const { w, a, b, socket } = await cast({ kv: store.kv });
+      await using _ = w;
+      store.faults.fails = ({ method, keys }) =>
+        method !== "list" && (method === "commit") === commits &&
+        keys.some((key) => key[0] === "proxy" && key[1] === part);
+      const answer = await w.message(a, b);
+      assert(answer.headers.get("retry-after"));
+      assertEquals(answer.status, 503);
+      assertEquals(socket.delivered.length, 0);
+      delete store.faults.fails;
+      assertEquals((await w.message(a, b)).status, 202);
+    });
+  }
+});
+
+Deno.test("D-60: a relay handler that is reached without an identity answers 500 and does nothing", async () => {
+  await using w = await openProxy();
+  interface Callers {
+    none: undefined;
+  }
+  const authenticators: Authenticators<ProxyDeps, Callers> = {
+    none: { when: "before_body", credential: "none", scheme: "Svc", errors: [], run: () => Promise.resolve(undefined) },
+  };
+  const route = routeFor<ProxyDeps, Callers>();
+  const row = { summary: "", auth: "none", limit: null, answer: { status: 202 }, errors: [] } as const;
+  const app = createApp(
+    [
+      route({ ...row, method: "POST", path: "/hooks/agent", handler: postMessage }),
+      route({ ...row, method: "GET", path: "/v1/relay/connect", handler: relayConnect }),
+    ],
+    authenticators,
+    w.proxy.deps,
+  );
+  for (const [method, path] of [["POST", "/hooks/agent"], ["GET", "/v1/relay/connect"]] as const) {
+    const answer = await app.fetch(new Request(PROXY_URL + path, { method }), { from: "process" });
+    await refused(answer, "PROXY_RELAY_AUTH_CONTEXT_MISSING", 500);
+  }
+});

@@ -1,0 +1,81 @@
+/**
+ * The far end of a relay connection that is not real: keeps every frame and says what a test wants it to say.
+ */
+import type { ConnectedAgent, Connection, Link, Message } from "../../../proxy/relay/agent_sockets.ts";
+import {
+  decodeFrame,
+  encodeFrame,
+  type Frame,
+  type FrameType,
+  type ProxyFrame,
+} from "../../../shared/protocol/frames.ts";
+import { type NewId, ulidSource } from "../../../shared/protocol/ids.ts";
+import type { ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+
+/** ULIDs by the clock of a test. */
+export function newIds(clock: ManualClock): NewId {
+  return ulidSource(() => clock.now(), seededRandom().bytes);
+}
+
+/** An agent as it connected; `letter` tells it apart. */
+export function agentOf(letter: string): ConnectedAgent {
+  const id = (kind: string) => `did:svc:registry.example.test:${kind}:01KHYQ5H00${letter.repeat(16)}`;
+  return { agentDid: id("agent"), ownerDid: id("human"), aitJti: `01KHYQ5H00${letter.repeat(15)}Z`, aitExpiresAt: 0 };
+}
+
+/** A message from one agent to another. */
+export function messageTo(to: ConnectedAgent, from: ConnectedAgent, payload = '{"message":"hi"}'): Message {
+  const { agentDid, ownerDid, aitJti } = from;
+  return {
+    requestId: "request-1",
+    fromAgentDid: agentDid,
+    toAgentDid: to.agentDid,
+    identity: { agentDid, ownerDid, issuer: "https://registry.example.test", aitJti, name: "alpha" },
+    contentType: "application/json",
+    payload,
+  };
+}
+
+/** A frame's text. */
+export function frame(value: Frame): string {
+  return encodeFrame(value);
+}
+
+export class Far implements Connection {
+  readonly frames: ProxyFrame[] = [];
+  closed: { code: number; reason: string } | null = null;
+  closes = 0;
+  unsentBytes = 0;
+  /** Writing to it fails. */
+  broken = false;
+  link!: Link;
+  readonly newId: NewId = ulidSource(() => 0, seededRandom(2).bytes);
+
+  send(text: string): void {
+    if (this.broken) throw new DOMException("The socket is closed", "InvalidStateError");
+    this.frames.push(decodeFrame(text, "proxy"));
+  }
+
+  close(code: number, reason: string): void {
+    this.closes++;
+    this.closed = { code, reason };
+  }
+
+  /** The frames of a type. */
+  of<T extends FrameType>(type: T): Extract<ProxyFrame, { type: T }>[] {
+    return this.frames.filter((one): one is Extract<ProxyFrame, { type: T }> => one.type === type);
+  }
+
+  /** Says something, and gives the id of the frame. */
+  say(type: string, members: Record<string, unknown> = {}): string {
+    const id = this.newId();
+    this.link.receive(JSON.stringify({ v: 1, id, ts: "2026-02-21T00:01:00.000Z", type, ...members }));
+    return id;
+  }
+}
+
+/** Acknowledges a frame. */
+export function ack(far: Far, ackId: string, accepted = true, reason?: string): void {
+  far.say("deliver_ack", { ackId, accepted, ...(reason === undefined ? {} : { reason }) });
+}

@@ -1,0 +1,52 @@
+/**
+ * Shows what messages that wait for their answer may hold (D-98, K13): so much for each sender, so much over all; what is
+ * refused counts as a request, and all of it is given back whatever the answer is.
+ */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { Held } from "../../../proxy/relay/in_flight_budget.ts";
+import { ServiceError } from "../../../shared/protocol/errors.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { outcome, refused } from "../../support/registry_world.ts";
+import { openProxy } from "../proxy_world.ts";
+
+const LARGE = LIMITS.hookBodyBytes;
+const FIT = LIMITS.heldPerSenderBytes / LARGE;
+
+Deno.test("K13: a sender whose messages wait for their acks is refused beyond 2 MiB, others are not; then all is given back", async () => {
+  const w = await openProxy();
+  await using _ = w;
+  const { a, b, socket } = await w.story();
+  const other = await w.agent();
+  await w.pair(other, b);
+  const body = JSON.stringify({ message: "x".repeat(LARGE - '{"message":""}'.length) });
+  const send = async (from: typeof a) => await w.fetch(await w.signed(from, { recipient: b.agent.did, body }));
+  socket.behaviour = "silent";
+  const waiting = Array.from({ length: FIT }, () => send(a));
+  for (let i = 0; i < 200 && socket.delivered.length < FIT; i++) await settle();
+  const over = await send(a);
+  assert(over.headers.get("retry-after"));
+  await refused(over, "PROXY_RELAY_UNAVAILABLE");
+  const others = send(other);
+  for (let i = 0; i < 200 && socket.delivered.length <= FIT; i++) await settle();
+  assertEquals(w.proxy.deps.held.total, (FIT + 1) * LARGE);
+  await w.clock.advance(LIMITS.ackTimeoutMs);
+  for (const answer of await Promise.all([...waiting, others])) {
+    assertEquals(await outcome(answer), "502 PROXY_RELAY_DELIVERY_FAILED");
+  }
+  assertEquals(w.proxy.deps.held.total, 0);
+});
+
+Deno.test("D-98: 32 MiB over all senders, beyond which only what is small finds a place", () => {
+  const held = new Held();
+  const ends: (() => void)[] = [];
+  for (let i = 0; i < LIMITS.heldBytes / LIMITS.heldPerSenderBytes; i++) {
+    ends.push(held.take(`sender ${i}`, LIMITS.heldPerSenderBytes));
+  }
+  assertThrows(() => held.take("one more", LIMITS.bodyFreeBytes + 1), ServiceError);
+  held.take("one more", LIMITS.bodyFreeBytes)();
+  assertThrows(() => held.take("sender 0", 1), ServiceError);
+  for (const end of ends) end();
+  assertEquals(held.total, 0);
+  held.take("sender 0", LIMITS.heldPerSenderBytes)();
+});

@@ -1,0 +1,246 @@
+/**
+ * What many proxy instances on one store promise to be as one: delivery, order, fencing, single use, limits, mailbox.
+ * Declared as tests over any store: in memory, held to what KV Connect allows, or a real KV Connect server.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { codeOf, type TestAgent, World, type WorldOptions } from "../../support/world.ts";
+
+/** A store for one test, empty. */
+export interface SharedStore extends AsyncDisposable {
+  kv: Deno.Kv;
+  maxChecks: number;
+}
+
+type Run = (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>;
+
+/** Two instances on one store, with agents a and b paired. */
+export async function two(open: () => Promise<SharedStore>, run: Run, options: WorldOptions = {}): Promise<void> {
+  const store = await open();
+  const { kv, maxChecks } = store;
+  {
+    await using w1 = await World.open({ ...options, kv, maxChecks, seed: 1 });
+    await using w2 = await World.open({ ...options, kv, maxChecks, seed: 2, clock: w1.clock });
+    await Promise.all([w1.proxy.start(), w2.proxy.start()]);
+    const a = await w1.agent();
+    const b = await w1.agent();
+    await w1.pair(a, b);
+    await run(w1, w2, a, b);
+  }
+  await settle();
+  await store[Symbol.asyncDispose]();
+}
+
+/** Connects an agent to an instance and waits until the store says so. */
+export async function connected(w: World, agent: TestAgent, behaviour: "ack" | "nack" | "silent" = "ack") {
+  const socket = w.connect(agent, behaviour);
+  await until(async () => {
+    const { value } = await w.kv.get<{ instance: string }>(KEYS.presence(agent.agent.did));
+    return value?.instance === w.proxy.deps.bus.instance;
+  });
+  return socket;
+}
+
+const numbered = (n: number) => ({ body: JSON.stringify({ n }) });
+const numbers = (frames: { payload: string }[]) =>
+  frames.map((frame) => (JSON.parse(frame.payload) as { n: number }).n);
+
+/** Declares the tests; `where` stands in front of their names. */
+export function instancesBehaveAsOne(where: string, open: () => Promise<SharedStore>): void {
+  const test = (name: string, run: () => Promise<void>) => Deno.test(`${where}: ${name}`, run);
+  const twoOf = (run: Run, options?: WorldOptions) => two(open, run, options);
+
+  test("100 of 100 messages posted to one instance reach the socket of another, in order, once", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const socket = await connected(w2, b);
+      for (let n = 0; n < 100; n++) {
+        const response = await w1.message(a, b, numbered(n));
+        assertEquals([response.status, (await response.json()).delivered], [202, true]);
+      }
+      assertEquals(numbers(socket.delivered), Array.from({ length: 100 }, (_, n) => n));
+    }, { proxy: { agentRequests: 1000 } }));
+
+  test("a message to another instance leaves nothing in memory when its claim is refused", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await connected(w2, b);
+      const headers = { "x-request-id": "request-1" };
+      assertEquals((await w1.message(a, b, { headers })).status, 202);
+      for (const body of ['{"message":"hi"}', '{"message":"ho"}']) await w1.message(a, b, { headers, body });
+      assertEquals(w1.proxy.deps.dispatch.away, 0);
+    }));
+
+  test("a large payload crosses byte for byte, and leaves nothing in the store", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const socket = await connected(w2, b);
+      const body = JSON.stringify({ text: "€".repeat(80_000) });
+      assertEquals((await w1.message(a, b, { body })).status, 202);
+      assertEquals(socket.delivered[0]?.payload, body);
+      await until(async () => (await Array.fromAsync(w1.kv.list({ prefix: ["proxy", "inbox_part"] }))).length === 0);
+      assertEquals((await Array.fromAsync(w1.kv.list({ prefix: ["proxy", "inbox_part"] }))).length, 0);
+    }));
+
+  test("a refusal by the connector, and its silence, come back from the other instance", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const socket = await connected(w2, b, "nack");
+      assertEquals((await (await w1.message(a, b)).json()).delivered, false);
+      socket.behaviour = "silent";
+      const waiting = w1.message(a, b);
+      await until(() => socket.delivered.length === 2);
+      await w1.clock.advance(11_000);
+      assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
+    }));
+
+  test("a connect at another instance moves the session there and closes the older sockets with 4409", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const first = await connected(w1, b);
+      const second = await connected(w2, b);
+      await until(() => first.closed !== null);
+      assertEquals(first.closed?.code, 4409);
+      assertEquals((await w1.message(a, b)).status, 202);
+      assertEquals([first.delivered.length, second.delivered.length], [0, 1]);
+    }));
+
+  test("an instance that only thinks it has the socket sends it nothing", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const stale = await connected(w1, b);
+      // Deaf: the note that the session has moved does not reach it.
+      w1.proxy.deps.bus.onNote = () => {};
+      const newest = await connected(w2, b);
+      void w1.message(a, b).catch(() => {});
+      await until(() => newest.delivered.length === 1);
+      assertEquals([stale.delivered.length, newest.delivered.length], [0, 1]);
+      assertEquals(stale.closed?.code, 4409);
+    }));
+
+  test("the agents of an instance that dies are offline within 15 s, and back when they connect anywhere", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await connected(w2, b);
+      // Killed: it shows no sign of life any more, and says goodbye to nobody.
+      w2.proxy.deps.bus.stop = () => Promise.resolve();
+      await w2.kv.set(KEYS.instance(w2.proxy.deps.bus.instance), { until: w1.clock.now() + 12_000 });
+      w1.clock.step(15_000);
+      assertEquals(await codeOf(await w1.message(a, b)), "PROXY_RELAY_CONNECTOR_OFFLINE");
+      await connected(w1, b);
+      assertEquals((await w1.message(a, b)).status, 202);
+    }));
+
+  test("O11: instances that are restarted one after the other lose no message, and deliver none twice", () =>
+    twoOf(async (w1, w2, a, b) => {
+      let socket = await connected(w1, b);
+      const came: number[] = [];
+      const send = async (w: World, n: number) => {
+        const answer = await w.message(a, b, { ...numbered(n), headers: { Prefer: "respond-async" } });
+        assertEquals(answer.status, 202);
+      };
+      for (const [gone, other] of [[w1, w2], [w2, w1], [w1, w2], [w2, w1]] as const) {
+        const [n, older] = [came.length, socket];
+        await send(other, n);
+        await until(() => older.delivered.length === 1);
+        // It stops: its sockets close, and meanwhile messages come in at the other one.
+        await gone.proxy.stop();
+        gone.proxy.deps.hub.closeAll();
+        older.link.lost();
+        await send(other, n + 1);
+        const newer = await connected(other, b);
+        await gone.start();
+        await gone.proxy.start();
+        await send(gone, n + 2);
+        await until(() => newer.delivered.length === 2);
+        came.push(...numbers(older.delivered), ...numbers(newer.delivered));
+        socket = await connected(other, b);
+      }
+      assertEquals(came, came.map((_, n) => n));
+      assertEquals(came.length, 12);
+    }));
+
+  test("a message queued at one instance is handed over by the one to which the recipient comes", () =>
+    twoOf(async (w1, w2, a, b) => {
+      for (let n = 0; n < 3; n++) {
+        const response = await w1.message(a, b, { ...numbered(n), headers: { Prefer: "respond-async" } });
+        assertEquals((await response.json()).queued, true);
+      }
+      const socket = await connected(w2, b);
+      await until(() => socket.delivered.length === 3);
+      assertEquals(numbers(socket.delivered), [0, 1, 2]);
+    }));
+
+  test("a message queued while its recipient connects to another instance is handed over", () =>
+    twoOf(async (w1, w2, a, b) => {
+      for (let n = 0; n < 5; n++) {
+        const sending = w1.message(a, b, { ...numbered(n), headers: { Prefer: "respond-async" } });
+        const socket = w2.connect(b);
+        assertEquals((await sending).status, 202);
+        await until(() => socket.delivered.length === 1);
+        assertEquals(numbers(socket.delivered), [n]);
+        socket.link.lost();
+        await settle();
+      }
+    }));
+
+  test("of one signed request sent to both instances many times, one is accepted", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await connected(w1, b);
+      const request = await w1.signed(a, { recipient: b.agent.did, body: "{}" });
+      const answers = await Promise.all(
+        Array.from({ length: 40 }, (_, i) => (i % 2 ? w1 : w2).fetch(request.clone())),
+      );
+      assertEquals(answers.filter((answer) => answer.status === 202).length, 1);
+      assertEquals(answers.filter((answer) => answer.status === 401).length, 39);
+    }, { proxy: { agentRequests: 1000 } }));
+
+  test("the limit of an agent holds over both instances", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await connected(w1, b);
+      const answers = await Promise.all(Array.from({ length: 40 }, (_, i) => (i % 2 ? w1 : w2).message(a, b)));
+      assertEquals(answers.filter((answer) => answer.status === 202).length, 18);
+      assertEquals(answers.filter((answer) => answer.status === 429).length, 22);
+    }, { proxy: { agentRequests: 19 } }));
+
+  test("a pairing confirmed at one instance is told to the initiator's socket at the other", () =>
+    twoOf(async (w1, w2, a) => {
+      const socket = await connected(w2, a);
+      const c = await w1.agent();
+      await w1.pair(a, c);
+      await until(() => socket.frames.some((frame) => frame.type === "paired"));
+      assert(socket.frames.some((frame) => frame.type === "paired" && frame.peerAgentDid === c.agent.did));
+    }));
+
+  test("an agent revoked through one instance's registry is closed at the other", () =>
+    twoOf(async (w1, w2, _a, b) => {
+      const socket = await connected(w2, b);
+      await w1.client.deleteAgent(b.owner.apiKey, b.agent.id);
+      await until(() => socket.closed !== null);
+      assertEquals(socket.closed?.code, 4401);
+    }));
+
+  test("a copy of a message that another instance is delivering waits for that one's answer", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const socket = await connected(w1, b, "silent");
+      const copy = { ...numbered(1), headers: { "x-request-id": "request-0001" } };
+      const first = w1.message(a, b, copy);
+      await until(() => socket.delivered.length === 1);
+      const second = w2.message(a, b, copy);
+      for (let i = 0; i < 10; i++) await w1.clock.advance(100);
+      assertEquals(socket.delivered.length, 1);
+      socket.ack(socket.delivered[0]?.id ?? "");
+      const answer = await (await first).json();
+      for (let i = 0; i < 3; i++) await w1.clock.advance(100);
+      assertEquals(await (await second).json(), answer);
+      assertEquals(socket.delivered.length, 1);
+    }));
+
+  test("a copy of a message whose instance died is a new attempt once that one's time is over", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const lost = await connected(w1, b, "silent");
+      const copy = { ...numbered(1), headers: { "x-request-id": "request-0001" } };
+      void w1.message(a, b, copy).catch(() => {});
+      await until(() => lost.delivered.length === 1);
+      const socket = await connected(w2, b);
+      const second = w2.message(a, b, copy);
+      for (let i = 0; i < 110; i++) await w1.clock.advance(100);
+      assertEquals((await second).status, 202);
+      assertEquals(socket.delivered.length, 1);
+    }));
+}

@@ -1,0 +1,25 @@
+/** Many instances behave as one, on an embedded store and within what a KV Connect server allows (H11, O06, O07). */
+import { assert } from "@std/assert";
+import { nameFailures } from "../../../shared/server/store/open_store.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { instancesBehaveAsOne } from "./instances_suite.ts";
+
+instancesBehaveAsOne("in memory", async () => {
+  const kv = await Deno.openKv(":memory:");
+  nameFailures(kv);
+  return { kv, maxChecks: LIMITS.commitChecks, [Symbol.asyncDispose]: async () => await kv.close() };
+});
+
+instancesBehaveAsOne("ten checks a commit", async () => {
+  const maxChecks = LIMITS.commitChecksConnect;
+  const faulty = await FaultyKv.open({ maxChecks });
+  return {
+    kv: faulty.kv,
+    maxChecks,
+    async [Symbol.asyncDispose]() {
+      assert(faulty.mostChecks <= maxChecks, `a commit held ${faulty.mostChecks} checks`);
+      await faulty[Symbol.dispose]();
+    },
+  };
+});

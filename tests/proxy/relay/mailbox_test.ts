@@ -1,0 +1,357 @@
+/** The offline mailbox (D-68): what was taken waits in order, is bounded, and ends delivered or with a receipt. */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { codeOf, type TestAgent, World } from "../../support/world.ts";
+
+const ASYNC = { headers: { Prefer: "respond-async" } };
+const DAY_MS = 86_400_000;
+
+async function pairOf(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
+  const a = await w.agent();
+  const b = await w.agent();
+  await w.pair(a, b);
+  return { a, b };
+}
+
+async function queued(w: World, a: TestAgent, b: TestAgent, text: string, requestId?: string): Promise<Response> {
+  return await w.message(a, b, {
+    body: JSON.stringify({ message: text, n: text }),
+    headers: { ...ASYNC.headers, ...(requestId ? { "x-request-id": requestId } : {}) },
+  });
+}
+
+function texts(frames: { payload: string }[]): string[] {
+  return frames.map((frame) => (JSON.parse(frame.payload) as { n: string }).n);
+}
+
+/** Lets hand-over and store go on until nothing more happens. */
+async function rest(): Promise<void> {
+  for (let i = 0; i < 30; i++) await settle();
+}
+
+async function keysBelow(w: World, part: string): Promise<number> {
+  return (await Array.fromAsync(w.kv.list({ prefix: ["proxy", part] }))).length;
+}
+
+Deno.test("a message for an offline recipient is queued with Prefer, and refused without", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  assertEquals(await codeOf(await w.message(a, b)), "PROXY_RELAY_CONNECTOR_OFFLINE");
+  for (const other of ['foo="a, respond-async, b"', "respond-asynchronously", '"respond-async"']) {
+    const answer = await w.message(a, b, { headers: { Prefer: other } });
+    assertEquals(await codeOf(answer), "PROXY_RELAY_CONNECTOR_OFFLINE", other);
+  }
+  const response = await queued(w, a, b, "one");
+  assertEquals(response.status, 202);
+  assertEquals(response.headers.get("Preference-Applied"), "respond-async");
+  const { expiresAt, requestId: _, ...answer } = await response.json();
+  assertEquals(answer, { accepted: true, delivered: false, connectedSockets: 0, queued: true });
+  assertEquals(Date.parse(expiresAt), w.clock.now() + DAY_MS);
+});
+
+Deno.test("queued messages are delivered in order when the recipient comes, and leave nothing behind", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const sent = Array.from({ length: 12 }, (_, i) => `m${i}`);
+  for (const text of sent) assertEquals((await queued(w, a, b, text)).status, 202);
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(texts(socket.delivered), sent);
+  for (const part of ["mailbox", "mailbox_part", "mailbox_expiry"]) assertEquals(await keysBelow(w, part), 0, part);
+});
+
+Deno.test("a queued message waits through a restart of the proxy", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await queued(w, a, b, "one");
+  await w.start();
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(texts(socket.delivered), ["one"]);
+});
+
+Deno.test("a payload larger than one stored value arrives byte for byte", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const body = JSON.stringify({ n: "€".repeat(80_000), big: 1 }).replace(":1}", ":12345678901234567890}");
+  assertEquals((await w.message(a, b, { ...ASYNC, body })).status, 202);
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(socket.delivered[0]?.payload, body);
+});
+
+Deno.test("the same id and body queued twice is one message; another body is refused", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const first = await (await queued(w, a, b, "one", "request-0001")).json();
+  await w.clock.advance(60_000);
+  assertEquals(await (await queued(w, a, b, "one", "request-0001")).json(), first);
+  assertEquals(await codeOf(await queued(w, a, b, "two", "request-0001")), "PROXY_HOOK_REQUEST_ID_REUSED");
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(texts(socket.delivered), ["one"]);
+});
+
+Deno.test("the mailbox takes 100 messages of one sender and 500 of all, then answers 507", async () => {
+  await using w = await World.open({ proxy: { agentRequests: 1000 } });
+  const b = await w.agent();
+  const senders = await Promise.all(Array.from({ length: 6 }, () => w.agent()));
+  for (const sender of senders) await w.pair(sender, b);
+  for (const [i, sender] of senders.entries()) {
+    const answers = await Promise.all(Array.from({ length: 101 }, (_, n) => queued(w, sender, b, `${i}-${n}`)));
+    const taken = answers.filter((answer) => answer.status === 202).length;
+    assertEquals(taken, i < 5 ? 100 : 0);
+    const refused = answers.find((answer) => answer.status !== 202);
+    assert(refused);
+    assertEquals([refused.status, await codeOf(refused)], [507, "PROXY_RELAY_MAILBOX_FULL"]);
+  }
+  const socket = w.connect(b);
+  for (let i = 0; i < 40 && socket.delivered.length < 500; i++) await rest();
+  assertEquals(socket.delivered.length, 500);
+  assertEquals(new Set(texts(socket.delivered)).size, 500);
+});
+
+Deno.test("a message that meets a backlog waits in line without Prefer, and is queued with it", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await queued(w, a, b, "one");
+  const socket = w.connect(b, "silent");
+  await rest();
+  assertEquals(texts(socket.delivered), ["one"]);
+  const direct = w.message(a, b, { body: JSON.stringify({ n: "direct" }) });
+  await rest();
+  assertEquals((await (await queued(w, a, b, "two")).json()).queued, true);
+  assertEquals(texts(socket.delivered), ["one"]);
+  socket.behaviour = "ack";
+  socket.ack(socket.delivered[0]?.id ?? "");
+  const response = await direct;
+  assertEquals([response.status, (await response.json()).delivered], [202, true]);
+  await rest();
+  assertEquals(texts(socket.delivered).sort(), ["direct", "one", "two"]);
+  assertEquals(texts(socket.delivered)[0], "one");
+});
+
+Deno.test("a message in line for longer than the ack timeout ends in 502", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await queued(w, a, b, "one");
+  w.connect(b, "silent");
+  await rest();
+  const direct = w.message(a, b);
+  await rest();
+  await w.clock.advance(10_001);
+  assertEquals(await codeOf(await direct), "PROXY_RELAY_DELIVERY_FAILED");
+});
+
+Deno.test("a message whose time is over is dead-lettered, whether its recipient comes or not", async (t) => {
+  for (const comes of [true, false]) {
+    await t.step(comes ? "comes" : "does not come", async () => {
+      await using w = await World.open();
+      const { a, b } = await pairOf(w);
+      const { requestId } = await (await queued(w, a, b, "one")).json();
+      w.clock.step(DAY_MS);
+      if (comes) {
+        const socket = w.connect(b);
+        await rest();
+        assertEquals(socket.delivered.length, 0);
+      } else await w.proxy.deps.drain.sweep();
+      await w.clock.advance(0);
+      const reader = w.clientOf({ ...a.identity, accessToken: await freshAccess(w, a) });
+      const { receipts } = await reader.receipts(requestId, b.agent.did);
+      assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
+      assertEquals(await keysBelow(w, "mailbox"), 0);
+    });
+  }
+});
+
+Deno.test("a refused message is tried again after 1 s doubling, and dead-lettered at the fifth refusal", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const { requestId } = await (await queued(w, a, b, "one")).json();
+  const socket = w.connect(b, "nack");
+  await rest();
+  const tries = [socket.delivered.length];
+  for (const wait of [1000, 2000, 4000, 8000]) {
+    await w.clock.advance(wait - 1);
+    await rest();
+    const before = socket.delivered.length;
+    await w.clock.advance(1);
+    await rest();
+    tries.push(socket.delivered.length - before);
+  }
+  assertEquals(tries, [1, 1, 1, 1, 1]);
+  assertEquals(socket.delivered.map(({ attempt }) => attempt), [1, 2, 3, 4, 5]);
+  const { receipts } = await a.client.receipts(requestId, b.agent.did);
+  assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
+  assertEquals(await keysBelow(w, "mailbox"), 0);
+});
+
+Deno.test("a message is dead-lettered at hand-over when the pair has ended or its sender was deleted", async (t) => {
+  const endings: [string, (w: World, a: TestAgent, b: TestAgent) => Promise<unknown>][] = [
+    ["pair removed", async (w, a, b) => {
+      await w.fetch(await w.signed(b, { target: "/pair/remove", body: JSON.stringify({ peerAgentDid: a.agent.did }) }));
+    }],
+    ["sender deleted", async (w, a) => {
+      await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
+      await w.proxy.deps.crl.refreshAnew();
+    }],
+  ];
+  for (const [name, end] of endings) {
+    await t.step(name, async () => {
+      await using w = await World.open();
+      const { a, b } = await pairOf(w);
+      const { requestId } = await (await queued(w, a, b, "one")).json();
+      await end(w, a, b);
+      const socket = w.connect(b);
+      await rest();
+      assertEquals(socket.delivered.length, 0);
+      const { receipts } = await b.client.receipts(requestId, b.agent.did);
+      assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
+    });
+  }
+});
+
+/** Answers the proxy's question about an agent's status in place of the registry. */
+function onStatus(w: World, answer: (request: Request) => Response | null): { asked: number } {
+  const seen = { asked: 0 };
+  w.registryAnswer = (request) => {
+    if (!request.url.endsWith("/identity/agent-ownership")) return null;
+    seen.asked++;
+    return answer(request);
+  };
+  return seen;
+}
+
+Deno.test("a queued message is dead-lettered when its sender was deleted and its revocation has left the list", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const { requestId } = await (await queued(w, a, b, "one")).json();
+  // The list is empty: the registry knows of the deletion, and the list does not name it any longer.
+  onStatus(w, () => Response.json({ ownsAgent: true, agentStatus: "revoked", session: null }));
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(socket.delivered.length, 0);
+  const { receipts } = await b.client.receipts(requestId, b.agent.did);
+  assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
+});
+
+Deno.test("a queued message waits while its sender's status cannot be asked, and is delivered once it can", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await queued(w, a, b, "one");
+  const registry = onStatus(w, () => new Response(null, { status: 503 }));
+  const socket = w.connect(b);
+  await rest();
+  assertEquals([socket.delivered.length, registry.asked, await keysBelow(w, "mailbox")], [0, 1, 1]);
+  w.registryAnswer = null;
+  await w.clock.advance(1_000);
+  await rest();
+  assertEquals([texts(socket.delivered), await keysBelow(w, "mailbox")], [["one"], 0]);
+});
+
+Deno.test("a sender's status is asked once for many queued messages within 30 s, and again later", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  for (const text of ["one", "two", "three"]) await queued(w, a, b, text);
+  const registry = onStatus(w, () => null);
+  const socket = w.connect(b);
+  await rest();
+  assertEquals([texts(socket.delivered), registry.asked], [["one", "two", "three"], 1]);
+  socket.link.lost();
+  await w.clock.advance(30_000);
+  await queued(w, a, b, "four");
+  w.connect(b);
+  await rest();
+  assertEquals(registry.asked, 2);
+});
+
+Deno.test("a sender's deletion counts at once where registry and proxy share a store, not after 30 s", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await w.proxy.start();
+  await queued(w, a, b, "one");
+  const first = w.connect(b);
+  await rest();
+  assertEquals(texts(first.delivered), ["one"]);
+  first.link.lost();
+  await queued(w, a, b, "two");
+  await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  await w.clock.advance(2_000);
+  await rest();
+  const second = w.connect(b);
+  await rest();
+  assertEquals(second.delivered.length, 0);
+});
+
+Deno.test("a queued message that lost a part of its payload is dead-lettered and does not hold up the line", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const { requestId } = await (await queued(w, a, b, "one")).json();
+  await queued(w, a, b, "two");
+  await w.kv.delete(KEYS.mailboxPart(b.agent.did, 1, 0));
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(texts(socket.delivered), ["two"]);
+  const { receipts } = await a.client.receipts(requestId, b.agent.did);
+  assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
+});
+
+Deno.test("100 expired messages of one recipient all end with a receipt in one sweep", async () => {
+  await using w = await World.open({ proxy: { agentRequests: 1000 } });
+  const { a, b } = await pairOf(w);
+  for (let n = 0; n < 100; n++) await queued(w, a, b, `${n}`);
+  w.clock.step(DAY_MS);
+  await w.proxy.deps.drain.sweep();
+  assertEquals([await keysBelow(w, "receipt"), await keysBelow(w, "mailbox")], [100, 0]);
+  assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total, 0);
+});
+
+Deno.test("a message of a sender whose token was only reissued is handed over", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await queued(w, a, b, "one");
+  await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: a.owner.apiKey });
+  await w.proxy.deps.crl.refreshAnew();
+  const socket = w.connect(b);
+  await rest();
+  assertEquals(texts(socket.delivered), ["one"]);
+});
+
+Deno.test("a socket lost during hand-over loses nothing: the message comes again on the next one", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  await queued(w, a, b, "one");
+  const first = w.connect(b, "silent");
+  await rest();
+  assertEquals(texts(first.delivered), ["one"]);
+  first.link.lost();
+  const second = w.connect(b);
+  for (let i = 0; i < 20 && second.delivered.length === 0; i++) {
+    await w.clock.advance(500);
+    await rest();
+  }
+  assertEquals(texts(second.delivered), ["one"]);
+  assertEquals(second.delivered[0]?.requestId, first.delivered[0]?.requestId);
+});
+
+Deno.test("a message queued while the recipient's line is found empty is still handed over", async () => {
+  await using w = await World.open({ proxy: { agentRequests: 1000 } });
+  const { a, b } = await pairOf(w);
+  for (let round = 0; round < 8; round++) {
+    const sending = queued(w, a, b, `r${round}`);
+    const socket = w.connect(b);
+    const answer = await (await sending).json();
+    await rest();
+    assert(answer.delivered || answer.queued);
+    assertEquals(texts(socket.delivered), [`r${round}`], `round ${round}`);
+    socket.link.lost();
+    await rest();
+  }
+  assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total ?? 0, 0);
+});
+
+/** Access of an agent whose first token aged with the clock. */
+async function freshAccess(w: World, agent: TestAgent): Promise<string> {
+  return (await w.client.refresh(agent.identity, agent.agentAuth.refreshToken)).accessToken;
+}

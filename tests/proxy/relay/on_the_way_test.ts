@@ -1,0 +1,105 @@
+/**
+ * Shows that the end of a pair reaches messages that are on their way (D-64, I5), and that messages in line keep their
+ * place, whatever the clock and the leases say (D-68, I9). Found by `tests/simulation`.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { nameFailures } from "../../../shared/server/store/open_store.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { codeOf, type TestAgent, World } from "../../support/world.ts";
+import { openProxy } from "../proxy_world.ts";
+
+async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
+  const body = JSON.stringify({ peerAgentDid: b.agent.did });
+  assertEquals((await w.fetch(await w.signed(a, { target: "/pair/remove", body }))).status, 204);
+}
+
+/** Two instances on one store, with agents a and b paired and b connected to the second, acknowledging everything. */
+async function two(run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>): Promise<void> {
+  const kv = await Deno.openKv(":memory:");
+  nameFailures(kv);
+  {
+    await using w1 = await World.open({ kv, seed: 1 });
+    await using w2 = await World.open({ kv, seed: 2, clock: w1.clock });
+    await Promise.all([w1.proxy.start(), w2.proxy.start()]);
+    const [a, b] = [await w1.agent(), await w1.agent()];
+    await w1.pair(a, b);
+    await run(w1, w2, a, b);
+  }
+  await settle();
+  kv.close();
+}
+
+Deno.test("a message whose socket is lost after the end of the pair does not go to the next socket", async () => {
+  await using w = await openProxy();
+  const [a, b] = [await w.agent(), await w.agent()];
+  await w.pair(a, b);
+  const [older, newer] = [w.connect(b), w.connect(b, "silent")];
+  const waiting = w.message(a, b);
+  await until(() => newer.delivered.length === 1);
+  await endPair(w, a, b);
+  newer.link.lost();
+  assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
+  assertEquals(older.delivered, []);
+});
+
+Deno.test("a message that waits behind others goes nowhere once the pair has ended", async () => {
+  await using w = await openProxy();
+  const [a, b] = [await w.agent(), await w.agent()];
+  await w.pair(a, b);
+  await w.message(a, b, { headers: { Prefer: "respond-async" } });
+  const socket = w.connect(b, "silent");
+  await until(() => socket.delivered.length === 1);
+  const waiting = w.message(a, b);
+  for (let i = 0; i < 5; i++) await settle();
+  await endPair(w, a, b);
+  socket.ack(socket.delivered[0]?.id ?? "");
+  assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
+  assertEquals(socket.delivered.length, 1);
+});
+
+Deno.test("a message that waits behind others until its time is over overtakes nothing, also when the clock is set back", async () => {
+  await using w = await openProxy();
+  const [a, b] = [await w.agent(), await w.agent()];
+  await w.pair(a, b);
+  for (let i = 0; i < 2; i++) await w.message(a, b, { headers: { Prefer: "respond-async" } });
+  const socket = w.connect(b, "silent");
+  await until(() => socket.delivered.length === 1);
+  const waiting = w.message(a, b, { headers: { "x-request-id": "request-late" } });
+  for (let i = 0; i < 5; i++) await settle();
+  w.clock.step(-20_000);
+  await w.clock.advance(11_000);
+  assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
+  assert(socket.delivered.every(({ requestId }) => requestId !== "request-late"));
+});
+
+Deno.test("a message that another instance reads after the end of the pair is not delivered", () =>
+  two(async (w1, w2, a, b) => {
+    const socket = w2.connect(b);
+    await w2.proxy.deps.dispatch.claim(b.agent.did);
+    // Hard of hearing: the note is read when the pair has ended.
+    const { bus } = w2.proxy.deps;
+    const { onNote } = bus;
+    const notes: Parameters<typeof onNote>[] = [];
+    bus.onNote = (...note) => void notes.push(note);
+    const waiting = w1.message(a, b);
+    await until(() => notes.length === 1);
+    await endPair(w1, a, b);
+    bus.onNote = onNote;
+    for (const note of notes) bus.onNote(...note);
+    assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
+    assertEquals(socket.delivered, []);
+  }));
+
+Deno.test("what is queued for a recipient whose instance seemed dead is handed over by that instance at once", () =>
+  two(async (w1, w2, a, b) => {
+    const socket = w2.connect(b);
+    await w2.proxy.deps.dispatch.claim(b.agent.did);
+    // A lease that was renewed too late, or that the other clock takes for old.
+    const lease = KEYS.instance(w2.proxy.deps.bus.instance);
+    await w1.kv.set(lease, { until: w1.clock.now() - 1, pid: Deno.pid });
+    const answer = await w1.message(a, b, { headers: { Prefer: "respond-async" } });
+    assertEquals((await answer.json()).queued, true);
+    await until(() => socket.delivered.length === 1);
+  }));

@@ -1,0 +1,234 @@
+/**
+ * Shows what a request id means (D-69, D-11; K21, L06): the same message within a day of its 202 gets that answer again and
+ * is not sent again; anything but a 202 is no answer yet.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
+import type { TestAgent, TestSocket, World, WorldOptions } from "../../support/world.ts";
+import { openProxy, restart } from "../proxy_world.ts";
+
+const REUSED = "409 PROXY_HOOK_REQUEST_ID_REUSED";
+const FAILED = "502 PROXY_RELAY_DELIVERY_FAILED";
+const OFFLINE = "502 PROXY_RELAY_CONNECTOR_OFFLINE";
+const ID = "request-1";
+
+interface Cast {
+  w: World;
+  a: TestAgent;
+  b: TestAgent;
+  socket: TestSocket;
+}
+
+async function cast(options: WorldOptions = {}): Promise<Cast> {
+  const w = await openProxy(options);
+  return { w, ...await w.story() };
+}
+
+function send({ w, a, b }: Cast, message = "hi", requestId = ID): Promise<Response> {
+  return w.message(a, b, { body: JSON.stringify({ message }), headers: { [HEADERS.requestId]: requestId } });
+}
+
+/** Lets everything that is under way get as far as it can. */
+async function rest(): Promise<void> {
+  for (let i = 0; i < 30; i++) await settle();
+}
+
+Deno.test("K21: the same message again gets the same answer, and no second frame", async () => {
+  const all = await cast();
+  await using _ = all.w;
+  const first = await answered(await send(all), 202);
+  assertEquals(first, { accepted: true, delivered: true, connectedSockets: 1, requestId: ID });
+  all.w.connect(all.b);
+  for (let i = 0; i < 3; i++) {
+    assertEquals(await answered(await send(all), 202), first, "also with another socket there");
+  }
+  all.socket.link.lost();
+  assertEquals(await answered(await send(all), 202), first);
+  assertEquals(all.socket.delivered.length, 1);
+});
+
+Deno.test("K21: the answer of a refusal by the connector is kept as well", async () => {
+  const all = await cast();
+  await using _ = all.w;
+  all.socket.behaviour = "nack";
+  const first = await answered(await send(all), 202);
+  all.socket.behaviour = "ack";
+  assertEquals(await answered(await send(all), 202), first);
+  assertEquals([first.delivered, all.socket.delivered.length], [false, 1]);
+});
+
+Deno.test("K21: the answer is kept over a restart and without a connector, and each copy is signed anew and counts", async () => {
+  const all = await cast();
+  await using w = all.w;
+  const first = await answered(await send(all), 202);
+  await restart(w);
+  const again = await send(all);
+  assertEquals(await answered(again, 202), first);
+  assert(again.headers.get("ratelimit")?.startsWith('"agent";r='));
+  const { left } = await remaining(all);
+  await send(all);
+  assertEquals((await remaining(all)).left, left - 2);
+});
+
+async function remaining(all: Cast): Promise<{ left: number }> {
+  const answer = await send(all, "hi", ID);
+  await answer.body?.cancel();
+  return { left: Number(/r=(\d+)/.exec(answer.headers.get("ratelimit") ?? "")?.[1]) };
+}
+
+Deno.test("the same id with another body is refused after a 202", async () => {
+  const all = await cast();
+  await using _ = all.w;
+  await answered(await send(all), 202);
+  assertEquals(await outcome(await send(all, "ho")), REUSED);
+  assertEquals(await outcome(await send(all, "hi ")), REUSED);
+  all.socket.link.lost();
+  assertEquals(await outcome(await send(all, "ho")), REUSED, "also without a connector");
+  assertEquals(all.socket.delivered.length, 1);
+});
+
+Deno.test("an id is one sender's to one recipient: others may use it too (L06)", async () => {
+  const all = await cast();
+  await using w = all.w;
+  const c = await w.agent();
+  await w.pair(c, all.b);
+  await w.pair(all.a, c);
+  const ofC = w.connect(c);
+  await answered(await send(all), 202);
+  await answered(await send({ ...all, a: c }, "from c"), 202);
+  await answered(await send({ ...all, b: c }, "to c"), 202);
+  assertEquals([all.socket.delivered.length, ofC.delivered.length], [2, 1]);
+});
+
+Deno.test("a day after its 202 an id is a new message", async () => {
+  const all = await cast();
+  await using w = all.w;
+  const first = await answered(await send(all), 202);
+  const freshly = async (message: string) => {
+    const { accessToken } = all.a.agentAuth = await w.client.refresh(all.a.identity, all.a.agentAuth.refreshToken);
+    all.a.identity.accessToken = accessToken;
+    return await send(all, message);
+  };
+  w.clock.step(86_400_000 - 1);
+  assertEquals(await answered(await freshly("hi"), 202), first);
+  assertEquals(await outcome(await freshly("ho")), REUSED);
+  w.clock.step(1);
+  await answered(await freshly("ho"), 202);
+  assertEquals(all.socket.delivered.length, 2);
+  assertEquals(await outcome(await freshly("hi")), REUSED);
+});
+
+Deno.test("after anything but a 202 the same id is a new attempt, also with another body", async (t) => {
+  await t.step("nobody there", async () => {
+    const all = await cast();
+    await using w = all.w;
+    all.socket.link.lost();
+    assertEquals(await outcome(await send(all)), OFFLINE);
+    const socket = w.connect(all.b);
+    assertEquals(await outcome(await send(all, "ho")), "202");
+    assertEquals(socket.delivered.map((frame) => frame.requestId), [ID]);
+  });
+  await t.step("no ack", async () => {
+    const all = await cast({ proxy: { ackTimeoutMs: 1_000 } });
+    await using w = all.w;
+    all.socket.behaviour = "silent";
+    const sending = send(all);
+    await rest();
+    await w.clock.advance(1_000);
+    assertEquals(await outcome(await sending), FAILED);
+    all.socket.behaviour = "ack";
+    assertEquals(await outcome(await send(all)), "202");
+    const [first, second] = all.socket.delivered;
+    assertEquals([first?.requestId, second?.requestId], [ID, ID]);
+    assert(first?.id !== second?.id);
+  });
+  await t.step("a refusal before it was sent", async () => {
+    const all = await cast();
+    await using w = all.w;
+    const headers = { [HEADERS.requestId]: ID, "Content-Type": "text/plain" };
+    await refused(await w.message(all.a, all.b, { headers }), "PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
+    assertEquals(await outcome(await send(all)), "202");
+  });
+  await t.step("a crash before the answer", async () => {
+    const all = await cast();
+    await using w = all.w;
+    all.socket.behaviour = "silent";
+    void send(all).then((answer) => answer.body?.cancel());
+    await rest();
+    assertEquals(all.socket.delivered.length, 1);
+    await restart(w);
+    const socket = w.connect(all.b);
+    assertEquals(await outcome(await send(all)), "202");
+    assertEquals(socket.delivered.length, 1);
+    await w.clock.advance(10_000);
+  });
+});
+
+Deno.test("copies that come while the first is under way wait for its answer, and there is one frame", async () => {
+  const all = await cast();
+  await using _ = all.w;
+  all.socket.behaviour = "silent";
+  const copies = Array.from({ length: 20 }, () => send(all));
+  const other = send(all, "ho");
+  await rest();
+  assertEquals(all.socket.delivered.length, 1);
+  const [frame] = all.socket.delivered;
+  const sentFirst = JSON.parse(frame?.payload ?? "").message.endsWith("hi");
+  all.socket.ack(frame?.id ?? "");
+  const counts = await tally([...copies, other]);
+  assertEquals(counts, sentFirst ? { "202": 20, [REUSED]: 1 } : { "202": 1, [REUSED]: 20 });
+  assertEquals(all.socket.delivered.length, 1);
+});
+
+Deno.test("copies of a first that fails are new attempts, one after another", async () => {
+  const all = await cast({ proxy: { ackTimeoutMs: 1_000 } });
+  await using w = all.w;
+  all.socket.behaviour = "silent";
+  const copies = Array.from({ length: 3 }, () => send(all));
+  await rest();
+  assertEquals(all.socket.delivered.length, 1);
+  await w.clock.advance(1_000);
+  await rest();
+  assertEquals(all.socket.delivered.length, 2);
+  all.socket.behaviour = "ack";
+  all.socket.ack(all.socket.delivered[1]?.id ?? "");
+  assertEquals(await tally(copies), { [FAILED]: 1, "202": 2 });
+  assertEquals(all.socket.delivered.length, 2);
+});
+
+Deno.test("a copy gets the answer of the first although the connector has gone meanwhile", async () => {
+  for (let round = 0; round < 5; round++) {
+    const all = await cast();
+    await using _ = all.w;
+    all.socket.behaviour = "silent";
+    const copies = [send(all), send(all)];
+    await rest();
+    all.socket.ack(all.socket.delivered[0]?.id ?? "");
+    all.socket.link.lost();
+    assertEquals(await tally(copies), { "202": 2 });
+  }
+});
+
+Deno.test("many at once with ids of their own are many messages", async () => {
+  const all = await cast();
+  await using _ = all.w;
+  const counts = await tally(Array.from({ length: 50 }, (_, i) => send(all, "hi", `request-of-its-own-${i}`)));
+  assertEquals([counts, all.socket.delivered.length], [{ "202": 50 }, 50]);
+});
+
+Deno.test("an answer that cannot be put on record is given all the same, and logged", async () => {
+  using store = await FaultyKv.open();
+  const all = await cast({ kv: store.kv });
+  await using w = all.w;
+  all.socket.behaviour = "silent";
+  const sending = send(all);
+  await rest();
+  store.faults.fails = ({ method, keys }) => method !== "list" && keys.some((key) => key[1] === "delivery");
+  all.socket.ack(all.socket.delivered[0]?.id ?? "");
+  assertEquals(await outcome(await sending), "202");
+  await rest();
+  assert(w.log.some((line) => line.event === "delivery_outcome_lost" && line.fields.requestId === ID));
+});

@@ -1,0 +1,79 @@
+/** Revocation is fast (D-64): a connected agent is judged again when the bell rings, and closed with its code. */
+import { assertEquals } from "@std/assert";
+import { settle } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { codeOf, type TestAgent, type TestSocket, World } from "../../support/world.ts";
+
+const ENDINGS: [string, (w: World, agent: TestAgent) => Promise<unknown>][] = [
+  ["agent deleted", (w, { owner, agent }) => w.client.deleteAgent(owner.apiKey, agent.id)],
+  ["session revoked", (w, { owner, agent }) => w.ask("DELETE", `/v1/agents/${agent.id}/auth/revoke`, owner)],
+  ["token reissued", (w, { owner, agent }) => w.ask("POST", `/v1/agents/${agent.id}/reissue`, owner)],
+];
+
+Deno.test("a connected agent is told and closed with 4401 as soon as it is no longer authorised", async (t) => {
+  for (const [name, end] of ENDINGS) {
+    await t.step(name, async () => {
+      await using w = await World.open();
+      await w.proxy.start();
+      const { a, b, socket } = await w.story();
+      const bystander = w.connect(a);
+      await end(w, b);
+      await until(() => socket.closed !== null);
+      assertEquals(socket.closed?.code, 4401);
+      assertEquals(socket.frames.at(-1)?.type, "revoked");
+      assertEquals(bystander.closed, null);
+      const code = name === "agent deleted" ? "PROXY_AUTH_FORBIDDEN" : "PROXY_RELAY_CONNECTOR_OFFLINE";
+      assertEquals(await codeOf(await w.message(a, b)), code);
+    });
+  }
+});
+
+Deno.test("a deleted agent's next message is refused as revoked once the bell was heard", async () => {
+  await using w = await World.open();
+  await w.proxy.start();
+  const { a, b } = await w.story();
+  await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  assertEquals((await w.message(a, b)).status, 401);
+  await settle();
+  assertEquals(await codeOf(await w.message(a, b)), "PROXY_AUTH_REVOKED");
+});
+
+Deno.test("the end of a pair refuses the next message and closes nobody", async () => {
+  await using w = await World.open();
+  await w.proxy.start();
+  const { a, b, socket } = await w.story();
+  await w.fetch(await w.signed(b, { target: "/pair/remove", body: JSON.stringify({ peerAgentDid: a.agent.did }) }));
+  assertEquals(await codeOf(await w.message(a, b)), "PROXY_AUTH_FORBIDDEN");
+  await settle();
+  assertEquals(socket.closed, null);
+});
+
+Deno.test("without a shared store a link is judged at the CRL's interval and every five minutes", async (t) => {
+  const cases: [string, (typeof ENDINGS)[number][1], number][] = [
+    ["agent deleted", ENDINGS[0]![1], 300_000],
+    ["session revoked", ENDINGS[1]![1], 300_001],
+  ];
+  for (const [name, end, within] of cases) {
+    await t.step(name, async () => {
+      await using w = await World.open();
+      // The regular rounds alone: no bell is listened to.
+      w.proxy.deps.crl.start();
+      w.proxy.deps.revalidation.start();
+      const { b, socket } = await w.story();
+      socket.alive = true;
+      await end(w, b);
+      await w.clock.advance(within);
+      await until(() => socket.closed !== null);
+      assertEquals(socket.closed?.code, 4401);
+      w.proxy.deps.revalidation.stop();
+    });
+  }
+});
+
+Deno.test("a registry that cannot be asked closes nobody", async () => {
+  await using w = await World.open();
+  const { b, socket }: { b: TestAgent; socket: TestSocket } = await w.story();
+  w.registryAnswer = () => new Response("gone", { status: 500 });
+  await w.proxy.deps.revalidation.rung([b.agent.did]);
+  assertEquals(socket.closed, null);
+});

@@ -1,0 +1,267 @@
+/**
+ * Shows in which order a confirmation is judged (D-74), who may pair by the registry's word (D-48, D-73; D07, D08, D21), and
+ * the routes that manage trust (D-76).
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { ErrorCode } from "../../../shared/protocol/errors.ts";
+import { settle } from "../../support/manual_clock.ts";
+import { answered, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
+import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+
+const FORBIDDEN = "403 PROXY_PAIR_OWNERSHIP_FORBIDDEN";
+const UNAVAILABLE = "503 PROXY_PAIR_OWNERSHIP_UNAVAILABLE";
+const OWNERSHIP = "/internal/v1/identity/agent-ownership";
+
+async function start(w: World, agent: TestAgent, more: Record<string, unknown> = {}): Promise<string> {
+  const answer = await post(w, agent, "/pair/start", { initiatorProfile: PROFILE, ...more });
+  return (await answered<{ ticket: string }>(answer)).ticket;
+}
+
+function confirm(w: World, agent: TestAgent, ticket: unknown, responderProfile: unknown = PROFILE): Promise<Response> {
+  return post(w, agent, "/pair/confirm", { ticket, responderProfile });
+}
+
+interface Cast {
+  w: World;
+  a: TestAgent;
+  b: TestAgent;
+  c: TestAgent;
+  /** Agents about which the registry is asked. */
+  asked: string[];
+  /** In place of the registry's answer about ownership. */
+  answer: ((agentDid: string) => Response | Promise<Response> | null) | null;
+}
+
+async function cast(): Promise<Cast> {
+  const w = await openProxy();
+  const all: Cast = { w, a: await w.agent(), b: await w.agent(), c: await w.agent(), asked: [], answer: null };
+  w.registryAnswer = async (request) => {
+    const own = () => w.registry.fetch(request, { from: "process" });
+    if (new URL(request.url).pathname !== OWNERSHIP) return await own();
+    const { agentDid } = await request.clone().json();
+    all.asked.push(agentDid);
+    return await all.answer?.(agentDid) ?? await own();
+  };
+  return all;
+}
+
+async function pairs(w: World): Promise<number> {
+  return (await Array.fromAsync(w.kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
+}
+
+Deno.test("D-74: a confirmation that is wrong in many ways is refused for the first of them", async () => {
+  const all = await cast();
+  const { w, a, b, c } = all;
+  await using _ = w;
+  // Nobody may pair by the registry's word, and each ticket has expired unless it must not.
+  const taken = await start(w, a, { ttlSeconds: 1 });
+  const forC = await start(w, a, { ttlSeconds: 1, allowResponderAgentDid: c.agent.did });
+  const open = await start(w, a, { ttlSeconds: 900 });
+  const openForC = await start(w, a, { ttlSeconds: 900, allowResponderAgentDid: c.agent.did });
+  await answered(await confirm(w, b, taken), 201);
+  w.clock.step(1000);
+  all.answer = () => Response.json({ ownsAgent: false, agentStatus: null, session: null });
+  all.asked.length = 0;
+  const cases: [name: string, agent: TestAgent, ticket: unknown, profile: unknown, code: ErrorCode][] = [
+    ["body before ticket", c, "junk", {}, "PROXY_PAIR_INVALID_BODY"],
+    ["body before anything about the ticket", a, forC, {}, "PROXY_PAIR_INVALID_BODY"],
+    ["unknown", c, "junk", PROFILE, "PROXY_PAIR_TICKET_NOT_FOUND"],
+    ["confirmed by another, past its time", c, taken, PROFILE, "PROXY_PAIR_TICKET_ALREADY_CONFIRMED"],
+    ["confirmed by another, own", a, taken, PROFILE, "PROXY_PAIR_TICKET_ALREADY_CONFIRMED"],
+    ["expired, own, for another", a, forC, PROFILE, "PROXY_PAIR_TICKET_EXPIRED"],
+    ["expired, for another", b, forC, PROFILE, "PROXY_PAIR_TICKET_EXPIRED"],
+    ["own, for another", a, openForC, PROFILE, "PROXY_PAIR_INVALID_BODY"],
+    ["own", a, open, PROFILE, "PROXY_PAIR_INVALID_BODY"],
+    ["for another, not owned", b, openForC, PROFILE, "PROXY_PAIR_RESPONDER_FORBIDDEN"],
+    ["the same responder, past its time, not owned", b, taken, PROFILE, "PROXY_PAIR_OWNERSHIP_FORBIDDEN"],
+    ["not owned", c, openForC, PROFILE, "PROXY_PAIR_OWNERSHIP_FORBIDDEN"],
+  ];
+  for (const [name, agent, ticket, profile, code] of cases) {
+    await refused(await confirm(w, agent, ticket, profile), code);
+    assertEquals(all.asked.splice(0), code === "PROXY_PAIR_OWNERSHIP_FORBIDDEN" ? [agent.agent.did] : [], name);
+  }
+  assertEquals(await pairs(w), 2);
+  all.answer = null;
+  assertEquals(await outcome(await confirm(w, c, openForC)), "201");
+});
+
+Deno.test("D07, D-73: only an active agent with a live session, owned as its AIT says, makes or confirms a ticket", async (t) => {
+  const states: [name: string, ownership: Record<string, unknown>][] = [
+    ["not owned", { ownsAgent: false, agentStatus: "active", session: "active" }],
+    ["revoked", { ownsAgent: true, agentStatus: "revoked", session: "active" }],
+    ["unknown", { ownsAgent: false, agentStatus: null, session: null }],
+    ["session revoked", { ownsAgent: true, agentStatus: "active", session: "revoked" }],
+    ["session expired", { ownsAgent: true, agentStatus: "active", session: "expired" }],
+    ["no session", { ownsAgent: true, agentStatus: "active", session: null }],
+  ];
+  for (const [name, ownership] of states) {
+    await t.step(name, async () => {
+      const all = await cast();
+      const { w, a, b } = all;
+      await using _ = w;
+      const ticket = await start(w, a);
+      const answer = (about: TestAgent) => {
+        all.answer = (did) => did === about.agent.did ? Response.json(ownership) : null;
+      };
+      answer(a);
+      assertEquals(await outcome(await post(w, a, "/pair/start", { initiatorProfile: PROFILE })), FORBIDDEN);
+      answer(b);
+      assertEquals(await outcome(await confirm(w, b, ticket)), FORBIDDEN);
+      answer(a);
+      assertEquals(await outcome(await confirm(w, b, ticket)), FORBIDDEN);
+      assertEquals(await pairs(w), 0);
+      all.answer = null;
+      assertEquals(await outcome(await confirm(w, b, ticket)), "201");
+      const routes: [name: string, ask: () => Promise<Response>][] = [
+        ["start", () => post(w, b, "/pair/start", { initiatorProfile: PROFILE })],
+        ["confirm", () => confirm(w, b, ticket)],
+        ["status", () => post(w, b, "/pair/status", { ticket })],
+        ["peers", () => get(w, b, "/pair/peers")],
+        ["remove", () => post(w, b, "/pair/remove", { peerAgentDid: a.agent.did })],
+      ];
+      answer(b);
+      for (const [route, ask] of routes) assertEquals(await outcome(await ask()), FORBIDDEN, route);
+      assertEquals(await pairs(w), 2);
+    });
+  }
+});
+
+Deno.test("D08: a registry that gives no answer about ownership is 503, for start and confirm, and no pair is made", async (t) => {
+  const good = { ownsAgent: true, agentStatus: "active", session: "active" };
+  const answers: [name: string, answer: () => Response | Promise<Response>][] = [
+    ["no connection", () => Promise.reject(new TypeError("connection refused"))],
+    ["500", () => Response.json({}, { status: 500 })],
+    [
+      "401 bad service secret",
+      () => Response.json({ error: { code: "INTERNAL_SERVICE_UNAUTHORIZED" } }, { status: 401 }),
+    ],
+    ["403 scope", () => Response.json({ error: { code: "INTERNAL_SERVICE_FORBIDDEN" } }, { status: 403 })],
+    ["429", () => Response.json({}, { status: 429 })],
+    ["400", () => Response.json({}, { status: 400 })],
+    ["302", () => new Response(null, { status: 302, headers: { Location: "/" } })],
+    ["201 with the right body", () => Response.json(good, { status: 201 })],
+    ["200 without a body", () => new Response(null)],
+    ["200 that is HTML", () => new Response("<html>")],
+    ["200 without a member", () => Response.json({ ownsAgent: true, agentStatus: "active" })],
+    ["200 with another word", () => Response.json({ ...good, session: "fine" })],
+    ["200 with a text for a boolean", () => Response.json({ ...good, ownsAgent: "true" })],
+  ];
+  const all = await cast();
+  const { w, a, b } = all;
+  await using _ = w;
+  const ticket = await start(w, a);
+  for (const [name, answer] of answers) {
+    await t.step(name, async () => {
+      all.answer = answer;
+      const startAnswer = await post(w, a, "/pair/start", { initiatorProfile: PROFILE });
+      assert(startAnswer.headers.get("retry-after"));
+      assertEquals(await outcome(startAnswer), UNAVAILABLE);
+      assertEquals(await outcome(await confirm(w, b, ticket)), UNAVAILABLE);
+      all.answer = (did) => did === a.agent.did ? answer() : null;
+      assertEquals(await outcome(await confirm(w, b, ticket)), UNAVAILABLE);
+    });
+  }
+  assertEquals(await pairs(w), 0);
+  all.answer = null;
+  assertEquals(await outcome(await confirm(w, b, ticket)), "201");
+});
+
+Deno.test("D08: a registry that hangs is 503 within 5 s of the clock", async () => {
+  const all = await cast();
+  const { w, a } = all;
+  await using _ = w;
+  all.answer = () => new Promise(() => {});
+  let result: string | null = null;
+  const asking = post(w, a, "/pair/start", { initiatorProfile: PROFILE }).then(outcome).then((one) => result = one);
+  for (let i = 0; i < 10; i++) await settle();
+  await w.clock.advance(4_999);
+  assertEquals(result, null);
+  await w.clock.advance(1);
+  await asking;
+  assertEquals(result, UNAVAILABLE);
+});
+
+Deno.test("D07: an agent that was deleted, or whose session was revoked, cannot pair by the registry's own word", async () => {
+  const { w, a, b, c } = await cast();
+  await using _ = w;
+  const ticket = await start(w, a);
+  await w.ask("DELETE", `/v1/agents/${b.agent.id}/auth/revoke`, { apiKey: b.owner.apiKey });
+  assertEquals(await outcome(await confirm(w, b, ticket)), FORBIDDEN);
+  assertEquals(await outcome(await post(w, b, "/pair/start", { initiatorProfile: PROFILE })), FORBIDDEN);
+  await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  assertEquals(await outcome(await confirm(w, c, ticket)), FORBIDDEN);
+  assertEquals(await pairs(w), 0);
+});
+
+Deno.test("a ticket for one agent is confirmed by that one alone", async () => {
+  const { w, a, b, c } = await cast();
+  await using _ = w;
+  const ticket = await start(w, a, { allowResponderAgentDid: c.agent.did });
+  assertEquals(await outcome(await confirm(w, b, ticket)), "403 PROXY_PAIR_RESPONDER_FORBIDDEN");
+  assertEquals(await outcome(await confirm(w, c, ticket)), "201");
+  for (const did of ["", "nobody", a.owner.did, null, 7]) {
+    const body = { initiatorProfile: PROFILE, allowResponderAgentDid: did };
+    await refused(await post(w, a, "/pair/start", body), "PROXY_PAIR_INVALID_BODY");
+  }
+});
+
+Deno.test("D-73: of 30 tickets asked for at once an agent gets 20", async () => {
+  const { w, a } = await cast();
+  await using _ = w;
+  const asking = tally(Array.from({ length: 30 }, () => post(w, a, "/pair/start", { initiatorProfile: PROFILE })));
+  assertEquals(await withTime(w, asking), { "200": 20, "429 PROXY_RATE_LIMIT_EXCEEDED": 10 });
+});
+
+Deno.test("D-76: peers are listed with the names that they gave, and a removed pair ends both ways", async () => {
+  const { w, a, b, c } = await cast();
+  await using _ = w;
+  for (const agent of [a, b, c]) w.connect(agent);
+  const names = { agentName: "beta", humanName: "Bob" };
+  await answered(await confirm(w, b, await start(w, a), names), 201);
+  const at = new Date(w.clock.now()).toISOString();
+  w.clock.step(1000);
+  await answered(await confirm(w, c, await start(w, a)), 201);
+  const peersOf = async (agent: TestAgent) =>
+    (await answered<{ peers: { agentDid: string }[] }>(await get(w, agent, "/pair/peers"))).peers;
+  assertEquals((await peersOf(a)).map((peer) => peer.agentDid).toSorted(), [b.agent.did, c.agent.did].toSorted());
+  assertEquals((await peersOf(a)).find((peer) => peer.agentDid === b.agent.did) as unknown, {
+    agentDid: b.agent.did,
+    profile: names,
+    pairedAt: at,
+  });
+  assertEquals(await peersOf(b) as unknown, [{ agentDid: a.agent.did, profile: PROFILE, pairedAt: at }]);
+
+  const remove = (agent: TestAgent, peerAgentDid: unknown) => post(w, agent, "/pair/remove", { peerAgentDid });
+  for (const bad of [undefined, null, "", "nobody", a.owner.did, 7]) {
+    await refused(await remove(a, bad), "PROXY_PAIR_INVALID_BODY");
+  }
+  assertEquals(await outcome(await remove(b, c.agent.did)), "204");
+  assertEquals((await peersOf(a)).length, 2, "a pair that is not there was ended, and no other");
+  assertEquals(await outcome(await remove(b, a.agent.did)), "204");
+  assertEquals([await peersOf(b), (await peersOf(a)).map((peer) => peer.agentDid)], [[], [c.agent.did]]);
+  assertEquals(await outcome(await remove(b, a.agent.did)), "204");
+  for (const [from, to] of [[a, b], [b, a]] as const) {
+    assertEquals(await outcome(await w.message(from, to)), "403 PROXY_AUTH_FORBIDDEN");
+  }
+  assertEquals(await outcome(await w.message(a, c)), "202");
+  await restart(w);
+  assertEquals((await peersOf(a)).length, 1);
+  await answered(await confirm(w, b, await start(w, a)), 201);
+  assertEquals((await peersOf(b)).length, 1);
+});
+
+Deno.test("D21: an agent that was deleted sends nothing more, and a new agent of its owner has none of its pairs", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  w.connect(a);
+  await answered(await confirm(w, b, await start(w, a)), 201);
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  await w.proxy.deps.crl.refresh();
+  assertEquals(await outcome(await w.message(b, a)), "401 PROXY_AUTH_REVOKED");
+  assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
+  const next = await w.agent(b.owner, b.agent.name, b.keys);
+  assertEquals(await outcome(await w.message(next, a)), "403 PROXY_AUTH_FORBIDDEN");
+  assertEquals(await outcome(await w.message(a, next)), "403 PROXY_AUTH_FORBIDDEN");
+});

@@ -1,0 +1,326 @@
+/**
+ * Shows how two agents come to trust each other (D-26, D-73 to D-77; D01 to D04, D06, D11 to D19, D21): one makes a ticket,
+ * the other confirms it, and either direction of the pair is there or neither.
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { formatTicket, parseTicket } from "../../../shared/protocol/ticket.ts";
+import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
+import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+
+const THEIRS = { agentName: "beta", humanName: "Bob" };
+const NOT_FOUND = "404 PROXY_PAIR_TICKET_NOT_FOUND";
+
+interface Started {
+  ticket: string;
+  expiresAt: string;
+}
+
+async function start(w: World, agent: TestAgent, more: Record<string, unknown> = {}): Promise<Started> {
+  return await answered(await post(w, agent, "/pair/start", { initiatorProfile: PROFILE, ...more }));
+}
+
+function confirm(w: World, agent: TestAgent, ticket: unknown, responderProfile: unknown = THEIRS): Promise<Response> {
+  return post(w, agent, "/pair/confirm", { ticket, responderProfile });
+}
+
+function status(w: World, agent: TestAgent, ticket: unknown): Promise<Response> {
+  return post(w, agent, "/pair/status", { ticket });
+}
+
+async function cast(): Promise<{ w: World; a: TestAgent; b: TestAgent; c: TestAgent }> {
+  const w = await openProxy();
+  return { w, a: await w.agent(), b: await w.agent(), c: await w.agent() };
+}
+
+async function pairs(w: World): Promise<number> {
+  return (await Array.fromAsync(w.kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
+}
+
+Deno.test("D01, D02: agents that have paired can send to each other, both ways, and not before", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  for (const agent of [a, b]) w.connect(agent);
+  assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
+  const { ticket } = await start(w, a);
+  assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
+  const answer = await answered(await confirm(w, b, ticket), 201);
+  assertEquals(answer, {
+    paired: true,
+    initiatorAgentDid: a.agent.did,
+    initiatorProfile: PROFILE,
+    responderAgentDid: b.agent.did,
+    responderProfile: THEIRS,
+  });
+  assertEquals([await outcome(await w.message(a, b)), await outcome(await w.message(b, a))], ["202", "202"]);
+});
+
+Deno.test("D03, D04, D06: an agent in no pair may pair and connect; no agent is paired with itself or by another's pair", async () => {
+  const { w, a, b, c } = await cast();
+  await using _ = w;
+  const { ticket } = await start(w, a);
+  assertEquals(await outcome(await status(w, a, ticket)), "200");
+  assertEquals(await outcome(await get(w, a, "/v1/relay/connect")), "426 PROXY_RELAY_UPGRADE_REQUIRED");
+  assertEquals(await outcome(await confirm(w, b, ticket)), "201");
+  for (const [from, to] of [[a, a], [a, c], [c, a], [c, b]] as const) {
+    assertEquals(await outcome(await w.message(from, to)), "403 PROXY_AUTH_FORBIDDEN");
+  }
+});
+
+Deno.test("D-73: a ticket says who made it, where it is good, and until when", async () => {
+  const { w, a } = await cast();
+  await using _ = w;
+  w.clock.step(250);
+  const answer: Record<string, unknown> = { ...await start(w, a) };
+  const { ticket, ...rest } = answer;
+  const expiresAt = new Date((unixSeconds(w.clock.now()) + 300) * 1000).toISOString();
+  assertEquals(rest, { expiresAt, initiatorAgentDid: a.agent.did, initiatorProfile: PROFILE });
+  assert(typeof ticket === "string");
+  assertMatch(ticket, /^svcpair1_[A-Za-z0-9_-]+$/);
+  const parsed = parseTicket(ticket);
+  assertEquals([parsed?.iss, parsed?.exp], [PROXY_URL, Date.parse(expiresAt) / 1000]);
+});
+
+Deno.test("D14: ttlSeconds is a whole number from 1 to 900; anything else makes no ticket", async (t) => {
+  const { w, a } = await cast();
+  await using _ = w;
+  for (const ttlSeconds of [1, 300, 900]) {
+    const { expiresAt } = await start(w, a, { ttlSeconds });
+    assertEquals(Date.parse(expiresAt), (unixSeconds(w.clock.now()) + ttlSeconds) * 1000);
+  }
+  for (const ttlSeconds of [901, 0, -1, 1.5, "300", null, 1e9, true, [300], NaN]) {
+    await t.step(JSON.stringify(ttlSeconds), async () => {
+      const answer = await post(w, a, "/pair/start", { initiatorProfile: PROFILE, ttlSeconds });
+      await refused(answer, "PROXY_PAIR_INVALID_BODY");
+    });
+  }
+  assertEquals((await w.kv.get<unknown[]>(KEYS.openTickets(a.agent.did))).value?.length, 3);
+});
+
+Deno.test("D15: names of a profile are 1 to 64 characters of text, for both sides, and never stored raw", async (t) => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const { ticket } = await start(w, a);
+  const long = "x".repeat(65);
+  for (
+    const bad of [
+      undefined,
+      "",
+      "  ",
+      null,
+      7,
+      long,
+      "a\nb",
+      "a\u0000b",
+      "a\u202eb",
+      "a\u2066b",
+      "a\u007fb",
+      "\u{1f600}".repeat(65),
+      ["a"],
+    ]
+  ) {
+    await t.step(JSON.stringify(bad) ?? "missing", async () => {
+      for (const profile of [{ ...PROFILE, agentName: bad }, { ...PROFILE, humanName: bad }]) {
+        await refused(await post(w, a, "/pair/start", { initiatorProfile: profile }), "PROXY_PAIR_INVALID_BODY");
+        await refused(await confirm(w, b, ticket, profile), "PROXY_PAIR_INVALID_BODY");
+      }
+    });
+  }
+  for (const profile of [null, "alpha", [], {}, undefined]) {
+    await refused(await post(w, a, "/pair/start", { initiatorProfile: profile }), "PROXY_PAIR_INVALID_BODY");
+  }
+  const good = { agentName: "  \u{1f600}".padEnd(10, "x") + " ", humanName: "\u{1f600}".repeat(64) };
+  const answer = await answered<{ responderProfile: unknown }>(await confirm(w, b, ticket, good), 201);
+  assertEquals(answer.responderProfile, { ...good, agentName: good.agentName.trim() });
+});
+
+Deno.test("D12: nothing but the very ticket is known; white space and backticks around it are forgiven", async (t) => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const { ticket } = await start(w, a);
+  await t.step("any one character changed", async () => {
+    for (let i = 0; i < ticket.length; i++) {
+      const other = ticket[i] === "A" ? "B" : "A";
+      assertEquals(
+        await outcome(await status(w, a, ticket.slice(0, i) + other + ticket.slice(i + 1))),
+        NOT_FOUND,
+        `${i}`,
+      );
+    }
+  });
+  const parsed = parseTicket(ticket);
+  assert(parsed);
+  const { id, exp } = parsed;
+  const bad: [name: string, ticket: string][] = [
+    ["another number of the format", ticket.replace("svcpair1_", "svcpair2_")],
+    ["10 KiB", ticket + "A".repeat(10_240)],
+    ["cut short", ticket.slice(0, -1)],
+    ["of another proxy", formatTicket({ iss: "https://other.example", id, exp }, new Uint8Array(24))],
+    ["of this proxy, made up", formatTicket({ iss: PROXY_URL, id, exp }, new Uint8Array(24))],
+    ["of this proxy, made up and past", formatTicket({ iss: PROXY_URL, id, exp: exp - 9999 }, new Uint8Array(24))],
+    ["another word", "svcpair1_"],
+    ["junk", "junk"],
+    ["white space inside", `${ticket.slice(0, 20)} ${ticket.slice(20)}`],
+  ];
+  for (const [name, text] of bad) {
+    await t.step(name, async () => {
+      assertEquals([await outcome(await confirm(w, b, text)), await outcome(await status(w, a, text))], [
+        NOT_FOUND,
+        NOT_FOUND,
+      ]);
+    });
+  }
+  for (const missing of [undefined, "", "   ", "```", " `\n` ", null, 7, [ticket]]) {
+    await t.step(`no ticket: ${JSON.stringify(missing)}`, async () => {
+      await refused(await confirm(w, b, missing), "PROXY_PAIR_INVALID_BODY");
+      await refused(await status(w, b, missing), "PROXY_PAIR_INVALID_BODY");
+    });
+  }
+  assertEquals(await pairs(w), 0);
+  assertEquals(await outcome(await confirm(w, b, ` \`\`\`\n${ticket}\n\`\`\` `)), "201");
+});
+
+Deno.test("D13, D-77: a ticket is good until its time is over, 410 for a day more, then unknown", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const { ticket } = await start(w, a, { ttlSeconds: 1 });
+  w.clock.step(999);
+  assertEquals(await outcome(await status(w, a, ticket)), "200");
+  w.clock.step(1);
+  const expired = "410 PROXY_PAIR_TICKET_EXPIRED";
+  assertEquals([await outcome(await confirm(w, b, ticket)), await outcome(await status(w, a, ticket))], [
+    expired,
+    expired,
+  ]);
+  assertEquals(await outcome(await status(w, b, ticket)), NOT_FOUND, "only who takes part learns that it was one");
+  w.clock.step(86_400_000 - 1);
+  assertEquals(await outcome(await confirm(w, b, ticket)), expired);
+  w.clock.step(1);
+  assertEquals([await outcome(await confirm(w, b, ticket)), await outcome(await status(w, a, ticket))], [
+    NOT_FOUND,
+    NOT_FOUND,
+  ]);
+});
+
+Deno.test("D16, D17, D-75: the status of a ticket is told to who takes part, before and after", async () => {
+  const { w, a, b, c } = await cast();
+  await using _ = w;
+  const { ticket, expiresAt } = await start(w, a);
+  const pending = { status: "pending", initiatorAgentDid: a.agent.did, initiatorProfile: PROFILE, expiresAt };
+  assertEquals(await answered(await status(w, a, ticket)), pending);
+  const text = await refused(await status(w, c, ticket), "PROXY_PAIR_TICKET_NOT_FOUND");
+  assert(![PROFILE.agentName, PROFILE.humanName, a.agent.did].some((name) => text.includes(name)), text);
+  assertEquals(await outcome(await status(w, b, ticket)), NOT_FOUND);
+  w.clock.step(1000);
+  await answered(await confirm(w, b, ticket), 201);
+  const confirmed = {
+    ...pending,
+    status: "confirmed",
+    responderAgentDid: b.agent.did,
+    responderProfile: THEIRS,
+    confirmedAt: new Date(w.clock.now()).toISOString(),
+  };
+  for (const agent of [a, b]) assertEquals(await answered(await status(w, agent, ticket)), confirmed);
+  assertEquals(await outcome(await status(w, c, ticket)), NOT_FOUND);
+  w.clock.step(300_000);
+  assertEquals(await answered(await status(w, a, ticket)), confirmed, "a confirmed ticket does not expire");
+  w.clock.step(86_400_000);
+  assertEquals(await outcome(await status(w, a, ticket)), NOT_FOUND);
+});
+
+Deno.test("of 100 agents that confirm at once one is paired", async () => {
+  const { w, a } = await cast();
+  await using _ = w;
+  const { ticket } = await start(w, a);
+  const owner = await w.person();
+  const many: TestAgent[] = [];
+  for (let i = 0; i < 100; i++) many.push(await w.agent(owner));
+  assertEquals(await tally(many.map((agent) => confirm(w, agent, ticket))), {
+    "201": 1,
+    "409 PROXY_PAIR_TICKET_ALREADY_CONFIRMED": 99,
+  });
+  assertEquals(await pairs(w), 2);
+  const { peers } = await answered<{ peers: { agentDid: string }[] }>(await get(w, a, "/pair/peers"));
+  const [winner] = peers;
+  const { responderAgentDid } = await answered<{ responderAgentDid: string }>(await status(w, a, ticket));
+  assertEquals([peers.length, winner?.agentDid], [1, responderAgentDid]);
+});
+
+Deno.test("the same responder gets the same 201 again, also many at once, and one pair", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const socket = w.connect(a);
+  const { ticket } = await start(w, a);
+  assertEquals(await tally(Array.from({ length: 20 }, () => confirm(w, b, ticket))), { "201": 20 });
+  w.clock.step(400_000);
+  const again = await answered<{ responderProfile: unknown }>(await confirm(w, b, ticket, PROFILE), 201);
+  assertEquals(again.responderProfile, THEIRS, "as it was confirmed");
+  assertEquals(await pairs(w), 2);
+  assertEquals(socket.frames.filter((frame) => frame.type === "paired").length, 1);
+});
+
+Deno.test("the initiator's newest connector is told of the pair", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const sockets = [w.connect(a), w.connect(a)];
+  const { ticket } = await start(w, a);
+  await answered(await confirm(w, b, ticket), 201);
+  const frames = sockets.map((socket) => socket.frames.filter((frame) => frame.type === "paired"));
+  assertEquals(frames.map((all) => all.length), [0, 1]);
+  const [frame] = frames[1] ?? [];
+  assertEquals([frame?.peerAgentDid, frame?.profile], [b.agent.did, THEIRS]);
+});
+
+Deno.test("D-73: the 21st open ticket of an agent is refused until one is confirmed or has expired", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const { ticket } = await start(w, a, { ttlSeconds: 10 });
+  for (let i = 1; i < 20; i++) await start(w, a, { ttlSeconds: 900 });
+  const full = await post(w, a, "/pair/start", { initiatorProfile: PROFILE });
+  assertEquals(full.headers.get("retry-after"), "10");
+  await refused(full, "PROXY_RATE_LIMIT_EXCEEDED");
+  await start(w, b);
+  await answered(await confirm(w, b, ticket), 201);
+  await start(w, a, { ttlSeconds: 10 });
+  await refused(await post(w, a, "/pair/start", { initiatorProfile: PROFILE }), "PROXY_RATE_LIMIT_EXCEEDED");
+  w.clock.step(10_000);
+  await start(w, a);
+});
+
+Deno.test("D18: who tries tickets at random is stopped by the 61st", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 60 } });
+  const a = await w.agent();
+  const exp = unixSeconds(w.clock.now()) + 300;
+  const guesses = Array.from(
+    { length: 100 },
+    () => formatTicket({ iss: PROXY_URL, id: w.newId(), exp }, w.random.bytes(24)),
+  );
+  const counts = await tally(guesses.map((ticket) => confirm(w, a, ticket)));
+  assertEquals(counts, { [NOT_FOUND]: 60, "429 PROXY_RATE_LIMIT_EXCEEDED": 40 });
+});
+
+Deno.test("D19: a restart between start and confirm changes nothing", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  const { ticket } = await start(w, a);
+  await restart(w);
+  w.clock.step(299_000);
+  assertEquals(await outcome(await confirm(w, b, ticket)), "201");
+  await restart(w);
+  w.connect(b);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+});
+
+Deno.test("a ticket is stored by its digest, never in the clear", async () => {
+  const { w, a } = await cast();
+  await using _ = w;
+  const { ticket } = await start(w, a);
+  const secret = ticket.slice("svcpair1_".length, 60);
+  const texts = (await Array.fromAsync(w.kv.list({ prefix: [] }))).map(({ key, value }) =>
+    JSON.stringify([key, value])
+  );
+  assert(!texts.some((text) => text.includes(secret)));
+  assert(!JSON.stringify(w.log).includes(secret));
+});

@@ -1,0 +1,205 @@
+/**
+ * Shows the bootstrap (D-33): who may make the first admin, that exactly one is made, and what it comes with; and the
+ * caller's own profile (D-34).
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { recoverAdmin } from "../../../registry/accounts/recovery.ts";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { HumanRecord } from "../../../registry/accounts/store.ts";
+import type { BootstrapAnswer } from "../../../shared/protocol/api/accounts.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { answered, moveTo, openRegistry, outcome, refused, restart, tally } from "../../support/registry_world.ts";
+import { BOOTSTRAP_SECRET, type World } from "../../support/world.ts";
+
+const PATH = "/v1/admin/bootstrap";
+const SECRET = { "x-bootstrap-secret": BOOTSTRAP_SECRET };
+const bootstrap = (w: World, body?: unknown, secret: string | null = BOOTSTRAP_SECRET) =>
+  w.ask("POST", PATH, { body, headers: secret === null ? {} : { "x-bootstrap-secret": secret } });
+
+async function countOf(w: World, key: Deno.KvKey): Promise<number> {
+  return (await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length;
+}
+
+Deno.test("F01: bootstrap needs a configured secret, and that very secret", async (t) => {
+  await t.step("not configured: 503", async () => {
+    await using w = await openRegistry({ registry: { bootstrapSecret: null } });
+    for (const secret of [null, "", BOOTSTRAP_SECRET]) {
+      await refused(await bootstrap(w, undefined, secret), "ADMIN_BOOTSTRAP_DISABLED");
+    }
+  });
+  await t.step("configured: 401 until the right one comes", async () => {
+    await using w = await openRegistry();
+    const wrong = [null, "", "x", BOOTSTRAP_SECRET.toUpperCase(), BOOTSTRAP_SECRET.slice(1), `${BOOTSTRAP_SECRET}, x`];
+    for (const secret of wrong) await refused(await bootstrap(w, undefined, secret), "ADMIN_BOOTSTRAP_UNAUTHORIZED");
+    await answered(await bootstrap(w), 201);
+  });
+});
+
+Deno.test("F02: after the first admin the right secret is 409 and a wrong one still 401, also after a restart", async () => {
+  await using w = await openRegistry();
+  await answered(await bootstrap(w), 201);
+  for (let start = 0; start < 2; start++) {
+    await refused(await bootstrap(w), "ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
+    await refused(await bootstrap(w, undefined, "wrong"), "ADMIN_BOOTSTRAP_UNAUTHORIZED");
+    await restart(w);
+  }
+});
+
+Deno.test("F02: bootstrap stays closed when everything it made but the account is gone", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const services = await w.ask("GET", "/v1/admin/internal-services", { apiKey });
+  const keys = await w.ask("GET", "/v1/me/api-keys", { apiKey });
+  const [service] = (await answered<{ internalServices: { id: string }[] }>(services)).internalServices;
+  const [key] = (await answered<{ apiKeys: { id: string }[] }>(keys)).apiKeys;
+  for (const path of [`/v1/admin/internal-services/${service?.id}`, `/v1/me/api-keys/${key?.id}`]) {
+    await answered(await w.ask("DELETE", path, { apiKey }), 204);
+  }
+  await refused(await bootstrap(w), "ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
+});
+
+Deno.test("F03: of 100 bootstraps at once one wins; one admin, one key, one service are stored", async () => {
+  await using w = await openRegistry();
+  const counts = await tally(Array.from({ length: 100 }, () => bootstrap(w)));
+  assertEquals(counts, { "201": 1, "409 ADMIN_BOOTSTRAP_ALREADY_COMPLETED": 99 });
+  for (const key of [KEYS.human("x"), KEYS.apiKey("x"), KEYS.apiKeyOf("x", "y"), KEYS.service("x"), KEYS.audit("x")]) {
+    assertEquals(await countOf(w, key), 1, String(key));
+  }
+});
+
+Deno.test("F04: a bad body is 400, and bootstrap can be called afterwards", async () => {
+  await using w = await openRegistry();
+  const long = "x".repeat(65);
+  for (const body of ["{", "[]", "null", "1", { displayName: long }, { apiKeyName: long }, { displayName: null }]) {
+    await refused(await bootstrap(w, body), "ADMIN_BOOTSTRAP_INVALID");
+  }
+  await answered(await bootstrap(w, { displayName: "Ada" }), 201);
+});
+
+Deno.test("D-33: bootstrap answers admin, key and the proxy's credential; names have defaults", async (t) => {
+  const rows: [body: unknown, displayName: string, keyName: string][] = [
+    [undefined, "Admin", "bootstrap-admin"],
+    [{}, "Admin", "bootstrap-admin"],
+    [{ displayName: "  Ada  ", apiKeyName: "laptop", role: "user", status: "revoked" }, "Ada", "laptop"],
+    [{ displayName: "👋".repeat(64) }, "👋".repeat(64), "bootstrap-admin"],
+  ];
+  for (const [body, displayName, keyName] of rows) {
+    await t.step(JSON.stringify(body) ?? "no body", async () => {
+      await using w = await openRegistry();
+      const { human, apiKey, internalService } = await answered<BootstrapAnswer>(await bootstrap(w, body), 201);
+      assertEquals(human, {
+        id: human.id,
+        did: `did:svc:registry.example.test:human:${human.id}`,
+        displayName,
+        role: "admin",
+        status: "active",
+      });
+      assertEquals([apiKey.name, internalService.name], [keyName, "proxy"]);
+      assertMatch(apiKey.token, /^svc_pat_[A-Za-z0-9_-]{43}$/);
+      assertMatch(internalService.secret, /^svc_srv_[A-Za-z0-9_-]{43}$/);
+      const list = await w.ask("GET", "/v1/admin/internal-services", { apiKey: apiKey.token });
+      const { internalServices: [service] } = await answered<{ internalServices: { scopes: string[] }[] }>(list);
+      assertEquals(service?.scopes, ["identity.read", "auth.validate", "crl.read"]);
+    });
+  }
+});
+
+Deno.test("D-33: bootstrap judges in the order 503, 429, 401, 400, 409", async () => {
+  await using off = await openRegistry({ registry: { bootstrapSecret: null } });
+  await refused(await bootstrap(off, "{", "wrong"), "ADMIN_BOOTSTRAP_DISABLED");
+  await using w = await openRegistry();
+  await w.admin();
+  await refused(await bootstrap(w, "{", "wrong"), "ADMIN_BOOTSTRAP_UNAUTHORIZED");
+  await refused(await bootstrap(w, "{"), "ADMIN_BOOTSTRAP_INVALID");
+  await refused(await bootstrap(w, "{}"), "ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
+  for (let i = 0; i < 9; i++) await refused(await bootstrap(w, "{", "wrong"), "ADMIN_BOOTSTRAP_UNAUTHORIZED");
+  await refused(await bootstrap(w, "{", "wrong"), "RATE_LIMIT_EXCEEDED");
+  await refused(await bootstrap(w), "RATE_LIMIT_EXCEEDED");
+});
+
+Deno.test("F21: wrong secrets are 429 from the 11th in a minute; the right one works once the minute has passed", async (t) => {
+  await t.step("one after another", async () => {
+    await using w = await openRegistry();
+    const outcomes: string[] = [];
+    for (let i = 0; i < 50; i++) {
+      outcomes.push(await outcome(await bootstrap(w, undefined, `guess ${i}`)));
+      await w.clock.advance(1000);
+    }
+    assertEquals(
+      outcomes,
+      outcomes.map((_, i) => i < 10 ? "401 ADMIN_BOOTSTRAP_UNAUTHORIZED" : "429 RATE_LIMIT_EXCEEDED"),
+    );
+    const blocked = await w.ask("POST", PATH, { headers: SECRET });
+    const seconds = Number(blocked.headers.get("retry-after"));
+    await refused(blocked, "RATE_LIMIT_EXCEEDED");
+    assertEquals(seconds, 10);
+    moveTo(w, 7);
+    await refused(await bootstrap(w, undefined, "guess"), "ADMIN_BOOTSTRAP_UNAUTHORIZED");
+    w.peer = { from: "socket", address: "192.0.2.1" };
+    await w.clock.advance(seconds * 1000);
+    await answered(await bootstrap(w), 201);
+  });
+  await t.step("all at once", async () => {
+    await using w = await openRegistry();
+    const counts = await tally(Array.from({ length: 50 }, (_, i) => bootstrap(w, undefined, `guess ${i}`)));
+    assertEquals(counts, { "401 ADMIN_BOOTSTRAP_UNAUTHORIZED": 10, "429 RATE_LIMIT_EXCEEDED": 40 });
+  });
+  await t.step("right ones and bad bodies are not counted", async () => {
+    await using w = await openRegistry();
+    for (let i = 0; i < 30; i++) await refused(await bootstrap(w, "{"), "ADMIN_BOOTSTRAP_INVALID");
+    await answered(await bootstrap(w), 201);
+    for (let i = 0; i < 30; i++) await refused(await bootstrap(w), "ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
+  });
+});
+
+Deno.test("bootstrap is one commit: when it fails nothing is left, and it can be called again", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  faulty.faults = { fails: ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "bootstrap") };
+  await refused(await bootstrap(w), "SERVICE_UNAVAILABLE");
+  for (const key of [KEYS.human("x"), KEYS.apiKey("x"), KEYS.service("x"), KEYS.serviceName("x"), KEYS.audit("x")]) {
+    assertEquals(await countOf(w, key), 0, String(key));
+  }
+  faulty.faults = {};
+  await answered(await bootstrap(w), 201);
+});
+
+Deno.test("D-34: GET /v1/me answers the caller and the key in use", async () => {
+  await using w = await openRegistry();
+  const { apiKey, did } = await w.person("Ada");
+  const made = await w.ask("POST", "/v1/me/api-keys", { apiKey, body: { name: "laptop" } });
+  const { apiKey: second } = await answered<{ apiKey: { id: string; token: string } }>(made, 201);
+  const me = await answered<{ human: Record<string, string>; apiKey: unknown }>(
+    await w.ask("GET", "/v1/me", { apiKey: second.token }),
+  );
+  assertEquals(me, {
+    human: {
+      id: did.split(":").at(-1) ?? "",
+      did,
+      displayName: "Ada",
+      role: "user",
+      status: "active",
+      createdAt: new Date(w.clock.now()).toISOString(),
+    },
+    apiKey: { id: second.id, name: "laptop" },
+  });
+  assert(!JSON.stringify(me).includes("svc_pat_"));
+});
+
+Deno.test("D-52: recovery on the store gives the first admin a new key and its role back, and is noted", async () => {
+  await using w = await openRegistry();
+  const { kv, clock, random, newId } = w;
+  assertEquals(await recoverAdmin({ kv, clock, random, newId }), null);
+  const admin = await w.admin();
+  const { value: human } = await kv.get<HumanRecord>(KEYS.human(admin.id));
+  await kv.set(KEYS.human(admin.id), { ...human, role: "user" });
+  await refused(await w.ask("GET", "/v1/invites", { apiKey: admin.apiKey }), "ADMIN_REQUIRED");
+  const recovered = await recoverAdmin({ kv, clock, random, newId });
+  assertEquals(recovered?.human.did, admin.did);
+  for (const apiKey of [recovered?.key.token, admin.apiKey]) {
+    await answered(await w.ask("GET", "/v1/invites", { apiKey }));
+  }
+  const audit = await w.ask("GET", "/v1/admin/audit?limit=1", { apiKey: admin.apiKey });
+  const { events: [event] } = await answered<{ events: { event: string; subject: string }[] }>(audit);
+  assertEquals([event?.event, event?.subject], ["admin.recovered", admin.did]);
+});

@@ -1,0 +1,367 @@
+/**
+ * Shows how an agent is registered (D-05, D-07, D-20, D-23, D-38): the challenge, the proof over exactly what is sent,
+ * in which order a registration is judged, and what it makes, once.
+ */
+import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import { verifyAit } from "../../../shared/protocol/ait.ts";
+import type { Challenge, RegisterAnswer } from "../../../shared/protocol/api/agents.ts";
+import { fromBase64Url, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { type KeyPair, keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
+import type { ErrorCode } from "../../../shared/protocol/errors.ts";
+import { REGISTRATION_TEMPLATE, registrationMessage } from "../../../shared/protocol/registration.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import {
+  answered,
+  openRegistry,
+  publishedKeys,
+  refused,
+  tally,
+  validate,
+  withTime,
+} from "../../support/registry_world.ts";
+import { type Person, REGISTRY_URL, type World } from "../../support/world.ts";
+
+const keyPair = (w: World): Promise<KeyPair> => keyPairFromSeed(w.random.bytes(32));
+
+async function challenge(w: World, owner: Person, publicKey: string): Promise<Challenge> {
+  const { apiKey } = owner;
+  return await answered<Challenge>(await w.ask("POST", "/v1/agents/challenge", { apiKey, body: { publicKey } }), 201);
+}
+
+interface Wanted {
+  name: string;
+  framework?: string;
+  ttlDays?: number;
+}
+
+/** The body of a registration; `sent` replaces what is sent, not what is signed. */
+async function registration(
+  { challengeId, nonce, ownerDid }: Challenge,
+  keys: KeyPair,
+  wanted: Wanted = { name: "alpha" },
+  sent: Record<string, unknown> = {},
+): Promise<Record<string, unknown>> {
+  const { publicKey, privateKey } = keys;
+  const message = registrationMessage({ challengeId, nonce, ownerDid, publicKey, ...wanted });
+  return { ...wanted, publicKey, challengeId, challengeSignature: await sign(privateKey, utf8Bytes(message)), ...sent };
+}
+
+const register = (w: World, owner: Person, body: unknown) =>
+  w.ask("POST", "/v1/agents", { apiKey: owner.apiKey, body });
+
+/** Challenge and registration with a fresh key. */
+async function registered(
+  w: World,
+  owner: Person,
+  wanted: Wanted,
+  sent: Record<string, unknown> = {},
+): Promise<Response> {
+  const keys = await keyPair(w);
+  return await register(w, owner, await registration(await challenge(w, owner, keys.publicKey), keys, wanted, sent));
+}
+
+Deno.test("G01: a challenge has six fields, a nonce of 24 bytes and lives for five minutes", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const { publicKey } = await keyPair(w);
+  const one = await challenge(w, owner, publicKey);
+  const wanted = ["algorithm", "challengeId", "expiresAt", "messageTemplate", "nonce", "ownerDid"];
+  assertEquals(Object.keys(one).sort(), wanted);
+  assertEquals([one.algorithm, one.ownerDid, one.messageTemplate], ["Ed25519", owner.did, REGISTRATION_TEMPLATE]);
+  assertEquals(one.messageTemplate.split("\n").length, 8);
+  assertEquals(fromBase64Url(one.nonce)?.length, 24);
+  assertEquals(Date.parse(one.expiresAt), w.clock.now() + 300_000);
+  const two = await challenge(w, owner, publicKey);
+  assertNotEquals([one.challengeId, one.nonce], [two.challengeId, two.nonce]);
+});
+
+Deno.test("G02, G08: whatever is not a usable Ed25519 public key gets no challenge", async (t) => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.person();
+  const { publicKey } = await keyPair(w);
+  const bytes = fromBase64Url(publicKey) ?? new Uint8Array();
+  const point = (...head: number[]) => toBase64Url(Uint8Array.from({ length: 32 }, (_, i) => head[i] ?? 0));
+  const filled = (first: number, rest: number, last: number) =>
+    toBase64Url(Uint8Array.from({ length: 32 }, (_, i) => i === 0 ? first : i === 31 ? last : rest));
+  const rows: [what: string, publicKey: unknown][] = [
+    ["missing", undefined],
+    ["null", null],
+    ["number", 1],
+    ["empty", ""],
+    ["31 bytes", toBase64Url(bytes.slice(1))],
+    ["33 bytes", toBase64Url(Uint8Array.of(...bytes, 0))],
+    ["padded", `${publicKey}=`],
+    ["standard base64", btoa(String.fromCharCode(...filledBytes(0xfb)))],
+    ["base64 alphabet", `${"+/".repeat(21)}8`],
+    ["hex", [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")],
+    ["with a blank", ` ${publicKey}`],
+    ["trailing bits", `${publicKey.slice(0, -1)}${publicKey.endsWith("B") ? "D" : "B"}`],
+    ["no point: 2", point(2)],
+    ["y = p", filled(0xed, 0xff, 0x7f)],
+    ["y = p + 1", filled(0xee, 0xff, 0x7f)],
+    ["y = 2^255 - 1", filled(0xff, 0xff, 0x7f)],
+    ["all ones", filled(0xff, 0xff, 0xff)],
+    ["small order: zero", point(0)],
+    ["small order: identity", point(1)],
+    ["identity with sign", filled(1, 0, 0x80)],
+    ["small order: -1", filled(0xec, 0xff, 0x7f)],
+    ["small order: 8", "xxdqcD1N2E-6PAt2DRBnDyogU_osOczGTsf9d5KsA3o"],
+    ["small order: 8, other", "JuiVj8KyJ7BFw_SJ8u-Y8NXfrAXTxjM5sTgCiG1T_AU"],
+  ];
+  for (const [what, key] of rows) {
+    await t.step(what, async () => {
+      const answer = await w.ask("POST", "/v1/agents/challenge", { apiKey, body: { publicKey: key } });
+      await refused(answer, "AGENT_REGISTRATION_CHALLENGE_INVALID");
+      const body = { name: "alpha", publicKey: key, challengeId: w.newId(), challengeSignature: "A".repeat(86) };
+      await refused(await w.ask("POST", "/v1/agents", { apiKey, body }), "AGENT_REGISTRATION_INVALID");
+    });
+  }
+});
+
+function filledBytes(byte: number): Uint8Array {
+  return new Uint8Array(32).fill(byte);
+}
+
+Deno.test("G03: each way to fail a challenge has a code of its own, all 400", async (t) => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const other = await w.person();
+  const keys = await keyPair(w);
+  const attempt = async (code: ErrorCode, how: (c: Challenge) => Promise<Response>) => {
+    await t.step(code, async () => {
+      await refused(await how(await challenge(w, owner, keys.publicKey)), code, 400);
+    });
+  };
+  await attempt("AGENT_REGISTRATION_PROOF_INVALID", async (c) => {
+    return await register(
+      w,
+      owner,
+      await registration(c, keys, { name: "alpha" }, { challengeSignature: "A".repeat(86) }),
+    );
+  });
+  await attempt("AGENT_REGISTRATION_PROOF_INVALID", async (c) => {
+    // The right key, over a message with another challenge's nonce.
+    const { nonce } = await challenge(w, owner, keys.publicKey);
+    return await register(w, owner, await registration({ ...c, nonce }, keys));
+  });
+  await attempt("AGENT_REGISTRATION_PROOF_MISMATCH", async (c) => {
+    return await register(w, owner, await registration(c, await keyPair(w)));
+  });
+  await attempt("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND", async (c) => {
+    return await register(w, other, await registration(c, keys));
+  });
+  await attempt("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND", async (c) => {
+    return await register(w, owner, await registration({ ...c, challengeId: w.newId() }, keys));
+  });
+  await attempt("AGENT_REGISTRATION_CHALLENGE_EXPIRED", async (c) => {
+    await w.clock.advance(300_000);
+    return await register(w, owner, await registration(c, keys));
+  });
+  await attempt("AGENT_REGISTRATION_CHALLENGE_REPLAYED", async (c) => {
+    await answered(await register(w, owner, await registration(c, keys)), 201);
+    return await register(w, owner, await registration(c, keys, { name: "beta" }));
+  });
+});
+
+Deno.test("D-38: found, replayed, expired, mismatch, proof: the first in this order answers", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const other = await w.person();
+  const keys = await keyPair(w);
+  const stranger = await keyPair(w);
+  const used = await challenge(w, owner, keys.publicKey);
+  await answered(await register(w, owner, await registration(used, keys)), 201);
+  const open = await challenge(w, owner, keys.publicKey);
+  const bad = async (c: Challenge) =>
+    await registration(c, stranger, { name: "alpha" }, { challengeSignature: "A".repeat(86) });
+  await refused(await register(w, owner, await bad(open)), "AGENT_REGISTRATION_PROOF_MISMATCH");
+  await w.clock.advance(299_999);
+  await refused(await register(w, owner, await bad(open)), "AGENT_REGISTRATION_PROOF_MISMATCH");
+  await w.clock.advance(1);
+  await refused(await register(w, owner, await bad(open)), "AGENT_REGISTRATION_CHALLENGE_EXPIRED");
+  await refused(await register(w, owner, await bad(used)), "AGENT_REGISTRATION_CHALLENGE_REPLAYED");
+  await refused(await register(w, other, await bad(used)), "AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
+  await refused(await register(w, other, { ...await bad(used), name: "" }), "AGENT_REGISTRATION_INVALID");
+});
+
+Deno.test("a challenge serves until the last millisecond of its five minutes", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const keys = await keyPair(w);
+  const c = await challenge(w, owner, keys.publicKey);
+  await w.clock.advance(299_999);
+  await answered(await register(w, owner, await registration(c, keys)), 201);
+});
+
+Deno.test("G05: what is signed is what must be sent: name, framework and ttlDays, also when left out", async (t) => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const rows: [what: string, signed: Wanted, sent: Record<string, unknown>][] = [
+    ["another name", { name: "alpha" }, { name: "beta" }],
+    ["another framework", { name: "alpha", framework: "one" }, { framework: "two" }],
+    ["a framework that was not signed", { name: "alpha" }, { framework: "generic" }],
+    ["a framework left out", { name: "alpha", framework: "generic" }, { framework: undefined }],
+    ["a framework with a blank", { name: "alpha", framework: "one" }, { framework: "one " }],
+    ["other days", { name: "alpha", ttlDays: 30 }, { ttlDays: 31 }],
+    ["days that were not signed", { name: "alpha" }, { ttlDays: 30 }],
+    ["days left out", { name: "alpha", ttlDays: 30 }, { ttlDays: undefined }],
+  ];
+  for (const [what, signed, sent] of rows) {
+    await t.step(what, async () => {
+      await refused(await registered(w, owner, signed, sent), "AGENT_REGISTRATION_PROOF_INVALID");
+    });
+  }
+  await t.step("a framework with blanks, signed as sent, is stored trimmed", async () => {
+    const { agent } = await answered<RegisterAnswer>(
+      await registered(w, owner, { name: "alpha", framework: " one " }),
+      201,
+    );
+    assertEquals(agent.framework, "one");
+  });
+});
+
+Deno.test("G06: a failed proof does not use the challenge up", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const keys = await keyPair(w);
+  const c = await challenge(w, owner, keys.publicKey);
+  for (let i = 0; i < 3; i++) {
+    await refused(
+      await register(w, owner, await registration(c, keys, { name: "alpha" }, { name: "beta" })),
+      "AGENT_REGISTRATION_PROOF_INVALID",
+    );
+  }
+  await answered(await register(w, owner, await registration(c, keys)), 201);
+});
+
+Deno.test("G10: an agent's name can be a directory's name", async (t) => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  for (const name of ["a", "0", "a".repeat(64), "A.b_c-9", "console", "COM", "com10x"]) {
+    await t.step(name, async () => {
+      const { agent } = await answered<RegisterAnswer>(await registered(w, owner, { name }), 201);
+      assertEquals(agent.name, name);
+    });
+  }
+  const bad = [
+    "a".repeat(65),
+    "",
+    ".",
+    "..",
+    "../x",
+    "a/b",
+    "a\\b",
+    "a\u0000",
+    "a\nb",
+    "-a",
+    "a-",
+    ".a",
+    "a.",
+    "_a",
+    "a ",
+    " a",
+    "a..b",
+    "CON",
+    "con",
+    "nul.txt",
+    "COM1",
+    "lpt9",
+    "👋",
+    "ä",
+    "a:b",
+    "a%2fb",
+    "x".repeat(60_000),
+  ];
+  for (const name of [...bad, null, 1, ["a"], undefined]) {
+    await t.step(`refused: ${JSON.stringify(name)?.slice(0, 20)}`, async () => {
+      await refused(await registered(w, owner, { name: "alpha" }, { name }), "AGENT_REGISTRATION_INVALID");
+    });
+  }
+});
+
+Deno.test("G11, G12: ttlDays is a whole number from 1 to 90, framework 1 to 32 code points of text", async (t) => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const good: Omit<Wanted, "name">[] = [{ ttlDays: 1 }, { ttlDays: 90 }, { framework: "x".repeat(32) }, {
+    framework: "👋".repeat(32),
+  }, {}];
+  for (const wanted of good) {
+    await t.step(JSON.stringify(wanted).slice(0, 40), async () => {
+      const { agent } = await answered<RegisterAnswer>(await registered(w, owner, { name: "alpha", ...wanted }), 201);
+      assertEquals([agent.ttlDays, agent.framework], [wanted.ttlDays ?? 30, wanted.framework ?? "generic"]);
+    });
+  }
+  const frameworks = ["x".repeat(33), "", "  ", "a\u0000", "a\nb", "a\u007f", null, 1, ["a"]].map((framework) => ({
+    framework,
+  }));
+  const days = [0, 91, -1, 1.5, "30", null, 1e9, true].map((ttlDays) => ({ ttlDays }));
+  for (const sent of [...frameworks, ...days]) {
+    await t.step(`refused: ${JSON.stringify(sent).slice(0, 40)}`, async () => {
+      await refused(await registered(w, owner, { name: "alpha" }, sent), "AGENT_REGISTRATION_INVALID");
+    });
+  }
+});
+
+Deno.test("G13: the AIT says of the agent what its record says, for exactly ttlDays, under a published key", async (t) => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  for (const [wanted, ttlDays] of [[{}, 30], [{ ttlDays: 1 }, 1], [{ ttlDays: 90, framework: "x" }, 90]] as const) {
+    await t.step(`${ttlDays} days`, async () => {
+      await w.clock.advance(1234);
+      const answer = await registered(w, owner, { name: "alpha", ...wanted });
+      const { agent, ait, agentAuth } = await answered<RegisterAnswer>(answer, 201);
+      const now = unixSeconds(w.clock.now());
+      const claims = await verifyAit(ait, { issuer: REGISTRY_URL, keys: await publishedKeys(w) }, now);
+      assertEquals(claims, {
+        iss: REGISTRY_URL,
+        sub: agent.did,
+        ownerDid: owner.did,
+        name: "alpha",
+        framework: agent.framework,
+        cnf: { jwk: { kty: "OKP", crv: "Ed25519", x: agent.publicKey } },
+        iat: now,
+        nbf: now,
+        exp: now + ttlDays * 86_400,
+        jti: agent.currentJti,
+      });
+      const iso = new Date(w.clock.now()).toISOString();
+      assertEquals(agent.did, `did:svc:registry.example.test:agent:${agent.id}`);
+      assertEquals([agent.ownerDid, agent.status, agent.ttlDays], [owner.did, "active", ttlDays]);
+      assertEquals([Date.parse(agent.expiresAt), agent.createdAt, agent.updatedAt], [claims.exp * 1000, iso, iso]);
+      assertEquals(await (await validate(w, { agent }, agentAuth.accessToken)).text(), "");
+    });
+  }
+});
+
+Deno.test("registerAgent: of 100 registrations with one challenge one wins, the rest learn that it was used", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const keys = await keyPair(w);
+  const c = await challenge(w, owner, keys.publicKey);
+  const bodies = await Promise.all(
+    Array.from({ length: 100 }, (_, i) => registration(c, keys, { name: `agent-${i}` })),
+  );
+  const counts = await withTime(w, tally(bodies.map((body) => register(w, owner, body))));
+  assertEquals(counts, { "201": 1, "400 AGENT_REGISTRATION_CHALLENGE_REPLAYED": 99 });
+  for (const key of [KEYS.agent("x"), KEYS.agentOf("x", "y"), KEYS.session("x")]) {
+    assertEquals((await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length, 1, String(key));
+  }
+});
+
+Deno.test("registerAgent is one commit: when it fails no agent is left, and the challenge still serves", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  const owner = await w.person();
+  const keys = await keyPair(w);
+  const c = await challenge(w, owner, keys.publicKey);
+  faulty.faults = { fails: ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "agent") };
+  await refused(await register(w, owner, await registration(c, keys)), "SERVICE_UNAVAILABLE");
+  for (const key of [KEYS.agent("x"), KEYS.agentOf("x", "y"), KEYS.session("x")]) {
+    assertEquals((await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length, 0, String(key));
+  }
+  faulty.faults = {};
+  const { agent } = await answered<RegisterAnswer>(await register(w, owner, await registration(c, keys)), 201);
+  assert(agent.id);
+});

@@ -1,0 +1,181 @@
+/**
+ * Shows the audit log (D-50): every event of the list is there with who, what, when and the request, in the order of
+ * things, for admins alone, page by page, and never with a secret.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { AUDIT_EVENTS } from "../../../registry/audit/record.ts";
+import type { AuditList } from "../../../shared/protocol/api/audit.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { answered, openRegistry, refresh, refused, withTime } from "../../support/registry_world.ts";
+import { AMPLE_QUOTAS, BOOTSTRAP_SECRET, type World } from "../../support/world.ts";
+
+async function page(w: World, query = "limit=100"): Promise<AuditList> {
+  return await answered<AuditList>(
+    await w.ask("GET", `/v1/admin/audit?${query}`, { apiKey: (await w.admin()).apiKey }),
+  );
+}
+
+/** Does one thing of each kind, each in a request with an id of its own. */
+async function playEverything(
+  w: World,
+): Promise<{ wanted: [event: string, actor: string, subject: string, requestId: string][] }> {
+  const wanted: [string, string, string, string][] = [];
+  let n = 0;
+  const next = () => ({ "x-request-id": `request-${++n}` });
+  const note = (event: string, actor: string, subject: string) => wanted.push([event, actor, subject, `request-${n}`]);
+
+  const boot = await w.ask("POST", "/v1/admin/bootstrap", {
+    headers: { ...next(), "x-bootstrap-secret": BOOTSTRAP_SECRET },
+  });
+  const { human: admin, apiKey: { token: adminKey } } = await answered<
+    { human: { did: string }; apiKey: { token: string } }
+  >(boot, 201);
+  note("admin.bootstrapped", admin.did, admin.did);
+  // The world's own admin is this one.
+  w.admin = () => Promise.resolve({ id: "", did: admin.did, apiKey: adminKey });
+  const ask = async <T>(
+    method: string,
+    path: string,
+    apiKey: string | undefined,
+    status: number,
+    body?: unknown,
+  ): Promise<T> => await answered<T>(await w.ask(method, path, { apiKey, body, headers: next() }), status);
+
+  const kept = await ask<{ invite: { id: string; code: string } }>("POST", "/v1/invites", adminKey, 201);
+  note("invite.created", admin.did, kept.invite.id);
+  const dropped = await ask<{ invite: { id: string } }>("POST", "/v1/invites", adminKey, 201);
+  note("invite.created", admin.did, dropped.invite.id);
+  await ask("DELETE", `/v1/invites/${dropped.invite.id}`, adminKey, 204);
+  note("invite.deleted", admin.did, dropped.invite.id);
+  const { human, apiKey } = await ask<{ human: { did: string }; apiKey: { token: string } }>(
+    "POST",
+    "/v1/invites/redeem",
+    undefined,
+    201,
+    { code: kept.invite.code },
+  );
+  note("invite.redeemed", human.did, kept.invite.id);
+  const further = await ask<{ apiKey: { id: string } }>("POST", "/v1/me/api-keys", apiKey.token, 201);
+  note("api_key.created", human.did, further.apiKey.id);
+  await ask("DELETE", `/v1/me/api-keys/${further.apiKey.id}`, apiKey.token, 204);
+  note("api_key.revoked", human.did, further.apiKey.id);
+
+  const a = await w.agent(
+    { id: "", did: human.did, apiKey: apiKey.token },
+    "alpha",
+    await keyPairFromSeed(w.random.bytes(32)),
+  );
+  wanted.push(["agent.registered", human.did, a.agent.did, ""]);
+  const rotate = async (refreshToken: string, recovery = false) => {
+    await w.clock.advance(1000);
+    const answer = await refresh(w, a, refreshToken, { recovery, headers: next() });
+    return (await answered<{ agentAuth: { refreshToken: string } }>(answer)).agentAuth.refreshToken;
+  };
+  const one = await rotate(a.agentAuth.refreshToken);
+  note("session.refreshed", a.agent.did, a.agent.did);
+  await w.clock.advance(1000);
+  const two = await rotate(a.agentAuth.refreshToken, true);
+  note("session.recovered", a.agent.did, a.agent.did);
+  await rotate(two);
+  note("session.refreshed", a.agent.did, a.agent.did);
+  await refused(await refresh(w, a, a.agentAuth.refreshToken, { headers: next() }), "AGENT_AUTH_REFRESH_INVALID", 401);
+  note("session.reuse_detected", a.agent.did, a.agent.did);
+  assert(one);
+  await ask("POST", `/v1/agents/${a.agent.id}/reissue`, apiKey.token, 200);
+  note("agent.reissued", human.did, a.agent.did);
+  await ask("DELETE", `/v1/agents/${a.agent.id}/auth/revoke`, apiKey.token, 204);
+  note("session.revoked", human.did, a.agent.did);
+  await ask("DELETE", `/v1/agents/${a.agent.id}`, apiKey.token, 204);
+  note("agent.deleted", human.did, a.agent.did);
+
+  const services = "/v1/admin/internal-services";
+  const service = await ask<{ internalService: { id: string } }>("POST", services, adminKey, 201, {
+    name: "relay",
+    scopes: ["crl.read"],
+  });
+  note("service.created", admin.did, service.internalService.id);
+  await ask("POST", `${services}/${service.internalService.id}/rotate`, adminKey, 200);
+  note("service.rotated", admin.did, service.internalService.id);
+  await ask("DELETE", `${services}/${service.internalService.id}`, adminKey, 204);
+  note("service.deleted", admin.did, service.internalService.id);
+  const { kid } = await ask<{ kid: string }>("POST", "/v1/admin/keys/rotate", adminKey, 200);
+  note("signing_key.rotated", admin.did, kid);
+  return { wanted };
+}
+
+Deno.test("D-50: every kind of event is noted with who did what to whom, and in which request, newest first", async () => {
+  await using w = await openRegistry();
+  const { wanted } = await playEverything(w);
+  const { events } = await page(w);
+  const noted = events.toReversed().map(({ event, actor, subject, requestId }) => [event, actor, subject, requestId]);
+  // The registration went through the client, which leaves the request id to the registry.
+  const known = noted.map((row) => row[0] === "agent.registered" ? [...row.slice(0, 3), ""] : row);
+  assertEquals(known, wanted);
+  // Recovery is done on the store, not by a request: its event has its test there.
+  assertEquals(new Set(noted.map(([event]) => event)).size, AUDIT_EVENTS.length - 1);
+  const ids = events.map(({ id }) => id);
+  assertEquals(ids, [...new Set(ids)].sort().reverse());
+  const times = events.map(({ at }) => Date.parse(at));
+  assertEquals(times, times.toSorted((a, b) => b - a));
+  assertEquals(times[0], w.clock.now());
+});
+
+Deno.test("D-50: what was refused leaves no event", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const { apiKey } = a.owner;
+  const before = await page(w);
+  await refused(await w.ask("POST", "/v1/invites", { apiKey }), "INVITE_CREATE_FORBIDDEN");
+  await refused(
+    await w.ask("POST", "/v1/invites/redeem", { body: { code: "svc_inv_unknown" } }),
+    "INVITE_REDEEM_CODE_INVALID",
+  );
+  await refused(await w.ask("POST", "/v1/me/api-keys", { apiKey, body: "[]" }), "API_KEY_CREATE_INVALID");
+  await refused(await refresh(w, a, "unknown"), "AGENT_AUTH_REFRESH_INVALID", 401);
+  await refused(await w.ask("DELETE", `/v1/agents/${w.newId()}`, { apiKey }), "AGENT_NOT_FOUND");
+  assertEquals(await page(w), before);
+});
+
+Deno.test("D-50: the log is an admin's, and its query takes limit and cursor only in their form", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.person();
+  await refused(await w.ask("GET", "/v1/admin/audit", { apiKey }), "ADMIN_REQUIRED");
+  await refused(await w.ask("GET", "/v1/admin/audit"), "API_KEY_MISSING");
+  const admin = await w.admin();
+  for (
+    const query of [
+      "limit=0",
+      "limit=101",
+      "limit=abc",
+      "limit=1.5",
+      "limit=",
+      "limit=1&limit=2",
+      "cursor=abc",
+      "cursor=",
+    ]
+  ) {
+    await refused(await w.ask("GET", `/v1/admin/audit?${query}`, { apiKey: admin.apiKey }), "AUDIT_INVALID_QUERY");
+  }
+});
+
+Deno.test("D-50: pages join without a gap or a double, while events are added", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const { apiKey } = await w.person();
+  for (let i = 0; i < 60; i++) await answered(await w.ask("POST", "/v1/me/api-keys", { apiKey }), 201);
+  const before = (await page(w)).events.map(({ id }) => id);
+  const walked: string[] = [];
+  let cursor: string | null = "";
+  while (cursor !== null) {
+    const query: string = `limit=7${cursor && `&cursor=${cursor}`}`;
+    const [{ events, pagination }] = await withTime(
+      w,
+      Promise.all([page(w, query), w.ask("POST", "/v1/me/api-keys", { apiKey })]),
+    );
+    assertEquals(pagination.limit, 7);
+    walked.push(...events.map(({ id }) => id));
+    cursor = pagination.nextCursor;
+  }
+  assertEquals(walked.slice(-before.length), before);
+  assertEquals(new Set(walked).size, walked.length);
+  assertEquals((await page(w, "")).pagination.limit, 100);
+});

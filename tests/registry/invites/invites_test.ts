@@ -1,0 +1,295 @@
+/**
+ * Shows invites (D-36, D-37): who makes them, which expiries are taken, that a code works exactly once, and what the
+ * person who redeems it gets.
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { Invite, RedeemInviteAnswer } from "../../../shared/protocol/api/invites.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { answered, moveTo, openRegistry, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
+import type { World } from "../../support/world.ts";
+
+const REDEEM = "/v1/invites/redeem";
+
+interface Created {
+  id: string;
+  code: string;
+  expiresAt: string | null;
+  createdAt: string;
+}
+
+async function create(w: World, body?: unknown): Promise<Created> {
+  const { apiKey } = await w.admin();
+  return (await answered<{ invite: Created }>(await w.ask("POST", "/v1/invites", { apiKey, body }), 201)).invite;
+}
+
+const redeem = (w: World, body: unknown) => w.ask("POST", REDEEM, { body });
+const inMs = (w: World, ms: number) => new Date(w.clock.now() + ms).toISOString();
+
+Deno.test("F12: an admin makes invites, for ever or until a time that lies ahead; nobody else does", async (t) => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const user = await w.person();
+  await refused(await w.ask("POST", "/v1/invites", { apiKey: user.apiKey, body: {} }), "INVITE_CREATE_FORBIDDEN");
+  const rows: [what: string, body: unknown, wanted: string | null | 400][] = [
+    ["no body", undefined, null],
+    ["empty object", {}, null],
+    ["null", { expiresAt: null }, null],
+    ["in a second", { expiresAt: inMs(w, 1000) }, inMs(w, 1000)],
+    ["in a millisecond", { expiresAt: inMs(w, 1) }, inMs(w, 1)],
+    ["now", { expiresAt: inMs(w, 0) }, 400],
+    ["a second ago", { expiresAt: inMs(w, -1000) }, 400],
+    ["tomorrow", { expiresAt: "tomorrow" }, 400],
+    ["a number", { expiresAt: w.clock.now() + 60_000 }, 400],
+  ];
+  for (const [what, body, wanted] of rows) {
+    await t.step(what, async () => {
+      const answer = await w.ask("POST", "/v1/invites", { apiKey, body });
+      if (wanted === 400) return void await refused(answer, "INVITE_CREATE_INVALID");
+      const { invite } = await answered<{ invite: Created }>(answer, 201);
+      assertEquals(Object.keys(invite).sort(), ["code", "createdAt", "expiresAt", "id"]);
+      assertEquals([invite.expiresAt, invite.createdAt], [wanted, inMs(w, 0)]);
+      assertMatch(invite.code, /^svc_inv_[A-Za-z0-9_-]{32}$/);
+    });
+  }
+});
+
+Deno.test("I13: of many forms of a time only RFC 3339 of a real day is taken, and is answered as UTC", async (t) => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const good: [text: string, utc: string][] = [
+    ["2030-01-02T03:04:05Z", "2030-01-02T03:04:05.000Z"],
+    ["2030-01-02t03:04:05z", "2030-01-02T03:04:05.000Z"],
+    ["2030-01-02T03:04:05.6Z", "2030-01-02T03:04:05.600Z"],
+    ["2030-01-02T03:04:05.123456789Z", "2030-01-02T03:04:05.123Z"],
+    ["2030-01-02T03:04:05+02:00", "2030-01-02T01:04:05.000Z"],
+    ["2030-01-02T03:04:05-23:59", "2030-01-03T03:03:05.000Z"],
+    ["2030-01-02T03:04:05-00:00", "2030-01-02T03:04:05.000Z"],
+    ["2028-02-29T00:00:00Z", "2028-02-29T00:00:00.000Z"],
+    ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.000Z"],
+  ];
+  const bad = [
+    "2030-02-31T00:00:00Z",
+    "2030-02-29T00:00:00Z",
+    "2030-00-01T00:00:00Z",
+    "2030-13-01T00:00:00Z",
+    "2030-01-00T00:00:00Z",
+    "2030-04-31T00:00:00Z",
+    "2030-01-01T24:00:00Z",
+    "2030-01-01T00:60:00Z",
+    "2030-01-01T00:00:60Z",
+    "2030-01-01T00:00:00",
+    "2030-01-01T00:00Z",
+    "2030-01-01 00:00:00Z",
+    "2030-01-01T00:00:00+99:99",
+    "2030-01-01T00:00:00+24:00",
+    "2030-01-01T00:00:00+0200",
+    "2030-01-01T00:00:00+02",
+    "2030-01-01T00:00:00 Z",
+    "2030-01-01T00:00:00.Z",
+    "2030-01-01T00:00:00.1234567890Z",
+    "2030-01-01T00:00:00,5Z",
+    "2030-W01-1T00:00:00Z",
+    "2030-001T00:00:00Z",
+    "20300101T000000Z",
+    "+275760-09-13T00:00:00.000Z",
+    "+010000-01-01T00:00:00Z",
+    "12030-01-01T00:00:00Z",
+    "1999-12-31T23:59:59Z",
+    "0000-01-01T00:00:00Z",
+    "2030-1-1T00:00:00Z",
+    "２０３０-01-01T00:00:00Z",
+    " 2030-01-01T00:00:00Z",
+    "2030-01-01T00:00:00Z\n",
+    "2030",
+    "1",
+    "1893456000",
+    "tomorrow",
+    "tomorrow 5",
+    "Tue, 01 Jan 2030 00:00:00 GMT",
+    "1 January 2030",
+    "",
+  ];
+  for (const [expiresAt, utc] of good) {
+    await t.step(`taken: ${expiresAt}`, async () => assertEquals((await create(w, { expiresAt })).expiresAt, utc));
+  }
+  for (const expiresAt of bad) {
+    await t.step(`refused: ${JSON.stringify(expiresAt)}`, async () => {
+      await refused(await w.ask("POST", "/v1/invites", { apiKey, body: { expiresAt } }), "INVITE_CREATE_INVALID");
+    });
+  }
+});
+
+Deno.test("D-03: an expiry that its offset carries out of the year 9999 is refused, or lasts as long as it says", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const answer = await w.ask("POST", "/v1/invites", { apiKey, body: { expiresAt: "9999-12-31T23:59:59-01:00" } });
+  if (answer.status === 400) return void await refused(answer, "INVITE_CREATE_INVALID");
+  const { invite } = await answered<{ invite: Created }>(answer, 201);
+  await answered(await redeem(w, { code: invite.code }), 201);
+});
+
+Deno.test("F06, F07: a code that is unknown, expired, used or no code at all has a name of its own", async (t) => {
+  await using w = await openRegistry();
+  const expired = await create(w, { expiresAt: inMs(w, 1000) });
+  const used = await create(w);
+  const both = await create(w, { expiresAt: inMs(w, 1000) });
+  for (const { code } of [used, both]) await answered(await redeem(w, { code }), 201);
+  await w.clock.advance(1000);
+  const good = await create(w);
+  const rows: [what: string, body: unknown, wanted: string][] = [
+    ["unknown", { code: "svc_inv_unknown" }, "400 INVITE_REDEEM_CODE_INVALID"],
+    ["unknown, 128 characters", { code: "x".repeat(128) }, "400 INVITE_REDEEM_CODE_INVALID"],
+    ["one character short", { code: good.code.slice(0, -1) }, "400 INVITE_REDEEM_CODE_INVALID"],
+    ["with a blank", { code: `${good.code} ` }, "400 INVITE_REDEEM_CODE_INVALID"],
+    ["other case", { code: good.code.toUpperCase() }, "400 INVITE_REDEEM_CODE_INVALID"],
+    ["the invite's id", { code: good.id }, "400 INVITE_REDEEM_CODE_INVALID"],
+    ["expired", { code: expired.code }, "400 INVITE_REDEEM_EXPIRED"],
+    ["used", { code: used.code }, "409 INVITE_REDEEM_ALREADY_USED"],
+    ["used and expired", { code: both.code }, "409 INVITE_REDEEM_ALREADY_USED"],
+    ["129 characters", { code: "x".repeat(129) }, "400 INVITE_REDEEM_INVALID"],
+    ["missing", {}, "400 INVITE_REDEEM_INVALID"],
+    ["a number", { code: 1 }, "400 INVITE_REDEEM_INVALID"],
+    ["empty", { code: "" }, "400 INVITE_REDEEM_INVALID"],
+    ["good", { code: good.code }, "201"],
+  ];
+  for (const [what, body, wanted] of rows) {
+    await t.step(what, async () => assertEquals(await outcome(await redeem(w, body)), wanted));
+  }
+});
+
+Deno.test("an invite is good until the millisecond of its expiry", async () => {
+  await using w = await openRegistry();
+  const [a, b] = [await create(w, { expiresAt: inMs(w, 60_000) }), await create(w, { expiresAt: inMs(w, 60_000) })];
+  await w.clock.advance(59_999);
+  await answered(await redeem(w, { code: a.code }), 201);
+  await w.clock.advance(1);
+  await refused(await redeem(w, { code: b.code }), "INVITE_REDEEM_EXPIRED");
+});
+
+Deno.test("F08: names of the redeemer are 1 to 64 code points of text, counted after trimming", async (t) => {
+  await using w = await openRegistry();
+  const good = ["a", "x".repeat(64), "👋".repeat(64), "  Ada  ", "Ω ' \" < > & \\", "null"];
+  const bad = [
+    "x".repeat(65),
+    "👋".repeat(65),
+    "",
+    "   ",
+    "a\u0000b",
+    "a\nb",
+    "a\u007fb",
+    "a\u0085b",
+    "a\u202eb",
+    "\u2066a",
+    "\ud800",
+  ];
+  for (const field of ["displayName", "apiKeyName"] as const) {
+    for (const name of good) {
+      await t.step(`${field} ${name.slice(0, 10)}, ${name.length} units`, async () => {
+        const { code } = await create(w);
+        const { human, apiKey } = await answered<RedeemInviteAnswer>(await redeem(w, { code, [field]: name }), 201);
+        assertEquals(field === "displayName" ? human.displayName : apiKey.name, name.trim());
+      });
+    }
+    for (const name of [...bad, null, 1, ["a"], { a: 1 }, true]) {
+      await t.step(`${field} ${JSON.stringify(name).slice(0, 20)} is refused`, async () => {
+        const { code } = await create(w);
+        await refused(await redeem(w, { code, [field]: name }), "INVITE_REDEEM_INVALID");
+        await answered(await redeem(w, { code }), 201);
+      });
+    }
+  }
+});
+
+Deno.test("F09: who redeems gets a user's account and a key that works; a role in the body is not read", async () => {
+  await using w = await openRegistry();
+  const { code } = await create(w);
+  const body = JSON.stringify({ code, role: "admin", status: "x", id: "x" }).replace(
+    "{",
+    '{"__proto__":{"role":"admin"},',
+  );
+  const { human, apiKey, proxyUrl } = await answered<RedeemInviteAnswer>(await redeem(w, body), 201);
+  const did = `did:svc:registry.example.test:human:${human.id}`;
+  assertEquals(human, { id: human.id, did, displayName: "User", role: "user", status: "active" });
+  assertEquals([apiKey.name, proxyUrl], ["invite", "https://proxy.example.test"]);
+  await answered(await w.ask("GET", "/v1/me", { apiKey: apiKey.token }));
+  await refused(await w.ask("GET", "/v1/invites", { apiKey: apiKey.token }), "ADMIN_REQUIRED");
+});
+
+Deno.test("D-36: the list tells admins how each invite stands, newest first, and never a code", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const expires = inMs(w, 1000);
+  const [one, two, three] = [
+    await create(w),
+    await create(w, { expiresAt: expires }),
+    await create(w, { expiresAt: expires }),
+  ];
+  for (const { code } of [one, three]) await answered(await redeem(w, { code }), 201);
+  const redeemedAt = inMs(w, 0);
+  await w.clock.advance(1000);
+  const four = await create(w);
+  const text = await (await w.ask("GET", "/v1/invites", { apiKey })).text();
+  const { invites } = JSON.parse(text) as { invites: Invite[] };
+  assertEquals(invites.map(({ id, status, redeemedAt }) => [id, status, redeemedAt]), [
+    [four.id, "unused", null],
+    [three.id, "redeemed", redeemedAt],
+    [two.id, "expired", null],
+    [one.id, "redeemed", redeemedAt],
+  ]);
+  for (const { code } of [one, two, three, four]) assert(!text.includes(code.slice(8)), text);
+});
+
+Deno.test("D-36: a deleted invite is gone: its code is unknown, its id too", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const { id, code } = await create(w);
+  await refused(await w.ask("DELETE", `/v1/invites/${id}`, { apiKey: (await w.person()).apiKey }), "ADMIN_REQUIRED");
+  await answered(await w.ask("DELETE", `/v1/invites/${id}`, { apiKey }), 204);
+  await refused(await redeem(w, { code }), "INVITE_REDEEM_CODE_INVALID");
+  await refused(await w.ask("DELETE", `/v1/invites/${id}`, { apiKey }), "INVITE_NOT_FOUND");
+  const { invites } = await answered<{ invites: Invite[] }>(await w.ask("GET", "/v1/invites", { apiKey }));
+  assert(!invites.some((invite) => invite.id === id));
+});
+
+Deno.test("redeemInvite: of 1000 at once one wins, 999 learn that it is used; one human and one key are stored", async () => {
+  await using w = await openRegistry();
+  const { code } = await create(w);
+  const count = async (key: Deno.KvKey) => (await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length;
+  const before = [await count(KEYS.human("x")), await count(KEYS.apiKey("x"))];
+  const work = tally(Array.from({ length: 1000 }, (_, i) => {
+    moveTo(w, i % 7);
+    return redeem(w, { code });
+  }));
+  assertEquals(await withTime(w, work), { "201": 1, "409 INVITE_REDEEM_ALREADY_USED": 999 });
+  assertEquals([await count(KEYS.human("x")), await count(KEYS.apiKey("x"))], before.map((n) => n + 1));
+});
+
+Deno.test("redeeming against deleting: the person exists or the invite is gone, never both or neither, 50 rounds", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  for (let round = 0; round < 50; round++) {
+    const { id, code } = await create(w);
+    const work = [redeem(w, { code }), w.ask("DELETE", `/v1/invites/${id}`, { apiKey })];
+    if (round % 2) work.reverse();
+    const outcomes = await withTime(w, Promise.all(work.map(async (answer) => outcome(await answer))));
+    // Both may succeed, one after the other; a code that was deleted first redeems nothing.
+    assert(outcomes.includes("204"), String(outcomes));
+    assertMatch(outcomes.filter((name) => name !== "204").join(), /^(201|400 INVITE_REDEEM_CODE_INVALID)$/);
+    await refused(await redeem(w, { code }), "INVITE_REDEEM_CODE_INVALID");
+    if (round % 20 === 19) await w.clock.advance(60_000);
+  }
+});
+
+Deno.test("redeemInvite is one commit: when it fails nothing changes, and the code still works", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  const { code } = await create(w);
+  const stored = async () => (await Array.fromAsync(w.kv.list({ prefix: ["registry"] }))).length;
+  const before = await stored();
+  faulty.faults = { fails: ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "invite") };
+  await refused(await redeem(w, { code }), "SERVICE_UNAVAILABLE");
+  assertEquals(await stored(), before);
+  faulty.faults = {};
+  await answered(await redeem(w, { code }), 201);
+});

@@ -1,0 +1,81 @@
+/**
+ * Shows what the registry says of itself (D-30, D-31): health, which is honest, and metadata, which comes from the
+ * configuration alone.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { answered, openRegistry } from "../../support/registry_world.ts";
+import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
+
+Deno.test("D-30: a registry that can work is 200 ok, in exactly these members", async (t) => {
+  for (const environment of ["local", "dev", "production"] as const) {
+    await t.step(environment, async () => {
+      await using w = await openRegistry({ registry: { environment, version: "1.2.3" } });
+      const checks = { kv: true, signingKey: true };
+      const wanted = { status: "ok", version: "1.2.3", environment, ready: true, checks, crlFill: 0 };
+      assertEquals(await answered(await w.ask("GET", "/health")), wanted);
+    });
+  }
+});
+
+Deno.test("D-30: without store or key it is 503 unavailable and says which; it is ok again when they are back", async (t) => {
+  await t.step("store", async () => {
+    using faulty = await FaultyKv.open();
+    await using w = await openRegistry({ kv: faulty.kv });
+    faulty.faults = { fails: () => true };
+    const { status, ready, checks } = await answered<
+      { status: string; ready: boolean; checks: Record<string, boolean> }
+    >(
+      await w.ask("GET", "/health"),
+      503,
+    );
+    assertEquals([status, ready, checks.kv], ["unavailable", false, false]);
+    faulty.faults = {};
+    await answered(await w.ask("GET", "/health"));
+  });
+  await t.step("key", async () => {
+    await using w = await openRegistry();
+    const { value } = await w.kv.get(KEYS.signingKeys());
+    await w.kv.delete(KEYS.signingKeys());
+    const { checks } = await answered<{ checks: unknown }>(await w.ask("GET", "/health"), 503);
+    assertEquals(checks, { kv: true, signingKey: false });
+    await w.kv.set(KEYS.signingKeys(), value);
+    await answered(await w.ask("GET", "/health"));
+  });
+});
+
+Deno.test("health tells no cause, no key and no path", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  faulty.faults = { fails: () => new Error("secret cause in /srv/data.kv") };
+  const text = await (await w.ask("GET", "/health")).text();
+  assert(!/secret|srv|cause|seed|stack/.test(text), text);
+});
+
+Deno.test("D-31: metadata has four members, as configured", async () => {
+  const place = { environment: "production", version: "9.9.9" } as const;
+  await using w = await openRegistry({ registry: place });
+  const wanted = { registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, ...place };
+  assertEquals(await answered(await w.ask("GET", "/v1/metadata")), wanted);
+  const headers = {
+    Host: "evil.example",
+    "X-Forwarded-Host": "evil.example",
+    "X-Forwarded-Proto": "http",
+    Forwarded: "host=evil.example",
+  };
+  assertEquals(await answered(await w.ask("GET", "/v1/metadata", { headers })), wanted);
+});
+
+Deno.test("health, keys, metadata and the documents know no limit", async () => {
+  await using w = await openRegistry();
+  for (
+    const path of ["/health", "/v1/metadata", "/.well-known/svc-keys.json", "/openapi.json", "/docs", "/docs/style.css"]
+  ) {
+    const answers = await Promise.all(Array.from({ length: 700 }, () => w.ask("GET", path)));
+    for (const answer of answers) {
+      assertEquals([answer.status, answer.headers.get("ratelimit")], [200, null]);
+      await answer.body?.cancel();
+    }
+  }
+});

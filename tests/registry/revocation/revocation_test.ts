@@ -1,0 +1,358 @@
+/**
+ * Shows the revocation list (D-21): what is on it, in the same moment as the change; when it is signed anew; that it
+ * forgets nothing too early, and that it is an error rather than an old list when it cannot be built.
+ */
+import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
+import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { isUlid } from "../../../shared/protocol/ids.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import {
+  answered,
+  inside,
+  openRegistry,
+  outcome,
+  publishedKeys,
+  readCrl,
+  refused,
+  restart,
+  withTime,
+} from "../../support/registry_world.ts";
+import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+
+const DAY_MS = 86_400_000;
+
+const remove = async (w: World, a: TestAgent) => {
+  await answered(await w.ask("DELETE", `/v1/agents/${a.agent.id}`, { apiKey: a.owner.apiKey }), 204);
+};
+
+async function reissue(w: World, a: TestAgent): Promise<string> {
+  const answer = await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: a.owner.apiKey });
+  return (await answered<ReissueAnswer>(answer)).agent.currentJti;
+}
+
+async function etagOf(w: World): Promise<string> {
+  const answer = await inside(w, "/v1/crl");
+  await answer.body?.cancel();
+  return answer.headers.get("etag") ?? "";
+}
+
+Deno.test("C01: before the first revocation ever there is no list: 404 CRL_NOT_FOUND", async () => {
+  await using w = await openRegistry();
+  await w.agent();
+  await refused(await w.ask("GET", "/v1/crl"), "CRL_NOT_FOUND");
+  await restart(w);
+  await refused(await w.ask("GET", "/v1/crl"), "CRL_NOT_FOUND");
+});
+
+Deno.test("C03: the moment a deletion is answered its jti is on a signed list of exactly the form laid down", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  await remove(w, a);
+  const body = await answered<{ crl: string }>(await w.ask("GET", "/v1/crl"));
+  assertEquals(Object.keys(body), ["crl"]);
+  const parts = body.crl.split(".");
+  assertEquals(parts.length, 3);
+  const [header, claims] = parts.slice(0, 2).map((part) =>
+    JSON.parse(new TextDecoder().decode(fromBase64Url(part) ?? undefined))
+  );
+  const kid = [...(await publishedKeys(w)).keys()][0];
+  assertEquals(header, { alg: "EdDSA", typ: "CRL", kid });
+  const now = unixSeconds(w.clock.now());
+  assert(isUlid(claims.jti));
+  assertEquals(claims, {
+    iss: REGISTRY_URL,
+    jti: claims.jti,
+    iat: now,
+    exp: now + 900,
+    seq: 1,
+    revocations: [{ jti: a.agent.currentJti, agentDid: a.agent.did, reason: "agent_deleted", revokedAt: now }],
+  });
+  assertEquals((await readCrl(w)).seq, 1);
+});
+
+Deno.test("C17: after two reissues both old jtis are listed as reissued, newest first; the current one is not", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const first = a.agent.currentJti;
+  const second = await reissue(w, a);
+  await w.clock.advance(1000);
+  const third = await reissue(w, a);
+  const entries = (await readCrl(w)).revocations;
+  assertEquals(entries.map(({ jti, reason }) => [jti, reason]), [[second, "reissued"], [first, "reissued"]]);
+  await w.clock.advance(1000);
+  await remove(w, a);
+  const [newest] = (await readCrl(w)).revocations;
+  assertEquals([newest?.jti, newest?.reason], [third, "agent_deleted"]);
+});
+
+Deno.test("seq rises by one with each revocation and with nothing else, over restarts and instances", async () => {
+  await using w = await openRegistry();
+  const agents = [await w.agent(), await w.agent(), await w.agent()];
+  await using other = await openRegistry({ kv: w.kv, seed: 2 });
+  for (const [i, a] of agents.entries()) {
+    await reissue(i === 1 ? other : w, a);
+    assertEquals((await readCrl(w)).seq, 2 * i + 1);
+    await remove(i === 1 ? w : other, a);
+    assertEquals([(await readCrl(w)).seq, (await readCrl(other)).seq], [2 * i + 2, 2 * i + 2]);
+    await w.clock.advance(500_000);
+    await other.clock.advance(500_000);
+    await restart(w);
+    assertEquals((await readCrl(w)).seq, 2 * i + 2);
+  }
+});
+
+Deno.test("each deletion of many at once is on the list that is fetched right after its own answer", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const agents: TestAgent[] = [];
+  for (let i = 0; i < 30; i++) agents.push(await w.agent(owner));
+  const seqs = await withTime(
+    w,
+    Promise.all(agents.map(async (a) => {
+      await remove(w, a);
+      const { seq, revocations } = await readCrl(w);
+      assert(revocations.some(({ jti }) => jti === a.agent.currentJti), "acknowledged and not listed");
+      assert(revocations.length >= seq, "the list lacks what its number promises");
+      return seq;
+    })),
+    20,
+  );
+  assert(Math.max(...seqs) === 30);
+});
+
+Deno.test("C19: ETag and 304 save the list, which clients must ask about each time", async (t) => {
+  await using w = await openRegistry();
+  await remove(w, await w.agent());
+  const answer = await w.ask("GET", "/v1/crl");
+  const etag = answer.headers.get("etag") ?? "";
+  assertEquals(answer.headers.get("cache-control"), "no-cache");
+  await answer.body?.cancel();
+  for (const tag of [etag, `W/${etag}`, `"x", ${etag}`, "*"]) {
+    await t.step(`304 for ${tag === etag ? "its tag" : tag.slice(0, 4)}`, async () => {
+      const same = await w.ask("GET", "/v1/crl", { headers: { "If-None-Match": tag } });
+      assertEquals([same.status, same.headers.get("etag"), same.headers.get("cache-control")], [304, etag, "no-cache"]);
+    });
+  }
+  await t.step("200 for another", async () => {
+    await answered(await w.ask("GET", "/v1/crl", { headers: { "If-None-Match": `"x"` } }));
+  });
+  await t.step("200 once it has changed", async () => {
+    await remove(w, await w.agent());
+    const changed = await w.ask("GET", "/v1/crl", { headers: { "If-None-Match": etag } });
+    assertNotEquals(changed.headers.get("etag"), etag);
+    await answered(changed);
+  });
+});
+
+Deno.test("the list is signed once a change, and anew when half its life has passed", async () => {
+  await using w = await openRegistry();
+  await remove(w, await w.agent());
+  const tags = await Promise.all(Array.from({ length: 20 }, () => etagOf(w)));
+  assertEquals(new Set(tags).size, 1);
+  const first = await readCrl(w);
+  await w.clock.advance(449_000);
+  assertEquals((await readCrl(w)).jti, first.jti);
+  await w.clock.advance(1000);
+  const second = await readCrl(w);
+  assertNotEquals(second.jti, first.jti);
+  assertEquals([second.iat, second.exp, second.seq], [first.iat + 450, first.exp + 450, first.seq]);
+  assertEquals(second.revocations, first.revocations);
+});
+
+Deno.test("after the clock was set back a list is not served from the future", async () => {
+  await using w = await openRegistry();
+  await remove(w, await w.agent());
+  await readCrl(w);
+  w.clock.step(-600_000);
+  assertEquals((await readCrl(w)).iat, unixSeconds(w.clock.now()));
+});
+
+Deno.test("C16: an entry stays until an hour after its AIT's end; then the list is shorter, and there for ever", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const { agent } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha", ttlDays: 1 });
+  await w.client.deleteAgent(owner.apiKey, agent.id);
+  const listed = async () => (await readCrl(w)).revocations.length;
+  for (const ms of [DAY_MS - 1, 1, 3_599_000]) {
+    await w.clock.advance(ms);
+    await restart(w);
+    assertEquals(await listed(), 1);
+  }
+  await w.clock.advance(1000);
+  await restart(w);
+  for (let i = 0; i < 3; i++) {
+    assertEquals([await listed(), (await readCrl(w)).seq], [0, 1]);
+    await w.clock.advance(DAY_MS);
+  }
+  await remove(w, await w.agent());
+  assertEquals([await listed(), (await readCrl(w)).seq], [1, 2]);
+});
+
+Deno.test("C16: of two AITs of one agent each is kept for its own hour", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const { agent } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha", ttlDays: 1 });
+  await w.clock.advance(DAY_MS / 2);
+  const answer = await w.ask("POST", `/v1/agents/${agent.id}/reissue`, { apiKey: owner.apiKey });
+  const { agent: next } = await answered<ReissueAnswer>(answer);
+  await w.client.deleteAgent(owner.apiKey, agent.id);
+  const jtis = async () => (await readCrl(w)).revocations.map(({ jti }) => jti);
+  assertEquals((await jtis()).sort(), [agent.currentJti, next.currentJti].sort());
+  await w.clock.advance(DAY_MS / 2 + 3_600_000);
+  assertEquals(await jtis(), [next.currentJti]);
+  await w.clock.advance(DAY_MS / 2);
+  assertEquals(await jtis(), []);
+});
+
+Deno.test("C20: a record that does not parse is 500 CRL_BUILD_FAILED, also where an older list is in memory", async (t) => {
+  const corruptions: [what: string, record: unknown][] = [
+    ["a bad date", { revokedAt: "yesterday" }],
+    ["a negative date", { revokedAt: -1 }],
+    ["no end", { keptUntil: undefined }],
+    ["another reason", { reason: "because" }],
+    ["no jti", { jti: undefined }],
+    ["a human's DID", { agentDid: "did:svc:registry.example.test:human:01KHYQ5H00AAAAAAAAAAAAAAAA" }],
+  ];
+  for (const [what, changes] of [...corruptions, ["no object", null] as const]) {
+    await t.step(what, async () => {
+      await using w = await openRegistry();
+      const [a, b] = [await w.agent(), await w.agent()];
+      await remove(w, a);
+      const key = KEYS.revocation(a.agent.currentJti);
+      const { value: record } = await w.kv.get<Record<string, unknown>>(key);
+      await readCrl(w);
+      await w.kv.set(key, changes && { ...record, ...changes });
+      await remove(w, b);
+      for (let i = 0; i < 2; i++) {
+        const text = await refused(await w.ask("GET", "/v1/crl"), "CRL_BUILD_FAILED");
+        assert(!/zod|stack|\.ts|yesterday|\bat\b/i.test(text), text);
+        await restart(w);
+      }
+      await w.kv.set(key, record);
+      assertEquals((await readCrl(w)).revocations.length, 2);
+    });
+  }
+});
+
+Deno.test("C20: a head that does not parse is 500 CRL_BUILD_FAILED, never a 404 or a list without its number", async (t) => {
+  for (const head of [{}, { seq: "1" }, { seq: -1 }, { seq: 1.5 }, { seq: null }, "1"]) {
+    await t.step(JSON.stringify(head), async () => {
+      await using w = await openRegistry();
+      await remove(w, await w.agent());
+      await w.kv.set(KEYS.crlHead(), head);
+      await refused(await w.ask("GET", "/v1/crl"), "CRL_BUILD_FAILED");
+    });
+  }
+});
+
+Deno.test("D-21: when store or key fail the list is 500, and is there again when they are", async (t) => {
+  const faults: [what: string, fails: (name: unknown) => boolean][] = [
+    ["the head", (name) => name === "crl_head"],
+    ["the records", (name) => name === "revocation"],
+    ["the key", (name) => name === "signing_keys"],
+  ];
+  for (const [what, fails] of faults) {
+    await t.step(what, async () => {
+      using faulty = await FaultyKv.open();
+      await using w = await openRegistry({ kv: faulty.kv });
+      await remove(w, await w.agent());
+      faulty.faults = { fails: ({ keys }) => keys.some((key) => fails(key[1])) };
+      await refused(await w.ask("GET", "/v1/crl"), "CRL_BUILD_FAILED");
+      faulty.faults = {};
+      await answered(await w.ask("GET", "/v1/crl"));
+      faulty.faults = { fails: ({ keys }) => keys.some((key) => fails(key[1])) };
+      await w.clock.advance(450_000);
+      await refused(await w.ask("GET", "/v1/crl"), "CRL_BUILD_FAILED");
+    });
+  }
+});
+
+Deno.test("a revocation is one commit with its change: when it fails neither is seen", async (t) => {
+  for (const [what, method, path] of [["reissue", "POST", "/reissue"], ["deletion", "DELETE", ""]] as const) {
+    await t.step(what, async () => {
+      using faulty = await FaultyKv.open();
+      await using w = await openRegistry({ kv: faulty.kv });
+      const a = await w.agent();
+      const snapshot = async () =>
+        (await Array.fromAsync(w.kv.list({ prefix: [] }))).filter((e) =>
+          !["window", "commit_mark"].includes(String(e.key[1]))
+        );
+      const before = await snapshot();
+      faulty.faults = {
+        fails: ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "revocation"),
+      };
+      const answer = await w.ask(method, `/v1/agents/${a.agent.id}${path}`, { apiKey: a.owner.apiKey });
+      await refused(answer, "SERVICE_UNAVAILABLE");
+      assertEquals(await snapshot(), before);
+      faulty.faults = {};
+      await refused(await w.ask("GET", "/v1/crl"), "CRL_NOT_FOUND");
+      assertEquals(
+        await outcome(await w.ask(method, `/v1/agents/${a.agent.id}${path}`, { apiKey: a.owner.apiKey })),
+        path ? "200" : "204",
+      );
+    });
+  }
+});
+
+Deno.test("10 000 entries are listed, signed and verified, newest first", async () => {
+  await using w = await openRegistry();
+  const now = unixSeconds(w.clock.now());
+  const jtis: string[] = [];
+  for (let batch = 0; batch < 20; batch++) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 500; i++) {
+      const jti = w.newId();
+      const agentDid = `did:svc:registry.example.test:agent:${w.newId()}`;
+      const revokedAt = now - 10_000 + jtis.length;
+      operation.set(KEYS.revocation(jti), { jti, agentDid, reason: "reissued", revokedAt, keptUntil: now + 3600 });
+      jtis.push(jti);
+    }
+    await operation.set(KEYS.crlHead(), { seq: jtis.length }).commit();
+  }
+  const { seq, revocations } = await readCrl(w);
+  assertEquals(seq, 10_000);
+  assertEquals(revocations.map(({ jti }) => jti), jtis.toReversed());
+  const a = await w.agent();
+  await remove(w, a);
+  const after = await withTime(w, readCrl(w), 100);
+  assertEquals([after.seq, after.revocations.length, after.revocations[0]?.jti], [10_001, 10_001, a.agent.currentJti]);
+});
+
+Deno.test("a long list is built at most once a second, and no request gets one that lacks an acknowledged revocation", async () => {
+  await using w = await openRegistry();
+  const now = unixSeconds(w.clock.now());
+  for (let batch = 0; batch < 2; batch++) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 300; i++) {
+      const jti = w.newId();
+      const agentDid = `did:svc:registry.example.test:agent:${w.newId()}`;
+      const record = { jti, agentDid, reason: "reissued", revokedAt: now, keptUntil: now + 3600 };
+      operation.set(KEYS.revocation(jti), record);
+    }
+    await operation.commit();
+  }
+  await w.kv.set(KEYS.crlHead(), { seq: 600 });
+  const owner = await w.person();
+  const agents: TestAgent[] = [];
+  for (let i = 0; i < 8; i++) agents.push(await w.agent(owner));
+  const first = await etagOf(w);
+  const started = w.clock.now();
+  const builds = new Map<string, number>();
+  const work = agents.map(async (a) => {
+    await remove(w, a);
+    const removedAt = w.clock.now();
+    const { jti, revocations } = await readCrl(w);
+    assert(revocations.some((one) => one.jti === a.agent.currentJti), "acknowledged and not listed");
+    assert(w.clock.now() - removedAt <= 1_100, `visible after ${w.clock.now() - removedAt} ms`);
+    builds.set(jti, w.clock.now());
+  });
+  await withTime(w, Promise.all(work), 50);
+  assert(builds.size <= Math.ceil((w.clock.now() - started) / 1000), `${builds.size} builds`);
+  assertNotEquals(await withTime(w, etagOf(w), 100), first);
+});

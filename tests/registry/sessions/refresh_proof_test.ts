@@ -1,0 +1,304 @@
+/**
+ * Shows what a refresh must prove (D-20, D-24, D-25, D-42): a genuine, current AIT, the key that belongs to it, over this
+ * very request, once. Every refusal here is 401 AGENT_AUTH_REFRESH_UNAUTHORIZED and leaves the token unused.
+ */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
+import { signAit } from "../../../shared/protocol/ait.ts";
+import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
+import { type SigningKey, signJws } from "../../../shared/protocol/jws.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import {
+  answered,
+  moveTo,
+  openRegistry,
+  outcome,
+  refresh,
+  refreshed,
+  refused,
+  restart,
+  tally,
+} from "../../support/registry_world.ts";
+import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, type World } from "../../support/world.ts";
+
+const UNAUTHORIZED = "AGENT_AUTH_REFRESH_UNAUTHORIZED";
+const TARGET = "/v1/agents/auth/refresh";
+
+/** Runs each row from an address of its own: 20 a minute is the limit. */
+async function eachRefused(
+  t: Deno.TestContext,
+  w: World,
+  a: TestAgent,
+  rows: [what: string, parts: RequestParts | Promise<RequestParts>][],
+): Promise<void> {
+  for (const [i, [what, parts]] of rows.entries()) {
+    await t.step(what, async () => {
+      moveTo(w, i);
+      const answer = await refresh(w, a, a.agentAuth.refreshToken, await parts);
+      assertEquals(answer.headers.get("www-authenticate"), "Svc");
+      await refused(answer, UNAUTHORIZED);
+    });
+  }
+  await t.step("and the token still works", async () => {
+    await answered(await refresh(w, a, a.agentAuth.refreshToken));
+  });
+}
+
+const withAit = (ait: string): RequestParts => ({ headers: { Authorization: `Svc ${ait}` } });
+
+Deno.test("E10: without any one of the headers, or with a malformed one, a refresh is refused", async (t) => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const { ait } = a.identity;
+  const header = (name: string, ...values: (string | null)[]) =>
+    values.map((value): [string, RequestParts] => [`${name}: ${value?.slice(0, 30)}`, { headers: { [name]: value } }]);
+  const nonce = "A".repeat(16);
+  const now = unixSeconds(w.clock.now());
+  await eachRefused(t, w, a, [
+    ...header(
+      "Authorization",
+      null,
+      "Svc",
+      ait,
+      `Bearer ${ait}`,
+      `Svc ${ait}, Svc ${ait}`,
+      `Svc ${ait} ${ait}`,
+      `Svc ${ait},`,
+    ),
+    ...header(
+      "X-Svc-Timestamp",
+      null,
+      "",
+      "abc",
+      `${now}.5`,
+      `-${now}`,
+      `+${now}`,
+      `0${now}`,
+      "0x10",
+      "1e9",
+      `${now}, ${now}`,
+    ),
+    ...header("X-Svc-Timestamp", String(w.clock.now()), "9".repeat(400)),
+    ...header("X-Svc-Nonce", null, "", "A".repeat(15), "A".repeat(129), `${nonce}=`, `${nonce}+`, `${nonce}, ${nonce}`),
+    ...header("X-Svc-Body-SHA256", null, "", "A".repeat(43), `${await sha256("x")}`),
+    ...header("X-Svc-Proof", null, "", "A".repeat(86), "A".repeat(85), "A".repeat(88)),
+    ["padded proof", { signed: {}, headers: { "X-Svc-Proof": `${"A".repeat(86)}==` } }],
+  ]);
+});
+
+Deno.test("D-24: the proof holds for exactly one method, origin, path, time, nonce, body, recipient and AIT", async (t) => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const other = await w.agent();
+  const signed = (fields: RequestParts["signed"]): RequestParts => ({ signed: fields ?? {} });
+  await eachRefused(t, w, a, [
+    ["another method", signed({ method: "PUT" })],
+    ["the proxy's origin", signed({ origin: PROXY_URL })],
+    ["http for https", signed({ origin: REGISTRY_URL.replace("https", "http") })],
+    ["origin with a port", signed({ origin: `${REGISTRY_URL}:443` })],
+    ["loopback, where that is not the environment", signed({ origin: "http://127.0.0.1:8787" })],
+    ["another path", signed({ target: `${TARGET}/` })],
+    ["a query", signed({ target: `${TARGET}?x=1` })],
+    ["another second", signed({ timestamp: String(unixSeconds(w.clock.now()) - 1) })],
+    ["another nonce", signed({ nonce: "B".repeat(24) })],
+    ["another body", signed({ bodySha256: await sha256("{}") })],
+    ["a recipient", signed({ recipient: other.agent.did })],
+    ["an unsigned recipient", { headers: { "X-Svc-Recipient-Agent-Did": other.agent.did } }],
+    ["another AIT", signed({ aitSha256: await sha256(other.identity.ait) })],
+    ["another agent's AIT", withAit(other.identity.ait)],
+  ]);
+  await t.step("the refusal names the expected origin", async () => {
+    const answer = await refresh(w, other, "x", { signed: { origin: PROXY_URL } });
+    assertStringIncludes(await refused(answer, UNAUTHORIZED), REGISTRY_URL);
+  });
+  await t.step("another agent's own AIT and proof do not open this agent's token", async () => {
+    await refused(await refresh(w, other, a.agentAuth.refreshToken), "AGENT_AUTH_REFRESH_INVALID", 401);
+  });
+});
+
+Deno.test("E10, A: a forged, foreign, expired or superseded AIT is refused, even with a proof that fits it", async (t) => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const genuine = await w.registry.deps.signing.current();
+  const stranger = await keyPairFromSeed(w.random.bytes(32));
+  const own: SigningKey = { kid: genuine.kid, privateKey: stranger.privateKey };
+  const now = unixSeconds(w.clock.now());
+  const { agent } = a;
+  const grant = {
+    issuer: REGISTRY_URL,
+    agentDid: agent.did,
+    ownerDid: agent.ownerDid,
+    name: agent.name,
+    framework: agent.framework,
+    publicKey: agent.publicKey,
+    jti: agent.currentJti,
+    issuedAtSeconds: now,
+    ttlDays: 1,
+  };
+  const [head = "", payload = "", signature = ""] = a.identity.ait.split(".");
+  const claims = JSON.parse(new TextDecoder().decode(fromBase64Url(payload) ?? undefined));
+  const encode = (value: unknown) => toBase64Url(utf8Bytes(typeof value === "string" ? value : JSON.stringify(value)));
+  /** Header and payload as given, correctly signed with the registry's key. */
+  const raw = async (header: unknown, body: unknown) => {
+    const input = `${encode(header)}.${encode(body)}`;
+    return `${input}.${await sign(genuine.privateKey, utf8Bytes(input))}`;
+  };
+  const header = { alg: "EdDSA", typ: "AIT", kid: genuine.kid };
+  const changed = async (changes: Record<string, unknown>) => await raw(header, { ...claims, ...changes });
+  const flipped = (part: string) => part.slice(0, -5) + (part.at(-5) === "A" ? "B" : "A") + part.slice(-4);
+  const aits: [what: string, ait: string | Promise<string>][] = [
+    ["signed by a stranger under the registry's kid", signAit(grant, own)],
+    ["unknown kid", signAit(grant, { ...own, kid: "unknown" })],
+    ["typ CRL", signJws("CRL", claims, genuine)],
+    ["typ JWT", signJws("JWT", claims, genuine)],
+    ["alg none", `${encode({ ...header, alg: "none" })}.${payload}.`],
+    ["alg none, signature kept", `${encode({ ...header, alg: "none" })}.${payload}.${signature}`],
+    ...["HS256", "ES256", "Ed25519", "EdDsa", "", null, ["EdDSA"]].map((alg): [string, Promise<string>] => [
+      `alg ${JSON.stringify(alg)}`,
+      raw({ ...header, alg }, claims),
+    ]),
+    ...[{ jwk: claims.cnf.jwk }, { jku: "https://evil.example" }, { crit: ["exp"] }, { b64: false }, { zip: "DEF" }]
+      .map((
+        more,
+      ): [string, Promise<string>] => [`header with ${Object.keys(more)}`, raw({ ...header, ...more }, claims)]),
+    ["a flipped header", `${flipped(head)}.${payload}.${signature}`],
+    ["a flipped payload", `${head}.${flipped(payload)}.${signature}`],
+    ["a flipped signature", `${head}.${payload}.${flipped(signature)}`],
+    ["four parts", `${a.identity.ait}.x`],
+    ["padded", `${a.identity.ait}=`],
+    ...["null", "[]", '"x"', "1", "", `{"sub":"a",${JSON.stringify(claims).slice(1)}`].map((text): [
+      string,
+      Promise<string>,
+    ] => [`payload ${text.slice(0, 20)}`, raw(header, text)]),
+    ["another issuer", signAit({ ...grant, issuer: "https://elsewhere.example" }, genuine)],
+    ["a human's DID", changed({ sub: agent.ownerDid })],
+    ["a DID of another authority", changed({ sub: agent.did.replace("registry.example.test", "elsewhere.example") })],
+    ["an agent that does not exist", changed({ sub: agent.did.slice(0, -26) + w.newId() })],
+    ["a further claim", changed({ role: "admin" })],
+    ["no cnf", changed({ cnf: undefined })],
+    ["cnf with a private member", changed({ cnf: { jwk: { ...claims.cnf.jwk, d: "x" } } })],
+    ["lifetime of 91 days", changed({ exp: claims.iat + 91 * 86_400 })],
+    ["exp as text", changed({ exp: String(claims.exp) })],
+    ["issued in the future", signAit({ ...grant, issuedAtSeconds: now + 61 }, genuine)],
+    ["expired this second", signAit({ ...grant, issuedAtSeconds: now - 86_400 }, genuine)],
+    ["never issued", signAit({ ...grant, jti: w.newId() }, genuine)],
+    ["9 KiB", changed({ name: "a".repeat(9000) })],
+  ];
+  for (const [i, [what, ait]] of aits.entries()) {
+    await t.step(what, async () => {
+      moveTo(w, i);
+      const forged = { identity: { ...a.identity, ait: await ait } };
+      await refused(await refresh(w, forged, a.agentAuth.refreshToken), UNAUTHORIZED);
+    });
+  }
+  await t.step("an AIT of the right jti within its times is fine", async () => {
+    const ait = await signAit({ ...grant, issuedAtSeconds: now + 60 }, genuine);
+    await answered(await refresh(w, { identity: { ...a.identity, ait } }, a.agentAuth.refreshToken));
+  });
+});
+
+Deno.test("E10, D-42: a superseded AIT is refused, the new one refreshes; an AIT expires to the second", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const path = `/v1/agents/${a.agent.id}/reissue`;
+  const { ait } = await answered<ReissueAnswer>(await w.ask("POST", path, { apiKey: a.owner.apiKey }));
+  await refused(await refresh(w, a, a.agentAuth.refreshToken), UNAUTHORIZED);
+  const current = { identity: { ...a.identity, ait } };
+  const next = await refreshed(w, current, a.agentAuth.refreshToken);
+  await w.clock.advance(30 * 86_400_000 - 1);
+  const last = await refreshed(w, current, next.refreshToken);
+  await w.clock.advance(1);
+  await refused(await refresh(w, current, last.refreshToken), UNAUTHORIZED);
+});
+
+Deno.test("D-42: body, proof, revoked, jti, token, expired: the first in this order answers", async () => {
+  await using w = await openRegistry({ registry: { refreshTokenTtlSeconds: 60 } });
+  const a = await w.agent();
+  const owned = (method: string, what: string) =>
+    w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
+  const bad = { headers: { "X-Svc-Proof": null } };
+  await refused(await refresh(w, a, "", { ...bad, body: "{" }), "AGENT_AUTH_REFRESH_INVALID", 400);
+  const { ait } = await answered<ReissueAnswer>(await owned("POST", "/reissue"));
+  const current = { identity: { ...a.identity, ait } };
+  await refused(await refresh(w, a, "unknown"), UNAUTHORIZED);
+  await w.clock.advance(60_000);
+  await refused(await refresh(w, a, a.agentAuth.refreshToken), UNAUTHORIZED);
+  await refused(await refresh(w, current, "unknown"), "AGENT_AUTH_REFRESH_INVALID", 401);
+  await refused(await refresh(w, current, a.agentAuth.refreshToken), "AGENT_AUTH_REFRESH_EXPIRED");
+  await answered(await owned("DELETE", "/auth/revoke"), 204);
+  for (const who of [a, current]) await refused(await refresh(w, who, "unknown"), "AGENT_AUTH_REFRESH_REVOKED");
+  await refused(await refresh(w, a, "unknown", bad), UNAUTHORIZED);
+});
+
+Deno.test("D-25: a timestamp may be 300 s off either way, on whole seconds", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  w.clock.step(500);
+  let token = a.agentAuth.refreshToken;
+  for (const offset of [-301, 301, -86_400, 86_400]) {
+    const timestamp = String(unixSeconds(w.clock.now()) + offset);
+    await refused(await refresh(w, a, token, { timestamp }), UNAUTHORIZED);
+  }
+  for (const offset of [-300, 300]) {
+    const timestamp = String(unixSeconds(w.clock.now()) + offset);
+    token = (await refreshed(w, a, token, { timestamp })).refreshToken;
+  }
+});
+
+Deno.test("E19: the identical request is served once; again is 401, also at once, after a restart and as long as it is fresh", async (t) => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const body = JSON.stringify({ refreshToken: a.agentAuth.refreshToken });
+  const timestamp = String(unixSeconds(w.clock.now()) + 300);
+  const request = await w.signed(a, { base: REGISTRY_URL, target: TARGET, body, timestamp });
+  await t.step("20 at once: one 200", async () => {
+    const counts = await tally(Array.from({ length: 20 }, () => w.fetch(request.clone())));
+    assertEquals(counts, { "200": 1, [`401 ${UNAUTHORIZED}`]: 19 });
+  });
+  const again = async (n: number) => {
+    moveTo(w, n);
+    await refused(await w.fetch(request.clone()), UNAUTHORIZED);
+  };
+  await t.step("after a restart", async () => {
+    await restart(w);
+    await again(1);
+  });
+  await t.step("as long as its timestamp is accepted", async () => {
+    for (let i = 0; i < 12; i++) {
+      await again(i + 2);
+      await w.clock.advance(50_000);
+    }
+  });
+  await t.step("after the clock was set back", async () => {
+    await w.clock.advance(600_000);
+    await again(20);
+    w.clock.step(-1_200_000);
+    await again(21);
+  });
+});
+
+Deno.test("D-25: the identical request at two instances at once is served by one of them", async () => {
+  await using w = await openRegistry();
+  await using other = await openRegistry({ kv: w.kv, seed: 2 });
+  for (let round = 0; round < 20; round++) {
+    const a = await w.agent();
+    const body = JSON.stringify({ refreshToken: a.agentAuth.refreshToken });
+    const request = await w.signed(a, { base: REGISTRY_URL, target: TARGET, body });
+    moveTo(w, round);
+    moveTo(other, round + 1000);
+    const outcomes = (await Promise.all([w.fetch(request.clone()), other.fetch(request.clone())])).map(outcome);
+    assertEquals((await Promise.all(outcomes)).sort(), ["200", `401 ${UNAUTHORIZED}`]);
+  }
+});
+
+Deno.test("D-25: a failed proof does not use its nonce up, a later refusal does, and nonces are each agent's own", async () => {
+  await using w = await openRegistry();
+  const [a, b] = [await w.agent(), await w.agent()];
+  const nonce = "N".repeat(24);
+  await refused(await refresh(w, a, a.agentAuth.refreshToken, { nonce, signed: { method: "GET" } }), UNAUTHORIZED);
+  await refused(await refresh(w, a, "unknown", { nonce }), "AGENT_AUTH_REFRESH_INVALID", 401);
+  await refused(await refresh(w, a, a.agentAuth.refreshToken, { nonce }), UNAUTHORIZED);
+  await answered(await refresh(w, b, b.agentAuth.refreshToken, { nonce }));
+  await answered(await refresh(w, a, a.agentAuth.refreshToken, { nonce: `${nonce}2` }));
+});

@@ -1,0 +1,233 @@
+/**
+ * Shows that a session has one fate however requests race: one refresh wins, and nothing that was revoked comes back to
+ * life (D-42 to D-44, I1, I2). On the real store; each round is judged by using what it left.
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
+import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import {
+  answered,
+  moveTo,
+  openRegistry,
+  outcome,
+  readCrl,
+  refresh,
+  refreshed,
+  refused,
+  tally,
+  validate,
+  withTime,
+} from "../../support/registry_world.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { AMPLE_QUOTAS, type TestAgent, type World } from "../../support/world.ts";
+
+const REVOKED = "AGENT_AUTH_REFRESH_REVOKED";
+const CONFLICT = "409 AGENT_AUTH_REFRESH_CONFLICT", INVALID = "401 AGENT_AUTH_REFRESH_INVALID";
+
+const owned = (w: World, method: string, a: TestAgent, what: string) =>
+  w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
+
+/** Runs both at once, in either order of starting, and gives the answers in the order of the arguments. */
+async function race(
+  w: World,
+  round: number,
+  one: () => Promise<Response>,
+  two: () => Promise<Response>,
+): Promise<[Response, Response]> {
+  moveTo(w, round);
+  const work = round % 2 ? [two(), one()].reverse() : [one(), two()];
+  return await withTime(w, Promise.all(work), 50) as [Response, Response];
+}
+
+/** One owner and one key pair for all rounds: making them is not what is tested. */
+async function eachRound(
+  w: World,
+  rounds: number,
+  run: (round: number, a: TestAgent) => Promise<string>,
+): Promise<Record<string, number>> {
+  const owner = await w.person();
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const ends: Record<string, number> = {};
+  for (let round = 0; round < rounds; round++) {
+    const a = await w.agent(owner, undefined, keys);
+    const end = await run(round, a);
+    ends[end] = (ends[end] ?? 0) + 1;
+    w.clock.step(1000);
+  }
+  return ends;
+}
+
+Deno.test("refreshSession: of 20 refreshes with one token exactly one is 200, and its pair is the live one", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const a = await w.agent();
+  const requests = Array.from({ length: 20 }, () => refresh(w, a, a.agentAuth.refreshToken));
+  const answers = await withTime(w, Promise.all(requests));
+  const good = answers.filter((answer) => answer.status === 200);
+  assertEquals(good.length, 1);
+  const { agentAuth } = await answered<{ agentAuth: AgentAuth }>(good[0] as Response);
+  for (const answer of answers) {
+    if (answer !== good[0]) assert([CONFLICT, INVALID].includes(await outcome(answer)), String(answer.status));
+  }
+  moveTo(w, 1);
+  await answered(await validate(w, a, agentAuth.accessToken), 204);
+  await refreshed(w, a, agentAuth.refreshToken);
+});
+
+Deno.test("refreshSession: two instances, one token, 50 rounds: never two winners", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  await using other = await openRegistry({ kv: w.kv, seed: 2 });
+  await eachRound(w, 50, async (round, a) => {
+    other.clock.step(w.clock.now() - other.clock.now());
+    moveTo(other, round + 10_000);
+    const [here, there] = await race(
+      w,
+      round,
+      () => refresh(w, a, a.agentAuth.refreshToken),
+      () => refresh(other, a, a.agentAuth.refreshToken),
+    );
+    const good = [here, there].filter((answer) => answer.status === 200);
+    assertEquals(good.length, 1);
+    const { agentAuth } = await answered<{ agentAuth: AgentAuth }>(good[0] as Response);
+    await answered(await validate(w, a, agentAuth.accessToken), 204);
+    return "one";
+  });
+});
+
+Deno.test("refresh against revocation of the session, 200 rounds: nothing is resurrected", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const ends = await eachRound(w, 200, async (round, a) => {
+    const [rotated, revoked] = await race(
+      w,
+      round,
+      () => refresh(w, a, a.agentAuth.refreshToken),
+      () => owned(w, "DELETE", a, "/auth/revoke"),
+    );
+    assertEquals(revoked.status, 204);
+    const tokens = [a.agentAuth];
+    if (rotated.status === 200) tokens.push((await answered<{ agentAuth: AgentAuth }>(rotated)).agentAuth);
+    for (const { accessToken, refreshToken } of tokens) {
+      await refused(await validate(w, a, accessToken), "AGENT_AUTH_VALIDATE_UNAUTHORIZED");
+      await refused(await refresh(w, a, refreshToken), REVOKED);
+      await refused(await refresh(w, a, refreshToken, { recovery: true }), REVOKED);
+    }
+    return rotated.status === 200 ? "200" : await outcome(rotated);
+  });
+  const known = ["200", CONFLICT, `401 ${REVOKED}`];
+  assert(Object.keys(ends).every((end) => known.includes(end)), JSON.stringify(ends));
+});
+
+Deno.test("refresh against deletion, 100 rounds: the agent ends revoked and no token works", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const ends = await eachRound(w, 100, async (round, a) => {
+    const [rotated, deleted] = await race(
+      w,
+      round,
+      () => refresh(w, a, a.agentAuth.refreshToken),
+      () => owned(w, "DELETE", a, ""),
+    );
+    assertEquals(deleted.status, 204);
+    const tokens = [a.agentAuth];
+    if (rotated.status === 200) tokens.push((await answered<{ agentAuth: AgentAuth }>(rotated)).agentAuth);
+    for (const { accessToken, refreshToken } of tokens) {
+      await refused(await validate(w, a, accessToken), "AGENT_AUTH_VALIDATE_UNAUTHORIZED");
+      await refused(await refresh(w, a, refreshToken), REVOKED);
+    }
+    return rotated.status === 200 ? "200" : await outcome(rotated);
+  });
+  const known = ["200", CONFLICT, `401 ${REVOKED}`];
+  assert(Object.keys(ends).every((end) => known.includes(end)), JSON.stringify(ends));
+  assertEquals((await readCrl(w)).revocations.length, 100);
+});
+
+Deno.test("refresh against reissue, 100 rounds: one live pair is left, good with the new AIT and not with the old", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const ends = await eachRound(w, 100, async (round, a) => {
+    const [rotated, reissued] = await race(
+      w,
+      round,
+      () => refresh(w, a, a.agentAuth.refreshToken),
+      () => owned(w, "POST", a, "/reissue"),
+    );
+    const { agent, ait, agentAuth } = await answered<ReissueAnswer>(reissued);
+    assertEquals(agentAuth, undefined, "the session lives");
+    const live = rotated.status === 200
+      ? (await answered<{ agentAuth: AgentAuth }>(rotated.clone())).agentAuth
+      : a.agentAuth;
+    const current = { ...a, agent, identity: { ...a.identity, ait } };
+    await answered(await validate(w, current, live.accessToken), 204);
+    await refused(await refresh(w, a, live.refreshToken), "AGENT_AUTH_REFRESH_UNAUTHORIZED");
+    await answered(await refresh(w, current, live.refreshToken));
+    return await outcome(rotated);
+  });
+  const known = ["200", CONFLICT, "401 AGENT_AUTH_REFRESH_UNAUTHORIZED"];
+  assert(Object.keys(ends).every((end) => known.includes(end)), JSON.stringify(ends));
+});
+
+Deno.test("recovery against the use of what was lost, 100 rounds: at most one pair lives", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  await eachRound(w, 100, async (round, a) => {
+    moveTo(w, round + 20_000);
+    const lost = await refreshed(w, a, a.agentAuth.refreshToken);
+    await w.clock.advance(1000);
+    const answers = await race(
+      w,
+      round,
+      () => refresh(w, a, a.agentAuth.refreshToken, { recovery: true }),
+      () => refresh(w, a, lost.refreshToken),
+    );
+    const pairs = [];
+    for (const answer of answers) {
+      if (answer.status === 200) pairs.push((await answered<{ agentAuth: AgentAuth }>(answer.clone())).agentAuth);
+    }
+    assert(pairs.length <= 1, "two pairs were handed out");
+    const ends = [];
+    for (const { accessToken } of [a.agentAuth, lost, ...pairs]) ends.push((await validate(w, a, accessToken)).status);
+    assert(ends.filter((status) => status === 204).length <= 1, String(ends));
+    return (await Promise.all(answers.map(outcome))).join(" and ");
+  });
+});
+
+Deno.test("20 recoveries at once: one is 200, the others wait and try again", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const a = await w.agent();
+  await refreshed(w, a, a.agentAuth.refreshToken);
+  await w.clock.advance(1000);
+  moveTo(w, 1);
+  const requests = Array.from({ length: 20 }, () => refresh(w, a, a.agentAuth.refreshToken, { recovery: true }));
+  assertEquals(await withTime(w, tally(requests)), { "200": 1, [CONFLICT]: 19 });
+});
+
+Deno.test("what happens between a refresh's judgement and its commit makes it 409, and is not undone by it", async (t) => {
+  const rows: [what: string, meanwhile: (w: World, a: TestAgent) => Promise<Response>, then: string][] = [
+    ["revocation of the session", (w, a) => owned(w, "DELETE", a, "/auth/revoke"), `401 ${REVOKED}`],
+    ["deletion of the agent", (w, a) => owned(w, "DELETE", a, ""), `401 ${REVOKED}`],
+    ["another refresh", (w, a) => refresh(w, a, a.agentAuth.refreshToken), INVALID],
+  ];
+  for (const [what, meanwhile, then] of rows) {
+    await t.step(what, async () => {
+      using faulty = await FaultyKv.open();
+      await using w = await openRegistry({ kv: faulty.kv });
+      const a = await w.agent();
+      faulty.faults = {
+        async before({ method, keys }) {
+          if (method !== "commit" || !keys.some((key) => key[1] === "session")) return;
+          faulty.faults = {};
+          assert((await meanwhile(w, a)).status < 300);
+        },
+      };
+      assertEquals(await outcome(await refresh(w, a, a.agentAuth.refreshToken)), CONFLICT);
+      assertEquals(await outcome(await refresh(w, a, a.agentAuth.refreshToken)), then);
+    });
+  }
+});
+
+Deno.test("revocations of one session at once are all 204, and leave one event", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const a = await w.agent();
+  const work = Array.from({ length: 20 }, () => owned(w, "DELETE", a, "/auth/revoke"));
+  assertEquals(await withTime(w, tally(work)), { "204": 20 });
+  const audit = await w.ask("GET", "/v1/admin/audit?limit=100", { apiKey: (await w.admin()).apiKey });
+  const { events } = await answered<{ events: { event: string }[] }>(audit);
+  assertEquals(events.filter(({ event }) => event === "session.revoked").length, 1);
+});

@@ -1,0 +1,383 @@
+/**
+ * Shows an agent's session (D-42 to D-45): what validate says of an access token, how a refresh rotates, what becomes of
+ * older tokens, how a lost answer is recovered, and how a dead session is revived.
+ */
+import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
+import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
+import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { makeSecret } from "../../../shared/protocol/secrets.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { systemRandom } from "../../../shared/random.ts";
+import {
+  answered,
+  inside,
+  moveTo,
+  openRegistry,
+  refresh,
+  refreshed,
+  refused,
+  validate,
+} from "../../support/registry_world.ts";
+import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+
+const INVALID = "AGENT_AUTH_REFRESH_INVALID", REVOKED = "AGENT_AUTH_REFRESH_REVOKED";
+const UNAUTHORIZED = "AGENT_AUTH_VALIDATE_UNAUTHORIZED";
+const DAY_MS = 86_400_000;
+
+const owned = (w: World, method: string, a: TestAgent, what: string) =>
+  w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
+
+/** An agent whose AIT outlives every session here. */
+async function agentFor90Days(w: World): Promise<TestAgent> {
+  const owner = await w.person();
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const { agent, ait, agentAuth } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha", ttlDays: 90 });
+  const identity = { did: agent.did, ait, privateKey: keys.privateKey, accessToken: agentAuth.accessToken };
+  return { owner, agent, keys, identity, agentAuth, client: w.clientOf(identity) };
+}
+
+/** Asserts that these tokens are the session's, by using both; gives those that follow. */
+async function isLive(w: World, a: TestAgent, auth: AgentAuth): Promise<AgentAuth> {
+  await answered(await validate(w, a, auth.accessToken), 204);
+  await w.clock.advance(1000);
+  return await refreshed(w, a, auth.refreshToken);
+}
+
+Deno.test("E03: validate is 204 for the agent's live token, and has a code for everything else", async (t) => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const b = await w.agent();
+  const token = a.agentAuth.accessToken;
+  const about = { agentDid: a.agent.did, aitJti: a.agent.currentJti };
+  const ask = (body: unknown, access: string | undefined = token) =>
+    w.ask("POST", "/v1/agents/auth/validate", {
+      body,
+      headers: access === undefined ? {} : { "X-Svc-Agent-Access": access },
+    });
+  await t.step("good: 204 without a body", async () => assertEquals(await (await ask(about)).text(), ""));
+  await t.step("malformed: 400", async () => {
+    const { agentDid, aitJti } = about;
+    const bodies = [{}, { agentDid }, { aitJti }, { agentDid: "x", aitJti }, { agentDid, aitJti: "x" }, "{", undefined];
+    for (const body of [...bodies, { agentDid: a.owner.did, aitJti }]) {
+      await refused(await ask(body), "AGENT_AUTH_VALIDATE_INVALID");
+    }
+    for (const headers of [{}, { "X-Svc-Agent-Access": "" }]) {
+      const answer = await w.ask("POST", "/v1/agents/auth/validate", { body: about, headers });
+      await refused(answer, "AGENT_AUTH_VALIDATE_INVALID");
+    }
+  });
+  await t.step("wrong: 401", async () => {
+    const foreign = `did:svc:elsewhere.example:agent:${a.agent.id}`;
+    const rows: [body: Record<string, string>, access: string][] = [
+      [about, "garbage"],
+      [about, `svc_agt_${"A".repeat(43)}`],
+      [about, `${token}A`],
+      [about, `${token}, ${token}`],
+      [about, a.agentAuth.refreshToken],
+      [about, a.owner.apiKey],
+      [about, b.agentAuth.accessToken],
+      [{ ...about, agentDid: b.agent.did }, token],
+      [{ ...about, agentDid: foreign }, token],
+      [{ ...about, agentDid: `did:svc:registry.example.test:agent:${w.newId()}` }, token],
+      [{ ...about, aitJti: b.agent.currentJti }, token],
+      [{ ...about, aitJti: w.newId() }, token],
+    ];
+    for (const [body, access] of rows) await refused(await ask(body, access), UNAUTHORIZED);
+  });
+  await t.step("expired: a code of its own, for the right token only", async () => {
+    await w.clock.advance(900_000 - 1);
+    await answered(await ask(about), 204);
+    await w.clock.advance(1);
+    await refused(await ask(about), "AGENT_AUTH_VALIDATE_EXPIRED");
+    await refused(await ask({ ...about, aitJti: w.newId() }), UNAUTHORIZED);
+    await refused(await ask(about, b.agentAuth.accessToken), UNAUTHORIZED);
+  });
+});
+
+Deno.test("D-45: validate writes nothing", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const stored = async () => (await Array.fromAsync(w.kv.list({ prefix: [] }))).map((e) => [e.key, e.versionstamp]);
+  const before = await stored();
+  for (const access of [a.agentAuth.accessToken, `svc_agt_${"A".repeat(43)}`]) {
+    const body = JSON.stringify({ agentDid: a.agent.did, aitJti: a.agent.currentJti });
+    const headers = { "X-Svc-Agent-Access": access };
+    const request = new Request(`${REGISTRY_URL}/v1/agents/auth/validate`, { method: "POST", headers, body });
+    await (await w.registry.fetch(request, { from: "process" })).body?.cancel();
+  }
+  assertEquals(await stored(), before);
+});
+
+Deno.test("E05: a refresh gives a new pair: 15 minutes and 30 days from now, and the old access token is dead", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  await w.clock.advance(60_000);
+  const next = await refreshed(w, a, a.agentAuth.refreshToken);
+  assertEquals(Object.keys(next).sort(), [
+    "accessExpiresAt",
+    "accessToken",
+    "refreshExpiresAt",
+    "refreshToken",
+    "tokenType",
+  ]);
+  assertEquals(next.tokenType, "Bearer");
+  assertMatch(next.accessToken, /^svc_agt_[A-Za-z0-9_-]{43}$/);
+  assertMatch(next.refreshToken, /^svc_rft_[A-Za-z0-9_-]{43}$/);
+  assertEquals(Date.parse(next.accessExpiresAt), w.clock.now() + 900_000);
+  assertEquals(Date.parse(next.refreshExpiresAt), w.clock.now() + 30 * DAY_MS);
+  assertNotEquals([next.accessToken, next.refreshToken], [a.agentAuth.accessToken, a.agentAuth.refreshToken]);
+  await refused(await validate(w, a, a.agentAuth.accessToken), UNAUTHORIZED);
+  await isLive(w, a, next);
+});
+
+Deno.test("configured lifetimes are kept", async () => {
+  await using w = await openRegistry({ registry: { accessTokenTtlSeconds: 7, refreshTokenTtlSeconds: 11 } });
+  const a = await w.agent();
+  assertEquals(Date.parse(a.agentAuth.accessExpiresAt), w.clock.now() + 7000);
+  await w.clock.advance(10_999);
+  await refused(await validate(w, a, a.agentAuth.accessToken), "AGENT_AUTH_VALIDATE_EXPIRED");
+  const next = await refreshed(w, a, a.agentAuth.refreshToken);
+  await w.clock.advance(11_000);
+  await refused(await refresh(w, a, next.refreshToken), "AGENT_AUTH_REFRESH_EXPIRED");
+});
+
+Deno.test("E07, D-43: the token before the current one is 401 and the session goes on, as often as it comes", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const next = await refreshed(w, a, a.agentAuth.refreshToken);
+  for (let i = 0; i < 3; i++) await refused(await refresh(w, a, a.agentAuth.refreshToken), INVALID, 401);
+  await isLive(w, a, next);
+});
+
+Deno.test("E08: a body without a usable refreshToken is 400, before anybody is authenticated", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const long = `svc_rft_${"A".repeat(10 * 1024)}`;
+  const bodies = [
+    {},
+    { refreshToken: 1 },
+    { refreshToken: "" },
+    { refreshToken: long },
+    { refreshToken: null },
+    "{",
+    "",
+    "[]",
+  ];
+  for (const [i, body] of [...bodies, { refreshToken: "x", recovery: 1 }, { refreshToken: ["x"] }].entries()) {
+    moveTo(w, i);
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    await refused(await refresh(w, a, "", { body: text }), INVALID, 400);
+    await refused(await w.ask("POST", "/v1/agents/auth/refresh", { body: text }), INVALID, 400);
+  }
+  await isLive(w, a, a.agentAuth);
+});
+
+Deno.test("D-43: a token older than the predecessor was copied: 401 and the session is revoked", async (t) => {
+  for (const generations of [2, 3, 5]) {
+    for (let shown = 0; shown <= generations; shown++) {
+      await t.step(`after ${generations} refreshes, token ${shown}`, async () => {
+        await using w = await openRegistry();
+        const a = await w.agent();
+        const chain = [a.agentAuth];
+        for (let i = 0; i < generations; i++) chain.push(await refreshed(w, a, chain[i]?.refreshToken));
+        const current = chain[generations] as AgentAuth;
+        const answer = await refresh(w, a, chain[shown]?.refreshToken);
+        if (shown === generations) return void await answered(answer);
+        await refused(answer, INVALID, 401);
+        if (shown === generations - 1) return void await isLive(w, a, current);
+        await refused(await refresh(w, a, current.refreshToken), REVOKED);
+        await refused(await validate(w, a, current.accessToken), UNAUTHORIZED);
+        await refused(await refresh(w, a, chain[shown]?.refreshToken), REVOKED);
+      });
+    }
+  }
+});
+
+Deno.test("D-43: an old token's digest is kept until the token's own expiry; after it the session does not suffer", async () => {
+  await using w = await openRegistry({ registry: { refreshTokenTtlSeconds: 100 } });
+  const a = await w.agent();
+  await w.clock.advance(10_000);
+  const one = await refreshed(w, a, a.agentAuth.refreshToken);
+  await w.clock.advance(10_000);
+  const two = await refreshed(w, a, one.refreshToken);
+  await w.clock.advance(80_000);
+  await refused(await refresh(w, a, a.agentAuth.refreshToken), INVALID, 401);
+  await isLive(w, a, two);
+});
+
+Deno.test("an unknown token, and one of another agent, is 401 and nobody's session suffers", async () => {
+  await using w = await openRegistry();
+  const [a, b] = [await w.agent(), await w.agent()];
+  const spent = b.agentAuth.refreshToken;
+  const one = await refreshed(w, b, spent);
+  const two = await refreshed(w, b, one.refreshToken);
+  const garbage = [
+    "x",
+    `svc_rft_${"A".repeat(43)}`,
+    a.agentAuth.accessToken,
+    a.owner.apiKey,
+    ` ${a.agentAuth.refreshToken}`,
+  ];
+  for (const token of [...garbage, spent, one.refreshToken, two.refreshToken]) {
+    for (const recovery of [false, true]) {
+      moveTo(w, garbage.indexOf(token));
+      await refused(await refresh(w, a, token, { recovery }), INVALID, 401);
+    }
+  }
+  await isLive(w, a, a.agentAuth);
+  await isLive(w, b, two);
+});
+
+Deno.test("E09, D-44: a lost answer is recovered with the token that was sent; what was lost is dead, one pair lives", async (t) => {
+  for (const losses of [1, 2, 3]) {
+    await t.step(`${losses} lost in a row`, async () => {
+      await using w = await openRegistry();
+      const a = await w.agent();
+      const sent = a.agentAuth.refreshToken;
+      const lost = [await refreshed(w, a, sent)];
+      for (let i = 1; i < losses; i++) {
+        await w.clock.advance(1000);
+        lost.push(await refreshed(w, a, sent, { recovery: true }));
+      }
+      await w.clock.advance(1000);
+      const found = await refreshed(w, a, sent, { recovery: true });
+      for (const { accessToken, refreshToken } of lost) {
+        await refused(await validate(w, a, accessToken), UNAUTHORIZED);
+        await refused(await refresh(w, a, refreshToken), INVALID, 401);
+        await refused(await refresh(w, a, refreshToken, { recovery: true }), INVALID, 401);
+      }
+      const next = await isLive(w, a, found);
+      // The found pair has been used now: what was sent is two generations old, and was copied if it comes again.
+      await w.clock.advance(1000);
+      await refused(await refresh(w, a, sent, { recovery: true }), INVALID, 401);
+      await refused(await refresh(w, a, next.refreshToken), REVOKED);
+    });
+  }
+});
+
+Deno.test("D-44: a recovery not later than the last refresh is 409, and works once signed a second later", async (t) => {
+  await t.step("in the same second", async () => {
+    await using w = await openRegistry();
+    const a = await w.agent();
+    const lost = await refreshed(w, a, a.agentAuth.refreshToken);
+    for (let i = 0; i < 2; i++) {
+      await refused(await refresh(w, a, a.agentAuth.refreshToken, { recovery: true }), "AGENT_AUTH_REFRESH_CONFLICT");
+    }
+    await answered(await validate(w, a, lost.accessToken), 204);
+    await w.clock.advance(1000);
+    const found = await refreshed(w, a, a.agentAuth.refreshToken, { recovery: true });
+    await refused(await refresh(w, a, a.agentAuth.refreshToken, { recovery: true }), "AGENT_AUTH_REFRESH_CONFLICT");
+    await isLive(w, a, found);
+  });
+  await t.step("signed earlier and delivered late", async () => {
+    await using w = await openRegistry();
+    const a = await w.agent();
+    const early = String(unixSeconds(w.clock.now()));
+    await w.clock.advance(5000);
+    const current = await refreshed(w, a, a.agentAuth.refreshToken);
+    await w.clock.advance(5000);
+    const late = await refresh(w, a, a.agentAuth.refreshToken, { recovery: true, timestamp: early });
+    await refused(late, "AGENT_AUTH_REFRESH_CONFLICT");
+    await isLive(w, a, current);
+  });
+  await t.step("by the client's clock, whatever the server's says", async () => {
+    await using w = await openRegistry();
+    const a = await w.agent();
+    const ahead = (seconds: number) => String(unixSeconds(w.clock.now()) + seconds);
+    await refreshed(w, a, a.agentAuth.refreshToken, { timestamp: ahead(250) });
+    await w.clock.advance(10_000);
+    const token = a.agentAuth.refreshToken;
+    await refused(await refresh(w, a, token, { recovery: true }), "AGENT_AUTH_REFRESH_CONFLICT");
+    await isLive(w, { ...a }, await refreshed(w, a, token, { recovery: true, timestamp: ahead(250) }));
+  });
+});
+
+Deno.test("D-44: recovery with the current token is a refresh like any other", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  await isLive(w, a, await refreshed(w, a, a.agentAuth.refreshToken, { recovery: true }));
+});
+
+Deno.test("E14: after 30 days a refresh token is 401 EXPIRED, not a millisecond before; recovery does not help", async () => {
+  await using w = await openRegistry();
+  const [a, b, c] = [await agentFor90Days(w), await agentFor90Days(w), await agentFor90Days(w)];
+  await refreshed(w, c, c.agentAuth.refreshToken);
+  await w.clock.advance(30 * DAY_MS - 1);
+  await answered(await refresh(w, a, a.agentAuth.refreshToken));
+  await w.clock.advance(1);
+  await refused(await refresh(w, b, b.agentAuth.refreshToken), "AGENT_AUTH_REFRESH_EXPIRED");
+  await refused(await refresh(w, c, c.agentAuth.refreshToken, { recovery: true }), "AGENT_AUTH_REFRESH_EXPIRED");
+});
+
+Deno.test("E13: a revoked session refreshes and validates no more; the AIT is not revoked; again is 204", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  for (let i = 0; i < 2; i++) await answered(await owned(w, "DELETE", a, "/auth/revoke"), 204);
+  await refused(await refresh(w, a, a.agentAuth.refreshToken), REVOKED);
+  await refused(await refresh(w, a, "unknown"), REVOKED);
+  await refused(await validate(w, a, a.agentAuth.accessToken), UNAUTHORIZED);
+  await refused(await inside(w, "/v1/crl"), "CRL_NOT_FOUND");
+  const answer = await w.fetch(await w.signed(a, { target: "/pair/start", body: '{"initiatorProfile":{}}' }));
+  await refused(answer, "PROXY_PAIR_INVALID_BODY");
+});
+
+Deno.test("E21, D-40: an agent whose session is dead comes back by a reissue, under the same DID", async (t) => {
+  const deaths: [what: string, die: (w: World, a: TestAgent) => Promise<unknown>][] = [
+    ["revoked", (w, a) => owned(w, "DELETE", a, "/auth/revoke")],
+    ["expired", (w) => w.clock.advance(30 * DAY_MS)],
+    ["revoked for reuse", async (w, a) => {
+      const one = await refreshed(w, a, a.agentAuth.refreshToken);
+      await refreshed(w, a, one.refreshToken);
+      await refresh(w, a, a.agentAuth.refreshToken);
+    }],
+  ];
+  for (const [what, die] of deaths) {
+    await t.step(what, async () => {
+      await using w = await openRegistry();
+      const a = await agentFor90Days(w);
+      await die(w, a);
+      const { agent, ait, agentAuth } = await answered<ReissueAnswer>(await owned(w, "POST", a, "/reissue"));
+      assert(agentAuth, "a session that is dead is replaced");
+      assertEquals(agent.did, a.agent.did);
+      const revived = { ...a, agent, identity: { ...a.identity, ait } };
+      await isLive(w, revived, agentAuth);
+      await refused(await refresh(w, revived, a.agentAuth.refreshToken), INVALID, 401);
+    });
+  }
+});
+
+Deno.test("a deleted agent's refresh is REVOKED", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  await answered(await owned(w, "DELETE", a, ""), 204);
+  await refused(await refresh(w, a, a.agentAuth.refreshToken), REVOKED);
+});
+
+Deno.test("E22: tokens have 43 even characters after their prefix, and none of 100 000 comes twice", () => {
+  for (const [kind, prefix] of [["access", "svc_agt_"], ["refresh", "svc_rft_"]] as const) {
+    const samples = 100_000;
+    const seen = new Set<string>();
+    const counts = Array.from({ length: 43 }, () => new Map<string, number>());
+    for (let i = 0; i < samples; i++) {
+      const token = makeSecret(kind, systemRandom.bytes);
+      assert(token.startsWith(prefix) && token.length === 51, token);
+      seen.add(token);
+      for (const [at, count] of counts.entries()) {
+        const char = token.charAt(at + 8);
+        count.set(char, (count.get(char) ?? 0) + 1);
+      }
+    }
+    assertEquals(seen.size, samples);
+    for (const [at, count] of counts.entries()) {
+      // 256 bits in characters of 6: the last one carries 4.
+      const symbols = at === 42 ? 16 : 64;
+      const chi2 = [...count.values()].reduce((sum, n) => sum + (n - samples / symbols) ** 2 / (samples / symbols), 0);
+      const [df, z] = [symbols - 1, 6];
+      // Wilson and Hilferty; z = 6 is p = 10^-9: never by chance.
+      const bound = df * (1 - 2 / (9 * df) + z * Math.sqrt(2 / (9 * df))) ** 3;
+      assertEquals(count.size, symbols);
+      assert(chi2 < bound, `${kind} position ${at}: χ² ${chi2} over ${bound}`);
+    }
+  }
+});
