@@ -24,17 +24,17 @@ import { requestIdOf, routedPath, withoutBody } from "./shared/server/http/app.t
 import { leaveBody } from "./shared/server/http/body.ts";
 import type { Peer } from "./shared/server/http/client_ip.ts";
 import { ConfigError, ConfigReader, type Environ, processEnviron } from "./shared/server/config_reader.ts";
-import { documentsOf } from "./shared/server/http/api_docs.ts";
+import { apiDocsOf } from "./shared/server/http/api_docs.ts";
 import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { jsonLog, type Log } from "./shared/server/log.ts";
 import {
   acceptedOrigins,
-  judgeServerConfig,
   readServerConfig,
   type ServerConfig,
+  validateServerConfig,
 } from "./shared/server/server_config.ts";
 import { json } from "./shared/server/http/route.ts";
-import { readAtStart } from "./shared/server/store/store_format.ts";
+import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 
 /** Whose routes the documents tell of. */
 const DOCUMENTED = {
@@ -83,7 +83,7 @@ function readConfiguration(environ: Environ): Configuration {
   const draft = { environment: server.environment, registryUrl: "", proxyUrl: "", version: config.version };
   const registry = readRegistryConfig(reader, draft);
   const proxy = readProxyConfig(reader, draft);
-  judgeServerConfig(reader, server, {
+  validateServerConfig(reader, server, {
     signingKeysGiven: registry.signingKeys !== null,
     serviceCredentialGiven: proxy.serviceCredential !== null,
   });
@@ -109,9 +109,9 @@ async function compose(
     newId,
     log,
     trustedProxies,
-    documents: documentsOf(DOCUMENTED[service], config.version),
+    documents: apiDocsOf(DOCUMENTED[service], config.version),
   };
-  if (service === "proxy") await readAtStart(store.kv, []);
+  if (service === "proxy") await readWithFormatCheck(store.kv, []);
   const registry = service === "proxy" ? null : await createRegistry(
     { ...seams, origins: acceptedOrigins(environment, place.registryUrl, port) },
     { ...registryConfig, ...place },
@@ -130,7 +130,7 @@ async function compose(
     ...(siblings ? { siblings } : {}),
   }, { ...proxyConfig, ...place });
   if (registry && proxy) registry.deps.signing.onChanged = () => proxy.deps.keys.forget();
-  await proxy?.start(store.isSole);
+  await proxy?.start(store.isExclusive);
   // In one process there is nothing to wait for: the service is ready when it listens.
   if (registry) await proxy?.deps.crl.refresh();
   return { registry, proxy };

@@ -14,7 +14,7 @@ import { ConfigError, ConfigReader, processEnviron } from "./shared/server/confi
 import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { readServerConfig } from "./shared/server/server_config.ts";
 import { sizesOf } from "./shared/server/store_sizes.ts";
-import { readAtStart } from "./shared/server/store/store_format.ts";
+import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 
 const USAGE =
@@ -41,7 +41,7 @@ async function refuseMissing(kvUrl: string | null): Promise<void> {
 async function openReadable(kvUrl: string | null): Promise<Store> {
   const store = await openStore(kvUrl);
   try {
-    await readAtStart(store.kv, []);
+    await readWithFormatCheck(store.kv, []);
     return store;
   } catch (error) {
     store.close();

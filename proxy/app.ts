@@ -2,13 +2,13 @@
  * Puts the proxy together: dependencies in, an app that answers requests out.
  */
 import { LIMITS } from "../shared/protocol/limits.ts";
-import type { JudgeAccess } from "../shared/server/store/access_check.ts";
-import { type App, createApp, type ServiceSeams } from "../shared/server/http/app.ts";
-import { TrustBell } from "../shared/server/store/trust_changes.ts";
+import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
+import { type App, createApp, type ServiceDeps } from "../shared/server/http/app.ts";
+import { TrustChanges } from "../shared/server/store/trust_changes.ts";
 import { GroupCommit } from "../shared/server/store/group_commit.ts";
 import { ExpirySweeper } from "../shared/server/expiry_sweeper.ts";
 import { Nonces } from "../shared/server/nonces.ts";
-import { Reads } from "../shared/server/store/batched_reads.ts";
+import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import { StoreProbe } from "../shared/server/store_probe.ts";
 import { AitCache } from "./admission/ait_cache.ts";
@@ -35,11 +35,11 @@ import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
 import { PairRemoval } from "./trust/pair_removal.ts";
 
 /** What the proxy needs from the world besides. */
-export interface ProxySeams extends ServiceSeams {
+export interface ProxySeams extends ServiceDeps {
   /** Reaches the registry: a socket's `fetch`, or the registry app's own. */
   send: Send;
   /** Judges access tokens in the registry's place, where both share process and store. */
-  judgeAccess?: JudgeAccess;
+  judgeAccess?: CheckAccessToken;
   upgrade: UpgradeWebSocket;
   /** The other isolates of this process, where there may be some. */
   siblings?: Siblings;
@@ -64,13 +64,13 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
     maxAgeMs: config.crlMaxAgeMs,
   });
   const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()) });
-  const reads = new Reads(kv);
+  const reads = new BatchedReads(kv);
   const hub = new Hub(clock, newId, config.heartbeatIntervalMs);
   const mailbox = new Mailbox({ kv, clock, commits }, config.mailboxTtlSeconds, config.receiptKeptMs);
   const senders = new SenderStatus(registry, clock);
   const drain = new Drain({ kv, clock, log, hub, crl, senders, mailbox, ackTimeoutMs: config.ackTimeoutMs });
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
-  const bell = new TrustBell(seams, (agentDids) => {
+  const bell = new TrustChanges(seams, (agentDids) => {
     senders.forget(agentDids);
     void revalidation.rung(agentDids);
   });

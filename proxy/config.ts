@@ -3,10 +3,10 @@
  */
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
-import type { ServicePlace } from "../shared/server/server_config.ts";
+import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
 /** What the proxy runs with. */
-export interface ProxyConfig extends ServicePlace {
+export interface ProxyConfig extends ServiceAddresses {
   /** Credential for the registry; `null` where the calls stay in the process. */
   serviceCredential: { id: string; secret: string } | null;
   injectIdentity: boolean;
@@ -47,7 +47,7 @@ export const PROXY_VARIABLES = [
 const DAY_MS = 86_400_000;
 
 /** Reads the proxy's variables; problems stay with the reader. */
-export function readProxyConfig(reader: ConfigReader, place: ServicePlace): ProxyConfig {
+export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): ProxyConfig {
   const ms = wholeNumber(1, DAY_MS);
   return {
     ...place,

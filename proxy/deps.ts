@@ -1,12 +1,12 @@
 /**
  * What the proxy's handlers work with: built once in `app.ts`, never a global.
  */
-import type { AccessClaim } from "../shared/server/store/access_check.ts";
+import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
 import type { AppDeps } from "../shared/server/http/app.ts";
-import type { Documents } from "../shared/server/http/api_docs.ts";
+import type { ApiDocs } from "../shared/server/http/api_docs.ts";
 import type { GroupCommit, Update } from "../shared/server/store/group_commit.ts";
 import type { StoreProbe } from "../shared/server/store_probe.ts";
-import type { Reads } from "../shared/server/store/batched_reads.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { Random } from "../shared/random.ts";
 import type { AitCache } from "./admission/ait_cache.ts";
@@ -30,19 +30,19 @@ export interface ProxyDeps extends AppDeps {
   kv: Deno.Kv;
   random: Random;
   config: ProxyConfig;
-  documents: Documents;
+  documents: ApiDocs;
   /** Origins that a proof may name; the public one first. */
   origins: readonly string[];
   registry: RegistryClient;
   /** What an access token's being good rests on, as far as it can be held here; `null` when it is not good (D-63). */
-  access(claim: AccessClaim): Promise<readonly Update<GroundLost>[] | null>;
+  access(claim: AccessTokenCheck): Promise<readonly Update<GroundLost>[] | null>;
   keys: KeyCache;
   crl: CrlCache;
   aits: AitCache;
   guard: Guard;
   commits: GroupCommit;
   probe: StoreProbe;
-  reads: Reads;
+  reads: BatchedReads;
   nonces: Nonces;
   held: Held;
   hub: Hub;

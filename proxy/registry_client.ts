@@ -7,7 +7,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import { type Bytes, utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Clock } from "../shared/clock.ts";
-import type { AccessClaim } from "../shared/server/store/access_check.ts";
+import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
 import { readBody, refuseByLength } from "../shared/server/http/body.ts";
 import { BoundedMap } from "../shared/server/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
@@ -76,7 +76,7 @@ export class RegistryClient {
    *
    * @throws {RegistryUnavailable} for anything but 204 and a 401 about the token
    */
-  validate(claim: AccessClaim): Promise<boolean> {
+  validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
     if ((this.#accepted.get(key) ?? 0) > this.#clock.now()) return Promise.resolve(true);
     let verdict = this.#validating.get(key);
@@ -105,7 +105,7 @@ export class RegistryClient {
     return parsed.data;
   }
 
-  async #validate({ accessToken, agentDid, aitJti }: AccessClaim, key: string): Promise<boolean> {
+  async #validate({ accessToken, agentDid, aitJti }: AccessTokenCheck, key: string): Promise<boolean> {
     const headers = { ...this.#credential(), [HEADERS.access]: accessToken };
     const { status, value } = await this.#call("POST", "/v1/agents/auth/validate", headers, {
       body: { agentDid, aitJti },

@@ -8,7 +8,7 @@ import * as pairingApi from "../shared/protocol/api/pairing.ts";
 import * as relayApi from "../shared/protocol/api/relay.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
-import { documentRoutes } from "../shared/server/http/api_docs.ts";
+import { apiDocsRoutes } from "../shared/server/http/api_docs.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/http/openapi.ts";
 import { type Authenticators, type Route, routeFor, type RouteHeader } from "../shared/server/http/route.ts";
 import { admission, type Admitted } from "./admission/admit.ts";
@@ -30,7 +30,7 @@ export interface ProxyCallers {
 }
 
 export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
-  none: { when: "before_body", credential: "none", scheme: "Svc", errors: [], run: () => Promise.resolve(null) },
+  none: { stage: "before_body", credential: "none", scheme: "Svc", errors: [], run: () => Promise.resolve(null) },
   message: admission("message"),
   receipt: admission("receipt"),
   connect: admission("connect"),
@@ -213,7 +213,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
     handler: trust.removePeer,
   }),
-  ...documentRoutes<ProxyDeps>(),
+  ...apiDocsRoutes<ProxyDeps>(),
 ];
 
 /** The proxy's part of the documents. */

@@ -2,16 +2,16 @@
  * Puts the registry together: dependencies in, an app that answers requests out.
  */
 import { authorityOf } from "../shared/protocol/did.ts";
-import type { JudgeAccess } from "../shared/server/store/access_check.ts";
-import { type App, createApp, type ServiceSeams } from "../shared/server/http/app.ts";
+import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
+import { type App, createApp, type ServiceDeps } from "../shared/server/http/app.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import { GroupCommit } from "../shared/server/store/group_commit.ts";
 import { Nonces } from "../shared/server/nonces.ts";
-import { Reads } from "../shared/server/store/batched_reads.ts";
+import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import type { Route } from "../shared/server/http/route.ts";
 import { StoreProbe } from "../shared/server/store_probe.ts";
-import { readAtStart } from "../shared/server/store/store_format.ts";
+import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
 import { AUTHENTICATORS } from "./auth.ts";
 import { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";
@@ -26,7 +26,7 @@ import { Signing, type SigningKeySet } from "./signing_keys.ts";
 export interface Registry extends App {
   deps: RegistryDeps;
   /** Judges access tokens for a proxy in the same process. */
-  judgeAccess: JudgeAccess;
+  judgeAccess: CheckAccessToken;
 }
 
 /**
@@ -36,13 +36,13 @@ export interface Registry extends App {
  * @throws {ConfigError} when the store belongs to another issuer
  * @throws {StoreRefused} when a newer version wrote it
  */
-export async function createRegistry(seams: ServiceSeams, config: RegistryConfig): Promise<Registry> {
+export async function createRegistry(seams: ServiceDeps, config: RegistryConfig): Promise<Registry> {
   const { kv, maxChecks, clock, random, newId } = seams;
   const authority = authorityOf(config.registryUrl);
   if (authority === null) throw new ConfigError(["REGISTRY_URL: its host cannot be part of a DID"]);
-  const [issuer, stored] = await readAtStart<[string, SigningKeySet]>(kv, [KEYS.issuer(), KEYS.signingKeys()]);
+  const [issuer, stored] = await readWithFormatCheck<[string, SigningKeySet]>(kv, [KEYS.issuer(), KEYS.signingKeys()]);
   await fixIssuer(kv, issuer.value, config.registryUrl);
-  const reads = new Reads(kv);
+  const reads = new BatchedReads(kv);
   const signing = await Signing.open({ ...seams, reads }, config.signingKeys, stored.value);
   const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()) });
   const deps: RegistryDeps = {

@@ -9,7 +9,7 @@ import { parseDid } from "../shared/protocol/did.ts";
 import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
-import type { Authenticator, Authenticators, Exchange } from "../shared/server/http/route.ts";
+import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { digest, readPublicKey } from "../shared/server/crypto.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
 import { findHuman, type HumanRecord } from "./accounts/store.ts";
@@ -50,9 +50,9 @@ export interface RegistryCallers {
 const ALL_SCOPES: ServiceCaller = { id: "process", scopes: ["identity.read", "auth.validate", "crl.read"] };
 
 export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
-  none: { when: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
+  none: { stage: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
   bootstrap_secret: {
-    when: "before_body",
+    stage: "before_body",
     credential: "bootstrap_secret",
     scheme: "Bearer",
     errors: ["ADMIN_BOOTSTRAP_UNAUTHORIZED"],
@@ -63,7 +63,7 @@ export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
   invite_admin: apiKey("INVITE_CREATE_FORBIDDEN"),
   service_admin: apiKey("INTERNAL_SERVICE_FORBIDDEN"),
   ownership_service: {
-    when: "before_body",
+    stage: "before_body",
     credential: "service",
     scheme: "Bearer",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
@@ -76,7 +76,7 @@ export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
   validate_service: optionalService("auth.validate"),
   crl_service: optionalService("crl.read"),
   agent_proof: {
-    when: "after_input",
+    stage: "after_input",
     credential: "agent_proof",
     scheme: "Svc",
     errors: ["AGENT_AUTH_REFRESH_UNAUTHORIZED"],
@@ -84,7 +84,7 @@ export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
   },
 };
 
-function checkBootstrapSecret(deps: RegistryDeps, { request }: Exchange): null {
+function checkBootstrapSecret(deps: RegistryDeps, { request }: RequestContext): null {
   const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
   const wanted = digest(deps.config.bootstrapSecret ?? "");
   if (!equalConstantTime(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
@@ -98,7 +98,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
 > {
   const errors: ErrorCode[] = ["API_KEY_MISSING", "API_KEY_INVALID", "API_KEY_REVOKED"];
   return {
-    when: "before_body",
+    stage: "before_body",
     credential: "api_key",
     scheme: "Bearer",
     errors: adminCode ? [...errors, adminCode] : errors,
@@ -123,7 +123,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
 /** Anybody; who proves to be a service with the scope is exempt from the limit per IP (D-45, D-46). */
 function optionalService(scope: ServiceScope): Authenticator<RegistryDeps, ServiceCaller | null> {
   return {
-    when: "before_limit",
+    stage: "before_limit",
     credential: "optional_service",
     scheme: "Svc",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
@@ -135,7 +135,7 @@ function optionalService(scope: ServiceScope): Authenticator<RegistryDeps, Servi
 /** The calling service; `null` when the request names none. Calls within the process need no credential (D-47). */
 async function findServiceCaller(
   deps: RegistryDeps,
-  { peer, request }: Exchange,
+  { peer, request }: RequestContext,
   scope: ServiceScope,
 ): Promise<ServiceCaller | null> {
   if (peer.from === "process") return ALL_SCOPES;
@@ -149,7 +149,7 @@ async function findServiceCaller(
 }
 
 /** AIT, proof and nonce of a refresh (D-42); the revocation list is not asked, the agent's record is. */
-async function proveAgent(deps: RegistryDeps, exchange: Exchange): Promise<ProvenAgent> {
+async function proveAgent(deps: RegistryDeps, exchange: RequestContext): Promise<ProvenAgent> {
   const refuse = (message: string) => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message });
   const { headers } = exchange.request;
   const now = deps.clock.now();

@@ -7,7 +7,7 @@ import { type Clock, sleep } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { fraction, type Random } from "../shared/random.ts";
 import { StoreUnavailable } from "../shared/server/store/open_store.ts";
-import type { Reads } from "../shared/server/store/batched_reads.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 
 /** What a change reads and writes. Nothing is written when the change throws. */
 export interface Draft {
@@ -38,7 +38,7 @@ interface StoredRecord {
 
 interface ChangesDeps {
   kv: Deno.Kv;
-  reads: Reads;
+  reads: BatchedReads;
   clock: Clock;
   random: Random;
   /** Checks that one commit may hold. */

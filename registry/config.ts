@@ -6,7 +6,7 @@ import { isPublicKey } from "../shared/protocol/ed25519.ts";
 import { MAX_KEYS } from "../shared/protocol/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
-import type { ServicePlace } from "../shared/server/server_config.ts";
+import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
 /** A signing key given by configuration. */
 export interface ConfiguredKey {
@@ -19,7 +19,7 @@ export interface ConfiguredKey {
 }
 
 /** What the registry runs with. */
-export interface RegistryConfig extends ServicePlace {
+export interface RegistryConfig extends ServiceAddresses {
   /** `null`: bootstrap is disabled. */
   bootstrapSecret: string | null;
   /** `null`: made once and kept in the store. */
@@ -66,7 +66,7 @@ export const REGISTRY_VARIABLES = [
 const YEAR_SECONDS = 31_536_000;
 
 /** Reads the registry's variables; problems stay with the reader. */
-export function readRegistryConfig(reader: ConfigReader, place: ServicePlace): RegistryConfig {
+export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses): RegistryConfig {
   const seconds = wholeNumber(1, YEAR_SECONDS);
   const count = wholeNumber(1, LIMITS.quotaMax);
   return {

@@ -2,9 +2,9 @@
  * What the registry's handlers work with: built once in `app.ts`, never a global.
  */
 import type { AppDeps } from "../shared/server/http/app.ts";
-import type { Documents } from "../shared/server/http/api_docs.ts";
+import type { ApiDocs } from "../shared/server/http/api_docs.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
-import type { Reads } from "../shared/server/store/batched_reads.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { StoreProbe } from "../shared/server/store_probe.ts";
 import type { Random } from "../shared/random.ts";
@@ -20,7 +20,7 @@ export interface RegistryDeps extends AppDeps {
   kv: Deno.Kv;
   random: Random;
   config: RegistryConfig;
-  documents: Documents;
+  documents: ApiDocs;
   /** Authority of every DID that this registry issues. */
   authority: string;
   /** Origins that a proof may name. */
@@ -30,7 +30,7 @@ export interface RegistryDeps extends AppDeps {
   commits: GroupCommit;
   /** The queue of changes that share a head or a quota. */
   changes: Changes;
-  reads: Reads;
+  reads: BatchedReads;
   probe: StoreProbe;
   nonces: Nonces;
 }

@@ -4,7 +4,7 @@
  */
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import { turn } from "../shared/clock.ts";
+import { yieldToEventLoop } from "../shared/clock.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
 import type { Quotas } from "./config.ts";
 import type { ApiKeyRecord } from "./api_keys/store.ts";
@@ -190,7 +190,7 @@ export async function ensureQuota(deps: RegistryDeps, humanId: string): Promise<
     const now = deps.clock.now();
     let read = 0;
     for await (const { value } of kv.list<RevocationRecord>({ prefix: KEYS.revocations() }, { batchSize: 500 })) {
-      if (++read % 500 === 0) await turn();
+      if (++read % 500 === 0) await yieldToEventLoop();
       const isLive = value.keptUntil * 1000 > now;
       if (isLive && agentDids.has(value.agentDid)) quota = countRevocation(quota, value.keptUntil * 1000, now);
     }
@@ -207,7 +207,7 @@ export async function mostRevocations(
   let most: { humanId: string; entries: number }[] = [];
   let read = 0;
   for await (const { key, value } of kv.list<QuotaRecord>({ prefix: KEYS.quotas() }, { batchSize: 500 })) {
-    if (++read % 500 === 0) await turn();
+    if (++read % 500 === 0) await yieldToEventLoop();
     const entries = liveCount(value.revocations, now);
     if (entries === 0) continue;
     most.push({ humanId: String(key.at(-1)), entries });

@@ -11,7 +11,7 @@ import * as servicesApi from "../shared/protocol/api/services.ts";
 import * as sessionsApi from "../shared/protocol/api/sessions.ts";
 import { KeyDocument } from "../shared/protocol/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import { documentRoutes } from "../shared/server/http/api_docs.ts";
+import { apiDocsRoutes } from "../shared/server/http/api_docs.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/http/openapi.ts";
 import { type Route, routeFor, type RouteLimit } from "../shared/server/http/route.ts";
 import * as accounts from "./accounts/handlers.ts";
@@ -130,7 +130,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     summary: "The caller's account",
     auth: "api_key",
     limit: perHuman,
-    answer: { status: 200, body: accountsApi.Profile },
+    answer: { status: 200, body: accountsApi.AccountProfile },
     errors: [],
     handler: accounts.me,
   }),
@@ -397,7 +397,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     errors: [],
     handler: services.agentOwnership,
   }),
-  ...documentRoutes<RegistryDeps>(),
+  ...apiDocsRoutes<RegistryDeps>(),
 ];
 
 /** The registry's part of the documents. */

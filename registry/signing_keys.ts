@@ -11,7 +11,7 @@ import { type KeyDocument, readKeyDocument } from "../shared/protocol/key_docume
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
-import type { Reads } from "../shared/server/store/batched_reads.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
@@ -45,7 +45,7 @@ export interface Rotation {
 
 interface SigningSeams {
   kv: Deno.Kv;
-  reads: Reads;
+  reads: BatchedReads;
   clock: Clock;
   random: Random;
 }
@@ -56,7 +56,7 @@ const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * 86_400_000;
 /** Signs, and publishes what verifies. */
 export class Signing {
   readonly #kv: Deno.Kv;
-  readonly #reads: Reads;
+  readonly #reads: BatchedReads;
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #configured: SigningKeySet | null;

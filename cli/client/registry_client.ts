@@ -71,8 +71,8 @@ export class RegistryClient {
 
   // A person
 
-  me(apiKey: string): Promise<accounts.Profile> {
-    return this.#call("GET", "/v1/me", apiKey, accounts.Profile);
+  me(apiKey: string): Promise<accounts.AccountProfile> {
+    return this.#call("GET", "/v1/me", apiKey, accounts.AccountProfile);
   }
 
   createApiKey(apiKey: string, name?: string): Promise<accounts.CreateApiKeyAnswer> {

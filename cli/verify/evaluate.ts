@@ -2,7 +2,7 @@
  * Judges identity tokens and signed requests step by step, as the services do, and says of each step how it went. Rules
  * are those of shared/protocol; this file only names them and never asks the network.
  */
-import { type AitClaims, judgeAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
+import { type AitClaims, checkAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { CrlClaims } from "../../shared/protocol/crl.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
@@ -51,7 +51,7 @@ export async function judgeToken(token: string, known: Known): Promise<{ checks:
       throw new TokenError("issuer", `It names ${issuer || "none"}, not ${known.trusted.issuer}`);
     }
     claims = await verifyAitSignature(jws, known.trusted);
-    judgeAitTimes(claims, known.nowSeconds);
+    checkAitTimes(claims, known.nowSeconds);
   } catch (error) {
     if (!(error instanceof TokenError)) throw error;
     refusal = error;

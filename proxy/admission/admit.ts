@@ -7,7 +7,7 @@ import type { GroupCommit, Update } from "../../shared/server/store/group_commit
 import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { windowUpdate } from "../../shared/server/rate_limit.ts";
-import type { Authenticator, Exchange } from "../../shared/server/http/route.ts";
+import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
@@ -48,7 +48,7 @@ export interface Admitted {
 const FULL = Symbol("full");
 
 /** Runs the nine checks. A nonce whose request fails after check 5 is used up. */
-export async function admit(deps: ProxyDeps, exchange: Exchange, profile: AdmissionProfile): Promise<Admitted> {
+export async function admit(deps: ProxyDeps, exchange: RequestContext, profile: AdmissionProfile): Promise<Admitted> {
   const candidate: Candidate = { exchange, profile, now: deps.clock.now(), grounds: [] };
   try {
     for (const check of CHECKS) await check.run(deps, candidate);
@@ -95,7 +95,7 @@ async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly U
     { refuse: FULL },
     await candidate.ahead?.window,
   );
-  if (once) counted.once = once;
+  if (once) counted.uncached = once;
   const refused = await spend<R | typeof FULL | GroundLost>(commits, candidate, [...grounds, counted, ...more]);
   candidate.settled = true;
   if (refused === null) return null;
@@ -160,12 +160,12 @@ const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check
 /** The authenticator of a profile. Only a message settles later, with its delivery. */
 export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDeps, Admitted> {
   return {
-    when: "after_body",
+    stage: "after_body",
     credential: PROFILES[profile].access ? "agent_session" : "agent_proof",
     scheme: "Svc",
     errors: errorsOf(PROFILES[profile]),
     limit: limitText(PROFILES[profile].window),
-    glance: (deps, exchange) => deps.guard.look(exchange),
+    precheck: (deps, exchange) => deps.guard.look(exchange),
     async run(deps, exchange) {
       const admitted = await admit(deps, exchange, PROFILES[profile]);
       if (profile !== "message") await admitted.settle();

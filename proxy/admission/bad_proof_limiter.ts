@@ -8,7 +8,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { BoundedMap } from "../../shared/server/bounded_map.ts";
 import { digest } from "../../shared/server/crypto.ts";
-import type { Exchange } from "../../shared/server/http/route.ts";
+import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 
 const MAX_KEPT = 10_000;
@@ -29,7 +29,7 @@ export class Guard {
   }
 
   /** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many bad proofs from this address */
-  look(exchange: Exchange): void {
+  look(exchange: RequestContext): void {
     if (this.#counts.size === 0) return;
     const key = keyOf(exchange);
     const count = key === null ? undefined : this.#counts.get(key);
@@ -43,7 +43,7 @@ export class Guard {
   }
 
   /** Counts a bad proof. */
-  note(exchange: Exchange): void {
+  note(exchange: RequestContext): void {
     const key = keyOf(exchange);
     if (key === null) return;
     const now = this.#clock.now();
@@ -54,7 +54,7 @@ export class Guard {
 }
 
 /** The parsed token, as check 1 reads it: the spelling of the header does not matter (D-241). */
-function keyOf({ request, ip }: Exchange): string | null {
+function keyOf({ request, ip }: RequestContext): string | null {
   const token = authorizationToken(request.headers, "Svc");
   return token ? `${ip} ${digest(token)}` : null;
 }

@@ -3,18 +3,18 @@
  * codes it refuses. The first that fails answers; nothing that is refused before check 5 leaves a trace.
  */
 import type { Update } from "../../shared/server/store/group_commit.ts";
-import { hold, lookUp } from "../../shared/server/store/preconditions.ts";
+import { readCached, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import type { Decision, WindowRule } from "../../shared/server/rate_limit.ts";
 import { decide, rateLimitHeaders, type WindowRecord } from "../../shared/server/rate_limit.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
-import { judgeAitTimes } from "../../shared/protocol/ait.ts";
+import { checkAitTimes } from "../../shared/protocol/ait.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { TokenError } from "../../shared/protocol/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Reservation } from "../../shared/server/nonces.ts";
-import type { Exchange } from "../../shared/server/http/route.ts";
+import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -36,7 +36,7 @@ export interface AdmissionProfile {
 
 /** A request while it is judged; each check fills in what it found. */
 export interface Candidate {
-  exchange: Exchange;
+  exchange: RequestContext;
   profile: AdmissionProfile;
   /** Milliseconds since the Unix epoch: one moment for all checks. */
   now: number;
@@ -97,7 +97,7 @@ export const CHECKS: readonly Check[] = [
   {
     name: "AIT expiry",
     failsWith: ["PROXY_AUTH_INVALID_AIT"],
-    run: (_deps, { ait, now }) => believing(() => judgeAitTimes(found(ait).claims, unixSeconds(now))),
+    run: (_deps, { ait, now }) => believing(() => checkAitTimes(found(ait).claims, unixSeconds(now))),
   },
   {
     name: "timestamp",
@@ -153,7 +153,7 @@ export const CHECKS: readonly Check[] = [
       if (pair?.value && await deps.crl.isDeleted(exchange.request.headers.get(HEADERS.recipient) ?? "")) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
-      if (pair?.value) grounds.push(hold(pair, isPresent, PAIR_LOST));
+      if (pair?.value) grounds.push(requireUnchanged(pair, isPresent, PAIR_LOST));
       else if (!(await hasAnyPair(deps.kv, found(ait).claims.sub))) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
       }
@@ -191,7 +191,7 @@ export const CHECKS: readonly Check[] = [
 export function noteDecision(candidate: Candidate, decision: Decision): void {
   candidate.decision = decision;
   const headers = rateLimitHeaders(found(candidate.rule), decision);
-  for (const [name, value] of Object.entries(headers)) candidate.exchange.answerHeaders.set(name, value);
+  for (const [name, value] of Object.entries(headers)) candidate.exchange.responseHeaders.set(name, value);
 }
 
 /** What an earlier check has found. */
@@ -204,7 +204,7 @@ function readAhead(deps: ProxyDeps, { exchange, profile, ait, now }: Candidate):
   const sender = found(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
   const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Ahead<T> => {
-    const entry = lookUp(deps, key, isGood);
+    const entry = readCached(deps, key, isGood);
     // An earlier check may end the request before anybody waits for this.
     if (entry instanceof Promise) entry.catch(() => {});
     return entry;

@@ -2,7 +2,7 @@
  * The revocation list as the proxy knows it (D-62): refreshed in the background, never rolled back, fail closed. That a
  * signed list was ever seen is remembered in the store, so that a forged 404 undoes nothing.
  */
-import { type Clock, turn } from "../../shared/clock.ts";
+import { type Clock, yieldToEventLoop } from "../../shared/clock.ts";
 import type { Bytes } from "../../shared/protocol/base64url.ts";
 import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../../shared/protocol/crl.ts";
 import { TokenError } from "../../shared/protocol/jws.ts";
@@ -177,7 +177,7 @@ export class CrlCache {
     if (status !== 200 || !(typeof crl === "string" || crl instanceof Uint8Array)) {
       throw new RegistryUnavailable(`The revocation list was answered with ${status}`);
     }
-    const breathe = crl.length < LONG_ANSWER ? () => Promise.resolve() : turn;
+    const breathe = crl.length < LONG_ANSWER ? () => Promise.resolve() : yieldToEventLoop;
     await breathe();
     const claims = await this.#verify(crl as string | Bytes, breathe);
     await breathe();

@@ -34,7 +34,7 @@ export async function recordReceipt(
   const keptMs = deps.config.receiptKeptMs;
   const first: Update<First> = {
     key: KEYS.receipt(recipientAgentDid, requestId, sender, status),
-    once: true,
+    uncached: true,
     next: (current) => {
       const receivedAt = current === null ? null : receivedAtOf(current);
       if (receivedAt !== null && now < receivedAt + keptMs) return { refuse: new First(receivedAt) };

@@ -3,7 +3,7 @@
  * the silent ones and those whose identity token has expired. Holds memory between requests, and nothing else does.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
-import type { Profile } from "../../shared/protocol/api/pairing.ts";
+import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -65,7 +65,7 @@ export class Hub {
   }
 
   /** Tells an agent, if it is connected, that it has a new peer. */
-  tellPaired(agentDid: string, peerAgentDid: string, profile: Profile): void {
+  tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): void {
     this.#sessions.get(agentDid)?.links.at(-1)?.send({
       v: 1,
       type: "paired",

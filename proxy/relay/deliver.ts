@@ -19,7 +19,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
-import { type Exchange, type Input, json } from "../../shared/server/http/route.ts";
+import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { DeliveryId, Repeat } from "./deliveries.ts";
@@ -70,7 +70,7 @@ async function deliver(
   caller: Admitted,
   id: DeliveryId,
   message: Message,
-  exchange: Exchange,
+  exchange: RequestContext,
 ): Promise<Response | UnderWay> {
   const { hub, deliveries, dispatch, bus, config } = deps;
   // The proof has shown that it is the body's.
@@ -170,7 +170,7 @@ async function queue(
 }
 
 /** Media type, JSON, recipient, conversation, pair: in this order (D-60). */
-async function judgeMessage(deps: ProxyDeps, caller: Admitted, exchange: Exchange): Promise<Message> {
+async function judgeMessage(deps: ProxyDeps, caller: Admitted, exchange: RequestContext): Promise<Message> {
   const { headers } = exchange.request;
   const contentType = headers.get("content-type") ?? "";
   const isTooLong = contentType.length > LIMITS.contentTypeLength;

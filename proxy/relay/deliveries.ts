@@ -122,7 +122,7 @@ export class Deliveries {
   async #note(id: DeliveryId, change: (record: DeliveryRecord) => DeliveryRecord): Promise<void> {
     const update: Update<never> = {
       key: keyOf(id),
-      once: true,
+      uncached: true,
       next: (current) => {
         const record = unpackDelivery(current, id.requestId);
         return record ? stored(change(record), this.#seams.clock.now()) : "keep";
@@ -150,7 +150,7 @@ export function receiptUpdate(id: DeliveryId, now: number, whenUnknown: "refuse"
 export function receiptUpdate(id: DeliveryId, now: number, whenUnknown: "keep" | "refuse"): Update<"unknown"> {
   return {
     key: keyOf(id),
-    once: true,
+    uncached: true,
     next: (current) => {
       const record = unpackDelivery(current, id.requestId);
       if (!record || now >= deliveryEnd(record)) return whenUnknown === "keep" ? "keep" : { refuse: "unknown" };

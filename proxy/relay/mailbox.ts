@@ -128,7 +128,7 @@ export class Mailbox {
     const receivedAt = this.#clock.now();
     const receipt: Update<never> = {
       key: KEYS.receipt(recipientAgentDid, requestId, senderAgentDid, status),
-      once: true,
+      uncached: true,
       next: (current) => current === null ? storedReceipt(receivedAt, this.#receiptKeptMs) : "keep",
     };
     const id = { sender: senderAgentDid, recipient: recipientAgentDid, requestId };

@@ -4,7 +4,7 @@
  * it. Also the other news that instances have for each other.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
-import type { Profile } from "../../shared/protocol/api/pairing.ts";
+import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
@@ -39,7 +39,7 @@ type Note =
   | { kind: "dispatched"; id: string; dispatched: Dispatched }
   | { kind: "moved"; agentDid: string }
   | { kind: "kick"; agentDid: string }
-  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: Profile };
+  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile };
 
 interface DispatchSeams {
   kv: Deno.Kv;
@@ -132,7 +132,7 @@ export class Dispatch {
   }
 
   /** Tells an agent that it has a new peer, wherever it is connected. */
-  async tellPaired(agentDid: string, peerAgentDid: string, profile: Profile): Promise<void> {
+  async tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): Promise<void> {
     await this.#tell(agentDid, { kind: "paired", agentDid, peerAgentDid, profile });
   }
 

@@ -10,7 +10,7 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Random } from "../../shared/random.ts";
 import type { Update, Write } from "../../shared/server/store/group_commit.ts";
-import { optimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { cut, joined } from "../../shared/server/store/chunks.ts";
@@ -97,7 +97,7 @@ export class Bus {
   /** Takes an agent's session to this instance; `moved` is written to the one that had it. */
   async claim(agentDid: string, isHere: () => boolean, moved: (presence: Presence) => unknown): Promise<void> {
     let told: string | undefined;
-    await optimistically(this.#seams, async () => {
+    await commitOptimistically(this.#seams, async () => {
       told = undefined;
       const entry = await this.#seams.kv.get<Presence>(KEYS.presence(agentDid));
       const operation = this.#seams.kv.atomic().check(entry);

@@ -30,7 +30,7 @@
  * A request id stands in front where it is a part: ids of one time lie together, and one commit writes fewer pages (D-105).
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { keyPart } from "../../shared/server/store/open_store.ts";
+import { hashKeyPart } from "../../shared/server/store/open_store.ts";
 import { nonceEnd } from "../../shared/server/nonces.ts";
 import type { FamilyEnd, StoredKinds } from "../../shared/server/store/transfer.ts";
 import { receivedAtOf } from "../receipts/receipt_record.ts";
@@ -42,7 +42,7 @@ import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["proxy", ...parts];
 
 export const KEYS = {
-  nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, keyPart(nonce)),
+  nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, hashKeyPart(nonce)),
   window: (rule: string, agentDid: string) => key("window", rule, agentDid),
   delivery: (recipient: string, requestId: string, sender: string) => key("delivery", requestId, recipient, sender),
   deliveries: (recipient: string, requestId: string) => key("delivery", requestId, recipient),

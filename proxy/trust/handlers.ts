@@ -17,7 +17,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { optimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { Admitted } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
@@ -55,7 +55,7 @@ export async function pairConfirm(
   deps: ProxyDeps,
   { body, caller }: Pairing<typeof PairConfirmBody>,
 ): Promise<Response> {
-  const { ticket, isNew } = await optimistically(deps, async () => {
+  const { ticket, isNew } = await commitOptimistically(deps, async () => {
     const entry = await knownTicket(deps, body.ticket);
     const { initiatorOwnerDid, initiatorAgentDid } = entry.value;
     const verdict = judgeConfirmation(entry.value, caller.agentDid, deps.clock.now());

@@ -3,7 +3,7 @@
  * commits of a few pairs; what another instance has removed is not there any longer. A crash loses nothing: the time up to
  * which lists have been worked off is stored, and a start repeats the last hour before it.
  */
-import { type Cancel, type Clock, sleep, turn } from "../../shared/clock.ts";
+import { type Cancel, type Clock, sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
@@ -82,7 +82,7 @@ export class PairRemoval {
     const from = this.#done === null ? mark - OVERLAP_SECONDS : 0;
     let newest = mark, seen = 0;
     for (const [agentDid, deletedAt] of deleted) {
-      if (++seen % AGENTS_PER_TURN === 0) await turn();
+      if (++seen % AGENTS_PER_TURN === 0) await yieldToEventLoop();
       if (this.#stopped.signal.aborted) return;
       newest = Math.max(newest, deletedAt);
       if (deletedAt < from || this.#done?.has(agentDid)) continue;

@@ -3,18 +3,18 @@
  * responders at once one wins. Each change of a pair also changes the counts of both agents (D-215).
  */
 import type * as z from "zod";
-import type { PeerListQuery, Profile } from "../../shared/protocol/api/pairing.ts";
+import type { PairingProfile, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { type Attempt, optimistically } from "../../shared/server/store/open_store.ts";
+import { type CommitAttempt, commitOptimistically } from "../../shared/server/store/open_store.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { knownCount, type PairCount, setCount } from "./pair_count.ts";
 
 /** One direction of a pair, as its owner sees the peer; time is milliseconds since the Unix epoch. */
 export interface PairRecord {
-  peerProfile: Profile;
+  peerProfile: PairingProfile;
   pairedAt: number;
   /** ID of the ticket that made the pair. Absent in records of the previous version. */
   ticketId?: string;
@@ -25,10 +25,10 @@ export interface TicketRecord {
   id: string;
   initiatorAgentDid: string;
   initiatorOwnerDid: string;
-  initiatorProfile: Profile;
+  initiatorProfile: PairingProfile;
   allowResponderAgentDid: string | null;
   expiresAt: number;
-  confirmed: { responderAgentDid: string; responderProfile: Profile; at: number } | null;
+  confirmed: { responderAgentDid: string; responderProfile: PairingProfile; at: number } | null;
 }
 
 /** An open ticket of an agent, for its limit. */
@@ -70,7 +70,7 @@ export async function listPeers(
 /** Ends a pair, both ways. Writes nothing when there is none. */
 export async function removePair(deps: ProxyDeps, agentDid: string, peerDid: string): Promise<void> {
   if (!(await arePaired(deps.kv, agentDid, peerDid))) return;
-  await optimistically(deps, async () => {
+  await commitOptimistically(deps, async () => {
     const { pair, counts } = await readBetween(deps.kv, agentDid, peerDid);
     const operation = deps.kv.atomic();
     if (pair.value === null) return { operation, result: undefined };
@@ -111,7 +111,7 @@ export async function findTicket(deps: ProxyDeps, ticket: string): Promise<Deno.
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when the agent has 20 open ones
  */
 export async function createTicket(deps: ProxyDeps, ticket: string, record: TicketRecord): Promise<void> {
-  await optimistically(deps, async () => {
+  await commitOptimistically(deps, async () => {
     const now = deps.clock.now();
     const entry = await deps.kv.get<OpenTicket[]>(KEYS.openTickets(record.initiatorAgentDid));
     const open = (entry.value ?? []).filter((other) => now < other.expiresAt);
@@ -142,9 +142,9 @@ export async function createTicket(deps: ProxyDeps, ticket: string, record: Tick
 export async function confirmTicket(
   deps: ProxyDeps,
   entry: Deno.KvEntry<TicketRecord>,
-  responder: { agentDid: string; profile: Profile },
+  responder: { agentDid: string; profile: PairingProfile },
   { pair, counts }: Between,
-): Promise<Attempt<TicketRecord>> {
+): Promise<CommitAttempt<TicketRecord>> {
   const now = deps.clock.now();
   const { initiatorAgentDid, initiatorProfile, expiresAt, id } = entry.value;
   const confirmed: TicketRecord = {

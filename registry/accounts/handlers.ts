@@ -2,7 +2,7 @@
  * HTTP of accounts: the bootstrap and the caller's own profile (D-33, D-34).
  */
 import type * as z from "zod";
-import type { BootstrapAnswer, BootstrapBody, Profile } from "../../shared/protocol/api/accounts.ts";
+import type { AccountProfile, BootstrapAnswer, BootstrapBody } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../auth.ts";
@@ -32,7 +32,7 @@ export async function bootstrap(
 
 export function me(_deps: RegistryDeps, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Response {
   const { human, key } = caller;
-  const answer: Profile = {
+  const answer: AccountProfile = {
     human: { ...humanView(human), createdAt: human.createdAt },
     apiKey: { id: key.id, name: key.name },
   };

@@ -2,7 +2,7 @@
  * Recovery (D-52): a new admin key when all are lost. Works on the store itself, on the registry's host; there is no
  * route to it. Audited like everything else.
  */
-import { optimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import type { RecordSeams } from "../deps.ts";
@@ -14,7 +14,7 @@ import type { BootstrapRecord, HumanRecord } from "./store.ts";
 export async function recoverAdmin(seams: RecordSeams): Promise<{ human: HumanRecord; key: IssuedApiKey } | null> {
   const bootstrap = (await seams.kv.get<BootstrapRecord>(KEYS.bootstrap())).value;
   if (!bootstrap) return null;
-  return await optimistically(seams, async () => {
+  return await commitOptimistically(seams, async () => {
     const entry = await seams.kv.get<HumanRecord>(KEYS.human(bootstrap.humanId));
     if (!entry.value) throw new Error("The store holds a bootstrap without its admin");
     const human: HumanRecord = { ...entry.value, role: "admin" };

@@ -5,7 +5,7 @@ import type { Human } from "../../shared/protocol/api/accounts.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { optimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import type { RegistryDeps } from "../deps.ts";
@@ -74,7 +74,7 @@ export async function bootstrapAdmin(
   const key = issueApiKey(deps, human.id, names.apiKeyName);
   const service = issueService(deps, "proxy", [...SERVICE_SCOPES]);
   const record: BootstrapRecord = { humanId: human.id, at: human.createdAt };
-  return await optimistically(deps, async () => {
+  return await commitOptimistically(deps, async () => {
     const entry = await deps.kv.get(KEYS.bootstrap());
     if (entry.value !== null) throw new ServiceError("ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
     const operation = putService(

@@ -10,7 +10,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { optimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import type { HumanRecord } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
@@ -71,7 +71,7 @@ export async function createService(
   requestId: string,
 ): Promise<IssuedService> {
   const service = issueService(deps, name, scopes);
-  return await optimistically(deps, async () => {
+  return await commitOptimistically(deps, async () => {
     if ((await deps.kv.get(KEYS.serviceName(name))).value !== null) {
       throw new ServiceError("INTERNAL_SERVICE_ALREADY_EXISTS");
     }
@@ -99,7 +99,7 @@ export async function rotateService(
 ): Promise<IssuedService> {
   const secret = makeSecret("service", deps.random.bytes);
   const renewed = digest(secret);
-  return await optimistically(deps, async () => {
+  return await commitOptimistically(deps, async () => {
     const entry = await activeService(deps, id);
     const now = deps.clock.now();
     const record: ServiceRecord = {
@@ -126,7 +126,7 @@ export async function deleteService(
   id: string,
   requestId: string,
 ): Promise<void> {
-  await optimistically(deps, async () => {
+  await commitOptimistically(deps, async () => {
     const entry = await activeService(deps, id);
     const operation = deps.kv.atomic().check(entry)
       .set(entry.key, { ...entry.value, status: "revoked", deletedAt: toIso(deps.clock.now()) }, {

@@ -5,9 +5,9 @@ import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { cacheable } from "../../shared/server/http/conditional_response.ts";
-import { ringTrustBell } from "../../shared/server/store/trust_changes.ts";
-import { optimistically } from "../../shared/server/store/open_store.ts";
+import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";
+import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../auth.ts";
@@ -50,7 +50,7 @@ export async function keys(
 ): Promise<Response> {
   const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
   const etag = `"${await sha256(body)}"`;
-  return cacheable(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
+  return conditionalResponse(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
 }
 
 /** A new signing key. When it signs, the list is signed again at its next request. */
@@ -59,9 +59,9 @@ export async function rotateKeys(
   { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   const { requestId } = exchange;
-  const rotated = await optimistically(deps, async () => {
+  const rotated = await commitOptimistically(deps, async () => {
     const { check, set, kid, retiredKid, signsFrom } = await deps.signing.rotation();
-    const operation = ringTrustBell(deps.kv.atomic().check(check).set(KEYS.signingKeys(), set), deps.newId, []);
+    const operation = announceTrustChange(deps.kv.atomic().check(check).set(KEYS.signingKeys(), set), deps.newId, []);
     audited(operation, deps, { event: "signing_key.rotated", actor: caller.human.did, subject: kid, requestId });
     return { operation, result: { kid, retiredKid, signsFrom: toIso(signsFrom) } };
   });

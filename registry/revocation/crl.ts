@@ -9,9 +9,9 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { type Clock, sleep, turn } from "../../shared/clock.ts";
+import { type Clock, sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
-import type { Reads } from "../../shared/server/store/batched_reads.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { mostRevocations } from "../quota.ts";
 import type { Signing } from "../signing_keys.ts";
@@ -42,7 +42,7 @@ interface Building {
 /** Keeps the newest signed list. */
 export class CrlPublisher {
   readonly #kv: Deno.Kv;
-  readonly #reads: Reads;
+  readonly #reads: BatchedReads;
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #signing: Signing;
@@ -55,7 +55,7 @@ export class CrlPublisher {
   #warnedAt = -Infinity;
 
   constructor(
-    seams: { kv: Deno.Kv; reads: Reads; clock: Clock; newId: NewId; signing: Signing; log: Log },
+    seams: { kv: Deno.Kv; reads: BatchedReads; clock: Clock; newId: NewId; signing: Signing; log: Log },
     issuer: string,
   ) {
     this.#kv = seams.kv;
@@ -138,10 +138,10 @@ export class CrlPublisher {
         throw new TypeError("A revocation does not parse");
       }
       if (keptUntil > issuedAt) revocations.push(revocation);
-      if (++read % BATCH === 0) await turn();
+      if (++read % BATCH === 0) await yieldToEventLoop();
     }
     revocations.sort((a, b) => b.revokedAt - a.revokedAt || (a.jti < b.jti ? 1 : -1));
-    const breathe = revocations.length < BATCH ? () => Promise.resolve() : turn;
+    const breathe = revocations.length < BATCH ? () => Promise.resolve() : yieldToEventLoop;
     await breathe();
     const key = await this.#signing.current();
     const jti = this.#newId();

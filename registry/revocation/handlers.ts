@@ -2,7 +2,7 @@
  * HTTP of the revocation list (D-21).
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { cacheable } from "../../shared/server/http/conditional_response.ts";
+import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";
 import type { Input } from "../../shared/server/http/route.ts";
 import type { ServiceCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
@@ -13,5 +13,5 @@ export async function getCrl(
 ): Promise<Response> {
   const list = await deps.crl.current();
   if (!list) throw new ServiceError("CRL_NOT_FOUND");
-  return cacheable(exchange.request, list.body, list.etag, "no-cache");
+  return conditionalResponse(exchange.request, list.body, list.etag, "no-cache");
 }

@@ -5,7 +5,7 @@
 import type { Revocation } from "../../shared/protocol/crl.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { ringTrustBell } from "../../shared/server/store/trust_changes.ts";
+import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 import { type AgentRecord, aitExpiry } from "../agents/store.ts";
 import type { Draft } from "../changes.ts";
 import type { RegistryDeps } from "../deps.ts";
@@ -61,6 +61,6 @@ export async function addRevocation(
   draft.set(quota.key, countRevocation(quota.value, keptUntil * 1000, now));
   draft.also((operation) => {
     operation.set(KEYS.revocation(record.jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) });
-    ringTrustBell(operation, deps.newId, [agent.did]);
+    announceTrustChange(operation, deps.newId, [agent.did]);
   });
 }

@@ -30,7 +30,7 @@
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import type { NonceRecord } from "../../shared/server/nonces.ts";
-import { keyPart } from "../../shared/server/store/open_store.ts";
+import { hashKeyPart } from "../../shared/server/store/open_store.ts";
 import type { FamilyEnd, StoredKinds } from "../../shared/server/store/transfer.ts";
 import type { ChallengeRecord } from "../agents/registration_rules.ts";
 import type { AgentRecord } from "../agents/store.ts";
@@ -70,8 +70,8 @@ export const KEYS = {
   serviceName: (name: string) => key("service_name", name),
   audit: (id: string) => key("audit", id),
   auditLog: () => key("audit"),
-  nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, keyPart(nonce)),
-  window: (rule: string, who: string) => key("window", rule, keyPart(who)),
+  nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, hashKeyPart(nonce)),
+  window: (rule: string, who: string) => key("window", rule, hashKeyPart(who)),
   commitMark: (instance: string) => key("commit_mark", instance),
   probe: () => key("probe"),
 } as const;

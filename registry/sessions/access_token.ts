@@ -4,8 +4,8 @@
  */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isSecret } from "../../shared/protocol/secrets.ts";
-import type { AccessClaim } from "../../shared/server/store/access_check.ts";
-import { hold, lookUp, type Records } from "../../shared/server/store/preconditions.ts";
+import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
+import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { AgentRecord } from "../agents/store.ts";
@@ -14,7 +14,10 @@ import { KEYS } from "../schema/kv_keys.ts";
 import { judgeAccess, type SessionRecord } from "./session_rules.ts";
 
 /** Judges an access token by the records as they are now; `expired` only for the right token. */
-export async function accessVerdict(deps: RegistryDeps, claim: AccessClaim): Promise<"good" | "wrong" | "expired"> {
+export async function accessVerdict(
+  deps: RegistryDeps,
+  claim: AccessTokenCheck,
+): Promise<"good" | "wrong" | "expired"> {
   if (!isSecret("access", claim.accessToken)) return "wrong";
   const id = parseDid(claim.agentDid)?.id ?? "";
   const [agent, session] = await Promise.all([
@@ -28,8 +31,8 @@ export async function accessVerdict(deps: RegistryDeps, claim: AccessClaim): Pro
 /** `JudgeAccess` over the registry's records. */
 export async function accessGrounds<R>(
   deps: RegistryDeps,
-  claim: AccessClaim,
-  records: Records,
+  claim: AccessTokenCheck,
+  records: RecordReader,
   refuse: R,
 ): Promise<readonly Update<R>[] | null> {
   if (!isSecret("access", claim.accessToken)) return null;
@@ -38,13 +41,13 @@ export async function accessGrounds<R>(
   const isAgentGood = (agent: AgentRecord | null) => isIdentity(agent, claim);
   const isSessionGood = (session: SessionRecord | null) => judgeAccess(session, sha256, deps.clock.now()) === "good";
   const [agent, session] = await Promise.all([
-    lookUp(records, KEYS.agent(id), isAgentGood),
-    lookUp(records, KEYS.session(id), isSessionGood),
+    readCached(records, KEYS.agent(id), isAgentGood),
+    readCached(records, KEYS.session(id), isSessionGood),
   ]);
   if (!isAgentGood(agent.value) || !isSessionGood(session.value)) return null;
-  return [hold(agent, isAgentGood, refuse), hold(session, isSessionGood, refuse)];
+  return [requireUnchanged(agent, isAgentGood, refuse), requireUnchanged(session, isSessionGood, refuse)];
 }
 
-function isIdentity(agent: AgentRecord | null, { agentDid, aitJti }: AccessClaim): boolean {
+function isIdentity(agent: AgentRecord | null, { agentDid, aitJti }: AccessTokenCheck): boolean {
   return agent?.did === agentDid && agent.status === "active" && agent.currentJti === aitJti;
 }

@@ -7,8 +7,8 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { ringTrustBell } from "../../shared/server/store/trust_changes.ts";
-import { optimistically } from "../../shared/server/store/open_store.ts";
+import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import type { AgentRecord } from "../agents/store.ts";
 import { audited, type AuditEvent } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
@@ -157,13 +157,13 @@ export async function revokeSession(
   agentId: string,
   audit: { event: AuditEvent; actor: string; subject: string; requestId: string },
 ): Promise<void> {
-  await optimistically(deps, async () => {
+  await commitOptimistically(deps, async () => {
     const entry = await deps.kv.get<SessionRecord>(KEYS.session(agentId));
     const operation = deps.kv.atomic().check(entry);
     if (entry.value?.status !== "active") return { operation, result: undefined };
     const ended = revoked(deps, entry.value);
     operation.set(entry.key, ended, keptFor(deps, ended));
-    audited(ringTrustBell(operation, deps.newId, [audit.subject]), deps, audit);
+    audited(announceTrustChange(operation, deps.newId, [audit.subject]), deps, audit);
     return { operation, result: undefined };
   });
 }

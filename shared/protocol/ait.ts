@@ -98,7 +98,7 @@ export interface AitAuthority {
  */
 export async function verifyAit(token: string, authority: AitAuthority, nowSeconds: number): Promise<AitClaims> {
   const claims = await verifyAitSignature(parseAit(token), authority);
-  judgeAitTimes(claims, nowSeconds);
+  checkAitTimes(claims, nowSeconds);
   return claims;
 }
 
@@ -130,7 +130,7 @@ export async function verifyAitSignature(jws: UnverifiedJws, authority: AitAutho
  *
  * @throws {TokenError} `expired` from `exp` on, `not_yet_valid` more than 60 s before `nbf` or `iat`
  */
-export function judgeAitTimes(claims: Pick<AitClaims, "iat" | "nbf" | "exp">, nowSeconds: number): void {
+export function checkAitTimes(claims: Pick<AitClaims, "iat" | "nbf" | "exp">, nowSeconds: number): void {
   if (nowSeconds >= claims.exp) throw new TokenError("expired", "The token has expired");
   if (Math.max(claims.nbf, claims.iat) > nowSeconds + LIMITS.tokenLeewaySeconds) {
     throw new TokenError("not_yet_valid", "The token is not valid yet");

@@ -86,14 +86,14 @@ const SIGNATURE_CHARS = 86;
  *
  * @param token the compact JWS, as text or as its bytes
  * @param nowSeconds unix seconds
- * @param breathe awaited between the parts of the work: the longest list takes about a second
+ * @param yieldToEventLoop awaited between the parts of the work: the longest list takes about a second
  * @throws {TokenError} with the reason
  */
 export async function verifyCrl(
   token: string | Bytes,
   authority: { issuer: string; keys: VerificationKeys },
   nowSeconds: number,
-  breathe: () => Promise<void> = () => Promise.resolve(),
+  yieldToEventLoop: () => Promise<void> = () => Promise.resolve(),
 ): Promise<CrlClaims> {
   if (token.length > LIMITS.crlBytes) throw malformed(`The list is over ${LIMITS.crlBytes} bytes`);
   const bytes = typeof token === "string" ? utf8Bytes(token) : token;
@@ -110,12 +110,12 @@ export async function verifyCrl(
   }
   const key = authority.keys.get(kid);
   if (key?.status !== "active") throw new TokenError("unknown_kid", "The list's key is not an active one");
-  await breathe();
+  await yieldToEventLoop();
   if (!(await verify(key.publicKey, signature, bytes.subarray(0, last)))) {
     throw new TokenError("signature", "The signature does not verify");
   }
-  await breathe();
-  const claims = await readClaims(bytes.subarray(first + 1, last), breathe);
+  await yieldToEventLoop();
+  const claims = await readClaims(bytes.subarray(first + 1, last), yieldToEventLoop);
   if (claims.iss !== authority.issuer) throw new TokenError("issuer", "The list is of another registry");
   if (claims.exp !== claims.iat + LIMITS.crlTtlSeconds) {
     throw new TokenError("claims", "The list's lifetime is not the one of a CRL");
@@ -128,7 +128,7 @@ export async function verifyCrl(
 }
 
 /** Decodes and parses the payload slice by slice. */
-async function readClaims(payload: Bytes, breathe: () => Promise<void>): Promise<CrlClaims> {
+async function readClaims(payload: Bytes, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = new LongArrayReader("revocations");
   const revocations: Revocation[] = [];
@@ -143,7 +143,7 @@ async function readClaims(payload: Bytes, breathe: () => Promise<void>): Promise
       const decoded = fromBase64Url(textOf(payload.subarray(at, at + SLICE)));
       if (!decoded) throw malformed("The list's payload is not base64url");
       take(utf8.decode(decoded, { stream: true }));
-      await breathe();
+      await yieldToEventLoop();
     }
     take(utf8.decode());
     const parsed = CrlShape.safeParse(reader.end());

@@ -25,7 +25,7 @@ export interface Reservation {
 }
 
 /** True when the record still refuses a request; a stepped-back clock does not revive the very same one. */
-export function refusesNonce(record: NonceRecord, timestamp: number, now: number): boolean {
+export function isReplay(record: NonceRecord, timestamp: number, now: number): boolean {
   return now < record.expiresAt || record.timestamp === timestamp;
 }
 
@@ -61,7 +61,7 @@ export class Nonces {
     const name = `${agentDid} ${nonce}`;
     const now = this.#clock.now();
     const used = this.#used.get(name);
-    if (this.#held.has(name) || (used && refusesNonce(used, timestamp, now))) return null;
+    if (this.#held.has(name) || (used && isReplay(used, timestamp, now))) return null;
     this.#held.add(name);
     const key = this.#keyOf(agentDid, nonce);
     const expiresAt = Math.max(
@@ -74,11 +74,9 @@ export class Nonces {
       update: {
         key,
         seen: absent(key),
-        once: true,
+        uncached: true,
         next: (current) =>
-          current && refusesNonce(current as NonceRecord, timestamp, now)
-            ? { refuse: "replay" }
-            : { value, expireInMs },
+          current && isReplay(current as NonceRecord, timestamp, now) ? { refuse: "replay" } : { value, expireInMs },
       },
       release: (fate) => {
         this.#held.delete(name);

@@ -7,7 +7,7 @@ import { TrustedProxies } from "./http/client_ip.ts";
 import { type ConfigReader, list, oneOf, origin, wholeNumber } from "./config_reader.ts";
 
 /** Addresses and version that both services know. */
-export interface ServicePlace {
+export interface ServiceAddresses {
   environment: Environment;
   /** Public origin of the registry: the issuer. */
   registryUrl: string;
@@ -58,7 +58,7 @@ export function readServerConfig(reader: ConfigReader, onDeploy: boolean): Serve
 }
 
 /** What only a whole configuration can get wrong. */
-export function judgeServerConfig(
+export function validateServerConfig(
   reader: ConfigReader,
   config: ServerConfig,
   secrets: { signingKeysGiven: boolean; serviceCredentialGiven: boolean },

@@ -183,7 +183,7 @@ Deno.test("a store is refused when another process holds it under the same pid, 
   const store = await openStore(kvUrl);
   // An isolate of this process may use the file too.
   const sibling = await openStore(kvUrl);
-  assertEquals([store.isSole, sibling.isSole], [true, false]);
+  assertEquals([store.isExclusive, sibling.isExclusive], [true, false]);
   sibling.close();
   store.close();
 });

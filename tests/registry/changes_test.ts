@@ -7,7 +7,7 @@ import { Changes } from "../../registry/changes.ts";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import { fraction } from "../../shared/random.ts";
 import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
-import { Reads } from "../../shared/server/store/batched_reads.ts";
+import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { openRegistry, readCrl, tally, withTime } from "../support/registry_world.ts";
@@ -21,7 +21,7 @@ const of = (w: World, { agent, owner }: TestAgent, method: string, what = "") =>
 function open(faulty: FaultyKv, maxChecks = 100) {
   const clock = new ManualClock();
   const { kv } = faulty;
-  const changes = new Changes({ kv, reads: new Reads(kv), clock, random: seededRandom(), maxChecks });
+  const changes = new Changes({ kv, reads: new BatchedReads(kv), clock, random: seededRandom(), maxChecks });
   const count = (key: Deno.KvKey, more = 1) =>
     changes.run(async (draft) => {
       const { value } = await draft.get<number>(key);

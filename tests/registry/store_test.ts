@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
 import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
-import { nameFailures } from "../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../shared/server/store/open_store.ts";
 import { type Faults, FaultyKv } from "../support/faulty_kv.ts";
 import {
   answered,
@@ -99,7 +99,7 @@ Deno.test("a store that reads and does not write: nothing is 500, and nothing ch
 
 Deno.test("the store is closed under the registry: 503, health too", async () => {
   const kv = await Deno.openKv(":memory:");
-  nameFailures(kv);
+  wrapStoreErrors(kv);
   await using w = await openRegistry({ kv });
   kv.close();
   await refused(await w.ask("GET", "/v1/me", { apiKey: "svc_pat_x" }), "SERVICE_UNAVAILABLE");

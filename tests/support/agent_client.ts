@@ -36,11 +36,11 @@ export class AgentClient {
     });
   }
 
-  pairStart(initiatorProfile: pairing.Profile, ttlSeconds?: number): Promise<pairing.PairStartAnswer> {
+  pairStart(initiatorProfile: pairing.PairingProfile, ttlSeconds?: number): Promise<pairing.PairStartAnswer> {
     return this.#call("POST", "/pair/start", pairing.PairStartAnswer, JSON.stringify({ initiatorProfile, ttlSeconds }));
   }
 
-  pairConfirm(ticket: string, responderProfile: pairing.Profile): Promise<pairing.PairConfirmAnswer> {
+  pairConfirm(ticket: string, responderProfile: pairing.PairingProfile): Promise<pairing.PairConfirmAnswer> {
     return this.#call("POST", "/pair/confirm", pairing.PairConfirmAnswer, JSON.stringify({ ticket, responderProfile }));
   }
 

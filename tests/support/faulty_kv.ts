@@ -5,7 +5,7 @@
  */
 import { type Clock, systemClock } from "../../shared/clock.ts";
 import { fraction, type Random } from "../../shared/random.ts";
-import { nameFailures } from "../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../shared/server/store/open_store.ts";
 import { seededRandom } from "./seeded_random.ts";
 
 /** A call on its way to the store. */
@@ -45,7 +45,7 @@ export class FaultyKv implements Disposable {
     this.#real = real;
     this.#random = seededRandom(seed);
     this.kv = this.#wrap(real);
-    nameFailures(this.kv, { clock, random: this.#random });
+    wrapStoreErrors(this.kv, { clock, random: this.#random });
   }
 
   /** @param clock measures the deadline of calls */

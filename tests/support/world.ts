@@ -18,11 +18,11 @@ import { canonicalProof, HEADERS, type ProofFields } from "../../shared/protocol
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { type Peer, TrustedProxies } from "../../shared/server/http/client_ip.ts";
-import { documentsOf } from "../../shared/server/http/api_docs.ts";
+import { apiDocsOf } from "../../shared/server/http/api_docs.ts";
 import { PROXY_DOCUMENT } from "../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../registry/routes.ts";
 import { ConfigReader } from "../../shared/server/config_reader.ts";
-import { nameFailures } from "../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../shared/server/store/open_store.ts";
 import { ManualClock, settle } from "./manual_clock.ts";
 import { seededRandom } from "./seeded_random.ts";
 
@@ -118,7 +118,7 @@ export class World implements AsyncDisposable {
 
   static async open(options: WorldOptions = {}): Promise<World> {
     const kv = options.kv ?? await Deno.openKv(":memory:");
-    if (!options.kv) nameFailures(kv);
+    if (!options.kv) wrapStoreErrors(kv);
     const world = new World(kv, options);
     await world.start();
     return world;
@@ -143,7 +143,7 @@ export class World implements AsyncDisposable {
       log: (level: string, event: string, fields: Record<string, unknown> = {}) =>
         this.log.push({ level, event, fields }),
       trustedProxies: new TrustedProxies(this.options.trustedProxies ?? []),
-      documents: documentsOf([REGISTRY_DOCUMENT, PROXY_DOCUMENT], place.version),
+      documents: apiDocsOf([REGISTRY_DOCUMENT, PROXY_DOCUMENT], place.version),
     };
     this.registry = await createRegistry({ ...seams, origins: [REGISTRY_URL] }, {
       ...readRegistryConfig(reader, place),

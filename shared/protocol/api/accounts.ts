@@ -60,7 +60,7 @@ export const BootstrapAnswer: Shape<BootstrapAnswer> = z.object({
 });
 
 /** Answer of `GET /v1/me`. */
-export interface Profile {
+export interface AccountProfile {
   human: {
     id: string;
     did: string;
@@ -75,7 +75,7 @@ export interface Profile {
   };
 }
 /** Shape of `Profile`. */
-export const Profile: Shape<Profile> = z.object({
+export const AccountProfile: Shape<AccountProfile> = z.object({
   human: human.extend({ createdAt: IsoTime }),
   apiKey: z.object({ id: Ulid, name: z.string() }),
 });

@@ -5,12 +5,12 @@ import { LIMITS } from "../limits.ts";
 import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 
 /** How the two sides introduce themselves. */
-export interface Profile {
+export interface PairingProfile {
   agentName: string;
   humanName: string;
 }
 /** Shape of `Profile`. */
-export const Profile: Shape<Profile> = z.object({ agentName: DisplayName, humanName: DisplayName });
+export const PairingProfile: Shape<PairingProfile> = z.object({ agentName: DisplayName, humanName: DisplayName });
 
 /** A ticket as it was pasted; white space and backticks around it are forgiven, and are no ticket by themselves. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
@@ -18,13 +18,13 @@ const PastedTicket = z.string().trim().regex(/[^\s`]/);
 /** Body of `POST /pair/start`. */
 export interface PairStartBody {
   ttlSeconds: number;
-  initiatorProfile: Profile;
+  initiatorProfile: PairingProfile;
   allowResponderAgentDid?: string | undefined;
 }
 /** Shape of `PairStartBody`. */
 export const PairStartBody: Shape<PairStartBody> = z.object({
   ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
-  initiatorProfile: Profile,
+  initiatorProfile: PairingProfile,
   allowResponderAgentDid: AgentDid.optional(),
 });
 
@@ -33,39 +33,42 @@ export interface PairStartAnswer {
   ticket: string;
   expiresAt: string;
   initiatorAgentDid: string;
-  initiatorProfile: Profile;
+  initiatorProfile: PairingProfile;
 }
 /** Shape of `PairStartAnswer`. */
 export const PairStartAnswer: Shape<PairStartAnswer> = z.object({
   ticket: z.string(),
   expiresAt: IsoTime,
   initiatorAgentDid: AgentDid,
-  initiatorProfile: Profile,
+  initiatorProfile: PairingProfile,
 });
 
 /** Body of `POST /pair/confirm`. */
 export interface PairConfirmBody {
   ticket: string;
-  responderProfile: Profile;
+  responderProfile: PairingProfile;
 }
 /** Shape of `PairConfirmBody`. */
-export const PairConfirmBody: Shape<PairConfirmBody> = z.object({ ticket: PastedTicket, responderProfile: Profile });
+export const PairConfirmBody: Shape<PairConfirmBody> = z.object({
+  ticket: PastedTicket,
+  responderProfile: PairingProfile,
+});
 
 /** Answer of `POST /pair/confirm`. */
 export interface PairConfirmAnswer {
   paired: true;
   initiatorAgentDid: string;
-  initiatorProfile: Profile;
+  initiatorProfile: PairingProfile;
   responderAgentDid: string;
-  responderProfile: Profile;
+  responderProfile: PairingProfile;
 }
 /** Shape of `PairConfirmAnswer`. */
 export const PairConfirmAnswer: Shape<PairConfirmAnswer> = z.object({
   paired: z.literal(true),
   initiatorAgentDid: AgentDid,
-  initiatorProfile: Profile,
+  initiatorProfile: PairingProfile,
   responderAgentDid: AgentDid,
-  responderProfile: Profile,
+  responderProfile: PairingProfile,
 });
 
 /** Body of `POST /pair/status`. */
@@ -79,20 +82,20 @@ export const PairStatusBody: Shape<PairStatusBody> = z.object({ ticket: PastedTi
 export interface PairStatusAnswer {
   status: "pending" | "confirmed";
   initiatorAgentDid: string;
-  initiatorProfile: Profile;
+  initiatorProfile: PairingProfile;
   expiresAt: string;
   responderAgentDid?: string | undefined;
-  responderProfile?: Profile | undefined;
+  responderProfile?: PairingProfile | undefined;
   confirmedAt?: string | undefined;
 }
 /** Shape of `PairStatusAnswer`. */
 export const PairStatusAnswer: Shape<PairStatusAnswer> = z.object({
   status: z.enum(["pending", "confirmed"]),
   initiatorAgentDid: AgentDid,
-  initiatorProfile: Profile,
+  initiatorProfile: PairingProfile,
   expiresAt: IsoTime,
   responderAgentDid: AgentDid.optional(),
-  responderProfile: Profile.optional(),
+  responderProfile: PairingProfile.optional(),
   confirmedAt: IsoTime.optional(),
 });
 
@@ -113,7 +116,7 @@ export const PeerListQuery: Shape<PeerListQuery> = z.object({
 export interface PeerList {
   peers: {
     agentDid: string;
-    profile: Profile;
+    profile: PairingProfile;
     pairedAt: string;
   }[];
   pagination: {
@@ -123,7 +126,7 @@ export interface PeerList {
 }
 /** Shape of `PeerList`. */
 export const PeerList: Shape<PeerList> = z.object({
-  peers: z.array(z.object({ agentDid: AgentDid, profile: Profile, pairedAt: IsoTime })),
+  peers: z.array(z.object({ agentDid: AgentDid, profile: PairingProfile, pairedAt: IsoTime })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
 });
 

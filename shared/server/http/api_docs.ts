@@ -8,13 +8,13 @@ import { CREDENTIALS, type DocumentPart, openApiDocument, type Operation, schema
 import type { Route } from "./route.ts";
 
 /** Texts, made once, when first asked for. */
-export interface Documents {
+export interface ApiDocs {
   readonly openApi: string;
   readonly page: string;
 }
 
 /** Makes the documents of one service, or of both together. */
-export function documentsOf(services: readonly DocumentPart[], version: string): Documents {
+export function apiDocsOf(services: readonly DocumentPart[], version: string): ApiDocs {
   const parts = services.length > 1 ? withoutRepeats(services) : services;
   let openApi: string | undefined, page: string | undefined;
   return {
@@ -66,12 +66,12 @@ td { border-top: 1px solid #eaeef2; padding: .2rem .5rem; vertical-align: top } 
 `;
 
 /** The three rows that serve them; `documents` is a member of the service's dependencies. */
-export function documentRoutes<D extends { documents: Documents }>(): Route<D>[] {
+export function apiDocsRoutes<D extends { documents: ApiDocs }>(): Route<D>[] {
   const row = (
     path: string,
     summary: string,
     contentType: string,
-    text: (documents: Documents) => string,
+    text: (documents: ApiDocs) => string,
   ): Route<D> => ({
     method: "GET",
     path,

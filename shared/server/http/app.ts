@@ -8,15 +8,22 @@ import { type ErrorCode, errorEnvelope, ERRORS, ServiceError } from "../../proto
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Clock } from "../../clock.ts";
 import { declaredBytes, parseJson, readBody, refuseByLength } from "./body.ts";
-import { BodyRoom } from "./body_budget.ts";
+import { BodyBudget } from "./body_budget.ts";
 import { clientBucket, type Peer, type TrustedProxies } from "./client_ip.ts";
 import type { Random } from "../../random.ts";
-import type { Documents } from "./api_docs.ts";
+import type { ApiDocs } from "./api_docs.ts";
 import { invalidInput, parseInput } from "./input.ts";
 import { StoreUnavailable } from "../store/open_store.ts";
 import type { Level, Log } from "../log.ts";
 import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
-import { type Authenticator, type Authenticators, type Exchange, json, type Route, type RouteLimit } from "./route.ts";
+import {
+  type Authenticator,
+  type Authenticators,
+  json,
+  type RequestContext,
+  type Route,
+  type RouteLimit,
+} from "./route.ts";
 
 /** What every service hands to its app. */
 export interface AppDeps {
@@ -31,7 +38,7 @@ export interface AppDeps {
 }
 
 /** What a service needs from the world. */
-export interface ServiceSeams {
+export interface ServiceDeps {
   kv: Deno.Kv;
   /** Checks that one commit of the store may hold. */
   maxChecks: number;
@@ -43,7 +50,7 @@ export interface ServiceSeams {
   /** Origins that a proof may name; the public one first. */
   origins: readonly string[];
   /** What `/openapi.json` and `/docs` tell. */
-  documents: Documents;
+  documents: ApiDocs;
 }
 
 /** A service that answers requests. */
@@ -56,7 +63,7 @@ export interface App {
 }
 
 interface Env {
-  Bindings: { exchange: Exchange };
+  Bindings: { exchange: RequestContext };
 }
 
 /** Mounts a table. */
@@ -66,7 +73,7 @@ export function createApp<D extends AppDeps, Callers>(
   deps: D,
 ): App {
   const hono = new Hono<Env>();
-  const bodies = new BodyRoom(deps.clock);
+  const bodies = new BodyBudget(deps.clock);
   const methods = [...new Set(routes.map((route) => route.method))];
   for (const route of routes) {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
@@ -74,9 +81,9 @@ export function createApp<D extends AppDeps, Callers>(
     hono.on(route.method, route.path, async (c) => {
       const { exchange } = c.env;
       try {
-        return await serve(route, authenticator, deps, bodies, exchange, c.req.param());
+        return await handleRequest(route, authenticator, deps, bodies, exchange, c.req.param());
       } catch (error) {
-        return errorAnswer(deps, exchange, error, authenticator.scheme);
+        return errorResponse(deps, exchange, error, authenticator.scheme);
       }
     });
   }
@@ -86,18 +93,18 @@ export function createApp<D extends AppDeps, Callers>(
     const error = allowed.length === 0 ? new ServiceError("NOT_FOUND") : new ServiceError("METHOD_NOT_ALLOWED", {
       headers: { Allow: allowed.flatMap((method) => method === "GET" ? ["GET", "HEAD"] : [method]).join(", ") },
     });
-    return errorAnswer(deps, c.env.exchange, error, "Bearer");
+    return errorResponse(deps, c.env.exchange, error, "Bearer");
   });
-  hono.onError((error, c) => errorAnswer(deps, c.env.exchange, error, "Bearer"));
+  hono.onError((error, c) => errorResponse(deps, c.env.exchange, error, "Bearer"));
   return {
     hono,
     owns: (request) => methodsOf(routedPath(request)).length > 0,
     async fetch(request, peer) {
-      const exchange = openExchange(deps, request, peer);
-      if (request.method !== "HEAD") return finish(await hono.fetch(request, { exchange }), exchange);
+      const exchange = newRequestContext(deps, request, peer);
+      if (request.method !== "HEAD") return addCommonHeaders(await hono.fetch(request, { exchange }), exchange);
       // Answered as GET is, and its length told (RFC 9110 section 8.6); the proof stays one for HEAD.
       const answer = await hono.fetch(new Request(request.url, { headers: request.headers }), { exchange });
-      return finish(await withoutBody(answer), exchange);
+      return addCommonHeaders(await withoutBody(answer), exchange);
     },
   };
 }
@@ -149,7 +156,7 @@ export function requestIdOf(request: Request, newId: NewId): string {
   return isRequestId(own) ? own : newId();
 }
 
-function openExchange(deps: AppDeps, request: Request, peer: Peer): Exchange {
+function newRequestContext(deps: AppDeps, request: Request, peer: Peer): RequestContext {
   return {
     request,
     requestId: requestIdOf(request, deps.newId),
@@ -157,32 +164,32 @@ function openExchange(deps: AppDeps, request: Request, peer: Peer): Exchange {
     ip: clientBucket(peer, request.headers.get("x-forwarded-for"), deps.trustedProxies),
     target: rawTarget(request.url),
     body: new Uint8Array(),
-    answerHeaders: new Headers(),
+    responseHeaders: new Headers(),
   };
 }
 
-async function serve<D extends AppDeps>(
+async function handleRequest<D extends AppDeps>(
   route: Route<D>,
   authenticator: Authenticator<D, unknown>,
   deps: D,
-  bodies: BodyRoom,
-  exchange: Exchange,
+  bodies: BodyBudget,
+  exchange: RequestContext,
   rawParams: Record<string, string>,
 ): Promise<Response> {
   const maxBytes = route.maxBodyBytes ?? LIMITS.bodyBytes;
   refuseByLength(exchange.request.headers, maxBytes);
   route.precondition?.check(deps);
-  authenticator.glance?.(deps, exchange);
+  authenticator.precheck?.(deps, exchange);
   const { limit } = route;
   let caller: unknown;
-  const authenticate = async (stage: Authenticator<D, unknown>["when"]) => {
-    if (authenticator.when !== stage) return;
+  const authenticate = async (stage: Authenticator<D, unknown>["stage"]) => {
+    if (authenticator.stage !== stage) return;
     caller = await authenticator.run(deps, exchange);
-    if (limit?.per === "api-key") await spend(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
+    if (limit?.per === "api-key") await countRequest(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
     authenticator.authorise?.(caller);
   };
   const spendPerIp = async () => {
-    if (limit?.per === "ip") await spend(deps, exchange, limit, exchange.ip);
+    if (limit?.per === "ip") await countRequest(deps, exchange, limit, exchange.ip);
   };
   try {
     await authenticate("before_limit");
@@ -207,7 +214,7 @@ async function serve<D extends AppDeps>(
     return await route.handler(deps, { params, query, body, caller, exchange });
   } catch (error) {
     if (limit?.counts && error instanceof ServiceError && limit.counts.includes(error.code)) {
-      await spendFailure(deps, exchange, limit);
+      await countFailure(deps, exchange, limit);
     }
     throw error;
   } finally {
@@ -218,7 +225,7 @@ async function serve<D extends AppDeps>(
 }
 
 /** Counts a request in its window, or only looks when just failures count. */
-async function spend(deps: AppDeps, exchange: Exchange, limit: RouteLimit, who: string): Promise<void> {
+async function countRequest(deps: AppDeps, exchange: RequestContext, limit: RouteLimit, who: string): Promise<void> {
   if (exchange.peer.from === "process") return;
   const decision = limit.counts ? await deps.limiter.peek(limit, who) : await deps.limiter.hit(limit, who);
   setHeaders(exchange, rateLimitHeaders(limit, decision));
@@ -226,13 +233,13 @@ async function spend(deps: AppDeps, exchange: Exchange, limit: RouteLimit, who: 
 }
 
 /** Counts a failure; many at once must not pass on the strength of one look. */
-async function spendFailure(deps: AppDeps, exchange: Exchange, limit: RouteLimit): Promise<void> {
+async function countFailure(deps: AppDeps, exchange: RequestContext, limit: RouteLimit): Promise<void> {
   const { counts: _, ...every } = limit;
-  await spend(deps, exchange, every, exchange.ip);
+  await countRequest(deps, exchange, every, exchange.ip);
 }
 
-function setHeaders(exchange: Exchange, headers: Record<string, string>): void {
-  for (const [name, value] of Object.entries(headers)) exchange.answerHeaders.set(name, value);
+function setHeaders(exchange: RequestContext, headers: Record<string, string>): void {
+  for (const [name, value] of Object.entries(headers)) exchange.responseHeaders.set(name, value);
 }
 
 /** The query by name; a name that is repeated has a list. */
@@ -252,14 +259,14 @@ function queryOf(target: string, code: ErrorCode | undefined): Record<string, st
   return query;
 }
 
-function jsonBody<D>(route: Route<D>, { body }: Exchange): unknown {
+function jsonBody<D>(route: Route<D>, { body }: RequestContext): unknown {
   if (body.length === 0 && route.emptyBody) return {};
   const parsed = parseJson(body);
   if (!parsed) throw invalidInput(route.invalid, { formErrors: ["the body is not JSON"], fieldErrors: {} });
   return parsed.value;
 }
 
-function errorAnswer(deps: AppDeps, exchange: Exchange, error: unknown, scheme: "Bearer" | "Svc"): Response {
+function errorResponse(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Response {
   const known = asServiceError(error);
   // What a sibling in the same process is refused, it judges and logs itself.
   const isRoutine = exchange.peer.from === "process" && known.status < 500;
@@ -295,8 +302,8 @@ function asServiceError(error: unknown): ServiceError {
 }
 
 /** Puts on what every answer carries. */
-function finish(answer: Response, exchange: Exchange): Response {
-  exchange.answerHeaders.forEach((value, name) => answer.headers.set(name, value));
+function addCommonHeaders(answer: Response, exchange: RequestContext): Response {
+  exchange.responseHeaders.forEach((value, name) => answer.headers.set(name, value));
   answer.headers.set("x-request-id", exchange.requestId);
   return answer;
 }

@@ -6,7 +6,7 @@ import type { Clock } from "../../clock.ts";
 import type { Bytes } from "../../protocol/base64url.ts";
 import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
-import type { Room } from "./body_budget.ts";
+import type { BodyLease } from "./body_budget.ts";
 
 /** @throws {ServiceError} `PAYLOAD_TOO_LARGE` when `Content-Length` alone says so */
 export function refuseByLength(headers: Headers, maxBytes: number): void {
@@ -26,9 +26,9 @@ export interface BodySource {
 }
 
 /** What is known of a body ahead. */
-export interface BodyHints {
+export interface ReadOptions {
   /** Room that it takes up. */
-  room?: Room;
+  room?: BodyLease;
   /** Its length, where the connection holds it to that. */
   length?: number | null;
 }
@@ -42,7 +42,7 @@ export async function readBody(
   source: BodySource,
   maxBytes: number,
   clock: Clock,
-  { room, length }: BodyHints = {},
+  { room, length }: ReadOptions = {},
 ): Promise<Bytes> {
   const { body } = source;
   if (!body) return new Uint8Array();
@@ -51,7 +51,7 @@ export async function readBody(
   const late = Promise.withResolvers<never>();
   const giveUp = () => late.reject(new ServiceError("REQUEST_TIMEOUT"));
   const cancel = clock.after(LIMITS.bodyTimeoutMs, giveUp);
-  if (room) room.cut = giveUp;
+  if (room) room.abortRead = giveUp;
   const read = reader instanceof ReadableStreamBYOBReader
     ? filled(reader, length ?? 0, maxBytes)
     : gathered(reader, maxBytes);
@@ -66,7 +66,7 @@ export async function readBody(
     throw new ServiceError("REQUEST_TIMEOUT", { message: "The body broke off", cause: error });
   } finally {
     cancel();
-    if (room) room.cut = null;
+    if (room) room.abortRead = null;
   }
 }
 
@@ -119,7 +119,7 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
   let size = 0;
   while (true) {
     const { done, value } = await reader.read();
-    if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : joined(chunks, size);
+    if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : concatChunks(chunks, size);
     size += value.length;
     if (size > maxBytes) throw tooLarge(maxBytes);
     if (chunks.push(value) > LIMITS.bodyPieces) throw tooManyPieces();
@@ -142,7 +142,7 @@ async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes
   throw tooLarge(maxBytes);
 }
 
-function joined(chunks: Uint8Array[], size: number): Bytes {
+function concatChunks(chunks: Uint8Array[], size: number): Bytes {
   const body = new Uint8Array(size);
   let at = 0;
   for (const chunk of chunks) {

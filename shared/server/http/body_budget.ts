@@ -8,10 +8,10 @@ import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 
 /** Room that somebody holds. */
-export class Room {
+export class BodyLease {
   readonly #release: () => void;
   /** Ends the reading of the body, while it is being read. */
-  cut: (() => void) | null = null;
+  abortRead: (() => void) | null = null;
 
   constructor(readonly since: number, release: () => void) {
     this.#release = release;
@@ -23,19 +23,19 @@ export class Room {
   }
 }
 
-interface Waiting {
+interface QueuedBody {
   address: string;
   bytes: number;
   grant(): void;
 }
 
-export class BodyRoom {
+export class BodyBudget {
   readonly #clock: Clock;
   /** Bytes held, by address. */
   readonly #held = new Map<string, number>();
-  readonly #rooms = new Set<Room>();
+  readonly #rooms = new Set<BodyLease>();
   #total = 0;
-  #waiting: Waiting[] = [];
+  #waiting: QueuedBody[] = [];
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -51,12 +51,12 @@ export class BodyRoom {
    *
    * @throws {ServiceError} `SERVICE_UNAVAILABLE` when there is none within 2 s
    */
-  async take(address: string, bytes: number): Promise<Room> {
-    if (bytes <= LIMITS.bodyFreeBytes) return new Room(this.#clock.now(), () => {});
+  async take(address: string, bytes: number): Promise<BodyLease> {
+    if (bytes <= LIMITS.bodyFreeBytes) return new BodyLease(this.#clock.now(), () => {});
     if (this.#waiting.length > 0 || !this.#fits(address, bytes)) await this.#wait(address, bytes);
     else this.#add(address, bytes);
     let isHeld = true;
-    const room = new Room(this.#clock.now(), () => {
+    const room = new BodyLease(this.#clock.now(), () => {
       if (!isHeld) return;
       isHeld = false;
       this.#rooms.delete(room);
@@ -70,9 +70,9 @@ export class BodyRoom {
   #wait(address: string, bytes: number): Promise<void> {
     const ofAddress = this.#waiting.filter((other) => other.address === address).length;
     const { bodiesWaiting } = LIMITS;
-    if (this.#waiting.length >= bodiesWaiting || ofAddress >= bodiesWaiting / 2) throw noRoom();
+    if (this.#waiting.length >= bodiesWaiting || ofAddress >= bodiesWaiting / 2) throw budgetExceeded();
     return new Promise((resolve, reject) => {
-      const waiting: Waiting = {
+      const waiting: QueuedBody = {
         address,
         bytes,
         grant: () => {
@@ -81,10 +81,10 @@ export class BodyRoom {
           resolve();
         },
       };
-      const cancelCut = this.#clock.after(LIMITS.bodyWaitMs / 2, () => this.#cutSlow());
+      const cancelCut = this.#clock.after(LIMITS.bodyWaitMs / 2, () => this.#abortSlow());
       const cancelEnd = this.#clock.after(LIMITS.bodyWaitMs, () => {
         this.#waiting = this.#waiting.filter((other) => other !== waiting);
-        reject(noRoom());
+        reject(budgetExceeded());
       });
       this.#waiting.push(waiting);
       this.#grant();
@@ -95,7 +95,7 @@ export class BodyRoom {
   #grant(): void {
     while (true) {
       const mayTake = this.#waiting.filter(({ address, bytes }) => this.#ofAddress(address) + bytes <= SHARE);
-      const next = mayTake.reduce<Waiting | undefined>(
+      const next = mayTake.reduce<QueuedBody | undefined>(
         (least, one) => least && this.#ofAddress(least.address) <= this.#ofAddress(one.address) ? least : one,
         undefined,
       );
@@ -107,9 +107,9 @@ export class BodyRoom {
   }
 
   /** Cuts bodies that have been arriving for long while others wait. */
-  #cutSlow(): void {
+  #abortSlow(): void {
     const latest = this.#clock.now() - LIMITS.bodyWaitMs / 2;
-    for (const room of [...this.#rooms]) if (room.since <= latest) room.cut?.();
+    for (const room of [...this.#rooms]) if (room.since <= latest) room.abortRead?.();
   }
 
   #fits(address: string, bytes: number): boolean {
@@ -130,7 +130,7 @@ export class BodyRoom {
 
 const SHARE = LIMITS.bodyRoomBytes / 2;
 
-function noRoom(): ServiceError {
+function budgetExceeded(): ServiceError {
   return new ServiceError("SERVICE_UNAVAILABLE", {
     message: "Too many large bodies at once",
     headers: { "Retry-After": "1", Connection: "close" },

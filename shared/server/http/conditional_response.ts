@@ -7,7 +7,7 @@ import type { Bytes } from "../../protocol/base64url.ts";
 const PIECE_BYTES = 262_144;
 
 /** 200 with the JSON text, or 304 when the client has it already. */
-export function cacheable(request: Request, body: Bytes, etag: string, cacheControl: string): Response {
+export function conditionalResponse(request: Request, body: Bytes, etag: string, cacheControl: string): Response {
   const headers = { ETag: etag, "Cache-Control": cacheControl };
   const known = request.headers.get("if-none-match")?.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
   if (known?.some((tag) => tag === etag || tag === "*")) return new Response(null, { status: 304, headers });

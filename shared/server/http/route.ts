@@ -5,7 +5,7 @@
 import type * as z from "zod";
 import type { Bytes } from "../../protocol/base64url.ts";
 import type { ErrorCode } from "../../protocol/errors.ts";
-import type { Room } from "./body_budget.ts";
+import type { BodyLease } from "./body_budget.ts";
 import type { Peer } from "./client_ip.ts";
 
 /** HTTP methods in use. */
@@ -31,7 +31,7 @@ export interface RouteHeader {
 }
 
 /** A request on its way through the pipeline. */
-export interface Exchange {
+export interface RequestContext {
   request: Request;
   requestId: string;
   peer: Peer;
@@ -42,9 +42,9 @@ export interface Exchange {
   /** Raw body, once read. */
   body: Bytes;
   /** Room that the body takes up until the answer, or until the handler gives it back. */
-  room?: Room;
+  room?: BodyLease;
   /** Headers that the answer gets, whatever it is. */
-  answerHeaders: Headers;
+  responseHeaders: Headers;
   /** Who it turned out to be, for the log. */
   agentDid?: string;
 }
@@ -55,7 +55,7 @@ export interface Input<P, Q, B, C> {
   query: Q;
   body: B;
   caller: C;
-  exchange: Exchange;
+  exchange: RequestContext;
 }
 
 type Schema = z.ZodType;
@@ -124,7 +124,7 @@ export type Credential =
 /** Proves who calls; one of a service's named ways. */
 export interface Authenticator<D, C> {
   /** When in the order of a request (D-15, D-42, D-45, D-60). */
-  when: "before_limit" | "before_body" | "after_body" | "after_input";
+  stage: "before_limit" | "before_body" | "after_body" | "after_input";
   credential: Credential;
   /** What `WWW-Authenticate` of a 401 names. */
   scheme: "Bearer" | "Svc";
@@ -132,8 +132,8 @@ export interface Authenticator<D, C> {
   /** A limit that the authenticator counts itself, as text for the documents. */
   limit?: string;
   /** Refuses at a glance, before the body is read. */
-  glance?(deps: D, exchange: Exchange): void;
-  run(deps: D, exchange: Exchange): Promise<C>;
+  precheck?(deps: D, exchange: RequestContext): void;
+  run(deps: D, exchange: RequestContext): Promise<C>;
   /** True for a caller whom the limit per IP does not concern. */
   exempt?(caller: C): boolean;
   /** Bucket of a `per: "api-key"` limit. */

@@ -8,7 +8,7 @@ import { canonicalProof, HEADERS } from "../../protocol/proof.ts";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
 import { digest, verify } from "../crypto.ts";
-import type { Exchange } from "./route.ts";
+import type { RequestContext } from "./route.ts";
 
 /** The one token of an `Authorization` header of this scheme; `null` without a header, `""` for any other form. */
 export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
@@ -31,7 +31,7 @@ export function requestTimestamp(headers: Headers, now: number): number | "inval
  * and one of the origins that the service answers to.
  */
 export function holdsProof(
-  exchange: Exchange,
+  exchange: RequestContext,
   publicKey: KeyObject,
   aitSha256: string,
   origins: readonly string[],

@@ -3,18 +3,18 @@
  * nothing is kept.
  */
 
-interface Waiting {
+interface QueuedRead {
   key: Deno.KvKey;
   resolve(entry: Deno.KvEntryMaybe<unknown>): void;
   reject(error: unknown): void;
 }
 
 /** Keys in one call of the store. */
-const TOGETHER = 10;
+const KEYS_PER_CALL = 10;
 
-export class Reads {
+export class BatchedReads {
   readonly #kv: Deno.Kv;
-  #waiting: Waiting[] = [];
+  #waiting: QueuedRead[] = [];
 
   constructor(kv: Deno.Kv) {
     this.#kv = kv;
@@ -23,7 +23,7 @@ export class Reads {
   /** Reads one record. */
   get<T>(key: Deno.KvKey): Promise<Deno.KvEntryMaybe<T>> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ key, resolve: resolve as Waiting["resolve"], reject });
+      this.#waiting.push({ key, resolve: resolve as QueuedRead["resolve"], reject });
       if (this.#waiting.length === 1) queueMicrotask(() => this.#read());
     });
   }
@@ -31,10 +31,10 @@ export class Reads {
   #read(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
-    for (let i = 0; i < waiting.length; i += TOGETHER) void this.#readTen(waiting.slice(i, i + TOGETHER));
+    for (let i = 0; i < waiting.length; i += KEYS_PER_CALL) void this.#readTen(waiting.slice(i, i + KEYS_PER_CALL));
   }
 
-  async #readTen(ten: Waiting[]): Promise<void> {
+  async #readTen(ten: QueuedRead[]): Promise<void> {
     try {
       const entries = await this.#kv.getMany<unknown[]>(ten.map(({ key }) => key));
       ten.forEach((one, i) => one.resolve(entries[i] as Deno.KvEntryMaybe<unknown>));

@@ -26,7 +26,7 @@ export type Write = { key: Deno.KvKey; value: unknown; expireInMs: number } | { 
  * What an update makes of the record as it stands; `also` takes effect with it. `"hold"` leaves the record alone, and
  * the claim takes effect only while it stands just so; `"keep"` does not mind what becomes of it.
  */
-export type Verdict<R> =
+export type RecordChange<R> =
   | { value: unknown; expireInMs: number; also?: readonly Write[] }
   | { delete: true; also?: readonly Write[] }
   | { refuse: R }
@@ -36,26 +36,26 @@ export type Verdict<R> =
 /** One record of a claim: `next` is called with the record or `null`, perhaps more than once, and must be pure. */
 export interface Update<R> {
   key: Deno.KvKey;
-  next(current: unknown): Verdict<R>;
+  next(current: unknown): RecordChange<R>;
   /** The record as the caller has read it a moment ago: spares a read. When it is stale the claim is judged anew. */
   seen?: Deno.KvEntryMaybe<unknown>;
   /** The record is written once and not asked for again: it is not kept in mind. */
-  once?: true;
+  uncached?: true;
   /** About how many bytes it writes, when they are many. */
   bytes?: number;
 }
 
 /** The fate of a claim: taken, or refused by one of its updates. */
-export type Fate<R> = { taken: true } | { taken: false; refused: R };
+export type ClaimResult<R> = { taken: true } | { taken: false; refused: R };
 
-interface Pending {
+interface QueuedClaim {
   updates: readonly Update<unknown>[];
   ids: string[];
   /** When it was made, milliseconds since the Unix epoch. */
   since: number;
   /** Commits that may have made it take effect: two at most. */
   doubts?: Mark[];
-  resolve(fate: Fate<unknown>): void;
+  resolve(fate: ClaimResult<unknown>): void;
   reject(error: unknown): void;
 }
 
@@ -65,7 +65,7 @@ export function absent(key: Deno.KvKey): Deno.KvEntryMaybe<never> {
 }
 
 /** A record as far as it is known. */
-interface Known {
+interface CachedRecord {
   key: Deno.KvKey;
   versionstamp: string | null;
   value: unknown;
@@ -90,13 +90,13 @@ interface Try {
   maySplit: boolean;
 }
 
-interface Entry extends Known {
+interface BatchRecord extends CachedRecord {
   /** What the batch makes of it, once a claim has changed it. */
-  change: Exclude<Verdict<never>, "hold" | "keep" | { refuse: never }> | null;
+  change: Exclude<RecordChange<never>, "hold" | "keep" | { refuse: never }> | null;
   isHeld: boolean;
   also: Write[];
   /** All that is asked of it is asked once. */
-  once: boolean;
+  uncached: boolean;
 }
 
 /** Gathers claims and commits them. */
@@ -106,8 +106,8 @@ export class GroupCommit {
   readonly #clock: Clock;
   readonly #markKey: Deno.KvKey | undefined;
   /** What commits of this instance wrote or held, by key: the next claim on it needs no read. */
-  readonly #known = new BoundedMap<string, Known>(REMEMBERED);
-  #waiting: Pending[] = [];
+  readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
+  #waiting: QueuedClaim[] = [];
   /** Claims of the batch that is being committed, and when the oldest of them was made. */
   #inBatch = 0;
   #batchSince = 0;
@@ -134,14 +134,14 @@ export class GroupCommit {
    *
    * @throws {StoreUnavailable} when the store fails or stays contended, or too many claims wait, or one for too long
    */
-  claim<R>(updates: readonly Update<R>[]): Promise<Fate<R>> {
+  claim<R>(updates: readonly Update<R>[]): Promise<ClaimResult<R>> {
     if (this.#waiting.length + this.#inBatch >= LIMITS.claimsWaiting || this.oldestWaitMs > LIMITS.claimWaitMs) {
       return Promise.reject(new StoreUnavailable(new Error("Too many claims wait, or one for too long")));
     }
-    return new Promise<Fate<R>>((resolve, reject) => {
+    return new Promise<ClaimResult<R>>((resolve, reject) => {
       const ids = updates.map((update) => idOf(update.key));
       const since = this.#clock.now();
-      this.#waiting.push({ updates, ids, since, resolve: resolve as Pending["resolve"], reject });
+      this.#waiting.push({ updates, ids, since, resolve: resolve as QueuedClaim["resolve"], reject });
       if (this.#running) return;
       this.#running = true;
       queueMicrotask(() => this.#drain());
@@ -149,7 +149,7 @@ export class GroupCommit {
   }
 
   /** The record as the last commit here left or found it; a claim that builds on it is judged anew when it is stale. */
-  recall(key: Deno.KvKey): Deno.KvEntryMaybe<unknown> | undefined {
+  cachedRecord(key: Deno.KvKey): Deno.KvEntryMaybe<unknown> | undefined {
     return this.#known.get(idOf(key)) as Deno.KvEntryMaybe<unknown> | undefined;
   }
 
@@ -165,7 +165,7 @@ export class GroupCommit {
   }
 
   /** As many waiting claims as one commit can check and carry. */
-  #nextBatch(): Pending[] {
+  #nextBatch(): QueuedClaim[] {
     const ids = new Set<string>();
     let count = 0, bytes = 0;
     for (const claim of this.#waiting) {
@@ -177,10 +177,10 @@ export class GroupCommit {
     return this.#waiting.splice(0, count);
   }
 
-  async #commit(whole: Pending[], now: Try): Promise<void> {
+  async #commit(whole: QueuedClaim[], now: Try): Promise<void> {
     // The first try builds on what is known; what that refuses, or what was stale, is judged by a fresh read.
     const isFresh = now.attempt > 1;
-    let batch = whole, fates: Fate<unknown>[] = [], refused: Pending[] = [], mark: Mark | undefined;
+    let batch = whole, fates: ClaimResult<unknown>[] = [], refused: QueuedClaim[] = [], mark: Mark | undefined;
     try {
       const entries = await this.#entries(batch, isFresh);
       batch = await this.#undoubted(batch);
@@ -208,14 +208,14 @@ export class GroupCommit {
     batch[0]?.reject(new StoreUnavailable(new Error("The record stayed contended")));
   }
 
-  async #split(batch: Pending[], now: Try): Promise<void> {
+  async #split(batch: QueuedClaim[], now: Try): Promise<void> {
     const half = batch.length >> 1;
     await this.#commit(batch.slice(0, half), now);
     await this.#commit(batch.slice(half), now);
   }
 
   /** Goes on after an error: rejects the claims that caused it, halves the others once, or gives all of them up. */
-  async #afterError(batch: Pending[], { attempt, maySplit }: Try, error: unknown): Promise<void> {
+  async #afterError(batch: QueuedClaim[], { attempt, maySplit }: Try, error: unknown): Promise<void> {
     this.#errors++;
     for (const { ids } of batch) for (const id of ids) this.#known.delete(id);
     let rest = batch;
@@ -231,13 +231,13 @@ export class GroupCommit {
   }
 
   /** Resolves the claims that an earlier commit has made take effect although its answer was lost; gives the others. */
-  async #undoubted(batch: Pending[]): Promise<Pending[]> {
+  async #undoubted(batch: QueuedClaim[]): Promise<QueuedClaim[]> {
     const doubts = new Set(batch.flatMap((claim) => claim.doubts ?? []));
     if (doubts.size === 0) return batch;
     const marks = [...doubts];
     const found = await this.#kv.getMany<unknown[]>(marks.map(({ key }) => key));
     const done = new Set(marks.filter(({ number }, i) => found[i]?.value === number));
-    const rest: Pending[] = [];
+    const rest: QueuedClaim[] = [];
     for (const claim of batch) {
       if (claim.doubts?.some((mark) => done.has(mark))) claim.resolve({ taken: true });
       else rest.push(claim);
@@ -246,8 +246,8 @@ export class GroupCommit {
   }
 
   /** The records of a batch: as they are known, or read. */
-  async #entries(batch: Pending[], isFresh: boolean): Promise<Map<string, Entry>> {
-    const entries = new Map<string, Entry>();
+  async #entries(batch: QueuedClaim[], isFresh: boolean): Promise<Map<string, BatchRecord>> {
+    const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, Deno.KvKey>();
     for (const { updates, ids } of batch) {
       for (const [i, { key, seen }] of updates.entries()) {
@@ -265,10 +265,10 @@ export class GroupCommit {
     return entries;
   }
 
-  async #write(entries: Map<string, Entry>, mark: Mark | undefined): Promise<boolean> {
+  async #write(entries: Map<string, BatchRecord>, mark: Mark | undefined): Promise<boolean> {
     let isChange = false;
     const operation = this.#kv.atomic();
-    const concerned: [string, Entry][] = [];
+    const concerned: [string, BatchRecord][] = [];
     for (const [id, entry] of entries) {
       const { key, versionstamp, change, also } = entry;
       if (!change && !entry.isHeld) continue;
@@ -284,7 +284,7 @@ export class GroupCommit {
     const result = await operation.commit();
     for (const [id, entry] of concerned) {
       this.#known.delete(id);
-      if (result.ok && !entry.once && entry.value !== null) {
+      if (result.ok && !entry.uncached && entry.value !== null) {
         const versionstamp = entry.change ? result.versionstamp : entry.versionstamp;
         this.#known.set(id, { key: entry.key, value: entry.value, versionstamp });
       }
@@ -301,12 +301,12 @@ function idOf(key: Deno.KvKey): string {
   return key.join("\0");
 }
 
-function untouched({ key, value, versionstamp }: Known): Entry {
-  return { key, value, versionstamp, change: null, isHeld: false, also: [], once: true };
+function untouched({ key, value, versionstamp }: CachedRecord): BatchRecord {
+  return { key, value, versionstamp, change: null, isHeld: false, also: [], uncached: true };
 }
 
 /** Of two pictures of a record the one that was written later. */
-function newer(a: Known | undefined, b: Known | undefined): Known | undefined {
+function newer(a: CachedRecord | undefined, b: CachedRecord | undefined): CachedRecord | undefined {
   if (!a || !b) return a ?? b;
   return (a.versionstamp ?? "") >= (b.versionstamp ?? "") ? a : b;
 }
@@ -317,8 +317,8 @@ function write(operation: Deno.AtomicOperation, change: Write): void {
 }
 
 /** Applies claims one after another; one whose update throws is rejected with that, and left out. */
-function applyAll(batch: Pending[], entries: Map<string, Entry>): [Pending[], Fate<unknown>[]] {
-  const applied: Pending[] = [], fates: Fate<unknown>[] = [];
+function applyAll(batch: QueuedClaim[], entries: Map<string, BatchRecord>): [QueuedClaim[], ClaimResult<unknown>[]] {
+  const applied: QueuedClaim[] = [], fates: ClaimResult<unknown>[] = [];
   for (const claim of batch) {
     try {
       fates.push(apply(claim, entries));
@@ -331,7 +331,7 @@ function applyAll(batch: Pending[], entries: Map<string, Entry>): [Pending[], Fa
 }
 
 /** Rejects a claim that the store refuses whatever else is in its commit; false for any other. */
-function rejectIfWrong(claim: Pending, error: unknown): boolean {
+function rejectIfWrong(claim: QueuedClaim, error: unknown): boolean {
   const isWrong = claim.updates.some((update) => writesOf(update).some(isWrongMutation));
   if (isWrong) claim.reject(error);
   return isWrong;
@@ -352,8 +352,8 @@ function writesOf({ key, next }: Update<unknown>): Mutation[] {
 }
 
 /** Applies a claim to the batch's picture of the records: all of its updates, or none. */
-function apply(claim: Pending, entries: Map<string, Entry>): Fate<unknown> {
-  const verdicts: [Entry, Update<unknown>, Exclude<Verdict<never>, { refuse: never }>][] = [];
+function apply(claim: QueuedClaim, entries: Map<string, BatchRecord>): ClaimResult<unknown> {
+  const verdicts: [BatchRecord, Update<unknown>, Exclude<RecordChange<never>, { refuse: never }>][] = [];
   for (const [i, update] of claim.updates.entries()) {
     const entry = entries.get(claim.ids[i] ?? "");
     if (!entry) continue;
@@ -361,9 +361,9 @@ function apply(claim: Pending, entries: Map<string, Entry>): Fate<unknown> {
     if (typeof verdict === "object" && "refuse" in verdict) return { taken: false, refused: verdict.refuse };
     verdicts.push([entry, update, verdict]);
   }
-  for (const [entry, { once }, verdict] of verdicts) {
+  for (const [entry, { uncached }, verdict] of verdicts) {
     if (verdict === "keep") continue;
-    entry.once &&= once === true;
+    entry.uncached &&= uncached === true;
     if (verdict === "hold") {
       entry.isHeld = true;
       continue;

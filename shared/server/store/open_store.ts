@@ -30,7 +30,7 @@ export interface Store {
   /** Checks that one commit may hold: fewer over KV Connect. */
   maxChecks: number;
   /** True for a file that nobody else has open: whoever used it before is gone. */
-  isSole: boolean;
+  isExclusive: boolean;
   close(): void;
 }
 
@@ -46,9 +46,9 @@ export async function openStore(url: string | null): Promise<Store> {
       const where = url === null ? "attached to this deployment" : `at ${new URL(url).origin}`;
       throw new StoreRefused(`Cannot open the store ${where}: ${cause instanceof Error ? cause.message : cause}`);
     });
-    return opened(kv, LIMITS.commitChecksConnect, false, () => {});
+    return toStore(kv, LIMITS.commitChecksConnect, false, () => {});
   }
-  if (url === ":memory:") return opened(await Deno.openKv(url), LIMITS.commitChecks, true, () => {});
+  if (url === ":memory:") return toStore(await Deno.openKv(url), LIMITS.commitChecks, true, () => {});
   try {
     await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
   } catch (cause) {
@@ -59,23 +59,23 @@ export async function openStore(url: string | null): Promise<Store> {
         `(deno task dev: below .data), or start it with leave to read and write that folder.`,
     );
   }
-  const { isSole, unlock } = await lockFile(systemClock, `${url}.lock`);
+  const { isSole: isExclusive, unlock } = await lockFile(systemClock, `${url}.lock`);
   try {
     await createPrivate(url);
     const seams = { clock: systemClock, random: systemRandom };
-    return opened(await whenUnlocked(seams, () => Deno.openKv(url)), LIMITS.commitChecks, isSole, unlock);
+    return toStore(await retryWhileLocked(seams, () => Deno.openKv(url)), LIMITS.commitChecks, isExclusive, unlock);
   } catch (error) {
     unlock();
     throw new StoreRefused(`Cannot open the store ${url}: ${error instanceof Error ? error.message : error}`);
   }
 }
 
-function opened(kv: Deno.Kv, maxChecks: number, isSole: boolean, unlock: () => void): Store {
-  nameFailures(kv);
+function toStore(kv: Deno.Kv, maxChecks: number, isExclusive: boolean, unlock: () => void): Store {
+  wrapStoreErrors(kv);
   return {
     kv,
     maxChecks,
-    isSole,
+    isExclusive,
     close() {
       kv.close();
       unlock();
@@ -88,11 +88,11 @@ function opened(kv: Deno.Kv, maxChecks: number, isSole: boolean, unlock: () => v
  * A call without an answer is rejected after 10 s; it may still take effect later. A file that another isolate of this
  * process is just writing to is waited for: the store answers "database is locked" at once, and has then done nothing.
  */
-export function nameFailures(kv: Deno.Kv, seams = { clock: systemClock, random: systemRandom }): void {
+export function wrapStoreErrors(kv: Deno.Kv, seams = { clock: systemClock, random: systemRandom }): void {
   const guard =
     <A extends unknown[], R>(call: (...args: A) => Promise<R>, isWrong?: (...args: A) => boolean) =>
     (...args: A): Promise<R> =>
-      withDeadline(seams.clock, LIMITS.storeCallMs, (isOver) => whenUnlocked(seams, () => call(...args), isOver))
+      withDeadline(seams.clock, LIMITS.storeCallMs, (isOver) => retryWhileLocked(seams, () => call(...args), isOver))
         .catch((error) => {
           if (error instanceof StoreUnavailable) throw error;
           const isDefect = error instanceof TypeError && (isWrong ? isWrong(...args) : isCommitRefusal(error));
@@ -134,7 +134,7 @@ export function withDeadline<T>(clock: Clock, ms: number, run: (isOver: () => bo
 }
 
 /** One try of an optimistic change: the operation to commit, and what the change results in. */
-export interface Attempt<T> {
+export interface CommitAttempt<T> {
   operation: Deno.AtomicOperation;
   result: T;
 }
@@ -145,9 +145,9 @@ export interface Attempt<T> {
  * @param attempt reads anew and judges; what it throws ends the change
  * @throws {StoreUnavailable} when the records stay contended
  */
-export async function optimistically<T>(
+export async function commitOptimistically<T>(
   seams: { clock: Clock; random: Random },
-  attempt: () => Attempt<T> | Promise<Attempt<T>>,
+  attempt: () => CommitAttempt<T> | Promise<CommitAttempt<T>>,
 ): Promise<T> {
   for (let tries = 1; tries <= LIMITS.commitRetries; tries++) {
     if (tries > 2) await sleep(seams.clock, fraction(seams.random) * 2 ** tries);
@@ -158,7 +158,7 @@ export async function optimistically<T>(
 }
 
 /** Calls again while another isolate holds the file's lock. */
-async function whenUnlocked<R>(
+async function retryWhileLocked<R>(
   seams: { clock: Clock; random: Random },
   call: () => Promise<R>,
   isOver = () => false,
@@ -178,7 +178,7 @@ function isLocked(error: unknown): boolean {
 }
 
 /** A key part made from a text that a user chose: fixed length, no meaning of its own. */
-export function keyPart(text: string): string {
+export function hashKeyPart(text: string): string {
   return digest(text);
 }
 

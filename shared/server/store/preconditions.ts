@@ -4,12 +4,12 @@
  * is the commit's.
  */
 import type { GroupCommit, Update } from "./group_commit.ts";
-import type { Reads } from "./batched_reads.ts";
+import type { BatchedReads } from "./batched_reads.ts";
 
 /** Where records are known from, and read. */
-export interface Records {
+export interface RecordReader {
   commits: GroupCommit;
-  reads: Reads;
+  reads: BatchedReads;
 }
 
 /**
@@ -17,17 +17,17 @@ export interface Records {
  *
  * @param isGood pure
  */
-export function lookUp<T>(
-  { commits, reads }: Records,
+export function readCached<T>(
+  { commits, reads }: RecordReader,
   key: Deno.KvKey,
   isGood: (value: T | null) => boolean,
 ): Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>> {
-  const known = commits.recall(key) as Deno.KvEntryMaybe<T> | undefined;
+  const known = commits.cachedRecord(key) as Deno.KvEntryMaybe<T> | undefined;
   return known && isGood(known.value) ? known : reads.get<T>(key);
 }
 
 /** The update that holds a record to what was found; refuses when it no longer is. */
-export function hold<T, R>(
+export function requireUnchanged<T, R>(
   seen: Deno.KvEntryMaybe<T>,
   isGood: (value: T | null) => boolean,
   refuse: R,

@@ -18,7 +18,7 @@ const HALF = "half imported";
  * @param keys nine at most
  * @throws {StoreRefused} when the store was written by a newer version, or an import did not come to its end
  */
-export async function readAtStart<T extends readonly unknown[]>(
+export async function readWithFormatCheck<T extends readonly unknown[]>(
   kv: Deno.Kv,
   keys: readonly [...{ [K in keyof T]: Deno.KvKey }],
 ): Promise<{ [K in keyof T]: Deno.KvEntryMaybe<T[K]> }> {

@@ -10,19 +10,19 @@ import type { Log } from "../log.ts";
 const BELL = ["bell", "trust"];
 const NOTE_KEPT_MS = 15 * 60_000;
 
-interface Note {
+interface Announcement {
   agentDids: string[];
   /** The previous version wrote notes of pairs too. No service reads them. */
   change: "revocation" | "pair";
 }
 
 /** Adds to a commit that sessions or revocations of these agents have changed. */
-export function ringTrustBell(
+export function announceTrustChange(
   operation: Deno.AtomicOperation,
   newId: NewId,
   agentDids: readonly string[],
 ): Deno.AtomicOperation {
-  const note: Note = { agentDids: [...agentDids], change: "revocation" };
+  const note: Announcement = { agentDids: [...agentDids], change: "revocation" };
   // The store itself numbers notes, in the order of their commits: a reader needs one cursor, whatever the writers'
   // clocks say (D-214).
   const committed = Deno.Kv.prototype.commitVersionstamp();
@@ -36,11 +36,11 @@ const ULIDS = "01";
  * Receives announcements: by a watch, and by a poll every 2 s in case the watch missed one. It reads only notes that were
  * committed after the newest one it has read (D-214). Each note is handled once.
  */
-export class TrustBell {
+export class TrustChanges {
   readonly #kv: Deno.Kv;
   readonly #clock: Clock;
   readonly #log: Log;
-  readonly #heard: (agentDids: string[]) => void;
+  readonly #onChange: (agentDids: string[]) => void;
   /** Versionstamp of the newest note that was read. */
   #cursor = "";
   /** Notes of the previous version that were read, with the time at which they are forgotten. */
@@ -50,11 +50,11 @@ export class TrustBell {
   #cancel = () => {};
   #stopped = false;
 
-  constructor(seams: { kv: Deno.Kv; clock: Clock; log: Log }, heard: (agentDids: string[]) => void) {
+  constructor(seams: { kv: Deno.Kv; clock: Clock; log: Log }, onChange: (agentDids: string[]) => void) {
     this.#kv = seams.kv;
     this.#clock = seams.clock;
     this.#log = seams.log;
-    this.#heard = heard;
+    this.#onChange = onChange;
   }
 
   /** Calls `heard` for changes from now on. A service that starts reads the records of older changes themselves. */
@@ -76,19 +76,21 @@ export class TrustBell {
   }
 
   /** Reads the notes that are new. */
-  look(): Promise<void> {
-    this.#looking ??= this.#look()
+  poll(): Promise<void> {
+    this.#looking ??= this.#poll()
       .catch((cause) => this.#log("warn", "bell_look_failed", { cause }))
       .finally(() => this.#looking = null);
     return this.#looking;
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const agentDids = new Set<string>();
     let isRevocation = false;
     try {
       // Of the previous version's notes, which come last, all are read. There are none once that version has stopped.
-      for await (const { key, value } of this.#kv.list<Note>({ prefix: BELL, start: [...BELL, this.#cursor] })) {
+      for await (
+        const { key, value } of this.#kv.list<Announcement>({ prefix: BELL, start: [...BELL, this.#cursor] })
+      ) {
         const id = String(key.at(-1));
         if (id === this.#cursor || this.#known.has(id)) continue;
         if (id < ULIDS) this.#cursor = id;
@@ -99,7 +101,7 @@ export class TrustBell {
       }
     } finally {
       // Also after a failure halfway: what was read is not read again.
-      if (isRevocation && !this.#stopped) this.#heard([...agentDids]);
+      if (isRevocation && !this.#stopped) this.#onChange([...agentDids]);
     }
     const now = this.#clock.now();
     for (const [id, until] of this.#known) if (until < now) this.#known.delete(id);
@@ -112,7 +114,7 @@ export class TrustBell {
 
   #lookLater(): void {
     this.#cancel = this.#clock.after(LIMITS.bellLookMs, async () => {
-      await this.look();
+      await this.poll();
       if (this.#stopped) return;
       if (!this.#reader) void this.#watch();
       this.#lookLater();
@@ -125,7 +127,7 @@ export class TrustBell {
       while (!(await reader.read()).done) {
         // A poll that is under way may have passed the new note already.
         await this.#looking;
-        await this.look();
+        await this.poll();
       }
     } catch (cause) {
       if (!this.#stopped) this.#log("warn", "bell_watch_failed", { cause });

@@ -5,7 +5,7 @@
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { systemClock } from "../../../shared/clock.ts";
 import { systemRandom } from "../../../shared/random.ts";
-import { ringTrustBell, TrustBell } from "../../../shared/server/store/trust_changes.ts";
+import { announceTrustChange, TrustChanges } from "../../../shared/server/store/trust_changes.ts";
 import { figure, type Outcome, ratio } from "../figures.ts";
 import { timed } from "../run.ts";
 import type { World } from "../world.ts";
@@ -16,15 +16,15 @@ export async function changes(world: World): Promise<Outcome> {
   const { trustChanges } = world.scale;
   const kv = await Deno.openKv(world.newStore());
   const newId = ulidSource(systemClock.now, systemRandom.bytes);
-  const ring = (n: number) => ringTrustBell(kv.atomic(), newId, [`agent-${n}`]).commit();
+  const ring = (n: number) => announceTrustChange(kv.atomic(), newId, [`agent-${n}`]).commit();
   let received = 0;
-  const reader = new TrustBell({ kv, clock: systemClock, log: () => {} }, () => received++);
+  const reader = new TrustChanges({ kv, clock: systemClock, log: () => {} }, () => received++);
   const measure = async () => {
     const before = received;
     const { cpuSeconds, seconds } = await timed(async () => {
       for (let i = 0; i < MEASURED; i++) {
         await ring(i);
-        await reader.look();
+        await reader.poll();
       }
     });
     if (received === before) throw new Error("No change was received");
@@ -36,7 +36,7 @@ export async function changes(world: World): Promise<Outcome> {
     const first = await measure();
     world.say(`writing ${trustChanges} trust changes`);
     for (let i = 0; i < trustChanges; i++) await ring(i);
-    await reader.look();
+    await reader.poll();
     const last = await measure();
     return {
       figures: [

@@ -3,7 +3,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { Guard } from "../../../proxy/admission/bad_proof_limiter.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import type { Exchange } from "../../../shared/server/http/route.ts";
+import type { RequestContext } from "../../../shared/server/http/route.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { codeOf, PROXY_URL, World } from "../../support/world.ts";
 
@@ -63,7 +63,10 @@ Deno.test("the guard refuses a token in every spelling of its header when it has
 Deno.test("the guard keeps the newest counts when a flood of tokens passes", () => {
   const guard = new Guard(new ManualClock());
   const exchangeOf = (token: string) =>
-    ({ ip: "192.0.2.1", request: new Request(PROXY_URL, { headers: { Authorization: `Svc ${token}` } }) }) as Exchange;
+    ({
+      ip: "192.0.2.1",
+      request: new Request(PROXY_URL, { headers: { Authorization: `Svc ${token}` } }),
+    }) as RequestContext;
   const noted = (token: string) => {
     const exchange = exchangeOf(token);
     for (let i = 0; i < LIMITS.badProofs; i++) guard.note(exchange);

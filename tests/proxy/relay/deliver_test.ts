@@ -344,7 +344,13 @@ Deno.test("D-60: a relay handler that is reached without an identity answers 500
     none: undefined;
   }
   const authenticators: Authenticators<ProxyDeps, Callers> = {
-    none: { when: "before_body", credential: "none", scheme: "Svc", errors: [], run: () => Promise.resolve(undefined) },
+    none: {
+      stage: "before_body",
+      credential: "none",
+      scheme: "Svc",
+      errors: [],
+      run: () => Promise.resolve(undefined),
+    },
   };
   const route = routeFor<ProxyDeps, Callers>();
   const row = { summary: "", auth: "none", limit: null, answer: { status: 202 }, errors: [] } as const;

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { nameFailures } from "../../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../../shared/server/store/open_store.ts";
 import { settle } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
@@ -18,7 +18,7 @@ async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
 /** Two instances on one store, with agents a and b paired and b connected to the second, acknowledging everything. */
 async function two(run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>): Promise<void> {
   const kv = await Deno.openKv(":memory:");
-  nameFailures(kv);
+  wrapStoreErrors(kv);
   {
     await using w1 = await World.open({ kv, seed: 1 });
     await using w2 = await World.open({ kv, seed: 2, clock: w1.clock });

@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { CompactSign } from "jose";
-import { type AitGrant, judgeAitTimes, signAit, verifyAit } from "../../../shared/protocol/ait.ts";
+import { type AitGrant, checkAitTimes, signAit, verifyAit } from "../../../shared/protocol/ait.ts";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { importPublicKey, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { TokenError, type TokenRefusal } from "../../../shared/protocol/jws.ts";
@@ -221,11 +221,11 @@ Deno.test("verifyAit() judges exp without leeway, and nbf and iat with 60 s", as
 
 Deno.test("judgeAitTimes() judges a token that was verified before", () => {
   const { iat, nbf, exp } = claims;
-  judgeAitTimes({ iat, nbf, exp }, exp - 1);
-  judgeAitTimes({ iat, nbf, exp }, iat - 60);
-  assertEquals(assertThrows(() => judgeAitTimes({ iat, nbf, exp }, exp), TokenError).reason, "expired");
+  checkAitTimes({ iat, nbf, exp }, exp - 1);
+  checkAitTimes({ iat, nbf, exp }, iat - 60);
+  assertEquals(assertThrows(() => checkAitTimes({ iat, nbf, exp }, exp), TokenError).reason, "expired");
   for (const times of [{ iat, nbf: nbf + 1, exp }, { iat: iat + 1, nbf, exp }]) {
-    assertEquals(assertThrows(() => judgeAitTimes(times, iat - 60), TokenError).reason, "not_yet_valid");
+    assertEquals(assertThrows(() => checkAitTimes(times, iat - 60), TokenError).reason, "not_yet_valid");
   }
 });
 

@@ -21,7 +21,7 @@ function nonce(name: string): Update<"replay"> {
   return {
     key: ["nonce", name],
     seen: { key: ["nonce", name], value: null, versionstamp: null },
-    once: true,
+    uncached: true,
     next: (current) => current === null ? { value: "same", expireInMs: KEPT_MS } : { refuse: "replay" },
   };
 }

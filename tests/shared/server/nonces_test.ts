@@ -5,8 +5,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
-import { nameFailures, StoreUnavailable } from "../../../shared/server/store/open_store.ts";
-import { type NonceRecord, Nonces, refusesNonce } from "../../../shared/server/nonces.ts";
+import { StoreUnavailable, wrapStoreErrors } from "../../../shared/server/store/open_store.ts";
+import { isReplay, type NonceRecord, Nonces } from "../../../shared/server/nonces.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 
 const keyOf = (agentDid: string, nonce: string) => ["nonce", agentDid, nonce];
@@ -95,7 +95,7 @@ Deno.test("refusesNonce() for a record on both sides of its expiry", async (t) =
     ["the clock stepped back", 400, 400_000, true],
   ];
   for (const [name, timestamp, now, refuses] of cases) {
-    await t.step(name, () => assertEquals(refusesNonce(record, timestamp, now), refuses));
+    await t.step(name, () => assertEquals(isReplay(record, timestamp, now), refuses));
   }
 });
 
@@ -182,7 +182,7 @@ Deno.test("a store that fails holds no nonce", async () => {
     operation.commit = () => broken ? Promise.reject(new Error("disk I/O error")) : commit();
     return operation;
   };
-  nameFailures(kv);
+  wrapStoreErrors(kv);
   const one = new Instance(kv, new ManualClock());
   await assertRejects(() => one.use(one.nowSeconds), StoreUnavailable);
   broken = false;

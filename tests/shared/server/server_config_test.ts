@@ -6,9 +6,9 @@ import { assertEquals } from "@std/assert";
 import { ConfigReader } from "../../../shared/server/config_reader.ts";
 import {
   acceptedOrigins,
-  judgeServerConfig,
   readServerConfig,
   SERVER_VARIABLES,
+  validateServerConfig,
 } from "../../../shared/server/server_config.ts";
 
 const NO_SECRETS = { signingKeysGiven: false, serviceCredentialGiven: false };
@@ -16,7 +16,7 @@ const NO_SECRETS = { signingKeysGiven: false, serviceCredentialGiven: false };
 /** Names of the variables that are refused. */
 function refused(variables: Record<string, string>, secrets = NO_SECRETS, onDeploy = false): string[] {
   const reader = new ConfigReader((name) => variables[name]);
-  judgeServerConfig(reader, readServerConfig(reader, onDeploy), secrets);
+  validateServerConfig(reader, readServerConfig(reader, onDeploy), secrets);
   return reader.problems.map((problem) => problem.split(":")[0] ?? "");
 }
 

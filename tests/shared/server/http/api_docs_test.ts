@@ -4,7 +4,7 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { PROXY_DOCUMENT } from "../../../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../../../registry/routes.ts";
 import { ERRORS } from "../../../../shared/protocol/errors.ts";
-import { documentsOf } from "../../../../shared/server/http/api_docs.ts";
+import { apiDocsOf } from "../../../../shared/server/http/api_docs.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";
 
 const PARTS = {
@@ -15,7 +15,7 @@ const PARTS = {
 
 for (const [name, parts] of Object.entries(PARTS)) {
   Deno.test(`the OpenAPI document of ${name} is valid and has every route with every code`, async () => {
-    const document = JSON.parse(documentsOf(parts, "1.2.3").openApi);
+    const document = JSON.parse(apiDocsOf(parts, "1.2.3").openApi);
     const result = await new Validator().validate(structuredClone(document));
     assertEquals(result.errors ?? [], []);
     assert(result.valid);
@@ -34,7 +34,7 @@ for (const [name, parts] of Object.entries(PARTS)) {
 
 Deno.test("the documents have body, headers and limits of a message, and limits of pairing and relay routes", () => {
   for (const parts of [PARTS.proxy, PARTS.both]) {
-    const { openApi, page } = documentsOf(parts, "1.2.3");
+    const { openApi, page } = apiDocsOf(parts, "1.2.3");
     const { paths } = JSON.parse(openApi);
     const hook = paths["/hooks/agent"].post;
     assertEquals(hook.requestBody.required, true);
@@ -56,11 +56,11 @@ Deno.test("the documents have body, headers and limits of a message, and limits 
 });
 
 Deno.test("the document of both services describes the health answer of both, and each route once", () => {
-  const { openApi, page } = documentsOf(PARTS.both, "1.2.3");
+  const { openApi, page } = apiDocsOf(PARTS.both, "1.2.3");
   const health = JSON.parse(openApi).paths["/health"].get.responses[200].content["application/json"].schema;
   assertEquals(Object.keys(health.properties).slice(-2), ["registry", "proxy"]);
   for (const path of ["/health", "/docs"]) assertEquals(page.split(`<code>GET ${path}</code>`).length, 2, path);
-  const alone = JSON.parse(documentsOf(PARTS.proxy, "1.2.3").openApi).paths["/health"].get.responses[200];
+  const alone = JSON.parse(apiDocsOf(PARTS.proxy, "1.2.3").openApi).paths["/health"].get.responses[200];
   assert("connectedSockets" in alone.content["application/json"].schema.properties);
 });
 

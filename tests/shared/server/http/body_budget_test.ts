@@ -8,7 +8,7 @@ import { ServiceError } from "../../../../shared/protocol/errors.ts";
 import { ulidSource } from "../../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { type AppDeps, createApp } from "../../../../shared/server/http/app.ts";
-import { BodyRoom, type Room } from "../../../../shared/server/http/body_budget.ts";
+import { BodyBudget, type BodyLease } from "../../../../shared/server/http/body_budget.ts";
 import { type Peer, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
@@ -22,14 +22,14 @@ const ALL = LIMITS.bodyRoomBytes;
 const HALF = ALL / 2;
 
 /** Asks for room, and notes when it is there. */
-function asking(rooms: BodyRoom, address: string, bytes: number): { room: Room | null; refused: string | null } {
-  const asked: { room: Room | null; refused: string | null } = { room: null, refused: null };
+function asking(rooms: BodyBudget, address: string, bytes: number): { room: BodyLease | null; refused: string | null } {
+  const asked: { room: BodyLease | null; refused: string | null } = { room: null, refused: null };
   rooms.take(address, bytes).then((room) => asked.room = room, (error: ServiceError) => asked.refused = error.code);
   return asked;
 }
 
 Deno.test("D-98: bodies hold 4 MiB together at most, 2 MiB from one address; what is given back is there again", async () => {
-  const rooms = new BodyRoom(new ManualClock());
+  const rooms = new BodyBudget(new ManualClock());
   const first = await rooms.take("a", HALF);
   const more = asking(rooms, "a", LIMITS.bodyFreeBytes + 1);
   await settle();
@@ -46,7 +46,7 @@ Deno.test("D-98: bodies hold 4 MiB together at most, 2 MiB from one address; wha
 });
 
 Deno.test("D-98: a small body needs no room, however full it is", async () => {
-  const rooms = new BodyRoom(new ManualClock());
+  const rooms = new BodyBudget(new ManualClock());
   await rooms.take("a", HALF);
   await rooms.take("b", HALF);
   (await rooms.take("a", LIMITS.bodyFreeBytes)).release();
@@ -54,7 +54,7 @@ Deno.test("D-98: a small body needs no room, however full it is", async () => {
 });
 
 Deno.test("D-98: of those who wait the address that holds least is next, whoever came first", async () => {
-  const rooms = new BodyRoom(new ManualClock());
+  const rooms = new BodyBudget(new ManualClock());
   const piece = HALF / 2;
   const held = [await rooms.take("greedy", piece), await rooms.take("x", HALF), await rooms.take("y", piece)];
   const greedy = asking(rooms, "greedy", piece);
@@ -69,7 +69,7 @@ Deno.test("D-98: of those who wait the address that holds least is next, whoever
 
 Deno.test("D-98: who finds no room within 2 s is refused, and waits no longer", async () => {
   const clock = new ManualClock();
-  const rooms = new BodyRoom(clock);
+  const rooms = new BodyBudget(clock);
   const held = await rooms.take("a", HALF);
   const late = asking(rooms, "a", HALF);
   await clock.advance(LIMITS.bodyWaitMs - 1);
@@ -82,7 +82,7 @@ Deno.test("D-98: who finds no room within 2 s is refused, and waits no longer", 
 });
 
 Deno.test("D-98: of one address 500 wait at most, the next is refused at once", async () => {
-  const rooms = new BodyRoom(new ManualClock());
+  const rooms = new BodyBudget(new ManualClock());
   await rooms.take("a", HALF);
   const waiting = Array.from({ length: LIMITS.bodiesWaiting / 2 }, () => asking(rooms, "a", HALF));
   await assertRejects(() => rooms.take("a", HALF), ServiceError);
@@ -93,10 +93,10 @@ Deno.test("D-98: of one address 500 wait at most, the next is refused at once", 
 
 Deno.test("D-98: a body that still arrives after a second is cut when others wait, a body that is there is not", async () => {
   const clock = new ManualClock();
-  const rooms = new BodyRoom(clock);
+  const rooms = new BodyBudget(clock);
   const cuts: string[] = [];
   const dribbling = await rooms.take("slow", HALF);
-  dribbling.cut = () => {
+  dribbling.abortRead = () => {
     cuts.push("dribbling");
     dribbling.release();
   };

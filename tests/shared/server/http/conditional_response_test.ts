@@ -3,11 +3,16 @@
  */
 import { assertEquals } from "@std/assert";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
-import { cacheable } from "../../../../shared/server/http/conditional_response.ts";
+import { conditionalResponse } from "../../../../shared/server/http/conditional_response.ts";
 
 function ask(ifNoneMatch?: string): Response {
   const headers = new Headers(ifNoneMatch === undefined ? {} : { "If-None-Match": ifNoneMatch });
-  return cacheable(new Request("https://r.example/v1/crl", { headers }), utf8Bytes('{"a":1}'), '"tag-1"', "no-cache");
+  return conditionalResponse(
+    new Request("https://r.example/v1/crl", { headers }),
+    utf8Bytes('{"a":1}'),
+    '"tag-1"',
+    "no-cache",
+  );
 }
 
 Deno.test("cacheable() answers the body once, and 304 to who has it", async (t) => {
@@ -40,7 +45,7 @@ Deno.test("cacheable() sends a large body whole, with its length", async () => {
   for (const length of [262_143, 262_144, 262_145, 524_288, 1_000_000]) {
     const body = crypto.getRandomValues(new Uint8Array(65_536));
     const large = new Uint8Array(length).map((_, i) => body[i % body.length] ?? 0);
-    const answer = cacheable(new Request("https://r.example/v1/crl"), large, '"tag-1"', "no-cache");
+    const answer = conditionalResponse(new Request("https://r.example/v1/crl"), large, '"tag-1"', "no-cache");
     assertEquals(answer.headers.get("content-length"), String(length));
     assertEquals(new Uint8Array(await answer.arrayBuffer()), large);
   }

@@ -6,7 +6,7 @@ import { assertEquals } from "@std/assert";
 import { type Bytes, utf8Bytes } from "../../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed, sign } from "../../../../shared/protocol/ed25519.ts";
 import { canonicalProof, EMPTY_BODY_SHA256, HEADERS, type ProofFields } from "../../../../shared/protocol/proof.ts";
-import type { Exchange } from "../../../../shared/server/http/route.ts";
+import type { RequestContext } from "../../../../shared/server/http/route.ts";
 import { digest, readPublicKey } from "../../../../shared/server/crypto.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../../../shared/server/http/signed_request.ts";
 
@@ -107,14 +107,14 @@ async function holds(sent: Partial<Sent>, origins = ORIGINS): Promise<boolean> {
     [HEADERS.proof]: all.proof,
   };
   const request = new Request(`https://proxy.example${all.target}`, { method: all.method, headers });
-  const exchange: Exchange = {
+  const exchange: RequestContext = {
     request,
     requestId: "a-request-id",
     peer: { from: "process" },
     ip: "process",
     target: all.target,
     body: all.body,
-    answerHeaders: new Headers(),
+    responseHeaders: new Headers(),
   };
   return holdsProof(exchange, publicKey, all.aitSha256, origins);
 }

@@ -28,9 +28,9 @@ export interface Callers {
 }
 
 export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
-  none: { when: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
+  none: { stage: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
   key: {
-    when: "before_body",
+    stage: "before_body",
     credential: "api_key",
     scheme: "Bearer",
     errors: ["API_KEY_INVALID", "ADMIN_REQUIRED"],
@@ -44,7 +44,7 @@ export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
     },
   },
   service: {
-    when: "before_limit",
+    stage: "before_limit",
     credential: "optional_service",
     scheme: "Svc",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED"],
@@ -52,11 +52,11 @@ export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
     exempt: (caller) => caller !== null,
   },
   glancing: {
-    when: "after_body",
+    stage: "after_body",
     credential: "agent_proof",
     scheme: "Svc",
     errors: ["PROXY_AUTH_MISSING_TOKEN", "PROXY_AUTH_INVALID_AIT"],
-    glance(_deps, { request }) {
+    precheck(_deps, { request }) {
       if (!request.headers.has("x-key")) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
     },
     run: () => Promise.reject(new ServiceError("PROXY_AUTH_INVALID_AIT")),

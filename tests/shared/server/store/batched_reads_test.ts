@@ -3,7 +3,7 @@
  * nothing of them is kept.
  */
 import { assertEquals, assertRejects } from "@std/assert";
-import { Reads } from "../../../../shared/server/store/batched_reads.ts";
+import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
 
 /** A real store, and how many keys each of its calls had. */
 async function open(): Promise<{ kv: Deno.Kv; calls: number[] }> {
@@ -21,7 +21,7 @@ Deno.test("get() gives each caller the record it asked for, all of one turn in c
   const { kv, calls } = await open();
   using _ = kv;
   for (let i = 0; i < 25; i += 2) await kv.set(["record", i], `value-${i}`);
-  const reads = new Reads(kv);
+  const reads = new BatchedReads(kv);
   const entries = await Promise.all(Array.from({ length: 25 }, (_, i) => reads.get<string>(["record", i])));
   assertEquals(calls, [10, 10, 5]);
   assertEquals(
@@ -34,7 +34,7 @@ Deno.test("get() gives each caller the record it asked for, all of one turn in c
 Deno.test("get() asks the store anew each time", async () => {
   const { kv, calls } = await open();
   using _ = kv;
-  const reads = new Reads(kv);
+  const reads = new BatchedReads(kv);
   for (let i = 0; i < 3; i++) {
     await kv.set(["a"], i);
     assertEquals((await reads.get(["a"])).value, i);
@@ -46,7 +46,7 @@ Deno.test("get() of a store that fails rejects for every caller, and works again
   const { kv } = await open();
   using _ = kv;
   const { getMany } = kv;
-  const reads = new Reads(kv);
+  const reads = new BatchedReads(kv);
   kv.getMany = () => Promise.reject(new Error("disk I/O error"));
   const failing = Array.from(
     { length: 15 },

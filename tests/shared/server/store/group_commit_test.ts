@@ -5,8 +5,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import { type Fate, GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
-import { nameFailures, StoreUnavailable } from "../../../../shared/server/store/open_store.ts";
+import { type ClaimResult, GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
+import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/open_store.ts";
 
 const KEPT_MS = 3_600_000;
 
@@ -55,7 +55,7 @@ Deno.test("claim() takes effect whole, or not at all", async () => {
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 100);
   assertEquals(await commits.claim<"taken">([add("count"), once("nonce", "first")]), { taken: true });
-  const refused: Fate<"taken"> = { taken: false, refused: "taken" };
+  const refused: ClaimResult<"taken"> = { taken: false, refused: "taken" };
   assertEquals(await commits.claim<"taken">([add("count"), once("nonce", "second")]), refused);
   assertEquals(await commits.claim<"taken">([once("nonce", "third"), add("count")]), refused);
   assertEquals([await valueOf(kv, "count"), await valueOf(kv, "nonce")], [1, "first"]);
@@ -159,7 +159,7 @@ Deno.test("a claim that fails in a batch fails alone", async (t) => {
   for (const [name, update, message] of bad) {
     await t.step(name, async () => {
       using kv = await Deno.openKv(":memory:");
-      nameFailures(kv);
+      wrapStoreErrors(kv);
       const commits = new GroupCommit(kv, 100);
       const good = (i: number) => commits.claim([add("count"), add(`key-${i}`)]);
       const before = Array.from({ length: 20 }, (_, i) => good(i));
@@ -300,7 +300,7 @@ Deno.test("a store that fails rejects every claim, and takes the next ones when 
           return getMany.apply(kv, args);
         }) as typeof kv.getMany;
       }
-      nameFailures(kv);
+      wrapStoreErrors(kv);
       const commits = new GroupCommit(kv, 100);
       const claims = Array.from({ length: 30 }, (_, i) => commits.claim([add("count"), add(`key-${i}`)]));
       const fates = await Promise.allSettled(claims);

@@ -5,11 +5,11 @@
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import {
-  keyPart,
-  nameFailures,
+  commitOptimistically,
+  hashKeyPart,
   openStore,
-  optimistically,
   StoreUnavailable,
+  wrapStoreErrors,
 } from "../../../../shared/server/store/open_store.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
@@ -19,7 +19,7 @@ const KEY = ["a"];
 
 Deno.test("nameFailures() makes every call of a store that is gone reject with StoreUnavailable", async (t) => {
   const kv = await Deno.openKv(":memory:");
-  nameFailures(kv);
+  wrapStoreErrors(kv);
   await kv.set(KEY, 1);
   kv.close();
   const calls: [name: string, call: () => Promise<unknown>][] = [
@@ -41,7 +41,7 @@ Deno.test("nameFailures() makes every call of a store that is gone reject with S
 
 Deno.test("nameFailures() leaves the calls as they are, and wrong use a TypeError", async () => {
   using kv = await Deno.openKv(":memory:");
-  nameFailures(kv);
+  wrapStoreErrors(kv);
   assertEquals((await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 1).set(["b"], 2).commit()).ok, true);
   assertEquals((await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 9).commit()).ok, false);
   assertEquals((await kv.getMany([KEY, ["b"]])).map((entry) => entry.value), [1, 2]);
@@ -81,7 +81,7 @@ Deno.test("a call with wrong arguments stays a TypeError, and the same TypeError
   for (const [name, right, wrong] of calls) {
     await t.step(name, async () => {
       using kv = await Deno.openKv(":memory:");
-      nameFailures(kv);
+      wrapStoreErrors(kv);
       await right(kv);
       await assertRejects(() => wrong(kv), TypeError);
       using failing = await FaultyKv.open({ fails: () => new TypeError("database or disk is full") });
@@ -120,7 +120,7 @@ Deno.test("optimistically() reads and judges anew until its commit meets no othe
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   let tries = 0;
-  const change = optimistically({ clock, random: seededRandom() }, async () => {
+  const change = commitOptimistically({ clock, random: seededRandom() }, async () => {
     const entry = await kv.get<number>(KEY);
     if (++tries <= 4) await kv.set(KEY, tries * 100);
     return { operation: kv.atomic().check(entry).set(KEY, (entry.value ?? 0) + 1), result: tries };
@@ -135,7 +135,7 @@ Deno.test("optimistically() gives up after ten tries, and at once when the chang
   let tries = 0;
   let pauses = 0;
   const change = assertRejects(() =>
-    optimistically({ clock, random: seededRandom() }, async () => {
+    commitOptimistically({ clock, random: seededRandom() }, async () => {
       const entry = await kv.get(KEY);
       await kv.set(KEY, ++tries);
       return { operation: kv.atomic().check(entry).set(KEY, "mine"), result: null };
@@ -144,7 +144,7 @@ Deno.test("optimistically() gives up after ten tries, and at once when the chang
   await change;
   assertEquals([tries, (await kv.get(KEY)).value], [LIMITS.commitRetries, LIMITS.commitRetries]);
   await assertRejects(
-    () => optimistically({ clock, random: seededRandom() }, () => Promise.reject(new RangeError("no"))),
+    () => commitOptimistically({ clock, random: seededRandom() }, () => Promise.reject(new RangeError("no"))),
     RangeError,
   );
 });
@@ -154,7 +154,7 @@ Deno.test("optimistically() lets changes at once all take effect", async () => {
   const clock = new ManualClock();
   let done = 0;
   const changes = Array.from({ length: 5 }, () =>
-    optimistically({ clock, random: seededRandom() }, async () => {
+    commitOptimistically({ clock, random: seededRandom() }, async () => {
       const entry = await kv.get<number>(KEY);
       return { operation: kv.atomic().check(entry).set(KEY, (entry.value ?? 0) + 1), result: null };
     }).finally(() => done++));
@@ -164,11 +164,11 @@ Deno.test("optimistically() lets changes at once all take effect", async () => {
 });
 
 Deno.test("keyPart() makes a key part of fixed length that says nothing of the text", () => {
-  const parts = ["", "a", "b", "x".repeat(1_000_000), "\u0000", "caf\u00e9", "cafe\u0301"].map(keyPart);
+  const parts = ["", "a", "b", "x".repeat(1_000_000), "\u0000", "caf\u00e9", "cafe\u0301"].map(hashKeyPart);
   for (const part of parts) assertMatch(part, /^[A-Za-z0-9_-]{43}$/);
   assertEquals(new Set(parts).size, parts.length);
-  assertEquals(keyPart("a"), keyPart("a"));
-  assertNotEquals(keyPart("a"), "a");
+  assertEquals(hashKeyPart("a"), hashKeyPart("a"));
+  assertNotEquals(hashKeyPart("a"), "a");
 });
 
 Deno.test("openStore() in memory checks as much as an embedded store can, and is gone when it is closed", async () => {

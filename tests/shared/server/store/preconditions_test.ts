@@ -3,15 +3,15 @@
  * between, a claim takes effect only on grounds that stand.
  */
 import { assert, assertEquals } from "@std/assert";
-import { hold, lookUp, type Records } from "../../../../shared/server/store/preconditions.ts";
+import { readCached, type RecordReader, requireUnchanged } from "../../../../shared/server/store/preconditions.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
-import { Reads } from "../../../../shared/server/store/batched_reads.ts";
+import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
 
 const KEPT_MS = 3_600_000;
 const isGood = (value: string | null) => value === "good";
 
 /** A store, with the keys that were read from it. */
-async function open(): Promise<{ kv: Deno.Kv; records: Records; read: () => number }> {
+async function open(): Promise<{ kv: Deno.Kv; records: RecordReader; read: () => number }> {
   const kv = await Deno.openKv(":memory:");
   const getMany = kv.getMany.bind(kv);
   let count = 0;
@@ -19,17 +19,17 @@ async function open(): Promise<{ kv: Deno.Kv; records: Records; read: () => numb
     count += keys.length;
     return getMany([...keys]);
   }) as typeof kv.getMany;
-  return { kv, records: { commits: new GroupCommit(kv, 100), reads: new Reads(kv) }, read: () => count };
+  return { kv, records: { commits: new GroupCommit(kv, 100), reads: new BatchedReads(kv) }, read: () => count };
 }
 
 /** Decides on a record, and writes that it did. */
-async function decide(records: Records, what: string, before: () => unknown = () => {}): Promise<string> {
-  const seen = await lookUp(records, ["ground"], isGood);
+async function decide(records: RecordReader, what: string, before: () => unknown = () => {}): Promise<string> {
+  const seen = await readCached(records, ["ground"], isGood);
   if (!isGood(seen.value)) return "refused at once";
   await before();
   const fate = await records.commits.claim([
-    hold(seen, isGood, "lost"),
-    { key: ["done", what], once: true, next: () => ({ value: true, expireInMs: KEPT_MS }) },
+    requireUnchanged(seen, isGood, "lost"),
+    { key: ["done", what], uncached: true, next: () => ({ value: true, expireInMs: KEPT_MS }) },
   ]);
   return fate.taken ? "done" : String(fate.refused);
 }

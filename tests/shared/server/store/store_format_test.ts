@@ -3,8 +3,8 @@
  * and one that a newer version wrote is left alone. `store-1.json` is frozen: the store of the first version.
  */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { nameFailures, StoreRefused } from "../../../../shared/server/store/open_store.ts";
-import { readAtStart, STORE_FORMAT } from "../../../../shared/server/store/store_format.ts";
+import { StoreRefused, wrapStoreErrors } from "../../../../shared/server/store/open_store.ts";
+import { readWithFormatCheck, STORE_FORMAT } from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines } from "../../../../shared/server/store/transfer.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
@@ -23,7 +23,7 @@ async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
 /** A world over what was exported, at the time when it was. */
 async function moved(kept: Kept, lines: readonly string[]): Promise<{ kv: Deno.Kv; w: World }> {
   const kv = await Deno.openKv(":memory:");
-  nameFailures(kv);
+  wrapStoreErrors(kv);
   await importLines(kv, TABLES, linesOf(lines), kept.now);
   return { kv, w: await World.open({ kv, seed: 2, clock: new ManualClock(kept.now) }) };
 }
@@ -37,7 +37,7 @@ Deno.test("O11: sessions, pairs, queued messages, nonces and the revocation list
 
 Deno.test("O11: a store without a format, as the first version left it, is started over and gets one", async () => {
   const kv = await Deno.openKv(":memory:");
-  nameFailures(kv);
+  wrapStoreErrors(kv);
   const w1 = await World.open({ kv });
   const kept = await tellStory(w1);
   await w1[Symbol.asyncDispose]();
@@ -72,7 +72,9 @@ Deno.test("a store that a newer version wrote is refused in clear words, and not
 Deno.test("of several instances that start on a new store at once, each finds the format and what it asks for", async () => {
   const kv = await Deno.openKv(":memory:");
   await kv.set(["x"], 1);
-  const starts = await Promise.all(Array.from({ length: 20 }, () => readAtStart<[number, string]>(kv, [["x"], ["y"]])));
+  const starts = await Promise.all(
+    Array.from({ length: 20 }, () => readWithFormatCheck<[number, string]>(kv, [["x"], ["y"]])),
+  );
   for (const [x, y] of starts) assertEquals([x.value, y.value], [1, null]);
   kv.close();
 });

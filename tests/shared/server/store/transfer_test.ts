@@ -3,7 +3,7 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { KEYS as PROXY_KEYS, STORED as PROXY_STORED } from "../../../../proxy/schema/kv_keys.ts";
 import { KEYS as REGISTRY_KEYS, STORED as REGISTRY_STORED } from "../../../../registry/schema/kv_keys.ts";
 import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
-import { readAtStart } from "../../../../shared/server/store/store_format.ts";
+import { readWithFormatCheck } from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines, TransferError } from "../../../../shared/server/store/transfer.ts";
 import { World } from "../../../support/world.ts";
 
@@ -77,7 +77,7 @@ Deno.test("an export that is not whole, or no export, is refused with the line, 
         TransferError,
       );
       assertStringIncludes(error.message, message);
-      const start = await assertRejects(() => readAtStart(kv, []), StoreRefused);
+      const start = await assertRejects(() => readWithFormatCheck(kv, []), StoreRefused);
       assertStringIncludes(start.message, "import again");
       kv.close();
     });

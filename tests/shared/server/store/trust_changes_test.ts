@@ -6,7 +6,7 @@
 import { assertEquals } from "@std/assert";
 import { ulidSource } from "../../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import { ringTrustBell, TrustBell } from "../../../../shared/server/store/trust_changes.ts";
+import { announceTrustChange, TrustChanges } from "../../../../shared/server/store/trust_changes.ts";
 import { ManualClock, settle } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
@@ -14,11 +14,11 @@ import { seededRandom } from "../../../support/seeded_random.ts";
 class Listener {
   readonly heard: string[][] = [];
   readonly events: string[] = [];
-  readonly bell: TrustBell;
+  readonly bell: TrustChanges;
 
   constructor(kv: Deno.Kv, clock: ManualClock) {
     const log = (_level: string, event: string) => void this.events.push(event);
-    this.bell = new TrustBell({ kv, clock, log }, (agentDids) => this.heard.push(agentDids));
+    this.bell = new TrustChanges({ kv, clock, log }, (agentDids) => this.heard.push(agentDids));
   }
 
   /** Waits for the watch, which the store wakes in its own time. */
@@ -28,7 +28,7 @@ class Listener {
 }
 
 function ring(kv: Deno.Kv, newId: () => string, ...agentDids: string[]): Promise<unknown> {
-  return ringTrustBell(kv.atomic(), newId, agentDids).commit();
+  return announceTrustChange(kv.atomic(), newId, agentDids).commit();
 }
 
 Deno.test("a ring is heard once by everyone who listens, without waiting for the clock", async () => {
@@ -98,7 +98,10 @@ Deno.test("a change that is not committed rings nothing", async () => {
   using kv = await Deno.openKv(":memory:");
   await kv.set(["x"], 1);
   const operation = kv.atomic().check({ key: ["x"], versionstamp: null }).set(["x"], 2);
-  assertEquals((await ringTrustBell(operation, ulidSource(() => 0, seededRandom().bytes), ["a"]).commit()).ok, false);
+  assertEquals(
+    (await announceTrustChange(operation, ulidSource(() => 0, seededRandom().bytes), ["a"]).commit()).ok,
+    false,
+  );
   assertEquals((await Array.fromAsync(kv.list({ prefix: ["bell"] }))).length, 0);
 });
 
@@ -136,7 +139,7 @@ Deno.test("a trust change is read at the same cost when many came before it", as
   for (let i = 0; i < 300; i++) {
     const before = entries();
     await ring(kv, newId, `agent-${i}`);
-    await listener.bell.look();
+    await listener.bell.poll();
     costs.push(entries() - before);
   }
   assertEquals(listener.heard.length, 300);
@@ -151,13 +154,13 @@ Deno.test("trust changes are all read when the clocks of their writers differ an
   const behind = ulidSource(() => 1_000, seededRandom(2).bytes);
   for (const [newId, did] of [[ahead, "a"], [behind, "b"], [ahead, "c"]] as const) {
     await ring(kv, newId, did);
-    await listener.bell.look();
+    await listener.bell.poll();
   }
-  const first = ringTrustBell(kv.atomic(), ahead, ["made first"]);
+  const first = announceTrustChange(kv.atomic(), ahead, ["made first"]);
   await ring(kv, ahead, "made second");
-  await listener.bell.look();
+  await listener.bell.poll();
   await first.commit();
-  await listener.bell.look();
+  await listener.bell.poll();
   assertEquals(listener.heard, [["a"], ["b"], ["c"], ["made second"], ["made first"]]);
   listener.bell.stop();
 });
@@ -174,12 +177,12 @@ Deno.test("neighbouring versions read each other's notes when both run on one st
   await previous("revocation", "before");
   const listener = await deafListener(kv);
   await previous("revocation", "old");
-  await listener.bell.look();
+  await listener.bell.poll();
   await ring(kv, newId, "new");
   await previous("pair", "a pair");
   await previous("revocation", "old again");
-  await listener.bell.look();
-  await listener.bell.look();
+  await listener.bell.poll();
+  await listener.bell.poll();
   assertEquals(listener.heard, [["old"], ["new", "old again"]]);
   // What the previous version reads: notes by the prefix, their last key part as a text, and a new value of the key that
   // it watches.
@@ -203,9 +206,9 @@ Deno.test("a note is handled when the poll that read it fails at the next one", 
     iterator.next = () => ++reads === 2 ? Promise.reject(new Error("disk I/O error")) : next();
     return iterator;
   }) as typeof kv.list;
-  await listener.bell.look();
+  await listener.bell.poll();
   kv.list = list;
-  await listener.bell.look();
+  await listener.bell.poll();
   assertEquals(listener.heard, [["a"], ["b"]]);
   listener.bell.stop();
 });
