@@ -6,7 +6,7 @@ import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
 import { proxyHealth } from "./proxy/meta/handlers.ts";
-import type { Siblings } from "./proxy/relay/presence.ts";
+import type { LocalWakeups } from "./proxy/relay/presence.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";
@@ -96,7 +96,7 @@ async function compose(
   store: Store,
   port: number,
   log: Log,
-  siblings?: Siblings,
+  siblings?: LocalWakeups,
 ): Promise<{ registry: Registry | null; proxy: Proxy | null }> {
   const { environment, service, trustedProxies } = server;
   const own = `http://127.0.0.1:${port}`;

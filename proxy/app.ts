@@ -12,22 +12,22 @@ import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import { StoreProbe } from "../shared/server/store_probe.ts";
 import { AitCache } from "./admission/ait_cache.ts";
-import { ACCESS_LOST } from "./admission/checks.ts";
+import { ACCESS_TOKEN_ENDED } from "./admission/checks.ts";
 import { CrlCache } from "./admission/crl_cache.ts";
-import { Guard } from "./admission/bad_proof_limiter.ts";
+import { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import { KeyCache } from "./admission/key_cache.ts";
 import type { ProxyConfig } from "./config.ts";
 import type { ProxyDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import { sweptFamilies } from "./swept_families.ts";
 import { RegistryClient, type Send } from "./registry_client.ts";
-import { Bus, type Siblings } from "./relay/presence.ts";
-import { Lingering, type UpgradeWebSocket } from "./relay/connect.ts";
+import { type LocalWakeups, PresenceStore } from "./relay/presence.ts";
+import { ClosedSocketBytes, type UpgradeWebSocket } from "./relay/connect.ts";
 import { Deliveries } from "./relay/deliveries.ts";
-import { Dispatch } from "./relay/message_forwarder.ts";
-import { Drain } from "./relay/mailbox_delivery.ts";
-import { Held } from "./relay/in_flight_budget.ts";
-import { Hub } from "./relay/connected_agents.ts";
+import { MessageForwarder } from "./relay/message_forwarder.ts";
+import { MailboxDelivery } from "./relay/mailbox_delivery.ts";
+import { InFlightBudget } from "./relay/in_flight_budget.ts";
+import { ConnectedAgents } from "./relay/connected_agents.ts";
 import { Mailbox } from "./relay/mailbox.ts";
 import { Revalidation } from "./relay/revalidation.ts";
 import { SenderStatus } from "./relay/sender_status.ts";
@@ -35,14 +35,14 @@ import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
 import { PairRemoval } from "./trust/pair_removal.ts";
 
 /** What the proxy needs from the world besides. */
-export interface ProxySeams extends ServiceDeps {
+export interface ProxyExternals extends ServiceDeps {
   /** Reaches the registry: a socket's `fetch`, or the registry app's own. */
   send: Send;
   /** Judges access tokens in the registry's place, where both share process and store. */
   judgeAccess?: CheckAccessToken;
   upgrade: UpgradeWebSocket;
   /** The other isolates of this process, where there may be some. */
-  siblings?: Siblings;
+  siblings?: LocalWakeups;
 }
 
 /** A proxy that answers. */
@@ -54,7 +54,7 @@ export interface Proxy extends App {
   stop(): Promise<void>;
 }
 
-export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
+export function createProxy(seams: ProxyExternals, config: ProxyConfig): Proxy {
   const { kv, maxChecks, clock, random, newId, log } = seams;
   const registry = new RegistryClient(seams.send, clock, config);
   const keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
@@ -65,26 +65,26 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
   });
   const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()) });
   const reads = new BatchedReads(kv);
-  const hub = new Hub(clock, newId, config.heartbeatIntervalMs);
+  const hub = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs);
   const mailbox = new Mailbox({ kv, clock, commits }, config.mailboxTtlSeconds, config.receiptKeptMs);
   const senders = new SenderStatus(registry, clock);
-  const drain = new Drain({ kv, clock, log, hub, crl, senders, mailbox, ackTimeoutMs: config.ackTimeoutMs });
+  const drain = new MailboxDelivery({ kv, clock, log, hub, crl, senders, mailbox, ackTimeoutMs: config.ackTimeoutMs });
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
   const bell = new TrustChanges(seams, (agentDids) => {
     senders.forget(agentDids);
-    void revalidation.rung(agentDids);
+    void revalidation.onTrustChange(agentDids);
   });
   const { siblings } = seams;
-  const bus = new Bus({ kv, clock, random, newId, log, ...(siblings ? { siblings } : {}) });
+  const bus = new PresenceStore({ kv, clock, random, newId, log, ...(siblings ? { siblings } : {}) });
   const sweeper = new ExpirySweeper(
     { kv, maxChecks, clock, log, instance: bus.instance, leaseKey: KEYS.sweep() },
     sweptFamilies(kv, { receiptKeptMs: config.receiptKeptMs, instance: bus.instance }),
   );
-  const dispatch = new Dispatch({ kv, clock, log, newId, commits, bus, hub, drain, mailbox });
+  const dispatch = new MessageForwarder({ kv, clock, log, newId, commits, bus, hub, drain, mailbox });
   hub.onAttached = (agentDid) => {
     // The link before may have ended between claim and attach, and taken the presence along.
     void dispatch.claim(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
-    drain.kick(agentDid);
+    drain.deliverTo(agentDid);
   };
   hub.onGone = (agentDid) => {
     const isHere = () => hub.session(agentDid) !== undefined;
@@ -92,7 +92,7 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
   };
   const pairRemoval = new PairRemoval({ kv, clock, random, log, crl, maxChecks });
   crl.onInstalled = () => {
-    void revalidation.listed();
+    void revalidation.onCrlInstalled();
     void pairRemoval.listed();
   };
   const { judgeAccess } = seams;
@@ -101,25 +101,25 @@ export function createProxy(seams: ProxySeams, config: ProxyConfig): Proxy {
     config,
     registry,
     access: judgeAccess
-      ? (claim) => judgeAccess(claim, { commits, reads }, ACCESS_LOST)
+      ? (claim) => judgeAccess(claim, { commits, reads }, ACCESS_TOKEN_ENDED)
       : async (claim) => await registry.validate(claim) ? [] : null,
     keys,
     crl,
     commits,
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
-    guard: new Guard(clock),
+    guard: new BadProofLimiter(clock),
     aits: new AitCache(keys, config.registryUrl),
     nonces: new Nonces(clock, KEYS.nonce, LIMITS.sweepMarginSeconds * 1000),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
-    held: new Held(),
+    held: new InFlightBudget(),
     hub,
     mailbox,
     drain,
     bus,
     dispatch,
     revalidation,
-    lingering: new Lingering(),
+    lingering: new ClosedSocketBytes(),
     deliveries: new Deliveries({
       kv,
       clock,

@@ -11,22 +11,22 @@ import { HEADERS } from "../shared/protocol/proof.ts";
 import { apiDocsRoutes } from "../shared/server/http/api_docs.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/http/openapi.ts";
 import { type Authenticators, type Route, routeFor, type RouteHeader } from "../shared/server/http/route.ts";
-import { admission, type Admitted } from "./admission/admit.ts";
+import { admission, type AdmittedAgent } from "./admission/admit.ts";
 import type { ProxyDeps } from "./deps.ts";
 import * as meta from "./meta/handlers.ts";
 import * as receipts from "./receipts/handlers.ts";
 import { relayConnect } from "./relay/connect.ts";
 import { postMessage } from "./relay/deliver.ts";
-import { held } from "./relay/in_flight_budget.ts";
+import { withInFlightBudget } from "./relay/in_flight_budget.ts";
 import * as trust from "./trust/handlers.ts";
 
 /** Every way to be admitted, and whom it yields. */
 export interface ProxyCallers {
   none: null;
-  message: Admitted;
-  receipt: Admitted;
-  connect: Admitted;
-  pairing: Admitted;
+  message: AdmittedAgent;
+  receipt: AdmittedAgent;
+  connect: AdmittedAgent;
+  pairing: AdmittedAgent;
 }
 
 export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
@@ -102,7 +102,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
       "PROXY_RELAY_UNAVAILABLE",
       "PROXY_RELAY_AUTH_CONTEXT_MISSING",
     ],
-    handler: held(postMessage),
+    handler: withInFlightBudget(postMessage),
   }),
   route({
     method: "GET",

@@ -13,16 +13,16 @@ import { KEYS } from "../schema/kv_keys.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import {
   type AdmissionProfile,
-  type Candidate,
+  type AdmissionState,
   CHECKS,
-  found,
-  GroundLost,
-  noteDecision,
-  type ReadAhead,
+  PreconditionFailed,
+  type PrefetchedRecords,
+  recordDecision,
+  requireSet,
 } from "./checks.ts";
 
 /** An agent whose request passed every check that its route asks for. */
-export interface Admitted {
+export interface AdmittedAgent {
   agentDid: string;
   ownerDid: string;
   issuer: string;
@@ -31,7 +31,7 @@ export interface Admitted {
   /** When the AIT expires, unix seconds. */
   aitExpiresAt: number;
   /** What was read ahead of a message. */
-  ahead: ReadAhead["message"];
+  ahead: PrefetchedRecords["message"];
   /**
    * Makes the nonce and the counted request durable, together with `more`, while trust and session still stand. Gives
    * what refused `more`, if anything did: nonce and window are durable then all the same. Called again, it is about
@@ -45,20 +45,24 @@ export interface Admitted {
 }
 
 /** Marks a window's refusal apart from those of the route's own records. */
-const FULL = Symbol("full");
+const LIMIT_EXCEEDED = Symbol("full");
 
 /** Runs the nine checks. A nonce whose request fails after check 5 is used up. */
-export async function admit(deps: ProxyDeps, exchange: RequestContext, profile: AdmissionProfile): Promise<Admitted> {
-  const candidate: Candidate = { exchange, profile, now: deps.clock.now(), grounds: [] };
+export async function admit(
+  deps: ProxyDeps,
+  exchange: RequestContext,
+  profile: AdmissionProfile,
+): Promise<AdmittedAgent> {
+  const candidate: AdmissionState = { exchange, profile, now: deps.clock.now(), preconditions: [] };
   try {
     for (const check of CHECKS) await check.run(deps, candidate);
   } catch (error) {
     const refusal = asDependencyFailure(error);
-    if (error instanceof ServiceError && isCostlyRefusal(candidate, error)) deps.guard.note(exchange);
-    if (candidate.reservation) await spend(deps.commits, candidate, mendedWindow(deps, candidate));
+    if (error instanceof ServiceError && isCostlyRefusal(candidate, error)) deps.guard.recordFailure(exchange);
+    if (candidate.reservation) await commitNonce(deps.commits, candidate, mendedWindow(deps, candidate));
     throw refusal;
   }
-  const { claims } = found(candidate.ait);
+  const { claims } = requireSet(candidate.ait);
   return {
     agentDid: claims.sub,
     ownerDid: claims.ownerDid,
@@ -66,51 +70,63 @@ export async function admit(deps: ProxyDeps, exchange: RequestContext, profile: 
     aitJti: claims.jti,
     name: claims.name,
     aitExpiresAt: claims.exp,
-    ahead: candidate.ahead?.message ?? null,
-    settle: (more = []) => settle(deps, candidate, more),
+    ahead: candidate.prefetched?.message ?? null,
+    settle: (more = []) => settleClaim(deps, candidate, more),
   };
 }
 
 /** A signature was checked, and after check 5 a nonce is written too, but the request counts in no window (D-94). */
-function isCostlyRefusal({ reservation }: Candidate, { code }: ServiceError): boolean {
+function isCostlyRefusal({ reservation }: AdmissionState, { code }: ServiceError): boolean {
   return code === "PROXY_AUTH_INVALID_PROOF" || (reservation !== undefined && code !== "PROXY_AUTH_REPLAY");
 }
 
-async function settle<R>(deps: ProxyDeps, candidate: Candidate, more: readonly Update<R>[]): Promise<R | null> {
+async function settleClaim<R>(
+  deps: ProxyDeps,
+  candidate: AdmissionState,
+  more: readonly Update<R>[],
+): Promise<R | null> {
   const { commits, clock } = deps;
   const { once } = candidate.profile;
-  const grounds = once ? candidate.grounds.map((ground) => ({ ...ground, once })) : candidate.grounds;
+  const grounds = once ? candidate.preconditions.map((ground) => ({ ...ground, once })) : candidate.preconditions;
   if (candidate.settled) {
     if (more.length === 0) return null;
-    const fate = await commits.claim<R | GroundLost>([...grounds, ...more]);
+    const fate = await commits.claim<R | PreconditionFailed>([...grounds, ...more]);
     if (fate.taken) return null;
-    if (fate.refused instanceof GroundLost) throw new ServiceError(fate.refused.code);
+    if (fate.refused instanceof PreconditionFailed) throw new ServiceError(fate.refused.code);
     return fate.refused;
   }
-  const counted = windowUpdate<typeof FULL>(
+  const counted = windowUpdate<typeof LIMIT_EXCEEDED>(
     windowKey(candidate),
-    found(candidate.rule),
+    requireSet(candidate.rule),
     () => clock.now(),
-    (decision) => noteDecision(candidate, decision),
-    { refuse: FULL },
-    await candidate.ahead?.window,
+    (decision) => recordDecision(candidate, decision),
+    { refuse: LIMIT_EXCEEDED },
+    await candidate.prefetched?.window,
   );
   if (once) counted.uncached = once;
-  const refused = await spend<R | typeof FULL | GroundLost>(commits, candidate, [...grounds, counted, ...more]);
+  const refused = await commitNonce<R | typeof LIMIT_EXCEEDED | PreconditionFailed>(commits, candidate, [
+    ...grounds,
+    counted,
+    ...more,
+  ]);
   candidate.settled = true;
   if (refused === null) return null;
-  if (refused === FULL || refused instanceof GroundLost) {
-    await spend(commits, candidate, mendedWindow(deps, candidate));
-    throw new ServiceError(refused instanceof GroundLost ? refused.code : "PROXY_RATE_LIMIT_EXCEEDED");
+  if (refused === LIMIT_EXCEEDED || refused instanceof PreconditionFailed) {
+    await commitNonce(commits, candidate, mendedWindow(deps, candidate));
+    throw new ServiceError(refused instanceof PreconditionFailed ? refused.code : "PROXY_RATE_LIMIT_EXCEEDED");
   }
-  const again = await spend<typeof FULL>(commits, candidate, [counted]);
-  if (again === FULL) throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+  const again = await commitNonce<typeof LIMIT_EXCEEDED>(commits, candidate, [counted]);
+  if (again === LIMIT_EXCEEDED) throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
   return refused;
 }
 
 /** Claims the nonce with other updates; `null` when all took effect. */
-async function spend<R>(commits: GroupCommit, candidate: Candidate, more: readonly Update<R>[]): Promise<R | null> {
-  const reservation = found(candidate.reservation);
+async function commitNonce<R>(
+  commits: GroupCommit,
+  candidate: AdmissionState,
+  more: readonly Update<R>[],
+): Promise<R | null> {
+  const reservation = requireSet(candidate.reservation);
   let fate: "used" | "replayed" | "unused" = "unused";
   try {
     const refused = await claim<R | "replay">(commits, [reservation.update, ...more]);
@@ -133,13 +149,13 @@ async function claim<R>(commits: GroupCommit, updates: readonly Update<R>[]): Pr
 }
 
 /** The window of a refused request, which is written only to mend it after the clock stepped back. */
-function mendedWindow({ clock }: ProxyDeps, candidate: Candidate): Update<never>[] {
+function mendedWindow({ clock }: ProxyDeps, candidate: AdmissionState): Update<never>[] {
   if (!candidate.decision?.mended) return [];
-  return [windowUpdate(windowKey(candidate), found(candidate.rule), () => clock.now(), () => {})];
+  return [windowUpdate(windowKey(candidate), requireSet(candidate.rule), () => clock.now(), () => {})];
 }
 
-function windowKey(candidate: Candidate): Deno.KvKey {
-  return KEYS.window(found(candidate.rule).name, found(candidate.ait).claims.sub);
+function windowKey(candidate: AdmissionState): Deno.KvKey {
+  return KEYS.window(requireSet(candidate.rule).name, requireSet(candidate.ait).claims.sub);
 }
 
 function asDependencyFailure(error: unknown): unknown {
@@ -158,14 +174,14 @@ export const PROFILES = {
 const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check) => check.failsWith))];
 
 /** The authenticator of a profile. Only a message settles later, with its delivery. */
-export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDeps, Admitted> {
+export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDeps, AdmittedAgent> {
   return {
     stage: "after_body",
     credential: PROFILES[profile].access ? "agent_session" : "agent_proof",
     scheme: "Svc",
     errors: errorsOf(PROFILES[profile]),
     limit: limitText(PROFILES[profile].window),
-    precheck: (deps, exchange) => deps.guard.look(exchange),
+    precheck: (deps, exchange) => deps.guard.rejectIfOver(exchange),
     async run(deps, exchange) {
       const admitted = await admit(deps, exchange, PROFILES[profile]);
       if (profile !== "message") await admitted.settle();

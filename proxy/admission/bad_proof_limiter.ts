@@ -19,7 +19,7 @@ interface Count {
   failures: number;
 }
 
-export class Guard {
+export class BadProofLimiter {
   readonly #clock: Clock;
   /** Bad proofs by address and digest of the token. */
   readonly #counts = new BoundedMap<string, Count>(MAX_KEPT);
@@ -29,7 +29,7 @@ export class Guard {
   }
 
   /** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many bad proofs from this address */
-  look(exchange: RequestContext): void {
+  rejectIfOver(exchange: RequestContext): void {
     if (this.#counts.size === 0) return;
     const key = keyOf(exchange);
     const count = key === null ? undefined : this.#counts.get(key);
@@ -43,7 +43,7 @@ export class Guard {
   }
 
   /** Counts a bad proof. */
-  note(exchange: RequestContext): void {
+  recordFailure(exchange: RequestContext): void {
     const key = keyOf(exchange);
     if (key === null) return;
     const now = this.#clock.now();

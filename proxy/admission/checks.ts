@@ -35,7 +35,7 @@ export interface AdmissionProfile {
 }
 
 /** A request while it is judged; each check fills in what it found. */
-export interface Candidate {
+export interface AdmissionState {
   exchange: RequestContext;
   profile: AdmissionProfile;
   /** Milliseconds since the Unix epoch: one moment for all checks. */
@@ -43,9 +43,9 @@ export interface Candidate {
   ait?: VerifiedAit;
   timestamp?: number;
   reservation?: Reservation;
-  ahead?: ReadAhead;
+  prefetched?: PrefetchedRecords;
   /** What checks 7 and 8 rest on, held until the request takes effect. */
-  grounds: Update<GroundLost>[];
+  preconditions: Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
   /** Nonce and window are durable. */
@@ -53,31 +53,31 @@ export interface Candidate {
 }
 
 /** What a request was admitted on has changed before it took effect. */
-export class GroundLost {
+export class PreconditionFailed {
   constructor(readonly code: "PROXY_AUTH_FORBIDDEN" | "PROXY_AGENT_ACCESS_INVALID") {}
 }
 
-const PAIR_LOST = new GroundLost("PROXY_AUTH_FORBIDDEN");
+const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
 /** The access token is no longer good. */
-export const ACCESS_LOST = new GroundLost("PROXY_AGENT_ACCESS_INVALID");
+export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
 type Ahead<T> = Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>>;
 
 /** Records that the checks to come need, and the delivery after them: asked for together, awaited where they count. */
-export interface ReadAhead {
+export interface PrefetchedRecords {
   window: Ahead<WindowRecord>;
   /** Of a message to an agent; else `null`. */
   message: { pair: Ahead<PairRecord>; presence: Ahead<Presence> } | null;
 }
 
 /** One check. */
-export interface Check {
+export interface AdmissionCheck {
   name: string;
   failsWith: readonly ErrorCode[];
-  run(deps: ProxyDeps, candidate: Candidate): Promise<void> | void;
+  run(deps: ProxyDeps, candidate: AdmissionState): Promise<void> | void;
 }
 
-export const CHECKS: readonly Check[] = [
+export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "AIT signature",
     failsWith: [
@@ -90,14 +90,14 @@ export const CHECKS: readonly Check[] = [
       const token = authorizationToken(candidate.exchange.request.headers, "Svc");
       if (token === null) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
       if (token === "") throw new ServiceError("PROXY_AUTH_INVALID_SCHEME");
-      candidate.ait = await believing(() => deps.aits.verify(token));
+      candidate.ait = await asInvalidAit(() => deps.aits.verify(token));
       candidate.exchange.agentDid = candidate.ait.claims.sub;
     },
   },
   {
     name: "AIT expiry",
     failsWith: ["PROXY_AUTH_INVALID_AIT"],
-    run: (_deps, { ait, now }) => believing(() => checkAitTimes(found(ait).claims, unixSeconds(now))),
+    run: (_deps, { ait, now }) => asInvalidAit(() => checkAitTimes(requireSet(ait).claims, unixSeconds(now))),
   },
   {
     name: "timestamp",
@@ -116,7 +116,7 @@ export const CHECKS: readonly Check[] = [
       if (!isNonce(exchange.request.headers.get(HEADERS.nonce) ?? "")) {
         throw new ServiceError("PROXY_AUTH_INVALID_NONCE");
       }
-      const { publicKey, sha256 } = found(ait);
+      const { publicKey, sha256 } = requireSet(ait);
       if (!holdsProof(exchange, publicKey, sha256, deps.origins)) {
         throw new ServiceError("PROXY_AUTH_INVALID_PROOF", {
           message: `The proof of possession does not verify for the origin ${deps.origins[0]}`,
@@ -130,8 +130,8 @@ export const CHECKS: readonly Check[] = [
     run(deps, candidate) {
       const { exchange, ait, timestamp } = candidate;
       const nonce = exchange.request.headers.get(HEADERS.nonce) ?? "";
-      candidate.ahead = readAhead(deps, candidate);
-      const reservation = deps.nonces.reserve(found(ait).claims.sub, nonce, found(timestamp));
+      candidate.prefetched = readAhead(deps, candidate);
+      const reservation = deps.nonces.reserve(requireSet(ait).claims.sub, nonce, requireSet(timestamp));
       if (!reservation) throw new ServiceError("PROXY_AUTH_REPLAY");
       candidate.reservation = reservation;
     },
@@ -140,21 +140,21 @@ export const CHECKS: readonly Check[] = [
     name: "revocation",
     failsWith: ["PROXY_AUTH_REVOKED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
     async run(deps, { ait }) {
-      if (await deps.crl.isRevoked(found(ait).claims.jti)) throw new ServiceError("PROXY_AUTH_REVOKED");
+      if (await deps.crl.isRevoked(requireSet(ait).claims.jti)) throw new ServiceError("PROXY_AUTH_REVOKED");
     },
   },
   {
     name: "trust",
     failsWith: ["PROXY_AUTH_FORBIDDEN", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { exchange, profile, ait, ahead, grounds }) {
+    async run(deps, { exchange, profile, ait, prefetched, preconditions }) {
       if (!profile.trust) return;
-      const pair = await ahead?.message?.pair;
+      const pair = await prefetched?.message?.pair;
       // The pair of a deleted agent counts as removed from the moment the list names the agent (D-241).
       if (pair?.value && await deps.crl.isDeleted(exchange.request.headers.get(HEADERS.recipient) ?? "")) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
-      if (pair?.value) grounds.push(requireUnchanged(pair, isPresent, PAIR_LOST));
-      else if (!(await hasAnyPair(deps.kv, found(ait).claims.sub))) {
+      if (pair?.value) preconditions.push(requireUnchanged(pair, isPresent, PAIR_LOST));
+      else if (!(await hasAnyPair(deps.kv, requireSet(ait).claims.sub))) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
       }
     },
@@ -162,46 +162,46 @@ export const CHECKS: readonly Check[] = [
   {
     name: "access token",
     failsWith: ["PROXY_AGENT_ACCESS_REQUIRED", "PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { profile, exchange, ait, grounds }) {
+    async run(deps, { profile, exchange, ait, preconditions }) {
       if (!profile.access) return;
       const accessToken = exchange.request.headers.get(HEADERS.access);
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
-      const { sub, jti } = found(ait).claims;
+      const { sub, jti } = requireSet(ait).claims;
       // A token sent twice is two in one header: no single one to ask about.
       const held = accessToken.includes(",") ? null : await deps.access({ accessToken, agentDid: sub, aitJti: jti });
       if (!held) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
-      grounds.push(...held);
+      preconditions.push(...held);
     },
   },
   {
     name: "rate limit",
     failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
     async run(deps, candidate) {
-      const { value } = await found(candidate.ahead).window;
+      const { value } = await requireSet(candidate.prefetched).window;
       candidate.rule = windowRule(deps, candidate.profile);
       candidate.decision = decide(candidate.rule, value ?? [], candidate.now);
       if (candidate.decision.allowed) return;
-      noteDecision(candidate, candidate.decision);
+      recordDecision(candidate, candidate.decision);
       throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
     },
   },
 ];
 
 /** Keeps what the window said, and tells the client. */
-export function noteDecision(candidate: Candidate, decision: Decision): void {
+export function recordDecision(candidate: AdmissionState, decision: Decision): void {
   candidate.decision = decision;
-  const headers = rateLimitHeaders(found(candidate.rule), decision);
+  const headers = rateLimitHeaders(requireSet(candidate.rule), decision);
   for (const [name, value] of Object.entries(headers)) candidate.exchange.responseHeaders.set(name, value);
 }
 
 /** What an earlier check has found. */
-export function found<T>(value: T | undefined): T {
+export function requireSet<T>(value: T | undefined): T {
   if (value === undefined) throw new Error("A check ran before the one it builds on");
   return value;
 }
 
-function readAhead(deps: ProxyDeps, { exchange, profile, ait, now }: Candidate): ReadAhead {
-  const sender = found(ait).claims.sub;
+function readAhead(deps: ProxyDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
+  const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
   const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Ahead<T> => {
     const entry = readCached(deps, key, isGood);
@@ -232,7 +232,7 @@ function windowRule({ config }: Pick<ProxyDeps, "config">, { window }: Admission
 }
 
 /** A token that must not be believed has one code, whatever is wrong with it. */
-async function believing<T>(judge: () => T | Promise<T>): Promise<T> {
+async function asInvalidAit<T>(judge: () => T | Promise<T>): Promise<T> {
   try {
     return await judge();
   } catch (error) {

@@ -177,10 +177,10 @@ export class CrlCache {
     if (status !== 200 || !(typeof crl === "string" || crl instanceof Uint8Array)) {
       throw new RegistryUnavailable(`The revocation list was answered with ${status}`);
     }
-    const breathe = crl.length < LONG_ANSWER ? () => Promise.resolve() : yieldToEventLoop;
-    await breathe();
-    const claims = await this.#verify(crl as string | Bytes, breathe);
-    await breathe();
+    const yieldIfLong = crl.length < LONG_ANSWER ? () => Promise.resolve() : yieldToEventLoop;
+    await yieldIfLong();
+    const claims = await this.#verify(crl as string | Bytes, yieldIfLong);
+    await yieldIfLong();
     if (this.#seen && isCrlRollback(claims, this.#seen)) {
       log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
       throw new RegistryUnavailable("The revocation list is older than the one known");
@@ -192,22 +192,22 @@ export class CrlCache {
     for (const [i, { jti, agentDid, reason, revokedAt }] of claims.revocations.entries()) {
       revoked.set(jti, reason);
       if (reason === "agent_deleted") deleted.set(agentDid, revokedAt);
-      if (i % ENTRIES_AT_ONCE === ENTRIES_AT_ONCE - 1) await breathe();
+      if (i % ENTRIES_AT_ONCE === ENTRIES_AT_ONCE - 1) await yieldIfLong();
     }
     this.#installed = { exp: claims.exp, revoked, deleted, etag: headers.get("etag") };
     this.onInstalled();
   }
 
-  async #verify(crl: string | Bytes, breathe: () => Promise<void>): Promise<CrlClaims> {
+  async #verify(crl: string | Bytes, yieldIfLong: () => Promise<void>): Promise<CrlClaims> {
     const { clock, keys } = this.#seams;
     const { issuer } = this.#options;
     const now = unixSeconds(clock.now());
     try {
-      return await verifyCrl(crl, { issuer, keys: await keys.current() }, now, breathe);
+      return await verifyCrl(crl, { issuer, keys: await keys.current() }, now, yieldIfLong);
     } catch (error) {
       if (!(error instanceof TokenError && error.reason === "unknown_kid")) throw error;
       // A key that came since: one look for it, then the list counts as wrong.
-      return await verifyCrl(crl, { issuer, keys: await keys.search() }, now, breathe);
+      return await verifyCrl(crl, { issuer, keys: await keys.search() }, now, yieldIfLong);
     }
   }
 }

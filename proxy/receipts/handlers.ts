@@ -6,14 +6,14 @@ import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shar
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
-import type { Admitted } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { ReceiptRecord } from "./receipt_record.ts";
 import { listReceipts, recordReceipt } from "./store.ts";
 
 export async function submitReceipt(
   deps: ProxyDeps,
-  { body, caller }: Input<undefined, undefined, z.output<typeof ReceiptBody>, Admitted>,
+  { body, caller }: Input<undefined, undefined, z.output<typeof ReceiptBody>, AdmittedAgent>,
 ): Promise<Response> {
   if (caller.agentDid !== body.recipientAgentDid) throw new ServiceError("PROXY_RELAY_RECEIPT_FORBIDDEN");
   return json({ receipt: receiptView(await recordReceipt(deps, body)) }, 201);
@@ -21,7 +21,7 @@ export async function submitReceipt(
 
 export async function queryReceipts(
   deps: ProxyDeps,
-  { query, caller }: Input<undefined, z.output<typeof ReceiptQuery>, undefined, Admitted>,
+  { query, caller }: Input<undefined, z.output<typeof ReceiptQuery>, undefined, AdmittedAgent>,
 ): Promise<Response> {
   const answer: ReceiptList = { receipts: (await listReceipts(deps, caller.agentDid, query)).map(receiptView) };
   return json(answer);

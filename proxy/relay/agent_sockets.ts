@@ -17,7 +17,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 
 /** What the session needs of a socket. */
-export interface Connection {
+export interface SocketTransport {
   send(text: string): void;
   close(code: number, reason: string): void;
   /** Bytes handed over and not yet sent. */
@@ -37,9 +37,9 @@ export interface ConnectedAgent {
 export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt">;
 
 /** How a delivery ended. */
-export type Outcome = { acked: true; accepted: boolean; reason?: string } | { acked: false };
+export type DeliveryResult = { acked: true; accepted: boolean; reason?: string } | { acked: false };
 
-type Fate = Outcome | "lost";
+type AttemptResult = DeliveryResult | "lost";
 
 interface LinkSeams {
   clock: Clock;
@@ -49,11 +49,11 @@ interface LinkSeams {
 }
 
 /** One connection of an agent. */
-export class Link {
+export class RelaySocket {
   readonly #seams: LinkSeams;
-  readonly #connection: Connection;
-  readonly #onEnd: (link: Link) => void;
-  readonly #inFlight = new Map<string, (fate: Fate) => void>();
+  readonly #connection: SocketTransport;
+  readonly #onEnd: (link: RelaySocket) => void;
+  readonly #inFlight = new Map<string, (fate: AttemptResult) => void>();
   /** Heartbeats that wait for their ack, oldest first. */
   readonly #heartbeats = new Set<string>();
   #malformed = 0;
@@ -65,8 +65,8 @@ export class Link {
   constructor(
     seams: LinkSeams,
     readonly agent: ConnectedAgent,
-    connection: Connection,
-    onEnd: (link: Link) => void,
+    connection: SocketTransport,
+    onEnd: (link: RelaySocket) => void,
   ) {
     this.#seams = seams;
     this.#connection = connection;
@@ -117,10 +117,10 @@ export class Link {
   }
 
   /** Sends a message and waits for its ack, its loss with the connection, or `cancelled`. */
-  deliver(message: Message, attempt: number, cancelled: Promise<Outcome>): Promise<Fate> {
+  deliver(message: Message, attempt: number, cancelled: Promise<DeliveryResult>): Promise<AttemptResult> {
     const id = this.#seams.newId();
     const ts = toIso(this.#seams.clock.now());
-    const fate = new Promise<Fate>((resolve) => this.#inFlight.set(id, resolve));
+    const fate = new Promise<AttemptResult>((resolve) => this.#inFlight.set(id, resolve));
     const { payload, ...head } = message;
     if (!this.send({ v: 1, type: "deliver", id, ts, ...head, attempt, payload })) this.#settle(id, "lost");
     return Promise.race([fate, cancelled]).finally(() => this.#inFlight.delete(id));
@@ -171,7 +171,7 @@ export class Link {
     for (const id of [...this.#inFlight.keys()]) this.#settle(id, "lost");
   }
 
-  #settle(id: string, fate: Fate): void {
+  #settle(id: string, fate: AttemptResult): void {
     this.#inFlight.get(id)?.(fate);
     this.#inFlight.delete(id);
   }
@@ -186,8 +186,8 @@ export class Link {
 }
 
 /** The links of one agent, oldest first. */
-export class Session {
-  readonly links: Link[] = [];
+export class AgentSockets {
+  readonly links: RelaySocket[] = [];
   readonly #clock: Clock;
 
   constructor(clock: Clock) {
@@ -203,18 +203,18 @@ export class Session {
   async deliver(
     message: Message,
     timeoutMs: number,
-    isWelcome = () => Promise.resolve(true),
+    isStillAllowed = () => Promise.resolve(true),
     triedBefore = 0,
-  ): Promise<Outcome> {
+  ): Promise<DeliveryResult> {
     let cancel = () => {};
-    const timeout = new Promise<Outcome>((resolve) => {
+    const timeout = new Promise<DeliveryResult>((resolve) => {
       cancel = this.#clock.after(timeoutMs, () => resolve({ acked: false }));
     });
     try {
-      const tried = new Set<Link>();
+      const tried = new Set<RelaySocket>();
       for (let attempt = 1;; attempt++) {
         const link = this.links.findLast((candidate) => !tried.has(candidate));
-        if (!link || attempt > 1 && !(await isWelcome())) return { acked: false };
+        if (!link || attempt > 1 && !(await isStillAllowed())) return { acked: false };
         tried.add(link);
         const fate = await link.deliver(message, triedBefore + attempt, timeout);
         if (fate !== "lost") return fate;

@@ -5,9 +5,9 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Input } from "../../shared/server/http/route.ts";
-import type { Admitted } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
-import type { ConnectedAgent, Link } from "./agent_sockets.ts";
+import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
 
 /** Turns a request into a socket and the answer that opens it; `Deno.upgradeWebSocket` in the service. */
 export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; response: Response };
@@ -17,7 +17,7 @@ const VERSION = "13";
 
 export async function relayConnect(
   deps: ProxyDeps,
-  { caller, exchange }: Input<undefined, undefined, undefined, Admitted | undefined>,
+  { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
 ): Promise<Response> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   if (!opensWebSocket(exchange.request)) throw upgradeRequired();
@@ -32,7 +32,7 @@ export async function relayConnect(
   try {
     upgraded = deps.upgrade(exchange.request);
   } catch (cause) {
-    deps.hub.absent(agentDid);
+    deps.hub.upgradeFailed(agentDid);
     throw upgradeRequired(cause);
   }
   bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt });
@@ -53,7 +53,7 @@ function upgradeRequired(cause?: unknown): ServiceError {
 }
 
 /** Sockets that were asked to close and have not gone: a peer that reads nothing keeps what was sent to it. */
-export class Lingering {
+export class ClosedSocketBytes {
   readonly #sockets = new Set<WebSocket>();
 
   add(socket: WebSocket): void {
@@ -74,7 +74,7 @@ export class Lingering {
 
 /** Attaches the socket when it opens, and passes on what it brings. */
 function bind(socket: WebSocket, { hub, lingering, revalidation }: ProxyDeps, agent: ConnectedAgent): void {
-  let link: Link | undefined;
+  let link: RelaySocket | undefined;
   socket.onopen = () => {
     link = hub.attach(agent, {
       send: (text) => socket.send(text),
@@ -95,7 +95,7 @@ function bind(socket: WebSocket, { hub, lingering, revalidation }: ProxyDeps, ag
   socket.onclose = () => {
     lingering.delete(socket);
     if (link) link.lost();
-    else hub.absent(agent.agentDid);
+    else hub.upgradeFailed(agent.agentDid);
   };
   socket.onerror = () => link?.end(CLOSE.misuse, "socket error");
 }

@@ -8,15 +8,15 @@ import { CLOSE } from "../../shared/protocol/frames.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type ConnectedAgent, type Connection, Link, Session } from "./agent_sockets.ts";
+import { AgentSockets, type ConnectedAgent, RelaySocket, type SocketTransport } from "./agent_sockets.ts";
 
-export class Hub {
+export class ConnectedAgents {
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #heartbeatMs: number;
-  readonly #sessions = new Map<string, Session>();
+  readonly #sessions = new Map<string, AgentSockets>();
   /** Live links, each with the end of its timer. */
-  readonly #watches = new Map<Link, Cancel>();
+  readonly #watches = new Map<RelaySocket, Cancel>();
   /** Called when an agent has a new link. */
   onAttached: (agentDid: string) => void = () => {};
   /** Called when an agent's last link is gone. */
@@ -41,17 +41,17 @@ export class Hub {
   }
 
   /** The session of an agent, when it has a live link here. */
-  session(agentDid: string): Session | undefined {
+  session(agentDid: string): AgentSockets | undefined {
     return this.#sessions.get(agentDid);
   }
 
   /** Adds a link; the fifth of an agent closes its oldest. */
-  attach(agent: ConnectedAgent, connection: Connection): Link {
+  attach(agent: ConnectedAgent, connection: SocketTransport): RelaySocket {
     const { agentDid } = agent;
-    const session = this.#sessions.get(agentDid) ?? new Session(this.#clock);
+    const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.#clock);
     this.#sessions.set(agentDid, session);
     const seams = { clock: this.#clock, newId: this.#newId, onSlow: () => this.#endSlowest() };
-    const link = new Link(seams, agent, connection, (ended) => this.#drop(agentDid, session, ended));
+    const link = new RelaySocket(seams, agent, connection, (ended) => this.#drop(agentDid, session, ended));
     session.links.push(link);
     this.#watch(link);
     if (session.links.length > LIMITS.socketsPerAgent) session.links[0]?.end(CLOSE.replaced, "replaced by a newer one");
@@ -60,7 +60,7 @@ export class Hub {
   }
 
   /** A connection that was prepared did not come about: unless its agent is here by another, it is gone. */
-  absent(agentDid: string): void {
+  upgradeFailed(agentDid: string): void {
     if (!this.#sessions.has(agentDid)) this.onGone(agentDid);
   }
 
@@ -77,7 +77,7 @@ export class Hub {
   }
 
   /** Every live link, of one agent or of all. */
-  links(agentDid?: string): Link[] {
+  links(agentDid?: string): RelaySocket[] {
     return agentDid === undefined ? [...this.#watches.keys()] : [...this.#sessions.get(agentDid)?.links ?? []];
   }
 
@@ -87,7 +87,7 @@ export class Hub {
   }
 
   /** Tells an agent that it is no longer authorised, and closes the link. */
-  revoke(link: Link, reason: string): void {
+  revoke(link: RelaySocket, reason: string): void {
     link.send({ v: 1, type: "revoked", id: this.#newId(), ts: toIso(this.#clock.now()), reason });
     link.end(CLOSE.notAuthorised, reason);
   }
@@ -100,7 +100,7 @@ export class Hub {
   /** When all links together have too much unsent, the one with the most is closed. */
   #endSlowest(): void {
     let unsent = 0;
-    let slowest: Link | undefined;
+    let slowest: RelaySocket | undefined;
     for (const link of this.#watches.keys()) {
       unsent += link.unsentBytes;
       if (link.unsentBytes > (slowest?.unsentBytes ?? 0)) slowest = link;
@@ -108,7 +108,7 @@ export class Hub {
     if (unsent > LIMITS.unsentAllBytes) slowest?.end(CLOSE.tooSlow, "the slowest of many");
   }
 
-  #drop(agentDid: string, session: Session, link: Link): void {
+  #drop(agentDid: string, session: AgentSockets, link: RelaySocket): void {
     this.#watches.get(link)?.();
     this.#watches.delete(link);
     const at = session.links.indexOf(link);
@@ -119,7 +119,7 @@ export class Hub {
   }
 
   /** Looks after a link at its next heartbeat, or when its identity token ends if that comes first. */
-  #watch(link: Link): void {
+  #watch(link: RelaySocket): void {
     const expiresAt = link.agent.aitExpiresAt * 1000;
     const wait = Math.max(0, Math.min(this.#heartbeatMs, expiresAt - this.#clock.now()));
     const look = () => {

@@ -20,26 +20,26 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
 import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
-import type { Admitted } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
-import type { DeliveryId, Repeat } from "./deliveries.ts";
-import type { Dispatched } from "./message_forwarder.ts";
+import type { DeliveryId, DuplicateResult } from "./deliveries.ts";
+import type { ForwardResult } from "./message_forwarder.ts";
 import { prefersAsync } from "./prefer.ts";
 import type { Message } from "./agent_sockets.ts";
 
 export async function postMessage(
   deps: ProxyDeps,
-  { caller, exchange }: Input<undefined, undefined, undefined, Admitted | undefined>,
+  { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
 ): Promise<Response> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   try {
-    const message = await judgeMessage(deps, caller, exchange);
+    const message = await parseMessage(deps, caller, exchange);
     const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
     const id: DeliveryId = { sender, recipient, requestId };
     // A copy may wait for long: it counts before it waits.
     if (deps.deliveries.isUnderWay(id)) await caller.settle();
     const attempt = () => deliver(deps, caller, id, message, exchange);
-    return await deps.deliveries.alone(id, () => onceElsewhere(deps, id, attempt));
+    return await deps.deliveries.runExclusive(id, () => waitForOtherInstance(deps, id, attempt));
   } catch (error) {
     // The request was admitted: its nonce is used up and it counts, whatever became of the message.
     await caller.settle();
@@ -48,71 +48,76 @@ export async function postMessage(
 }
 
 /** Another instance delivers the message, until that moment at the latest. */
-type UnderWay = Extract<Repeat, { repeat: "under_way" }>;
+type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
 /** Repeats while another instance delivers the same message: its answer is this one's too. */
-async function onceElsewhere(
+async function waitForOtherInstance(
   { bus, clock, deliveries }: ProxyDeps,
   id: DeliveryId,
-  attempt: () => Promise<Response | UnderWay>,
+  attempt: () => Promise<Response | InProgress>,
 ): Promise<Response> {
   while (true) {
     const answer = await attempt();
     if (answer instanceof Response) return answer;
-    if (await relayed(() => bus.lives(answer.instance))) {
+    if (await asRelayUnavailable(() => bus.isAlive(answer.instance))) {
       await sleep(clock, Math.min(LIMITS.underWayLookMs, Math.max(1, answer.until - clock.now())));
-    } else await deliveries.failed(id, answer.instance);
+    } else await deliveries.markFailed(id, answer.instance);
   }
 }
 
 async function deliver(
   deps: ProxyDeps,
-  caller: Admitted,
+  caller: AdmittedAgent,
   id: DeliveryId,
   message: Message,
   exchange: RequestContext,
-): Promise<Response | UnderWay> {
+): Promise<Response | InProgress> {
   const { hub, deliveries, dispatch, bus, config } = deps;
   // The proof has shown that it is the body's.
   const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
   const mayQueue = prefersAsync(exchange.request.headers.get("prefer"));
   const begin = deliveries.begin(id, bodySha256);
-  let dispatched: Dispatched = { result: "offline" };
+  let dispatched: ForwardResult = { result: "offline" };
   if (hub.session(id.recipient)) {
-    const fence = bus.fence(id.recipient, await relayed(() => caller.ahead?.presence));
-    const refused = await relayed(() => caller.settle<Repeat | "moved">([begin, fence]));
-    if (refused === null) dispatched = await relayed(() => dispatch.here(message, mayQueue, config.ackTimeoutMs));
-    else if (refused !== "moved") return answerRepeat(refused);
+    const fence = bus.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.ahead?.presence));
+    const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult | "moved">([begin, fence]));
+    if (refused === null) {
+      dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
+    } else if (refused !== "moved") return answerRepeat(refused);
     else hub.replace(id.recipient);
   }
-  const elsewhere = dispatched.result === "offline" ? await relayed(() => bus.locate(id.recipient)) : null;
+  const elsewhere = dispatched.result === "offline"
+    ? await asRelayUnavailable(() => bus.findInstance(id.recipient))
+    : null;
   if (elsewhere) {
-    const sent = dispatch.there(elsewhere, message, mayQueue, config.ackTimeoutMs);
-    const refused = await relayed(() => caller.settle<Repeat>([begin, sent.update])).catch((error) => {
-      sent.cancel();
-      throw error;
-    });
+    const sent = dispatch.forwardTo(elsewhere, message, mayQueue, config.ackTimeoutMs);
+    const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult>([begin, sent.update])).catch(
+      (error) => {
+        sent.cancel();
+        throw error;
+      },
+    );
     if (refused) {
       sent.cancel();
       return answerRepeat(refused);
     }
     dispatched = await sent.dispatched();
     // No answer from an instance that died: its agents are offline.
-    const isGone = dispatched.result === "failed" && !(await relayed(() => bus.lives(elsewhere)));
+    const isGone = dispatched.result === "failed" && !(await asRelayUnavailable(() => bus.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, id, dispatched);
   // An attempt that was begun and found nobody is over.
-  if (elsewhere) await deliveries.failed(id);
+  if (elsewhere) await deliveries.markFailed(id);
   if (mayQueue) return await queue(deps, caller, id, message, bodySha256);
-  const repeat = await relayed(() => deliveries.repeat(id, bodySha256));
+  const repeat = await asRelayUnavailable(() => deliveries.repeat(id, bodySha256));
   await caller.settle();
   if (repeat) return answerRepeat(repeat);
   throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
 }
 
 /** What came of a message as the sender's answer; a 202 is put on record. */
-function answer({ deliveries }: ProxyDeps, id: DeliveryId, dispatched: Dispatched): Response {
+function answer({ deliveries }: ProxyDeps, id: DeliveryId, dispatched: ForwardResult): Response {
   switch (dispatched.result) {
     case "acked": {
       const { accepted, reason, connectedSockets } = dispatched;
@@ -127,7 +132,7 @@ function answer({ deliveries }: ProxyDeps, id: DeliveryId, dispatched: Dispatche
     case "queued":
       return accept(deliveries, id, queuedAnswer(id, dispatched.expiresAt, dispatched.connectedSockets));
   }
-  void deliveries.failed(id);
+  void deliveries.markFailed(id);
   switch (dispatched.result) {
     case "full":
       throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
@@ -152,25 +157,25 @@ function queuedAnswer({ requestId }: DeliveryId, expiresAt: number, connectedSoc
 /** Puts the message in the offline recipient's mailbox; the 202 stands in the same commit (D-68). */
 async function queue(
   deps: ProxyDeps,
-  caller: Admitted,
+  caller: AdmittedAgent,
   id: DeliveryId,
   message: Message,
   bodySha256: string,
-): Promise<Response | UnderWay> {
+): Promise<Response | InProgress> {
   const expiresAt = deps.mailbox.expiry();
   const body = queuedAnswer(id, expiresAt, 0);
   const begin = deps.deliveries.begin(id, bodySha256, body);
   const enqueue = deps.mailbox.enqueue(message, expiresAt);
-  const refused = await relayed(() => caller.settle<Repeat | "mailbox_full">([begin, enqueue]));
+  const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult | "mailbox_full">([begin, enqueue]));
   if (refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
   if (refused) return answerRepeat(refused);
   // The recipient may have come, and its line been found empty, while this was written.
-  void deps.dispatch.kick(id.recipient);
+  void deps.dispatch.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
 }
 
 /** Media type, JSON, recipient, conversation, pair: in this order (D-60). */
-async function judgeMessage(deps: ProxyDeps, caller: Admitted, exchange: RequestContext): Promise<Message> {
+async function parseMessage(deps: ProxyDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Message> {
   const { headers } = exchange.request;
   const contentType = headers.get("content-type") ?? "";
   const isTooLong = contentType.length > LIMITS.contentTypeLength;
@@ -186,7 +191,7 @@ async function judgeMessage(deps: ProxyDeps, caller: Admitted, exchange: Request
   if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
-  const pair = await relayed(() => caller.ahead?.pair);
+  const pair = await asRelayUnavailable(() => caller.ahead?.pair);
   if (recipient === caller.agentDid || !pair?.value) {
     throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   }
@@ -209,14 +214,14 @@ function withIdentity({ text, value }: { text: string; value: unknown }, identit
   throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
 }
 
-function answerRepeat(repeat: Repeat): Response | UnderWay {
+function answerRepeat(repeat: DuplicateResult): Response | InProgress {
   if (repeat.repeat === "under_way") return repeat;
   if (repeat.repeat === "same") return json(repeat.answer, 202);
   throw new ServiceError("PROXY_HOOK_REQUEST_ID_REUSED");
 }
 
 /** The store failing where a message would be relayed. */
-async function relayed<T>(read: () => T): Promise<Awaited<T>> {
+async function asRelayUnavailable<T>(read: () => T): Promise<Awaited<T>> {
   try {
     return await read();
   } catch (cause) {

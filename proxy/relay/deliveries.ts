@@ -18,7 +18,7 @@ export interface DeliveryId {
 }
 
 /** Why a message is not sent anew; `under_way` at another instance, until the moment at which its attempt must be over. */
-export type Repeat =
+export type DuplicateResult =
   | { repeat: "same"; answer: HookAnswer }
   | { repeat: "other_body" }
   | { repeat: "under_way"; instance: string; until: number };
@@ -27,13 +27,13 @@ export type Repeat =
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 
 /** What the record of a message says to the same request id now, at `instance`. */
-export function judgeRepeat(
+export function checkDuplicate(
   record: DeliveryRecord | null,
   bodySha256: string,
   now: number,
   instance: string,
   attemptMs: number,
-): Repeat | null {
+): DuplicateResult | null {
   if (!record) return null;
   const { answer, answeredAt, startedAt } = record;
   if (answer && now < answeredAt + LIMITS.sameAnswerSeconds * 1000) {
@@ -71,7 +71,7 @@ export class Deliveries {
   }
 
   /** Runs `send` alone among all with the same id: whoever comes meanwhile waits for its end, then runs. */
-  async alone<T>(id: DeliveryId, send: () => Promise<T>): Promise<T> {
+  async runExclusive<T>(id: DeliveryId, send: () => Promise<T>): Promise<T> {
     const name = nameOf(id);
     for (let other = this.#underWay.get(name); other; other = this.#underWay.get(name)) await other;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -85,13 +85,13 @@ export class Deliveries {
   }
 
   /** What the record says, without changing it. */
-  async repeat(id: DeliveryId, bodySha256: string): Promise<Repeat | null> {
+  async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
     const { value } = await this.#seams.kv.get(keyOf(id));
     return this.#judge(unpackDelivery(value, id.requestId), bodySha256, this.#seams.clock.now());
   }
 
   /** The update that records a new attempt, with its 202 when that is known already; refused by a 202 that stands. */
-  begin(id: DeliveryId, bodySha256: string, answer: HookAnswer | null = null): Update<Repeat> {
+  begin(id: DeliveryId, bodySha256: string, answer: HookAnswer | null = null): Update<DuplicateResult> {
     const now = this.#seams.clock.now();
     const answeredAt = answer ? now : 0;
     const instance = answer ? null : this.#seams.instance;
@@ -115,7 +115,7 @@ export class Deliveries {
   }
 
   /** Records that an instance's attempt ended without a 202, ours unless said: the next one need not wait for it. */
-  failed(id: DeliveryId, instance = this.#seams.instance): Promise<void> {
+  markFailed(id: DeliveryId, instance = this.#seams.instance): Promise<void> {
     return this.#note(id, (record) => record.instance === instance ? { ...record, instance: null } : record);
   }
 
@@ -135,9 +135,9 @@ export class Deliveries {
     }
   }
 
-  #judge(record: DeliveryRecord | null, bodySha256: string, now: number): Repeat | null {
+  #judge(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
     const { instance, attemptMs } = this.#seams;
-    return judgeRepeat(record, bodySha256, now, instance, attemptMs);
+    return checkDuplicate(record, bodySha256, now, instance, attemptMs);
   }
 }
 

@@ -5,10 +5,10 @@
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Input } from "../../shared/server/http/route.ts";
-import type { Admitted } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 
-export class Held {
+export class InFlightBudget {
   /** Bytes by sender. */
   readonly #bySender = new Map<string, number>();
   #total = 0;
@@ -44,10 +44,10 @@ export class Held {
   }
 }
 
-type MessageInput = Input<undefined, undefined, undefined, Admitted | undefined>;
+type MessageInput = Input<undefined, undefined, undefined, AdmittedAgent | undefined>;
 
 /** The handler of a message, which counts as held until it is answered. */
-export function held(
+export function withInFlightBudget(
   handler: (deps: ProxyDeps, input: MessageInput) => Promise<Response>,
 ): (deps: ProxyDeps, input: MessageInput) => Promise<Response> {
   return async (deps, input) => {

@@ -9,7 +9,7 @@ import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { cut, joined } from "../../shared/server/store/chunks.ts";
+import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
 import { storedReceipt } from "../receipts/receipt_record.ts";
 import { receiptUpdate } from "./deliveries.ts";
 import type { Message } from "./agent_sockets.ts";
@@ -69,7 +69,7 @@ export class Mailbox {
   enqueue(message: Message, expiresAt: number): Update<"mailbox_full"> {
     const { payload, ...rest } = message;
     const { toAgentDid: recipient, fromAgentDid: sender } = message;
-    const parts = cut(utf8Bytes(payload));
+    const parts = splitChunks(utf8Bytes(payload));
     const expireInMs = this.#ttlMs + GRACE_MS;
     return {
       key: KEYS.mailboxState(recipient),
@@ -113,7 +113,7 @@ export class Mailbox {
       if (value === null) return null;
       parts.push(value);
     }
-    return { ...entry.message, payload: new TextDecoder().decode(joined(parts)) };
+    return { ...entry.message, payload: new TextDecoder().decode(concatChunks(parts)) };
   }
 
   /** Takes an acknowledged message out of the line. */

@@ -8,7 +8,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
-import type { Hub } from "./connected_agents.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
 import type { Mailbox, MailboxEntry } from "./mailbox.ts";
 import type { SenderStatus } from "./sender_status.ts";
 
@@ -19,14 +19,14 @@ interface DrainSeams {
   kv: Deno.Kv;
   clock: Clock;
   log: Log;
-  hub: Hub;
+  hub: ConnectedAgents;
   crl: CrlCache;
   senders: SenderStatus;
   mailbox: Mailbox;
   ackTimeoutMs: number;
 }
 
-export class Drain {
+export class MailboxDelivery {
   readonly #seams: DrainSeams;
   /** Recipients whose line is being handed over, with its end. */
   readonly #lines = new Map<string, Promise<void>>();
@@ -40,12 +40,12 @@ export class Drain {
   }
 
   /** The end of a recipient's line, while there is one; a message that does not queue waits for it. */
-  underWay(recipient: string): Promise<void> | undefined {
+  inProgress(recipient: string): Promise<void> | undefined {
     return this.#lines.get(recipient);
   }
 
   /** Hands over what waits for a recipient that is connected here. */
-  kick(recipient: string): void {
+  deliverTo(recipient: string): void {
     if (!this.#isConnected(recipient)) return;
     if (this.#lines.has(recipient)) {
       this.#again.add(recipient);
@@ -53,7 +53,7 @@ export class Drain {
     }
     const line = this.#handOver(recipient).finally(() => {
       this.#lines.delete(recipient);
-      if (this.#again.delete(recipient)) this.kick(recipient);
+      if (this.#again.delete(recipient)) this.deliverTo(recipient);
     });
     this.#lines.set(recipient, line);
   }
@@ -107,7 +107,7 @@ export class Drain {
   async #handOverOne(entry: MailboxEntry, failures: number): Promise<number> {
     const { mailbox, hub, clock, ackTimeoutMs } = this.#seams;
     const now = clock.now();
-    if (now >= entry.expiresAt || !(await this.#isStillWelcome(entry))) {
+    if (now >= entry.expiresAt || !(await this.#isStillAllowed(entry))) {
       await mailbox.deadLetter(entry);
       return 0;
     }
@@ -120,8 +120,8 @@ export class Drain {
       await mailbox.deadLetter(entry);
       return 0;
     }
-    const isWelcome = () => this.#isStillWelcome(entry);
-    const outcome = await session.deliver(message, ackTimeoutMs, isWelcome, entry.nacks);
+    const isStillAllowed = () => this.#isStillAllowed(entry);
+    const outcome = await session.deliver(message, ackTimeoutMs, isStillAllowed, entry.nacks);
     if (!outcome.acked) return backoff(failures);
     if (outcome.accepted) {
       await mailbox.remove(entry);
@@ -138,7 +138,7 @@ export class Drain {
    *
    * @throws {RegistryUnavailable} while that cannot be asked: the message waits
    */
-  async #isStillWelcome({ message }: MailboxEntry): Promise<boolean> {
+  async #isStillAllowed({ message }: MailboxEntry): Promise<boolean> {
     const { kv, crl, senders } = this.#seams;
     const { fromAgentDid, toAgentDid, identity } = message;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;

@@ -10,14 +10,14 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { arePaired } from "../trust/store.ts";
-import type { Bus } from "./presence.ts";
-import type { Drain } from "./mailbox_delivery.ts";
-import type { Hub } from "./connected_agents.ts";
+import type { PresenceStore } from "./presence.ts";
+import type { MailboxDelivery } from "./mailbox_delivery.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
 import type { Mailbox } from "./mailbox.ts";
 import type { Message } from "./agent_sockets.ts";
 
 /** What came of a message. */
-export type Dispatched =
+export type ForwardResult =
   | { result: "acked"; accepted: boolean; reason?: string; connectedSockets: number }
   | { result: "queued"; expiresAt: number; connectedSockets: number }
   | { result: "full" }
@@ -36,7 +36,7 @@ interface MessageNote {
 
 type Note =
   | MessageNote
-  | { kind: "dispatched"; id: string; dispatched: Dispatched }
+  | { kind: "dispatched"; id: string; dispatched: ForwardResult }
   | { kind: "moved"; agentDid: string }
   | { kind: "kick"; agentDid: string }
   | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile };
@@ -47,16 +47,16 @@ interface DispatchSeams {
   log: Log;
   newId: () => string;
   commits: GroupCommit;
-  bus: Bus;
-  hub: Hub;
-  drain: Drain;
+  bus: PresenceStore;
+  hub: ConnectedAgents;
+  drain: MailboxDelivery;
   mailbox: Mailbox;
 }
 
-export class Dispatch {
+export class MessageForwarder {
   readonly #seams: DispatchSeams;
   /** Messages that are with other instances. */
-  readonly #away = new Map<string, (dispatched: Dispatched) => void>();
+  readonly #away = new Map<string, (dispatched: ForwardResult) => void>();
 
   constructor(seams: DispatchSeams) {
     this.#seams = seams;
@@ -69,19 +69,19 @@ export class Dispatch {
   }
 
   /** Delivers to the session on this instance, behind what waits in line, within `timeoutMs`. */
-  async here(message: Message, mayQueue: boolean, timeoutMs: number): Promise<Dispatched> {
+  async deliverHere(message: Message, mayQueue: boolean, timeoutMs: number): Promise<ForwardResult> {
     const { hub, drain, clock } = this.#seams;
     const { toAgentDid: recipient } = message;
-    if (mayQueue && drain.underWay(recipient)) return await this.#queue(message);
+    if (mayQueue && drain.inProgress(recipient)) return await this.#queue(message);
     const deadline = clock.now() + timeoutMs;
-    const isWelcome = () => this.#isWelcome(message);
+    const isStillAllowed = () => this.#isStillAllowed(message);
     const line = await this.#lineEnd(recipient, timeoutMs);
     // While it waited the pair may have ended.
-    if (line === "late" || line === "over" && !(await isWelcome())) return { result: "failed" };
+    if (line === "late" || line === "over" && !(await isStillAllowed())) return { result: "failed" };
     const session = hub.session(recipient);
     if (!session) return { result: "offline" };
     const rest = deadline - clock.now();
-    const outcome = rest > 0 ? await session.deliver(message, rest, isWelcome) : { acked: false as const };
+    const outcome = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
     if (!outcome.acked) return { result: "failed" };
     const { accepted, reason } = outcome;
     const connectedSockets = session.links.length;
@@ -92,21 +92,21 @@ export class Dispatch {
    * The update that sends a message to another instance, and the wait for its result. The caller ends with `dispatched`
    * when the update has taken effect, and with `cancel` when it has not.
    */
-  there(
+  forwardTo(
     instance: string,
     message: Message,
     mayQueue: boolean,
     timeoutMs: number,
-  ): { update: Update<never>; dispatched: () => Promise<Dispatched>; cancel: () => void } {
+  ): { update: Update<never>; dispatched: () => Promise<ForwardResult>; cancel: () => void } {
     const { bus, clock, newId } = this.#seams;
     const { payload, ...rest } = message;
     const id = newId();
     const note: MessageNote = { kind: "message", id, from: bus.instance, message: rest, mayQueue, timeoutMs };
-    const { promise, resolve } = Promise.withResolvers<Dispatched>();
+    const { promise, resolve } = Promise.withResolvers<ForwardResult>();
     // Before the commit: the answer may be quicker than its return.
     this.#away.set(id, resolve);
     const dispatched = async () => {
-      bus.knock(instance);
+      bus.wakeUp(instance);
       const cancelTimeout = clock.after(timeoutMs + LIMITS.wayBackMs, () => resolve({ result: "failed" }));
       try {
         return await promise;
@@ -127,7 +127,7 @@ export class Dispatch {
   }
 
   /** Sees to it that what was queued for a recipient is handed over, wherever it is connected. */
-  async kick(agentDid: string): Promise<void> {
+  async startMailboxDelivery(agentDid: string): Promise<void> {
     await this.#tell(agentDid, { kind: "kick", agentDid });
   }
 
@@ -162,7 +162,7 @@ export class Dispatch {
         hub.replace(note.agentDid);
         break;
       case "kick":
-        drain.kick(note.agentDid);
+        drain.deliverTo(note.agentDid);
         break;
       case "paired":
         hub.tellPaired(note.agentDid, note.peerAgentDid, note.profile);
@@ -172,34 +172,34 @@ export class Dispatch {
 
   async #serve({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
     const { bus, commits, log } = this.#seams;
-    const deliver = async (): Promise<Dispatched> => {
+    const deliver = async (): Promise<ForwardResult> => {
       // The note may have waited for this instance to look, and the pair may have ended meanwhile.
-      if (!(await this.#isWelcome(message))) return { result: "failed" };
-      return await this.here({ ...message, payload }, mayQueue, timeoutMs);
+      if (!(await this.#isStillAllowed(message))) return { result: "failed" };
+      return await this.deliverHere({ ...message, payload }, mayQueue, timeoutMs);
     };
-    const dispatched = await deliver().catch((cause): Dispatched => {
+    const dispatched = await deliver().catch((cause): ForwardResult => {
       log("error", "dispatch_failed", { agentDid: message.fromAgentDid, requestId: message.requestId, cause });
       return { result: "failed" };
     });
     const note: Note = { kind: "dispatched", id, dispatched };
     try {
       await commits.claim([bus.post(from, note)]);
-      bus.knock(from);
+      bus.wakeUp(from);
     } catch (cause) {
       log("warn", "note_lost", { kind: note.kind, cause });
     }
   }
 
-  #isWelcome({ fromAgentDid, toAgentDid }: Pick<Message, "fromAgentDid" | "toAgentDid">): Promise<boolean> {
+  #isStillAllowed({ fromAgentDid, toAgentDid }: Pick<Message, "fromAgentDid" | "toAgentDid">): Promise<boolean> {
     return arePaired(this.#seams.kv, fromAgentDid, toAgentDid);
   }
 
-  async #queue(message: Message): Promise<Dispatched> {
+  async #queue(message: Message): Promise<ForwardResult> {
     const { mailbox, commits, drain, hub } = this.#seams;
     const expiresAt = mailbox.expiry();
     const fate = await commits.claim([mailbox.enqueue(message, expiresAt)]);
     if (!fate.taken) return { result: "full" };
-    drain.kick(message.toAgentDid);
+    drain.deliverTo(message.toAgentDid);
     const connectedSockets = hub.session(message.toAgentDid)?.links.length ?? 0;
     return { result: "queued", expiresAt, connectedSockets };
   }
@@ -207,10 +207,10 @@ export class Dispatch {
   /** Waits until nothing is in line before a message to this recipient, or it is too late. */
   async #lineEnd(recipient: string, timeoutMs: number): Promise<"none" | "over" | "late"> {
     const { drain, clock } = this.#seams;
-    if (!drain.underWay(recipient)) return "none";
+    if (!drain.inProgress(recipient)) return "none";
     const late = new AbortController();
     const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);
-    for (let line = drain.underWay(recipient); line; line = drain.underWay(recipient)) {
+    for (let line = drain.inProgress(recipient); line; line = drain.inProgress(recipient)) {
       if (await Promise.race([line, timeout]) === "late") return "late";
     }
     late.abort();

@@ -13,7 +13,7 @@ import type { Update, Write } from "../../shared/server/store/group_commit.ts";
 import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { cut, joined } from "../../shared/server/store/chunks.ts";
+import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
 
 /** Where an agent's session is. `epoch` rises with every move. */
 export interface Presence {
@@ -29,7 +29,7 @@ export interface InstanceLease {
 }
 
 /** A note in an inbox; bytes that do not fit a value lie beside it in parts. */
-export interface StoredNote {
+export interface StoredInstanceMessage {
   body: unknown;
   parts: number;
 }
@@ -43,7 +43,7 @@ const PRESENCE_KEPT_MS = LIMITS.presenceKeptSeconds * 1000;
 const NOTES_AT_ONCE = 50;
 
 /** How isolates of one process knock at each other's doors, by the name of the instance: as `BroadcastChannel` does. */
-export interface Siblings {
+export interface LocalWakeups {
   postMessage(instance: string): void;
   onmessage: ((event: MessageEvent) => void) | null;
 }
@@ -55,10 +55,10 @@ interface BusSeams {
   newId: NewId;
   log: Log;
   /** Absent where no other isolate is part of this process. */
-  siblings?: Siblings;
+  siblings?: LocalWakeups;
 }
 
-export class Bus {
+export class PresenceStore {
   /** Name of this instance, new at each start. */
   readonly instance: string;
   readonly #seams: BusSeams;
@@ -79,9 +79,9 @@ export class Bus {
     if (isSole) await this.#forgetOthers();
     await this.#renew();
     this.#every(LIMITS.instanceRenewMs, () => this.#renew());
-    this.#every(LIMITS.bellLookMs, () => this.look());
+    this.#every(LIMITS.bellLookMs, () => this.poll());
     const { siblings } = this.#seams;
-    if (siblings) siblings.onmessage = ({ data }) => void (data === this.instance && this.#rung());
+    if (siblings) siblings.onmessage = ({ data }) => void (data === this.instance && this.#handleWakeUp());
     void this.#watch();
   }
 
@@ -111,7 +111,7 @@ export class Bus {
       }
       return { operation, result: undefined };
     });
-    if (told) this.knock(told);
+    if (told) this.wakeUp(told);
   }
 
   /** Gives up an agent's session that ended here, unless it has moved or come back meanwhile. */
@@ -125,9 +125,9 @@ export class Bus {
   }
 
   /** The other instance that holds an agent's session and lives, or `null`. */
-  async locate(agentDid: string): Promise<string | null> {
+  async findInstance(agentDid: string): Promise<string | null> {
     const instance = await this.lastSeenAt(agentDid);
-    return instance && await this.lives(instance) ? instance : null;
+    return instance && await this.isAlive(instance) ? instance : null;
   }
 
   /** The other instance that holds an agent's session, dead or alive, or `null`. */
@@ -137,13 +137,13 @@ export class Bus {
   }
 
   /** True while an instance shows signs of life. */
-  async lives(instance: string): Promise<boolean> {
+  async isAlive(instance: string): Promise<boolean> {
     const lease = (await this.#seams.kv.get<InstanceLease>(KEYS.instance(instance))).value;
     return lease !== null && this.#seams.clock.now() < lease.until;
   }
 
   /** The update that refuses a claim when the agent's session is not this instance's any more. */
-  fence(agentDid: string, seen?: Deno.KvEntryMaybe<Presence>): Update<"moved"> {
+  requireHeldHere(agentDid: string, seen?: Deno.KvEntryMaybe<Presence>): Update<"moved"> {
     return {
       key: KEYS.presence(agentDid),
       ...(seen ? { seen } : {}),
@@ -155,14 +155,14 @@ export class Bus {
   }
 
   /** Tells a sibling that a note has been written for it; others hear of it by their bell. */
-  knock(instance: string): void {
+  wakeUp(instance: string): void {
     this.#seams.siblings?.postMessage(instance);
   }
 
   /** The update that writes a note and rings, as part of a claim; `knock` when it has taken effect. */
   post(instance: string, body: unknown, bytes: Uint8Array = new Uint8Array()): Update<never> {
     const id = this.#seams.newId();
-    const [first, ...also] = this.#note(instance, id, body, cut(bytes));
+    const [first, ...also] = this.#note(instance, id, body, splitChunks(bytes));
     return {
       key: KEYS.inboxNote(instance, id),
       bytes: bytes.length,
@@ -175,19 +175,19 @@ export class Bus {
     const operation = this.#seams.kv.atomic();
     for (const write of this.#note(instance, this.#seams.newId(), body, [])) put(operation, write);
     await operation.commit();
-    this.knock(instance);
+    this.wakeUp(instance);
   }
 
   /** Reads the inbox. */
-  look(): Promise<void> {
-    this.#looking ??= this.#look()
+  poll(): Promise<void> {
+    this.#looking ??= this.#poll()
       .catch((cause) => this.#seams.log("warn", "inbox_look_failed", { cause }))
       .finally(() => this.#looking = null);
     return this.#looking;
   }
 
   #note(instance: string, id: string, body: unknown, parts: Uint8Array[]): Write[] {
-    const value: StoredNote = { body, parts: parts.length };
+    const value: StoredInstanceMessage = { body, parts: parts.length };
     const expireInMs = NOTE_KEPT_MS;
     return [
       { key: KEYS.inboxNote(instance, id), value, expireInMs },
@@ -196,11 +196,11 @@ export class Bus {
     ];
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const { kv } = this.#seams;
     const inbox = { prefix: KEYS.inbox(this.instance) };
     while (!this.#stopped) {
-      const notes = await Array.fromAsync(kv.list<StoredNote>(inbox, { limit: NOTES_AT_ONCE }));
+      const notes = await Array.fromAsync(kv.list<StoredInstanceMessage>(inbox, { limit: NOTES_AT_ONCE }));
       if (notes.length === 0) return;
       const operation = kv.atomic();
       const bytes = await Promise.all(notes.map(({ key, value: { parts } }) => {
@@ -214,10 +214,10 @@ export class Bus {
     }
   }
 
-  async #rung(): Promise<void> {
+  async #handleWakeUp(): Promise<void> {
     // A look that is under way may have passed the new note already.
     await this.#looking;
-    await this.look();
+    await this.poll();
   }
 
   async #bytes(id: string, parts: number): Promise<Uint8Array> {
@@ -226,7 +226,7 @@ export class Bus {
       const { value } = await this.#seams.kv.get<Uint8Array>(KEYS.inboxPart(this.instance, id, i));
       if (value) read.push(value);
     }
-    return joined(read);
+    return concatChunks(read);
   }
 
   async #forgetOthers(): Promise<void> {
@@ -260,7 +260,7 @@ export class Bus {
   async #watch(): Promise<void> {
     try {
       const reader = this.#reader = this.#seams.kv.watch([KEYS.instanceBell(this.instance)]).getReader();
-      while (!(await reader.read()).done) await this.#rung();
+      while (!(await reader.read()).done) await this.#handleWakeUp();
     } catch (cause) {
       if (!this.#stopped) this.#seams.log("warn", "bus_watch_failed", { cause });
     } finally {

@@ -7,13 +7,13 @@ import type { Clock } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import type { RegistryClient } from "../registry_client.ts";
-import type { Hub } from "./connected_agents.ts";
-import type { Link } from "./agent_sockets.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
+import type { RelaySocket } from "./agent_sockets.ts";
 
 interface RevalidationSeams {
   clock: Clock;
   log: Log;
-  hub: Hub;
+  hub: ConnectedAgents;
   crl: CrlCache;
   registry: RegistryClient;
   intervalMs: number;
@@ -42,12 +42,12 @@ export class Revalidation {
   }
 
   /** Checks a socket that was just attached: trust may have changed since its request was admitted (D-241). */
-  async attached(link: Link): Promise<void> {
+  async attached(link: RelaySocket): Promise<void> {
     await this.#judge(link);
   }
 
   /** Trust in these agents has changed: everything kept about them is asked anew, and their links are judged. */
-  async rung(agentDids: readonly string[]): Promise<void> {
+  async onTrustChange(agentDids: readonly string[]): Promise<void> {
     const { crl, registry, hub } = this.#seams;
     registry.forgetVerdicts();
     await crl.refreshAnew();
@@ -55,13 +55,13 @@ export class Revalidation {
   }
 
   /** A new list is installed: closes whoever is on it. */
-  async listed(): Promise<void> {
+  async onCrlInstalled(): Promise<void> {
     for (const link of this.#seams.hub.links()) {
       if (await this.#isListed(link)) this.#seams.hub.revoke(link, "the identity token is revoked");
     }
   }
 
-  async #judge(link: Link): Promise<void> {
+  async #judge(link: RelaySocket): Promise<void> {
     const { hub, registry, log } = this.#seams;
     const { agentDid, ownerDid } = link.agent;
     try {
@@ -75,7 +75,7 @@ export class Revalidation {
   }
 
   /** Without a usable list nobody is on it. */
-  async #isListed({ agent }: Link): Promise<boolean> {
+  async #isListed({ agent }: RelaySocket): Promise<boolean> {
     return await this.#seams.crl.isRevoked(agent.aitJti).catch(() => false);
   }
 }

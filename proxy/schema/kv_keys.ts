@@ -18,7 +18,7 @@
  * | mailbox_expiry, time, recipient, number | true | mailbox, through group commit | the same |
  * | presence, agent | Presence | bus | a day after its instance's lease, swept |
  * | instance, id | InstanceLease | bus | valid for 12 s, kept a day longer |
- * | inbox, instance, id | StoredNote | bus | a minute |
+ * | inbox, instance, id | StoredInstanceMessage | bus | a minute |
  * | inbox_part, instance, id, part | bytes of a note | bus | a minute |
  * | bell, instance | id of the newest note | bus | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |

@@ -19,12 +19,12 @@ import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
-import type { Admitted } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
-import { judgeConfirmation, requireInitiator, requireOwnership } from "./pairing.ts";
+import { checkConfirmation, requireInitiator, requireOwnership } from "./pairing.ts";
 import * as store from "./store.ts";
 
-type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, Admitted>;
+type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, AdmittedAgent>;
 
 export async function pairStart(deps: ProxyDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Response> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
@@ -58,7 +58,7 @@ export async function pairConfirm(
   const { ticket, isNew } = await commitOptimistically(deps, async () => {
     const entry = await knownTicket(deps, body.ticket);
     const { initiatorOwnerDid, initiatorAgentDid } = entry.value;
-    const verdict = judgeConfirmation(entry.value, caller.agentDid, deps.clock.now());
+    const verdict = checkConfirmation(entry.value, caller.agentDid, deps.clock.now());
     const between = await store.readBetween(deps.kv, initiatorAgentDid, caller.agentDid);
     if (verdict === "confirmed_before" && !store.isPairOfTicket(between.pair.value, entry.value)) {
       throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
@@ -112,7 +112,7 @@ export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<type
 
 export async function listPeers(
   deps: ProxyDeps,
-  { caller, query }: Input<undefined, z.output<typeof PeerListQuery>, undefined, Admitted>,
+  { caller, query }: Input<undefined, z.output<typeof PeerListQuery>, undefined, AdmittedAgent>,
 ): Promise<Response> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);

@@ -7,7 +7,7 @@ import { RegistryUnavailable } from "../registry_client.ts";
 import type { TicketRecord } from "./store.ts";
 
 /** What becomes of a confirmation before ownership is asked: go on, or the same answer as before. */
-export type ConfirmVerdict = "confirm" | "confirmed_before";
+export type ConfirmResult = "confirm" | "confirmed_before";
 
 /**
  * Judges who confirms a known ticket: again, by another, expired, own, reserved for somebody else.
@@ -15,7 +15,7 @@ export type ConfirmVerdict = "confirm" | "confirmed_before";
  * @throws {ServiceError} `PROXY_PAIR_TICKET_ALREADY_CONFIRMED`, `PROXY_PAIR_TICKET_EXPIRED`, `PROXY_PAIR_INVALID_BODY`,
  * `PROXY_PAIR_RESPONDER_FORBIDDEN`
  */
-export function judgeConfirmation(ticket: TicketRecord, responderDid: string, now: number): ConfirmVerdict {
+export function checkConfirmation(ticket: TicketRecord, responderDid: string, now: number): ConfirmResult {
   if (ticket.confirmed) {
     if (ticket.confirmed.responderAgentDid === responderDid) return "confirmed_before";
     throw new ServiceError("PROXY_PAIR_TICKET_ALREADY_CONFIRMED");

@@ -5,7 +5,7 @@
 import { AgentClient, type AgentIdentity, type ClientSeams, RegistryClient } from "./agent_client.ts";
 import { createProxy, type Proxy } from "../../proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
-import type { Connection, Link } from "../../proxy/relay/agent_sockets.ts";
+import type { RelaySocket, SocketTransport } from "../../proxy/relay/agent_sockets.ts";
 import { createRegistry, type Registry } from "../../registry/app.ts";
 import { type Quotas, readRegistryConfig, type RegistryConfig } from "../../registry/config.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -315,13 +315,13 @@ export class World implements AsyncDisposable {
 export type SocketBehaviour = "ack" | "nack" | "silent";
 
 /** The far end of a connection: remembers every frame. */
-export class TestSocket implements Connection {
+export class TestSocket implements SocketTransport {
   readonly frames: ProxyFrame[] = [];
   closed: { code: number; reason: string } | null = null;
   unsentBytes = 0;
   /** Whether it answers the proxy's heartbeats. */
   alive = false;
-  link!: Link;
+  link!: RelaySocket;
 
   constructor(readonly world: World, public behaviour: SocketBehaviour) {}
 

@@ -4,14 +4,14 @@
 import { LIMITS } from "../../protocol/limits.ts";
 
 /** Bytes in parts that fit a stored value. */
-export function cut(bytes: Uint8Array): Uint8Array[] {
+export function splitChunks(bytes: Uint8Array): Uint8Array[] {
   const parts: Uint8Array[] = [];
   for (let at = 0; at < bytes.length; at += LIMITS.chunkBytes) parts.push(bytes.slice(at, at + LIMITS.chunkBytes));
   return parts;
 }
 
 /** Parts as they were before. */
-export function joined(parts: readonly Uint8Array[]): Uint8Array {
+export function concatChunks(parts: readonly Uint8Array[]): Uint8Array {
   const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
   for (const part of parts) {

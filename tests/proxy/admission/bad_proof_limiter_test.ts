@@ -1,6 +1,6 @@
 /** Shows the guard against floods of bad proofs (D-94, D-241): it refuses the client that floods, and no other. */
 import { assertEquals, assertThrows } from "@std/assert";
-import { Guard } from "../../../proxy/admission/bad_proof_limiter.ts";
+import { BadProofLimiter } from "../../../proxy/admission/bad_proof_limiter.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { RequestContext } from "../../../shared/server/http/route.ts";
@@ -61,7 +61,7 @@ Deno.test("the guard refuses a token in every spelling of its header when it has
 });
 
 Deno.test("the guard keeps the newest counts when a flood of tokens passes", () => {
-  const guard = new Guard(new ManualClock());
+  const guard = new BadProofLimiter(new ManualClock());
   const exchangeOf = (token: string) =>
     ({
       ip: "192.0.2.1",
@@ -69,10 +69,10 @@ Deno.test("the guard keeps the newest counts when a flood of tokens passes", () 
     }) as RequestContext;
   const noted = (token: string) => {
     const exchange = exchangeOf(token);
-    for (let i = 0; i < LIMITS.badProofs; i++) guard.note(exchange);
+    for (let i = 0; i < LIMITS.badProofs; i++) guard.recordFailure(exchange);
   };
-  for (let i = 0; i < 5_000; i++) guard.note(exchangeOf(`first-${i}`));
+  for (let i = 0; i < 5_000; i++) guard.recordFailure(exchangeOf(`first-${i}`));
   noted("attacker");
-  for (let i = 0; i < 9_000; i++) guard.note(exchangeOf(`second-${i}`));
-  assertThrows(() => guard.look(exchangeOf("attacker")), ServiceError);
+  for (let i = 0; i < 9_000; i++) guard.recordFailure(exchangeOf(`second-${i}`));
+  assertThrows(() => guard.rejectIfOver(exchangeOf("attacker")), ServiceError);
 });

@@ -4,20 +4,20 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { Hub } from "../../../proxy/relay/connected_agents.ts";
-import type { Outcome } from "../../../proxy/relay/agent_sockets.ts";
+import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
+import type { DeliveryResult } from "../../../proxy/relay/agent_sockets.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ManualClock, settle } from "../../support/manual_clock.ts";
 import { ack, agentOf, Far, messageTo, newIds } from "./far_end.ts";
 
 const A = agentOf("A"), B = agentOf("B");
 const TIMEOUT_MS = 10_000;
-const FAILED: Outcome = { acked: false };
-const ACCEPTED: Outcome = { acked: true, accepted: true };
+const FAILED: DeliveryResult = { acked: false };
+const ACCEPTED: DeliveryResult = { acked: true, accepted: true };
 
 class Relay {
   readonly clock = new ManualClock();
-  readonly hub = new Hub(this.clock, newIds(this.clock), LIMITS.heartbeatIntervalMs);
+  readonly hub = new ConnectedAgents(this.clock, newIds(this.clock), LIMITS.heartbeatIntervalMs);
 
   connect(agent = A): Far {
     const far = new Far();
@@ -26,7 +26,7 @@ class Relay {
   }
 
   /** Starts to deliver a message to A. */
-  deliver(payload?: string): { outcome: Promise<Outcome>; ended: () => boolean } {
+  deliver(payload?: string): { outcome: Promise<DeliveryResult>; ended: () => boolean } {
     const session = this.hub.session(A.agentDid);
     assert(session);
     let over = false;
@@ -219,7 +219,7 @@ Deno.test("K18: whatever happens to the connections, every message ends, and as 
     fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
       const relay = new Relay();
       const all: Far[] = [];
-      const sent: { outcome: Promise<Outcome>; payload: string }[] = [];
+      const sent: { outcome: Promise<DeliveryResult>; payload: string }[] = [];
       const accepted = new Map<string, number>();
       const acked = new Set<string>();
       for (const one of steps) {

@@ -4,7 +4,7 @@
  * tests move.
  */
 import { assert, assertEquals } from "@std/assert";
-import { Hub } from "../../../proxy/relay/connected_agents.ts";
+import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { ack, agentOf, Far, frame, messageTo, newIds } from "./far_end.ts";
@@ -13,10 +13,10 @@ const A = agentOf("A"), B = agentOf("B");
 
 class Relay {
   readonly clock = new ManualClock();
-  readonly hub: Hub;
+  readonly hub: ConnectedAgents;
 
   constructor(heartbeatMs: number = LIMITS.heartbeatIntervalMs) {
-    this.hub = new Hub(this.clock, newIds(this.clock), heartbeatMs);
+    this.hub = new ConnectedAgents(this.clock, newIds(this.clock), heartbeatMs);
   }
 
   /** Attaches a connection of the agent. */

@@ -1,7 +1,7 @@
 /**
  * The far end of a relay connection that is not real: keeps every frame and says what a test wants it to say.
  */
-import type { ConnectedAgent, Connection, Link, Message } from "../../../proxy/relay/agent_sockets.ts";
+import type { ConnectedAgent, Message, RelaySocket, SocketTransport } from "../../../proxy/relay/agent_sockets.ts";
 import {
   decodeFrame,
   encodeFrame,
@@ -42,14 +42,14 @@ export function frame(value: Frame): string {
   return encodeFrame(value);
 }
 
-export class Far implements Connection {
+export class Far implements SocketTransport {
   readonly frames: ProxyFrame[] = [];
   closed: { code: number; reason: string } | null = null;
   closes = 0;
   unsentBytes = 0;
   /** Writing to it fails. */
   broken = false;
-  link!: Link;
+  link!: RelaySocket;
   readonly newId: NewId = ulidSource(() => 0, seededRandom(2).bytes);
 
   send(text: string): void {

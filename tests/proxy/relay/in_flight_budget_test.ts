@@ -3,7 +3,7 @@
  * refused counts as a request, and all of it is given back whatever the answer is.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { Held } from "../../../proxy/relay/in_flight_budget.ts";
+import { InFlightBudget } from "../../../proxy/relay/in_flight_budget.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { settle } from "../../support/manual_clock.ts";
@@ -38,7 +38,7 @@ Deno.test("K13: a sender whose messages wait for their acks is refused beyond 2 
 });
 
 Deno.test("D-98: 32 MiB over all senders, beyond which only what is small finds a place", () => {
-  const held = new Held();
+  const held = new InFlightBudget();
   const ends: (() => void)[] = [];
   for (let i = 0; i < LIMITS.heldBytes / LIMITS.heldPerSenderBytes; i++) {
     ends.push(held.take(`sender ${i}`, LIMITS.heldPerSenderBytes));

@@ -3,7 +3,7 @@
  * sibling knocks, and by the next look where nobody does.
  */
 import { assertEquals } from "@std/assert";
-import { Bus, type Siblings } from "../../../proxy/relay/presence.ts";
+import { type LocalWakeups, PresenceStore } from "../../../proxy/relay/presence.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { ManualClock, settle } from "../../support/manual_clock.ts";
@@ -18,12 +18,12 @@ async function deafStore(): Promise<Deno.Kv> {
 }
 
 /** Doors of two isolates: whoever knocks is heard at the other one. */
-function doors(): [Siblings, Siblings] {
-  const make = (other: () => Siblings): Siblings => ({
+function doors(): [LocalWakeups, LocalWakeups] {
+  const make = (other: () => LocalWakeups): LocalWakeups => ({
     onmessage: null,
     postMessage: (data) => other().onmessage?.(new MessageEvent("message", { data })),
   });
-  const pair: [Siblings, Siblings] = [make(() => pair[1]), make(() => pair[0])];
+  const pair: [LocalWakeups, LocalWakeups] = [make(() => pair[1]), make(() => pair[0])];
   return pair;
 }
 
@@ -33,16 +33,16 @@ interface Heard {
 }
 
 async function buses(
-  run: (a: Bus, b: Bus, heard: Heard[], clock: ManualClock, kv: Deno.Kv) => Promise<void>,
+  run: (a: PresenceStore, b: PresenceStore, heard: Heard[], clock: ManualClock, kv: Deno.Kv) => Promise<void>,
   knocks: boolean,
 ) {
   const kv = await deafStore();
   const clock = new ManualClock();
   const [one, other] = doors();
-  const make = (seed: number, siblings: Siblings) => {
+  const make = (seed: number, siblings: LocalWakeups) => {
     const random = seededRandom(seed);
     const newId = ulidSource(() => clock.now(), random.bytes);
-    return new Bus({ kv, clock, random, newId, log: () => {}, ...(knocks ? { siblings } : {}) });
+    return new PresenceStore({ kv, clock, random, newId, log: () => {}, ...(knocks ? { siblings } : {}) });
   };
   const a = make(1, one), b = make(2, other);
   const heard: Heard[] = [];
@@ -77,8 +77,8 @@ Deno.test("notes are taken in the order they were written, whole, and once", () 
     for (const [i, size] of sizes.entries()) {
       assertEquals(await commits.claim([a.post(b.instance, i, new Uint8Array(size))]), { taken: true });
     }
-    a.knock(b.instance);
-    a.knock(b.instance);
+    a.wakeUp(b.instance);
+    a.wakeUp(b.instance);
     await until(() => heard.length >= sizes.length);
     await settle();
     assertEquals(heard, sizes.map((bytes, i) => ({ body: i, bytes })));

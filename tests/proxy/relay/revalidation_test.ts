@@ -74,6 +74,6 @@ Deno.test("a registry that cannot be asked closes nobody", async () => {
   await using w = await World.open();
   const { b, socket }: { b: TestAgent; socket: TestSocket } = await w.story();
   w.registryAnswer = () => new Response("gone", { status: 500 });
-  await w.proxy.deps.revalidation.rung([b.agent.did]);
+  await w.proxy.deps.revalidation.onTrustChange([b.agent.did]);
   assertEquals(socket.closed, null);
 });
