@@ -19,7 +19,7 @@ import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import { CrlPublisher } from "./revocation/crl.ts";
 import { REGISTRY_ROUTES } from "./routes.ts";
-import { accessGrounds } from "./sessions/access_token.ts";
+import { accessTokenPreconditions } from "./sessions/access_token.ts";
 import { Signing, type SigningKeySet } from "./signing_keys.ts";
 
 /** A registry that answers. */
@@ -63,7 +63,7 @@ export async function createRegistry(seams: ServiceDeps, config: RegistryConfig)
   return {
     ...createApp(routesWith(config.apiKeyRequestsPerMinute), AUTHENTICATORS, deps),
     deps,
-    judgeAccess: (claim, records, refuse) => accessGrounds(deps, claim, records, refuse),
+    judgeAccess: (claim, records, refuse) => accessTokenPreconditions(deps, claim, records, refuse),
   };
 }
 

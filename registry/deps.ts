@@ -14,7 +14,7 @@ import type { CrlPublisher } from "./revocation/crl.ts";
 import type { Signing } from "./signing_keys.ts";
 
 /** What it takes to write records: enough for work on the store itself. */
-export type RecordSeams = Pick<RegistryDeps, "kv" | "clock" | "random" | "newId">;
+export type StoreDeps = Pick<RegistryDeps, "kv" | "clock" | "random" | "newId">;
 
 export interface RegistryDeps extends AppDeps {
   kv: Deno.Kv;

@@ -5,13 +5,13 @@
 import { commitOptimistically } from "../../shared/server/store/open_store.ts";
 import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
-import type { RecordSeams } from "../deps.ts";
+import type { StoreDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { QuotaRecord } from "../quota.ts";
 import type { BootstrapRecord, HumanRecord } from "./store.ts";
 
 /** Gives the first admin a further API key, and its role back; `null` when there was never a bootstrap. */
-export async function recoverAdmin(seams: RecordSeams): Promise<{ human: HumanRecord; key: IssuedApiKey } | null> {
+export async function recoverAdmin(seams: StoreDeps): Promise<{ human: HumanRecord; key: IssuedApiKey } | null> {
   const bootstrap = (await seams.kv.get<BootstrapRecord>(KEYS.bootstrap())).value;
   if (!bootstrap) return null;
   return await commitOptimistically(seams, async () => {

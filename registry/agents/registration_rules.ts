@@ -33,7 +33,7 @@ export interface RegistrationRequest {
  * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_REPLAYED`, `…_CHALLENGE_EXPIRED`, `…_PROOF_MISMATCH`,
  * `…_PROOF_INVALID`
  */
-export function judgeRegistration(challenge: ChallengeRecord, request: RegistrationRequest, now: number): void {
+export function checkRegistration(challenge: ChallengeRecord, request: RegistrationRequest, now: number): void {
   if (challenge.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
   if (now >= challenge.expiresAt) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_EXPIRED");
   if (challenge.publicKey !== request.publicKey) throw new ServiceError("AGENT_REGISTRATION_PROOF_MISMATCH");

@@ -29,7 +29,7 @@ import {
 import { addRevocation } from "../revocation/store.ts";
 import { isLive, type SessionRecord } from "../sessions/session_rules.ts";
 import { issueSession, keptFor, revoked } from "../sessions/store.ts";
-import { type ChallengeRecord, judgeRegistration, type RegistrationRequest } from "./registration_rules.ts";
+import { type ChallengeRecord, checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
 
 /** An agent as stored: the record as it is answered, and its owner's id. */
 export interface AgentRecord extends Agent {
@@ -107,7 +107,7 @@ export async function registerAgent(
   const challenge = (await deps.reads.get<ChallengeRecord>(KEYS.challenge(request.challengeId))).value;
   if (challenge?.ownerId !== owner.id) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
   const now = deps.clock.now();
-  judgeRegistration(challenge, request, now);
+  checkRegistration(challenge, request, now);
   const id = deps.newId();
   const ttlDays = request.ttlDays ?? LIMITS.aitTtlDaysDefault;
   const { agent, ait } = await withNewAit(deps, {

@@ -9,7 +9,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { audited } from "../audit/record.ts";
 import type { HumanRecord } from "../accounts/store.ts";
-import type { RecordSeams, RegistryDeps } from "../deps.ts";
+import type { RegistryDeps, StoreDeps } from "../deps.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import { type Page, type PageQuery, readPage } from "../pages.ts";
 import { countApiKey, countApiKeyRevoked, ensureQuota, newQuota, type QuotaRecord } from "../quota.ts";
@@ -27,7 +27,7 @@ export interface IssuedApiKey {
   token: string;
 }
 
-export function issueApiKey(deps: RecordSeams, humanId: string, name: string): IssuedApiKey {
+export function issueApiKey(deps: StoreDeps, humanId: string, name: string): IssuedApiKey {
   const token = makeSecret("pat", deps.random.bytes);
   const record: ApiKeyRecord = {
     id: deps.newId(),

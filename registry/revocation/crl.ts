@@ -141,12 +141,12 @@ export class CrlPublisher {
       if (++read % BATCH === 0) await yieldToEventLoop();
     }
     revocations.sort((a, b) => b.revokedAt - a.revokedAt || (a.jti < b.jti ? 1 : -1));
-    const breathe = revocations.length < BATCH ? () => Promise.resolve() : yieldToEventLoop;
-    await breathe();
+    const yieldIfLong = revocations.length < BATCH ? () => Promise.resolve() : yieldToEventLoop;
+    await yieldIfLong();
     const key = await this.#signing.current();
     const jti = this.#newId();
     const crl = await signCrl({ issuer: this.#issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
-    await breathe();
+    await yieldIfLong();
     // A JWS needs no escaping.
     const body = utf8Bytes(`{"crl":"${crl}"}`);
     this.#entries = revocations.length;

@@ -11,10 +11,10 @@ import { digest } from "../../shared/server/crypto.ts";
 import type { AgentRecord } from "../agents/store.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { judgeAccess, type SessionRecord } from "./session_rules.ts";
+import { evaluateAccessToken, type SessionRecord } from "./session_rules.ts";
 
 /** Judges an access token by the records as they are now; `expired` only for the right token. */
-export async function accessVerdict(
+export async function checkAccessToken(
   deps: RegistryDeps,
   claim: AccessTokenCheck,
 ): Promise<"good" | "wrong" | "expired"> {
@@ -25,11 +25,11 @@ export async function accessVerdict(
     deps.reads.get<SessionRecord>(KEYS.session(id)),
   ]);
   if (!isIdentity(agent.value, claim)) return "wrong";
-  return judgeAccess(session.value, digest(claim.accessToken), deps.clock.now());
+  return evaluateAccessToken(session.value, digest(claim.accessToken), deps.clock.now());
 }
 
 /** `JudgeAccess` over the registry's records. */
-export async function accessGrounds<R>(
+export async function accessTokenPreconditions<R>(
   deps: RegistryDeps,
   claim: AccessTokenCheck,
   records: RecordReader,
@@ -39,7 +39,8 @@ export async function accessGrounds<R>(
   const id = parseDid(claim.agentDid)?.id ?? "";
   const sha256 = digest(claim.accessToken);
   const isAgentGood = (agent: AgentRecord | null) => isIdentity(agent, claim);
-  const isSessionGood = (session: SessionRecord | null) => judgeAccess(session, sha256, deps.clock.now()) === "good";
+  const isSessionGood = (session: SessionRecord | null) =>
+    evaluateAccessToken(session, sha256, deps.clock.now()) === "good";
   const [agent, session] = await Promise.all([
     readCached(records, KEYS.agent(id), isAgentGood),
     readCached(records, KEYS.session(id), isSessionGood),

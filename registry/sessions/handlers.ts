@@ -8,7 +8,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { ProvenAgent, ServiceCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { accessVerdict } from "./access_token.ts";
+import { checkAccessToken } from "./access_token.ts";
 import { refreshSession } from "./store.ts";
 
 export async function refresh(
@@ -30,7 +30,7 @@ export async function validate(
       details: { fieldErrors: { [HEADERS.access]: ["must be present"] }, formErrors: [] },
     });
   }
-  const verdict = await accessVerdict(deps, { ...body, accessToken: token });
+  const verdict = await checkAccessToken(deps, { ...body, accessToken: token });
   if (verdict === "wrong") throw new ServiceError("AGENT_AUTH_VALIDATE_UNAUTHORIZED");
   if (verdict === "expired") throw new ServiceError("AGENT_AUTH_VALIDATE_EXPIRED");
   return noContent();

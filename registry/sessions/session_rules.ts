@@ -39,7 +39,7 @@ export interface RefreshRequest {
 }
 
 /** What becomes of a refresh. */
-export type RefreshVerdict =
+export type RefreshDecision =
   | "rotate"
   | "recover"
   | "invalid"
@@ -70,12 +70,12 @@ export function sessionState(session: SessionRecord, now: number): "active" | "r
  *
  * @param spent the record of an older token with this digest, if it is of this agent
  */
-export function judgeRefresh(
+export function evaluateRefresh(
   session: SessionRecord,
   spent: SpentRefresh | null,
   request: RefreshRequest,
   now: number,
-): RefreshVerdict {
+): RefreshDecision {
   if (session.status === "revoked") return "revoked";
   if (equalConstantTime(session.refreshDigest, request.digest)) {
     return now < session.refreshExpiresAt ? "rotate" : "expired";
@@ -89,7 +89,11 @@ export function judgeRefresh(
 }
 
 /** What an access token is worth (D-45): `expired` only for the right token. */
-export function judgeAccess(session: SessionRecord | null, digest: string, now: number): "good" | "wrong" | "expired" {
+export function evaluateAccessToken(
+  session: SessionRecord | null,
+  digest: string,
+  now: number,
+): "good" | "wrong" | "expired" {
   if (session?.status !== "active" || !equalConstantTime(session.accessDigest, digest)) return "wrong";
   return now < session.accessExpiresAt ? "good" : "expired";
 }

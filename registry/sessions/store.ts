@@ -14,7 +14,7 @@ import { audited, type AuditEvent } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import {
-  judgeRefresh,
+  evaluateRefresh,
   type RefreshRequest,
   sessionEnd,
   type SessionRecord,
@@ -107,7 +107,7 @@ export async function refreshSession(
   }
   const isOwn = spent.value?.agentId === agentId && spent.value.sessionCreatedAt === session.createdAt;
   const own = isOwn ? spent.value : null;
-  const verdict = judgeRefresh(session, own, request, deps.clock.now());
+  const verdict = evaluateRefresh(session, own, request, deps.clock.now());
   switch (verdict) {
     case "rotate":
     case "recover":
