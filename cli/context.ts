@@ -47,7 +47,7 @@ export const ENVIRONMENT = [
 export type EnvironmentName = (typeof ENVIRONMENT)[number];
 
 /** Everything outside the program. */
-export interface World {
+export interface System {
   fetch: typeof fetch;
   /** The same `fetch`, which also trusts these authorities (PEM). Absent where no TLS is used. */
   trusting?: (pem: string) => typeof fetch;
@@ -73,13 +73,13 @@ export interface World {
 }
 
 /** The world as one command sees it. */
-export interface Context extends World {
+export interface Context extends System {
   configDir: string;
   out: Output;
 }
 
 /** `{config_dir}` without a flag (PROTOCOL section 6). */
-export function defaultConfigDir({ env, os }: Pick<World, "env" | "os">): string {
+export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): string {
   const given = env("SVC_CONFIG_DIR");
   if (given !== undefined) return given;
   const parent = os === "windows" ? env("APPDATA") : configHome(env, os);
@@ -87,7 +87,7 @@ export function defaultConfigDir({ env, os }: Pick<World, "env" | "os">): string
   return join(parent, "svc");
 }
 
-function configHome(env: World["env"], os: World["os"]): string | undefined {
+function configHome(env: System["env"], os: System["os"]): string | undefined {
   const xdg = env("XDG_CONFIG_HOME");
   // A relative one is to be ignored, says the XDG specification.
   if (xdg !== undefined && isAbsolute(xdg)) return xdg;
@@ -102,7 +102,9 @@ function configHome(env: World["env"], os: World["os"]): string | undefined {
  *
  * @returns whose directories below it are trusted
  */
-export async function ensureConfigDir({ configDir, uid }: Pick<World, "uid"> & { configDir: string }): Promise<Owners> {
+export async function ensureConfigDir(
+  { configDir, uid }: Pick<System, "uid"> & { configDir: string },
+): Promise<Owners> {
   let stat: Deno.FileInfo;
   try {
     await Deno.mkdir(configDir, { recursive: true, mode: 0o700 });
@@ -118,7 +120,7 @@ export async function ensureConfigDir({ configDir, uid }: Pick<World, "uid"> & {
 }
 
 /** The machine as it is. */
-export function systemWorld(version: string): World {
+export function realSystem(version: string): System {
   const env = (name: EnvironmentName) => Deno.env.get(name) || undefined;
   const isProxied = PROXIES.some((name) => env(name) !== undefined);
   if (isProxied) Deno.env.set("NO_PROXY", withLoopback(env("NO_PROXY") ?? env("no_proxy")));

@@ -184,7 +184,7 @@ export interface Described {
 }
 
 /** In place of the table's cure where the CLI has a command for it. */
-const CURES: Readonly<Record<string, string>> = {
+const CLI_FIXES: Readonly<Record<string, string>> = {
   API_KEY_MISSING: "Save one with svc config set apiKey -, or get one with svc invite redeem <code>.",
   API_KEY_INVALID: "Save the right one with svc config set apiKey -, and check svc config get registryUrl.",
   API_KEY_NOT_FOUND: "svc api-key list shows the ids of your keys.",
@@ -203,14 +203,14 @@ const CURES: Readonly<Record<string, string>> = {
 export function describe(error: unknown): Described {
   if (error instanceof CliError) {
     const row = error.code === "API_KEY_MISSING"
-      ? { exit: EXIT.unauthorised, fix: CURES[error.code] ?? "" }
+      ? { exit: EXIT.unauthorised, fix: CLI_FIXES[error.code] ?? "" }
       : CLI_ERRORS[error.code];
     return { code: error.code, cause: error.message, fix: error.fix ?? row.fix, exit: row.exit, requestId: null };
   }
   if (error instanceof ApiError) {
     const { code, status, requestId, retryAfter } = error;
     const known = code !== null && isErrorCode(code) ? ERRORS[code].fix : "";
-    const usual = error.fix ?? CURES[code ?? ""] ?? known;
+    const usual = error.fix ?? CLI_FIXES[code ?? ""] ?? known;
     const fix = retryAfter === null ? usual : `Wait ${retryAfter} s, then run the command again.`;
     return { code: code ?? `HTTP_${status}`, cause: error.message, fix, exit: exitOf(status), requestId };
   }

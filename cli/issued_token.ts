@@ -5,7 +5,7 @@ import type { Context } from "./context.ts";
 import { ApiError, CliError, UnreachableError } from "./errors.ts";
 import type { RegistryClient } from "./client/registry_client.ts";
 import { type TrustedKeys, trustedKeys } from "./verify/trusted_keys.ts";
-import { judgeToken } from "./verify/evaluate.ts";
+import { evaluateToken } from "./verify/evaluate.ts";
 
 /**
  * Checks signature, issuer, times, subject and key of the token.
@@ -23,7 +23,7 @@ export async function verifyIssuedToken(
 ): Promise<void> {
   const trusted = await keysOf(ctx, registry);
   const nowSeconds = unixSeconds(ctx.clock.now());
-  const { checks, claims } = await judgeToken(ait, { trusted, crl: "just issued", nowSeconds });
+  const { checks, claims } = await evaluateToken(ait, { trusted, crl: "just issued", nowSeconds });
   const failed = checks.find(({ result }) => result === "failed");
   const problem = failed
     ? `${failed.name}: ${failed.detail}`

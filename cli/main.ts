@@ -7,7 +7,7 @@ import project from "../deno.json" with { type: "json" };
 import { ClockCheck } from "./client/clock_check.ts";
 import type { Command } from "./command_line/command.ts";
 import { COMMANDS } from "./commands/table.ts";
-import { type Context, defaultConfigDir, systemWorld, type World } from "./context.ts";
+import { type Context, defaultConfigDir, realSystem, type System } from "./context.ts";
 import { ApiError, CliError, describe, type Described, EXIT, UnreachableError } from "./errors.ts";
 import { help } from "./command_line/help.ts";
 import { Output } from "./terminal/output.ts";
@@ -16,7 +16,7 @@ import { resolveSecrets } from "./command_line/secret_input.ts";
 import { withAuthority } from "./tls.ts";
 
 /** Runs one command line; the exit code. */
-export async function run(argv: readonly string[], world: World): Promise<number> {
+export async function run(argv: readonly string[], world: System): Promise<number> {
   const clockCheck = new ClockCheck(world.clock);
   const colour = world.env("NO_COLOR") === undefined;
   const out = new Output(world.terminal, world.clock, { json: wantsJson(argv), colour });
@@ -69,7 +69,7 @@ function withClock(described: Described, error: unknown, clockCheck: ClockCheck)
 }
 
 if (import.meta.main) {
-  const world = systemWorld(project.version);
+  const world = realSystem(project.version);
   Deno.addSignalListener("SIGINT", () => {
     if (!world.interrupt.press()) return;
     const { stderr, stderrIsTerminal } = world.terminal;

@@ -3,7 +3,7 @@
  * addition to those of the system. Nothing turns verification off.
  */
 import { resolve } from "node:path";
-import type { World } from "./context.ts";
+import type { System } from "./context.ts";
 import { CliError, UnreachableError } from "./errors.ts";
 
 /** An authority that a person named with `--ca`. */
@@ -68,7 +68,7 @@ function causesOf(error: unknown): string {
  * @param option value of `--ca`; without it `SVC_CA` counts
  * @throws {CliError} `CLI_USAGE` when the file holds no certificate
  */
-export async function withAuthority(world: World, option: string | undefined): Promise<World> {
+export async function withAuthority(world: System, option: string | undefined): Promise<System> {
   const file = option ?? world.env("SVC_CA");
   if (file === undefined) return world;
   const what = option === undefined ? "SVC_CA" : "--ca";

@@ -15,7 +15,7 @@ export interface ConnectionOptions {
   "api-key"?: string | undefined;
 }
 
-export interface Connection {
+export interface RegistryAccess {
   registry: RegistryClient;
   registryUrl: string;
   config: Config;
@@ -26,7 +26,7 @@ export interface Connection {
  *
  * @param own an address that comes before environment and file, where there is one
  */
-export async function connect(ctx: Context, options: ConnectionOptions, own?: string): Promise<Connection> {
+export async function connect(ctx: Context, options: ConnectionOptions, own?: string): Promise<RegistryAccess> {
   const flags: Config = {};
   const wanted = options["registry-url"] ?? own;
   if (wanted !== undefined) flags.registryUrl = wanted;
@@ -42,7 +42,7 @@ export async function connect(ctx: Context, options: ConnectionOptions, own?: st
 export async function connectAsPerson(
   ctx: Context,
   options: ConnectionOptions,
-): Promise<Connection & { apiKey: string }> {
+): Promise<RegistryAccess & { apiKey: string }> {
   const connection = await connect(ctx, options);
   const { apiKey } = connection.config;
   if (apiKey === undefined) throw new CliError("API_KEY_MISSING", "No API key is configured");

@@ -13,8 +13,8 @@ import { parseIso } from "../../shared/protocol/time.ts";
 import { type Context, ensureConfigDir } from "../context.ts";
 import { CliError } from "../errors.ts";
 import {
+  checkDirectory,
   ensureDirectory,
-  judgeDirectory,
   kindOf,
   type Owners,
   reason,
@@ -127,8 +127,8 @@ export class AgentStore {
     const kind = await kindOf(path);
     if (kind === "none") throw await this.#unknown(name);
     const owners = await ensureConfigDir(this.#ctx);
-    await judgeDirectory(this.#folder, owners);
-    await judgeDirectory(path, owners);
+    await checkDirectory(this.#folder, owners);
+    await checkDirectory(path, owners);
     return new AgentFolder(this.#ctx, path, name);
   }
 

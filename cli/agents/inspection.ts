@@ -11,7 +11,7 @@ import type { Context } from "../context.ts";
 import { ApiError, CliError, UnreachableError } from "../errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { trustedKeys } from "../verify/trusted_keys.ts";
-import { judgeToken } from "../verify/evaluate.ts";
+import { evaluateToken } from "../verify/evaluate.ts";
 
 /** What is shown. Absent values could not be learned. */
 export interface AgentFacts {
@@ -84,7 +84,7 @@ export async function inspectAgent(
 }
 
 interface Judged {
-  claims: Awaited<ReturnType<typeof judgeToken>>["claims"];
+  claims: Awaited<ReturnType<typeof evaluateToken>>["claims"];
   refused: string | null;
   unreachable: UnreachableError | null;
 }
@@ -93,7 +93,7 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string): Promi
   try {
     const trusted = await trustedKeys(ctx, registry);
     const nowSeconds = unixSeconds(ctx.clock.now());
-    const { checks, claims } = await judgeToken(ait, { trusted, crl: "asked for the status instead", nowSeconds });
+    const { checks, claims } = await evaluateToken(ait, { trusted, crl: "asked for the status instead", nowSeconds });
     const bad = checks.find(({ result }) => result === "failed");
     return { claims, refused: bad ? `${bad.name}: ${bad.detail}` : null, unreachable: null };
   } catch (error) {

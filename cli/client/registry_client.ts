@@ -14,7 +14,7 @@ import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
 import { KeyDocument } from "../../shared/protocol/key_document.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
-import { type Answer, call, type ClientSeams } from "./service_call.ts";
+import { type Answer, callService, type HttpDeps } from "./service_call.ts";
 import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
 
 /** What an agent is registered as. `framework` and `ttlDays` are the registry's to choose when left out. */
@@ -33,7 +33,7 @@ export interface AgentQuery {
 }
 
 export class RegistryClient {
-  constructor(readonly seams: ClientSeams, readonly registryUrl: string) {}
+  constructor(readonly seams: HttpDeps, readonly registryUrl: string) {}
 
   // Nobody in particular
 
@@ -60,7 +60,7 @@ export class RegistryClient {
 
   /** Makes the first admin. */
   bootstrap(secret: string, displayName?: string): Promise<accounts.BootstrapAnswer> {
-    return call(this.seams, {
+    return callService(this.seams, {
       method: "POST",
       url: `${this.registryUrl}/v1/admin/bootstrap`,
       headers: { "x-bootstrap-secret": secret },
@@ -185,12 +185,13 @@ export class RegistryClient {
     const body = JSON.stringify({ refreshToken, ...(recovery ? { recovery } : {}) });
     const headers = await signedHeaders(this.seams, agent, { method: "POST", url: origin, target, body });
     const url = this.registryUrl + target;
-    return (await call(this.seams, { method: "POST", url, headers, body, answer: sessions.RefreshAnswer })).agentAuth;
+    return (await callService(this.seams, { method: "POST", url, headers, body, answer: sessions.RefreshAnswer }))
+      .agentAuth;
   }
 
   /** Checks an access token. @throws {import("./errors.ts").ApiError} 401 when it is expired or not the session's */
   async validate(agentDid: string, aitJti: string, accessToken: string): Promise<void> {
-    await call(this.seams, {
+    await callService(this.seams, {
       method: "POST",
       url: `${this.registryUrl}/v1/agents/auth/validate`,
       headers: { [HEADERS.access]: accessToken },
@@ -206,7 +207,7 @@ export class RegistryClient {
     answer: S,
     body?: unknown,
   ): Promise<Answer<S>> {
-    return call(this.seams, {
+    return callService(this.seams, {
       method,
       url: this.registryUrl + path,
       headers: apiKey === null ? {} : { [HEADERS.authorization]: `Bearer ${apiKey}` },

@@ -12,7 +12,7 @@ import { ApiError, UnreachableError } from "../errors.ts";
 import { unreachable } from "../tls.ts";
 
 /** What a client needs from the world. */
-export interface ClientSeams {
+export interface HttpDeps {
   fetch: typeof fetch;
   clock: Clock;
   random: Random;
@@ -46,7 +46,7 @@ export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
  * @throws {ApiError} when the service refuses
  * @throws {UnreachableError} when nobody answers, or not as a service of this network does
  */
-export async function call<S extends z.ZodType | null>(seams: ClientSeams, request: Call<S>): Promise<Answer<S>> {
+export async function callService<S extends z.ZodType | null>(seams: HttpDeps, request: Call<S>): Promise<Answer<S>> {
   const { method, url, body } = request;
   const origin = new URL(url).origin;
   const abort = new AbortController();
@@ -72,7 +72,7 @@ export async function call<S extends z.ZodType | null>(seams: ClientSeams, reque
       throw new UnreachableError(`${origin} answered with a redirect, which is not followed`);
     }
     if (!response.ok) throw apiError(response, text);
-    return (request.answer === null ? null : judged(request.answer, text, origin)) as Answer<S>;
+    return (request.answer === null ? null : parseAnswer(request.answer, text, origin)) as Answer<S>;
   } catch (error) {
     if (error instanceof ApiError || error instanceof UnreachableError) throw error;
     throw unreachable(origin, abort.signal.aborted ? String(abort.signal.reason) : "cannot be reached", error);
@@ -81,7 +81,7 @@ export async function call<S extends z.ZodType | null>(seams: ClientSeams, reque
   }
 }
 
-function judged(schema: z.ZodType, text: string, origin: string): unknown {
+function parseAnswer(schema: z.ZodType, text: string, origin: string): unknown {
   let value: unknown;
   try {
     value = JSON.parse(text);

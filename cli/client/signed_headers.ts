@@ -4,7 +4,7 @@
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { proofHeaders, publicOrigin } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import type { ClientSeams } from "./service_call.ts";
+import type { HttpDeps } from "./service_call.ts";
 
 /** An agent's identity and session, as far as requests need them. */
 export interface AgentIdentity {
@@ -16,7 +16,7 @@ export interface AgentIdentity {
 
 /** The headers that prove who sends a request, signed now with a fresh nonce. */
 export function signedHeaders(
-  seams: Pick<ClientSeams, "clock" | "random">,
+  seams: Pick<HttpDeps, "clock" | "random">,
   agent: Pick<AgentIdentity, "ait" | "privateKey">,
   request: { method: string; url: string; target: string; body?: string; recipient?: string },
 ): Promise<Record<string, string>> {

@@ -38,7 +38,7 @@ export type Completion = readonly string[] | "agents" | "files";
 /** A worked example, as it is typed, and what it does. */
 export interface Example {
   run: string;
-  says: string;
+  purpose: string;
 }
 
 type Args = Readonly<Record<string, ArgSpec>>;

@@ -77,7 +77,7 @@ function commandsByGroup(): [string, Command[]][] {
 }
 
 function exampleLines(examples: readonly Example[]): string[] {
-  return examples.flatMap(({ run, says }) => [`  ${run}`, `      ${says}`]);
+  return examples.flatMap(({ run, purpose }) => [`  ${run}`, `      ${purpose}`]);
 }
 
 function commandHelp(command: Command): string {
@@ -151,7 +151,7 @@ function commandDoc(command: Command): string[] {
     "",
     ...(details.length > 0 ? [...details, ""] : []),
     ...(rows.length > 0 ? [...bullets(rows), ""] : []),
-    ...examples.flatMap(({ run, says }) => ["```sh", `${run}    # ${says}`, "```", ""]),
+    ...examples.flatMap(({ run, purpose }) => ["```sh", `${run}    # ${purpose}`, "```", ""]),
   ];
 }
 

@@ -3,7 +3,7 @@
  * no other process can read them from this one's arguments.
  */
 import type { Command, RawInput } from "./command.ts";
-import type { EnvironmentName, World } from "../context.ts";
+import type { EnvironmentName, System } from "../context.ts";
 import { CliError } from "../errors.ts";
 
 interface Wanted {
@@ -16,7 +16,7 @@ interface Wanted {
 }
 
 /** Fills in the secrets that are not on the command line itself. */
-export async function resolveSecrets(world: Pick<World, "stdin" | "env">, command: Command, input: RawInput) {
+export async function resolveSecrets(world: Pick<System, "stdin" | "env">, command: Command, input: RawInput) {
   let stdinIsFor: string | null = null;
   for (const { what, given, env, required, take } of wantedSecrets(command, input)) {
     if (given === "-") {

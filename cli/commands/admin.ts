@@ -32,7 +32,7 @@ export const ADMIN_COMMANDS = [
     examples: [
       {
         run: "svc admin bootstrap --registry-url https://registry.example --bootstrap-secret - <secret.txt",
-        says: "Become the admin; the secret stays out of the process list",
+        purpose: "Become the admin; the secret stays out of the process list",
       },
     ],
     async run(ctx, { options }) {
@@ -78,7 +78,7 @@ export const ADMIN_COMMANDS = [
         complete: SCOPES,
       },
     },
-    examples: [{ run: "svc admin service create proxy-eu", says: "A credential for a second proxy" }],
+    examples: [{ run: "svc admin service create proxy-eu", purpose: "A credential for a second proxy" }],
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const scopes = options.scope.length > 0 ? options.scope : SCOPES;
@@ -91,7 +91,7 @@ export const ADMIN_COMMANDS = [
     summary: "List the services that may ask the registry",
     args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin service list", says: "Their ids, scopes and states" }],
+    examples: [{ run: "svc admin service list", purpose: "Their ids, scopes and states" }],
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { internalServices } = await registry.services(apiKey);
@@ -108,7 +108,7 @@ export const ADMIN_COMMANDS = [
     options: PERSON_OPTIONS,
     examples: [{
       run: "svc admin service rotate 01KHYQ5H00AAAAAAAAAAAAAAAA",
-      says: "Then restart that service with it",
+      purpose: "Then restart that service with it",
     }],
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
@@ -125,7 +125,7 @@ export const ADMIN_COMMANDS = [
     summary: "Refuse a service from now on",
     args: { id: SERVICE },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin service revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", says: "Its credential works no more" }],
+    examples: [{ run: "svc admin service revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Its credential works no more" }],
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       await registry.revokeService(apiKey, args.id);
@@ -137,7 +137,7 @@ export const ADMIN_COMMANDS = [
     summary: "Sign with a new key; tokens signed with the old one stay valid",
     args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin keys rotate", says: "After a suspicion, or once in a while" }],
+    examples: [{ run: "svc admin keys rotate", purpose: "After a suspicion, or once in a while" }],
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { kid, retiredKid, signsFrom } = await registry.rotateKeys(apiKey);

@@ -31,7 +31,7 @@ export const AGENT_COMMANDS = [
       framework: { value: "framework", summary: "What it runs on, up to 32 characters; generic unless given" },
       "ttl-days": { value: "days", summary: `Days until its identity token expires, ${TTL_RANGE}` },
     },
-    examples: [{ run: "svc agent create alpha --framework openclaw", says: "An agent named alpha" }],
+    examples: [{ run: "svc agent create alpha --framework openclaw", purpose: "An agent named alpha" }],
     async run(ctx, { args: { name }, options }) {
       const { framework } = options;
       if (framework !== undefined && parseFramework(framework) === null) {
@@ -69,7 +69,7 @@ export const AGENT_COMMANDS = [
       limit: { value: "count", summary: "One page of so many, 1 to 100; every page unless given" },
       cursor: { value: "cursor", summary: "One page, after an earlier one" },
     },
-    examples: [{ run: "svc agent list --status active", says: "Those that work" }],
+    examples: [{ run: "svc agent list --status active", purpose: "Those that work" }],
     async run(ctx, { options }) {
       const { status, framework, limit, cursor } = options;
       if (status !== undefined && !STATUSES.some((known) => known === status)) {
@@ -107,7 +107,7 @@ export const AGENT_COMMANDS = [
     summary: "Show an agent of this machine: identity, tokens, state; its identity token is verified",
     args: { name: HERE },
     options: REGISTRY_OPTIONS,
-    examples: [{ run: "svc agent inspect alpha", says: "Who alpha is, and until when" }],
+    examples: [{ run: "svc agent inspect alpha", purpose: "Who alpha is, and until when" }],
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { inspectAgent }] = await Promise.all([
         import("../agents/agent_store.ts"),
@@ -144,7 +144,7 @@ export const AGENT_COMMANDS = [
     details: ["Its identity token is on the revocation list at once. An agent of another machine is named by its id."],
     args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents", orId: true } },
     options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask on a terminal" } },
-    examples: [{ run: "svc agent delete alpha", says: "alpha can do nothing any more" }],
+    examples: [{ run: "svc agent delete alpha", purpose: "alpha can do nothing any more" }],
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const [{ findAgent }, { deleteAgent }] = await Promise.all([

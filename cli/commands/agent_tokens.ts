@@ -12,7 +12,7 @@ export const AGENT_TOKEN_COMMANDS = [
     details: ["An agent without a live session gets a new session too."],
     args: { name: HERE },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc agent reissue alpha", says: "Before its token expires, or after its session ended" }],
+    examples: [{ run: "svc agent reissue alpha", purpose: "Before its token expires, or after its session ended" }],
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { reissueAgent }] = await Promise.all([
         import("../agents/agent_store.ts"),
@@ -37,7 +37,10 @@ export const AGENT_TOKEN_COMMANDS = [
     ],
     args: { name: HERE },
     options: REGISTRY_OPTIONS,
-    examples: [{ run: "svc agent auth refresh alpha", says: "The access token works for another quarter of an hour" }],
+    examples: [{
+      run: "svc agent auth refresh alpha",
+      purpose: "The access token works for another quarter of an hour",
+    }],
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { refreshAgent }] = await Promise.all([
         import("../agents/agent_store.ts"),
@@ -63,7 +66,7 @@ export const AGENT_TOKEN_COMMANDS = [
     summary: "End an agent's session; its identity stays",
     args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents", orId: true } },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc agent auth revoke alpha", says: "Its access and refresh tokens work no more" }],
+    examples: [{ run: "svc agent auth revoke alpha", purpose: "Its access and refresh tokens work no more" }],
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { findAgent } = await import("../agents/agent_reference.ts");

@@ -14,7 +14,7 @@ export const API_KEY_COMMANDS = [
       ...PERSON_OPTIONS,
       name: { value: "key-name", summary: "What you will know it by", required: true },
     },
-    examples: [{ run: "svc api-key create --name ci", says: "A key of its own for another machine" }],
+    examples: [{ run: "svc api-key create --name ci", purpose: "A key of its own for another machine" }],
     async run(ctx, { options }) {
       if (parseDisplayName(options.name) === null) {
         throw new CliError("CLI_USAGE", "--name must be 1 to 64 characters of text");
@@ -32,7 +32,7 @@ export const API_KEY_COMMANDS = [
     summary: "List your API keys, without their tokens",
     args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc api-key list", says: "Their ids, names and last use" }],
+    examples: [{ run: "svc api-key list", purpose: "Their ids, names and last use" }],
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { apiKeys } = await registry.apiKeys(apiKey);
@@ -47,7 +47,7 @@ export const API_KEY_COMMANDS = [
     summary: "Revoke one of your API keys; the others keep working",
     args: { "key-id": { summary: "Its id, as svc api-key list shows it" } },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc api-key revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", says: "It works no more" }],
+    examples: [{ run: "svc api-key revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "It works no more" }],
     async run(ctx, { args, options }) {
       const id = args["key-id"];
       const { isUlid } = await import("../../shared/protocol/ids.ts");

@@ -14,10 +14,10 @@ export const COMPLETION_COMMANDS = [
     examples: [
       {
         run: "svc completions bash >~/.local/share/bash-completion/completions/svc",
-        says: "For bash, from the next shell on",
+        purpose: "For bash, from the next shell on",
       },
-      { run: "svc completions zsh >>~/.zshrc", says: "For zsh" },
-      { run: "svc completions fish >~/.config/fish/completions/svc.fish", says: "For fish" },
+      { run: "svc completions zsh >>~/.zshrc", purpose: "For zsh" },
+      { run: "svc completions fish >~/.config/fish/completions/svc.fish", purpose: "For fish" },
     ],
     async run(ctx, { args }) {
       const shell = SHELLS.find((known) => known === args.shell);

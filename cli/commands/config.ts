@@ -27,7 +27,7 @@ export const CONFIG_COMMANDS = [
     args: {},
     options: REGISTRY_OPTIONS,
     examples: [
-      { run: "svc config init --registry-url https://registry.example", says: "Use that registry from now on" },
+      { run: "svc config init --registry-url https://registry.example", purpose: "Use that registry from now on" },
     ],
     async run(ctx, { options }) {
       const before = readConfig(ctx);
@@ -60,8 +60,8 @@ export const CONFIG_COMMANDS = [
     args: { key: KEY, value: { summary: "The value; - reads it from standard input", secret: {} } },
     options: { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] },
     examples: [
-      { run: "svc config set humanName Ada", says: "The name that people see" },
-      { run: "svc config set apiKey - <key.txt", says: "Save an API key without showing it to other processes" },
+      { run: "svc config set humanName Ada", purpose: "The name that people see" },
+      { run: "svc config set apiKey - <key.txt", purpose: "Save an API key without showing it to other processes" },
     ],
     async run(ctx, { args, options }) {
       const key = parseConfigKey(args.key);
@@ -78,7 +78,7 @@ export const CONFIG_COMMANDS = [
     details: ["Also an API key is printed as it is. The environment comes before the file."],
     args: { key: KEY },
     options: {},
-    examples: [{ run: "svc config get registryUrl", says: "Which registry is used" }],
+    examples: [{ run: "svc config get registryUrl", purpose: "Which registry is used" }],
     run(ctx, { args }) {
       const key = parseConfigKey(args.key);
       const value = effectiveConfig(ctx)[key] ?? null;
@@ -92,7 +92,7 @@ export const CONFIG_COMMANDS = [
     summary: "Print the configuration as JSON, the API key masked",
     args: {},
     options: {},
-    examples: [{ run: "svc config show", says: "All that is configured" }],
+    examples: [{ run: "svc config show", purpose: "All that is configured" }],
     run(ctx) {
       const config = effectiveConfig(ctx);
       const shown = Object.fromEntries(CONFIG_KEYS.map((key) => [key, masked(key, config[key] ?? null)]));

@@ -19,7 +19,7 @@ export const CONNECTOR_COMMANDS = [
     ],
     args: { agentName: WHICH },
     options: {},
-    examples: [{ run: "svc connector", says: "The curl lines for this machine's agent" }],
+    examples: [{ run: "svc connector", purpose: "The curl lines for this machine's agent" }],
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const { pairingLines } = await import("../connector/local_api/pairing_hint.ts");
@@ -40,7 +40,7 @@ export const CONNECTOR_COMMANDS = [
     details: ["Ends with 1 when something is not as it should be."],
     args: { agentName: WHICH },
     options: {},
-    examples: [{ run: "svc connector status", says: "Connected or not, and since when" }],
+    examples: [{ run: "svc connector status", purpose: "Connected or not, and since when" }],
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const status = await client.status();

@@ -20,7 +20,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     details: ["Written without secrets: a hook token goes into the agent's runtime.json. Safe to run again."],
     args: AGENT,
     options: { ...CONNECTOR_OPTIONS, ...PLATFORM },
-    examples: [{ run: "svc connector service install alpha", says: "As svc connector start alpha, for good" }],
+    examples: [{ run: "svc connector service install alpha", purpose: "As svc connector start alpha, for good" }],
     async run(ctx, { args: { agentName }, options }) {
       const [{ installConnector }, { ownCommand, thisHost }] = await Promise.all([
         import("../connector/service_setup.ts"),
@@ -50,7 +50,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     summary: "Stop the service of an agent's connector and remove it; safe to run again",
     args: AGENT,
     options: PLATFORM,
-    examples: [{ run: "svc connector service uninstall alpha", says: "Nothing starts by itself any more" }],
+    examples: [{ run: "svc connector service uninstall alpha", purpose: "Nothing starts by itself any more" }],
     async run(ctx, { args: { agentName }, options: { platform } }) {
       const [{ uninstallConnector }, { thisHost }, { requireAgentName }] = await Promise.all([
         import("../connector/service_setup.ts"),
@@ -71,7 +71,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       lines: { value: "count", summary: "So many of the last lines; 100 unless given" },
       follow: { summary: "Go on showing what comes" },
     },
-    examples: [{ run: "svc connector service logs alpha --follow", says: "One JSON line an event, as they happen" }],
+    examples: [{ run: "svc connector service logs alpha --follow", purpose: "One JSON line an event, as they happen" }],
     async run(ctx, { args: { agentName }, options: { platform = "auto", lines = "100", follow } }) {
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);
       const { connectorLogs } = await import("../connector/service_setup.ts");

@@ -39,10 +39,10 @@ export const CONNECTOR_START_COMMANDS = [
     args: { agentName: { summary: "The agent's name on this machine", complete: "agents" } },
     options: { ...CONNECTOR_OPTIONS, save: { summary: "Keep the runtime's address and token for later starts" } },
     examples: [
-      { run: "svc connector start alpha", says: "With the runtime that svc install found" },
+      { run: "svc connector start alpha", purpose: "With the runtime that svc install found" },
       {
         run: "svc connector start alpha --runtime-base-url http://127.0.0.1:9000 --hook-path /in",
-        says: "Any HTTP listener",
+        purpose: "Any HTTP listener",
       },
     ],
     async run(ctx, { args: { agentName }, options }) {

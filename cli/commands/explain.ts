@@ -14,7 +14,7 @@ export const EXPLAIN_COMMANDS = [
     summary: "Say what an error code means and what to do about it",
     args: { code: { summary: "As it was printed, for instance PROXY_AUTH_REPLAY", complete: CODES } },
     options: {},
-    examples: [{ run: "svc explain PROXY_AUTH_REPLAY", says: "Why a request was refused, and what helps" }],
+    examples: [{ run: "svc explain PROXY_AUTH_REPLAY", purpose: "Why a request was refused, and what helps" }],
     run(ctx, { args }) {
       const code = args.code.toUpperCase().replaceAll("-", "_");
       const facts = explain(code);

@@ -19,9 +19,9 @@ export const INSTALL_COMMANDS = [
       list: { summary: "Show what is found, and write nothing" },
     },
     examples: [
-      { run: "svc install", says: "The runtime that is found" },
-      { run: "svc install --for openclaw", says: "OpenClaw, whatever is found" },
-      { run: "svc install --list", says: "What is here, and why that is believed" },
+      { run: "svc install", purpose: "The runtime that is found" },
+      { run: "svc install --for openclaw", purpose: "OpenClaw, whatever is found" },
+      { run: "svc install --list", purpose: "What is here, and why that is believed" },
     ],
     async run(ctx, { options }) {
       const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([

@@ -18,7 +18,7 @@ export const INVITE_COMMANDS = [
     },
     examples: [{
       run: "svc invite create --expires-at 2026-12-31T12:00:00Z",
-      says: "A code for one person, until then",
+      purpose: "A code for one person, until then",
     }],
     async run(ctx, { options }) {
       const expiresAt = options["expires-at"];
@@ -51,7 +51,7 @@ export const INVITE_COMMANDS = [
     examples: [
       {
         run: "svc invite redeem svc_inv_… --display-name Bob --registry-url https://registry.example",
-        says: "Join as Bob",
+        purpose: "Join as Bob",
       },
     ],
     async run(ctx, { args, options }) {

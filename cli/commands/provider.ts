@@ -2,7 +2,7 @@
 import { command } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import type { Check } from "../doctor/checks.ts";
+import type { DoctorCheck } from "../doctor/checks.ts";
 import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
 
 const WHERE = {
@@ -19,7 +19,7 @@ export const PROVIDER_COMMANDS = [
     summary: "Show an agent's runtime: which, where, whether it answers",
     args: {},
     options: { for: FOR, "agent-name": WHICH_AGENT },
-    examples: [{ run: "svc provider status", says: "Where messages go, and whether somebody is there" }],
+    examples: [{ run: "svc provider status", purpose: "Where messages go, and whether somebody is there" }],
     async run(ctx, { options }) {
       const { folder } = await placeOf(ctx, options["agent-name"]);
       const { file, platform, runtime, machine, stateDir, client } = await providerOf(ctx, options, folder);
@@ -68,16 +68,16 @@ export const PROVIDER_COMMANDS = [
       "platform-state-dir": STATE_DIR,
       "skip-connector-runtime": { summary: "Leave out the checks of the running connector" },
     },
-    examples: [{ run: "svc provider doctor", says: "One line a check, with the cure for what fails" }],
+    examples: [{ run: "svc provider doctor", purpose: "One line a check, with the cure for what fails" }],
     async run(ctx, { options }) {
-      const { examine } = await import("../doctor/checks.ts");
+      const { runChecks } = await import("../doctor/checks.ts");
       const { folder, agents } = await placeOf(ctx, options["agent-name"]);
       const names = folder !== null ? [folder.name] : agents;
-      const checks: (Check & { agent: string | null })[] = [];
+      const checks: (DoctorCheck & { agent: string | null })[] = [];
       let platform: string | null = null;
       for (const name of names.length > 0 ? names : [null]) {
         const provider = await providerOf(ctx, options, name === null ? null : (await placeOf(ctx, name)).folder);
-        const found = await examine(
+        const found = await runChecks(
           { ...provider, now: ctx.clock.now() },
           { peer: options.peer, skipConnector: options["skip-connector-runtime"] },
         );
@@ -85,7 +85,7 @@ export const PROVIDER_COMMANDS = [
         platform = names.length > 1 ? null : provider.platform.id;
       }
       const healthy = checks.every(({ ok }) => ok);
-      const mark = ({ ok }: Check) => ok ? ctx.out.green("pass") : ctx.out.red("FAIL");
+      const mark = ({ ok }: DoctorCheck) => ok ? ctx.out.green("pass") : ctx.out.red("FAIL");
       const width = Math.max(...checks.map(({ name }) => name.length));
       ctx.out.result({ agent: folder?.name ?? null, platform, healthy, checks }, [
         ...checks.flatMap((check, i) => [
@@ -121,26 +121,27 @@ export const PROVIDER_COMMANDS = [
       "session-id": { value: "id", summary: "The conversation it belongs to" },
       "no-preflight": { summary: "Leave out the checks before" },
     },
-    examples: [{ run: "svc provider relay-test --peer beta", says: "There and back, and how long it took" }],
+    examples: [{ run: "svc provider relay-test --peer beta", purpose: "There and back, and how long it took" }],
     async run(ctx, { options }) {
       const { connectorOf } = await import("./connector.ts");
       const { folder } = await connectorOf(ctx, options["agent-name"]);
       const provider = await providerOf(ctx, options, folder);
       const { client } = provider;
-      const [{ examine, STOPPERS }, { sendProbe }, { readPeers }, { toBase64Url }, { connectorDown }] = await Promise
-        .all([
-          import("../doctor/checks.ts"),
-          import("../doctor/relay_probe.ts"),
-          import("../connector/peers.ts"),
-          import("../../shared/protocol/base64url.ts"),
-          import("../connector/local_api/client.ts"),
-        ]);
+      const [{ runChecks, BLOCKING_CHECKS }, { sendProbe }, { readPeers }, { toBase64Url }, { connectorDown }] =
+        await Promise
+          .all([
+            import("../doctor/checks.ts"),
+            import("../doctor/relay_probe.ts"),
+            import("../connector/peers.ts"),
+            import("../../shared/protocol/base64url.ts"),
+            import("../connector/local_api/client.ts"),
+          ]);
       if (client === null) throw connectorDown(folder.name);
       const peer = options.peer ?? onlyPeer(Object.keys(readPeers(folder)));
       if (!options["no-preflight"]) {
-        const checks = await examine({ ...provider, now: ctx.clock.now() }, { skipConnector: false });
+        const checks = await runChecks({ ...provider, now: ctx.clock.now() }, { skipConnector: false });
         const failed = checks.filter(({ ok }) => !ok);
-        const stopper = failed.find(({ name }) => STOPPERS.has(name));
+        const stopper = failed.find(({ name }) => BLOCKING_CHECKS.has(name));
         if (stopper) {
           const fields = { agent: folder.name, peer, healthy: false, failed: stopper };
           ctx.out.result(fields, [`${ctx.out.red("FAIL")}  ${stopper.name}: ${stopper.seen}`, `  ${stopper.fix}`]);

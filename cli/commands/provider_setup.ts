@@ -39,8 +39,8 @@ export const PROVIDER_SETUP_COMMANDS = [
       undo: { summary: "Put the runtime's settings back" },
     },
     examples: [
-      { run: "svc provider setup --for openclaw", says: "OpenClaw takes messages from now on" },
-      { run: "svc provider setup --for openclaw --undo", says: "As it was before" },
+      { run: "svc provider setup --for openclaw", purpose: "OpenClaw takes messages from now on" },
+      { run: "svc provider setup --for openclaw --undo", purpose: "As it was before" },
     ],
     async run(ctx, { options }) {
       const [

@@ -4,7 +4,7 @@ import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import type { Check } from "../verify/evaluate.ts";
+import type { VerificationStep } from "../verify/evaluate.ts";
 
 export const VERIFY_COMMANDS = [
   command({
@@ -24,8 +24,8 @@ export const VERIFY_COMMANDS = [
       offline: { summary: "Ask nobody: use the keys on this machine" },
     },
     examples: [
-      { run: "svc verify eyJhbGciOi…", says: "Whose token it is, and whether it is to be believed" },
-      { run: "svc verify --request refused.http --at 2026-02-21T00:01:00Z", says: "Why a request was refused then" },
+      { run: "svc verify eyJhbGciOi…", purpose: "Whose token it is, and whether it is to be believed" },
+      { run: "svc verify --request refused.http --at 2026-02-21T00:01:00Z", purpose: "Why a request was refused then" },
     ],
     async run(ctx, { args, options }) {
       const { token } = args;
@@ -62,7 +62,7 @@ export const VERIFY_COMMANDS = [
 
 const MARKS = { passed: "✓", failed: "✗", skipped: "–" } as const;
 
-function line(ctx: Context, { name, result, detail }: Check): string {
+function line(ctx: Context, { name, result, detail }: VerificationStep): string {
   const text = `${MARKS[result]} ${name}: ${detail}`;
   return `  ${result === "passed" ? ctx.out.green(text) : result === "failed" ? ctx.out.red(text) : ctx.out.dim(text)}`;
 }

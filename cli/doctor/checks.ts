@@ -10,7 +10,7 @@ import { span, type Status } from "../connector/status.ts";
 import type { Machine } from "../platforms/machine.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 
-export interface Check {
+export interface DoctorCheck {
   name: string;
   ok: boolean;
   /** What was seen. */
@@ -41,13 +41,19 @@ export interface DoctorOptions {
 }
 
 /** Checks without which no message goes out; the others are about messages that come in. */
-export const STOPPERS: ReadonlySet<string> = new Set(["agent", "identity token", "session", "connector", "proxy"]);
+export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
+  "agent",
+  "identity token",
+  "session",
+  "connector",
+  "proxy",
+]);
 
 const RUNNING = "the running connector";
 const FILES = "the agent's files";
 
 /** Runs every check; one that fails keeps no other from being made. A running connector is asked first (D-229). */
-export async function examine(seams: DoctorSeams, options: DoctorOptions): Promise<Check[]> {
+export async function runChecks(seams: DoctorSeams, options: DoctorOptions): Promise<DoctorCheck[]> {
   const { folder, client } = seams;
   const answer = options.skipConnector || client === null ? null : await client.status().catch(sayError);
   const status = typeof answer === "string" ? null : answer;
@@ -66,11 +72,11 @@ export async function examine(seams: DoctorSeams, options: DoctorOptions): Promi
   return checks;
 }
 
-function check(name: string, ok: boolean, seen: string, source: string, fix: string): Check {
+function check(name: string, ok: boolean, seen: string, source: string, fix: string): DoctorCheck {
   return { name, ok, seen, source, fix: ok ? "" : fix };
 }
 
-function identityChecks({ folder, now }: DoctorSeams): Check[] {
+function identityChecks({ folder, now }: DoctorSeams): DoctorCheck[] {
   if (folder === null) return [check("agent", false, "no agent yet", "this machine", "svc agent create my-agent")];
   const { name } = folder;
   const again = `svc agent reissue ${name}`;
@@ -91,7 +97,7 @@ function identityChecks({ folder, now }: DoctorSeams): Check[] {
   }
 }
 
-function platformCheck({ file, folder, source, runtime }: DoctorSeams): Check {
+function platformCheck({ file, folder, source, runtime }: DoctorSeams): DoctorCheck {
   const { platform, target } = runtime;
   const seen = `${platform.name} at ${runtime.url}`;
   if (file === null) return check("platform", false, seen, source, "No settings are saved: svc install");
@@ -104,7 +110,7 @@ function platformCheck({ file, folder, source, runtime }: DoctorSeams): Check {
 /** Where the connector says that it got an address from; absent in the answer of an older one. */
 const Sourced = z.object({ source: z.string() });
 
-function livePlatformCheck({ platform, url }: Runtime, status: Status | null): Check {
+function livePlatformCheck({ platform, url }: Runtime, status: Status | null): DoctorCheck {
   const given = Sourced.safeParse(status?.runtime).data?.source;
   const source = given === undefined ? RUNNING : `${RUNNING}, which has it from ${given}`;
   return check("platform", true, `${platform.name} at ${url}`, source, "");
@@ -118,14 +124,14 @@ function runtimeOf({ runtime: { platform, url } }: Status, known: Runtime): Runt
   return new Runtime(known.seams, PLATFORMS[platform], { platform, baseUrl: origin, hookPath: pathname, hookToken });
 }
 
-async function reachableCheck(runtime: Runtime): Promise<Check> {
+async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
   const { reachable, problem } = await runtime.probe();
   const fix = `Start ${runtime.platform.name}, or say where it is: svc install --for ${runtime.platform.id}`;
   const seen = reachable ? `answers at ${runtime.target.baseUrl}` : problem ?? "silent";
   return check("runtime", reachable, seen, "a request from here", fix);
 }
 
-async function hookChecks({ runtime, machine, stateDir }: DoctorSeams): Promise<Check[]> {
+async function hookChecks({ runtime, machine, stateDir }: DoctorSeams): Promise<DoctorCheck[]> {
   const { platform, target } = runtime;
   if (platform.inspectHook === undefined) return [];
   const problem = await platform.inspectHook(machine, target, stateDir);
@@ -141,7 +147,11 @@ async function hookChecks({ runtime, machine, stateDir }: DoctorSeams): Promise<
 }
 
 /** @param answer the connector's status, or why there is none */
-function connectorChecks(folder: AgentFolder, client: ConnectorClient | null, answer: Status | string | null): Check[] {
+function connectorChecks(
+  folder: AgentFolder,
+  client: ConnectorClient | null,
+  answer: Status | string | null,
+): DoctorCheck[] {
   const start = `svc connector start ${folder.name}`;
   if (client === null || answer === null) return [check("connector", false, "none runs", FILES, start)];
   if (typeof answer === "string") return [check("connector", false, answer, `a request to ${client.url}`, start)];
@@ -182,7 +192,7 @@ function connectorChecks(folder: AgentFolder, client: ConnectorClient | null, an
   ];
 }
 
-function peerCheck(folder: AgentFolder, alias: string): Check {
+function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
   try {
     const did = findPeer(readPeers(folder), alias);
     return check(

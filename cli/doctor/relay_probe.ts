@@ -6,7 +6,7 @@ import type { ConnectorClient } from "../connector/local_api/client.ts";
 const WAIT_MS = 30_000;
 const LOOK_EVERY_MS = 500;
 
-export interface Probe {
+export interface RelayProbe {
   peer: string;
   message: string;
   requestId: string;
@@ -25,7 +25,7 @@ export interface ProbeResult {
 }
 
 /** Sends the probe. @throws what the connector or the proxy refuses it with */
-export async function sendProbe(clock: Clock, client: ConnectorClient, probe: Probe): Promise<ProbeResult> {
+export async function sendProbe(clock: Clock, client: ConnectorClient, probe: RelayProbe): Promise<ProbeResult> {
   const { peer, message, requestId, sessionId } = probe;
   const began = clock.now();
   const sent = HookAnswer.parse(

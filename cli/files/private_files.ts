@@ -115,7 +115,7 @@ export async function ensureDirectory(path: string, owners: Owners): Promise<voi
     if (!(error instanceof Deno.errors.AlreadyExists)) {
       throw new CliError("CLI_SAVE_FAILED", `${path} could not be made: ${reason(error)}`, { cause: error });
     }
-    await judgeDirectory(path, owners);
+    await checkDirectory(path, owners);
   }
 }
 
@@ -125,7 +125,7 @@ export async function ensureDirectory(path: string, owners: Owners): Promise<voi
  *
  * @throws {CliError} `CLI_FILE_UNSAFE`
  */
-export async function judgeDirectory(path: string, owners: Owners): Promise<void> {
+export async function checkDirectory(path: string, owners: Owners): Promise<void> {
   const stat = await Deno.lstat(path);
   if (stat.isSymlink) throw unsafe(path, "is a link");
   if (!stat.isDirectory) throw unsafe(path, "is not a directory");

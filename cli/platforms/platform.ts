@@ -51,7 +51,7 @@ export interface Health {
 }
 
 /** What is to be written where. */
-export interface SetupWish {
+export interface SetupOptions {
   target: RuntimeTarget;
   stateDir: string | null;
   makeToken(): string;
@@ -74,7 +74,7 @@ export interface Platform {
   detect(machine: Machine, stateDir: string | null): Promise<Finding>;
   /** Whether messages would be taken, seen without giving any: what is wrong, or `null`. */
   inspectHook?(machine: Machine, target: RuntimeTarget, stateDir: string | null): Promise<string | null>;
-  plan(machine: Machine, wish: SetupWish): Promise<SetupPlan>;
+  plan(machine: Machine, wish: SetupOptions): Promise<SetupPlan>;
 }
 
 /** The headers of D-88 that tell a runtime who sent the message. */

@@ -4,23 +4,23 @@
  */
 import { verifyCrl } from "../../shared/protocol/crl.ts";
 import { TokenError } from "../../shared/protocol/jws.ts";
-import type { Connection } from "../account/registry_access.ts";
+import type { RegistryAccess } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { ApiError, CliError, UnreachableError } from "../errors.ts";
 import { parseRequestFile, REQUEST_FILE_FORM } from "./request_file.ts";
 import { parseServiceUrl } from "../client/service_url.ts";
 import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
-import { judgeRequest, judgeToken, type Known } from "./evaluate.ts";
+import { evaluateRequest, evaluateToken, type TrustedInputs } from "./evaluate.ts";
 
 /** Who judges, when, and with whose help. */
-export interface Setting extends Connection {
+export interface VerificationInputs extends RegistryAccess {
   offline: boolean;
   nowSeconds: number;
   /** The public origin that a request is for, where the person says it. */
   origin: string | undefined;
 }
 
-export interface Verdict extends Awaited<ReturnType<typeof judgeToken>> {
+export interface VerificationReport extends Awaited<ReturnType<typeof evaluateToken>> {
   keysFrom: { issuer: string; fetchedAt: string; stale: string | null };
   canonical?: string;
 }
@@ -28,17 +28,25 @@ export interface Verdict extends Awaited<ReturnType<typeof judgeToken>> {
 const MAX_REQUEST_BYTES = 1024 * 1024;
 const REFRESH_PATH = "/v1/agents/auth/refresh";
 
-export async function verifyToken(ctx: Context, setting: Setting, token: string): Promise<Verdict> {
+export async function verifyToken(
+  ctx: Context,
+  setting: VerificationInputs,
+  token: string,
+): Promise<VerificationReport> {
   const trimmed = token.trim();
   const other = /^(svc_[a-z]+_|svcpair1_)/.exec(trimmed)?.[1];
   if (other !== undefined) {
     throw new CliError("CLI_USAGE", `${other}… is no identity token; only the service that made it can judge it`);
   }
   const known = await gather(ctx, setting);
-  return { ...await judgeToken(trimmed, known), keysFrom: source(known.trusted) };
+  return { ...await evaluateToken(trimmed, known), keysFrom: source(known.trusted) };
 }
 
-export async function verifyRequest(ctx: Context, setting: Setting, path: string): Promise<Verdict> {
+export async function verifyRequest(
+  ctx: Context,
+  setting: VerificationInputs,
+  path: string,
+): Promise<VerificationReport> {
   const request = parseRequestFile(await readRequest(ctx, path));
   if (request === null) throw new CliError("CLI_USAGE", `${path} is not a request: ${REQUEST_FILE_FORM}`);
   const known = await gather(ctx, setting);
@@ -52,17 +60,21 @@ export async function verifyRequest(ctx: Context, setting: Setting, path: string
   // What a client may have signed by mistake: naming it says more than that the proof is wrong.
   const mistaken = [request.origin, issuer, proxyUrl, host && `https://${host}`, host && `http://${host}`];
   const origins = [...new Set([expected, ...mistaken.filter((origin) => origin !== null)])];
-  return { ...await judgeRequest(request, known, origins), keysFrom: source(known.trusted) };
+  return { ...await evaluateRequest(request, known, origins), keysFrom: source(known.trusted) };
 }
 
-async function gather(ctx: Context, setting: Setting): Promise<Known> {
+async function gather(ctx: Context, setting: VerificationInputs): Promise<TrustedInputs> {
   const { registry, offline, nowSeconds } = setting;
   const trusted = await trustedKeys(ctx, registry, { offline });
   return { trusted, nowSeconds, crl: await revocations(ctx, setting, trusted) };
 }
 
 /** The list of revoked tokens, or why there is none. */
-async function revocations(ctx: Context, { registry, offline }: Setting, trusted: TrustedKeys): Promise<Known["crl"]> {
+async function revocations(
+  ctx: Context,
+  { registry, offline }: VerificationInputs,
+  trusted: TrustedKeys,
+): Promise<TrustedInputs["crl"]> {
   if (offline) return "not asked for: --offline";
   try {
     ctx.out.doing("Fetching the revocation list");
@@ -87,6 +99,6 @@ async function readRequest(ctx: Context, path: string): Promise<Uint8Array<Array
   return bytes;
 }
 
-function source({ issuer, fetchedAt, stale }: TrustedKeys): Verdict["keysFrom"] {
+function source({ issuer, fetchedAt, stale }: TrustedKeys): VerificationReport["keysFrom"] {
   return { issuer, fetchedAt, stale };
 }

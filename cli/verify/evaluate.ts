@@ -14,14 +14,14 @@ import type { RequestFile } from "./request_file.ts";
 import type { TrustedKeys } from "./trusted_keys.ts";
 
 /** One step and how it went. */
-export interface Check {
+export interface VerificationStep {
   name: string;
   result: "passed" | "failed" | "skipped";
   detail: string;
 }
 
 /** What is known for judging. */
-export interface Known {
+export interface TrustedInputs {
   trusted: TrustedKeys;
   /** The list of revoked tokens, or why there is none. */
   crl: Pick<CrlClaims, "revocations"> | string;
@@ -41,7 +41,10 @@ const TOKEN_STEPS: readonly { name: string; refusals: readonly TokenRefusal[]; w
 ];
 
 /** Judges an AIT; the claims are there when the signature and they themselves are right. */
-export async function judgeToken(token: string, known: Known): Promise<{ checks: Check[]; claims: AitClaims | null }> {
+export async function evaluateToken(
+  token: string,
+  known: TrustedInputs,
+): Promise<{ checks: VerificationStep[]; claims: AitClaims | null }> {
   let claims: AitClaims | null = null;
   let refusal: TokenError | null = null;
   try {
@@ -56,7 +59,7 @@ export async function judgeToken(token: string, known: Known): Promise<{ checks:
     if (!(error instanceof TokenError)) throw error;
     refusal = error;
   }
-  const checks: Check[] = [];
+  const checks: VerificationStep[] = [];
   for (const { name, refusals, what } of TOKEN_STEPS) {
     if (refusal !== null && refusals.includes(refusal.reason)) {
       checks.push({ name, result: "failed", detail: claims ? lifetimeOf(claims, known.nowSeconds) : refusal.message });
@@ -72,17 +75,17 @@ export async function judgeToken(token: string, known: Known): Promise<{ checks:
 }
 
 /** Judges a signed request as the service would that it is for. */
-export async function judgeRequest(
+export async function evaluateRequest(
   request: RequestFile,
-  known: Known,
+  known: TrustedInputs,
   origins: readonly string[],
-): Promise<{ checks: Check[]; claims: AitClaims | null; canonical: string }> {
+): Promise<{ checks: VerificationStep[]; claims: AitClaims | null; canonical: string }> {
   const { headers, body } = request;
   const header = (name: string) => headers.get(name) ?? "";
   const authorization = /^Svc +(\S+)$/i.exec(header(HEADERS.authorization));
   const ait = authorization?.[1] ?? "";
   const scheme = step("Authorization", authorization !== null, "Svc and one token", "It is not of the form Svc <ait>");
-  const token = await judgeToken(ait, known);
+  const token = await evaluateToken(ait, known);
   const fields: ProofFields = {
     method: request.method,
     origin: origins[0] ?? "",
@@ -106,7 +109,7 @@ export async function judgeRequest(
   return { checks, claims: token.claims, canonical: canonicalProof(fields) };
 }
 
-function timestampStep(timestamp: string, nowSeconds: number): Check {
+function timestampStep(timestamp: string, nowSeconds: number): VerificationStep {
   const seconds = parseUnixSeconds(timestamp);
   if (seconds === null) return failed("timestamp", "It is missing or no whole unix seconds");
   const off = seconds - nowSeconds;
@@ -115,7 +118,7 @@ function timestampStep(timestamp: string, nowSeconds: number): Check {
 }
 
 /** A file usually ends with a line feed that was not sent. */
-async function bodyStep(claimed: string, body: Uint8Array<ArrayBuffer>): Promise<Check> {
+async function bodyStep(claimed: string, body: Uint8Array<ArrayBuffer>): Promise<VerificationStep> {
   const real = await sha256(body);
   if (claimed === real) return step("body hash", true, `${body.length} bytes`, "");
   const cut = body.at(-1) === 0x0a ? body.slice(0, body.at(-2) === 0x0d ? -2 : -1) : null;
@@ -128,7 +131,7 @@ async function proofStep(
   proof: string,
   fields: ProofFields,
   origins: readonly string[],
-): Promise<Check> {
+): Promise<VerificationStep> {
   if (claims === null) return skipped("proof", "the token's key is not to be believed");
   const key = await importPublicKey(claims.cnf.jwk.x);
   for (const origin of origins) {
@@ -139,7 +142,7 @@ async function proofStep(
   return failed("proof", "It is not the agent's signature of the canonical string");
 }
 
-function revocation(claims: AitClaims | null, { crl }: Known): Check {
+function revocation(claims: AitClaims | null, { crl }: TrustedInputs): VerificationStep {
   if (claims === null) return skipped("revocation", "an earlier check failed");
   if (typeof crl === "string") return skipped("revocation", crl);
   const entry = crl.revocations.find(({ jti }) => jti === claims.jti);
@@ -161,14 +164,14 @@ function unverifiedClaim(payloadJson: string, name: string): string {
   }
 }
 
-function step(name: string, isGood: boolean, good: string, bad: string): Check {
+function step(name: string, isGood: boolean, good: string, bad: string): VerificationStep {
   return { name, result: isGood ? "passed" : "failed", detail: isGood ? good : bad };
 }
 
-function failed(name: string, detail: string): Check {
+function failed(name: string, detail: string): VerificationStep {
   return { name, result: "failed", detail };
 }
 
-function skipped(name: string, detail: string): Check {
+function skipped(name: string, detail: string): VerificationStep {
   return { name, result: "skipped", detail };
 }

@@ -1,7 +1,7 @@
 /** Answers of other programs: bounded reading, and error envelopes that name no code of their own making (D-246). */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { errorEnvelope, readText } from "../../cli/answers.ts";
-import { call } from "../../cli/client/service_call.ts";
+import { callService } from "../../cli/client/service_call.ts";
 import { ConnectorClient } from "../../cli/connector/local_api/client.ts";
 import { viewOf } from "../../cli/connector/console_view.ts";
 import { errorOf } from "../../cli/connector/link/proxy_call.ts";
@@ -50,7 +50,7 @@ Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of 
     const fetch = () => Promise.resolve(new Response(text, { status: 400 }));
     const seams = { fetch, clock: new ManualClock(), random: seededRandom(1) };
     const request = { method: "GET", url: "http://127.0.0.1:1/", answer: null } as const;
-    assertEquals((await assertRejects(() => call(seams, request), ApiError)).code, "UNKNOWN_ERROR");
+    assertEquals((await assertRejects(() => callService(seams, request), ApiError)).code, "UNKNOWN_ERROR");
   }
   assertEquals(errorEnvelope('{"error":{"code":"A_1","message":"m"}}'), { code: "A_1", message: "m" });
   assertEquals(errorEnvelope(`{"error":{"code":"A","message":"${"x".repeat(9_999)}"}}`)?.message.length, 2_000);

@@ -3,7 +3,7 @@
  * reach the two services of a World without a socket.
  */
 import { assertEquals } from "@std/assert";
-import type { EnvironmentName, World as CliWorld } from "../../cli/context.ts";
+import type { EnvironmentName, System as CliWorld } from "../../cli/context.ts";
 import { Interrupt } from "../../cli/terminal/interrupt.ts";
 import { run } from "../../cli/main.ts";
 import { BOOTSTRAP_SECRET, REGISTRY_URL, type World } from "../support/world.ts";

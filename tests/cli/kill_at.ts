@@ -4,7 +4,7 @@
  *
  *   deno run -A tests/cli/kill_at.ts <n> <arguments of svc>
  */
-import { systemWorld } from "../../cli/context.ts";
+import { realSystem } from "../../cli/context.ts";
 import { run } from "../../cli/main.ts";
 
 const [n, ...argv] = Deno.args;
@@ -26,7 +26,7 @@ for (const name of ["write", "sync", "truncate", "unlock"] as const) {
     [name]: deadly(Deno.FsFile.prototype[name] as (...args: unknown[]) => unknown),
   });
 }
-const real = systemWorld("0.0.0-test");
+const real = realSystem("0.0.0-test");
 // Twice for a request: before it is sent, and when its answer is there but nothing was done with it.
 const answered = deadly((response: Response) => response);
 const sending = deadly(real.fetch);

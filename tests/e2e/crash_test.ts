@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import {
   AgentClient,
   ApiError,
-  type ClientSeams,
+  type HttpDeps,
   RegistryClient,
   signedHeaders,
   UnreachableError,
@@ -80,7 +80,7 @@ class Load {
   readonly facts: [what: string, check: () => Promise<void>][] = [];
   readonly sent: Sent[] = [];
   readonly queued: string[] = [];
-  readonly #client: ClientSeams = { ...seams, fetch: this.#twice.bind(this) as typeof fetch };
+  readonly #client: HttpDeps = { ...seams, fetch: this.#twice.bind(this) as typeof fetch };
   readonly #registry: RegistryClient;
   /** For looking at things afterwards: each call once. */
   readonly #once: RegistryClient;
@@ -346,7 +346,7 @@ async function codeOf(response: Response): Promise<string | undefined> {
 
 /** Agents for a number of trials. */
 async function castOf(place: Place, apiKey: string): Promise<Cast> {
-  const client: ClientSeams = { ...seams, fetch: fromAnywhere };
+  const client: HttpDeps = { ...seams, fetch: fromAnywhere };
   const agents: LiveAgent[] = [];
   for (let i = 0; i < 4 + Math.min(TRIALS * 4, 200); i++) agents.push(await newAgent(place, apiKey, `a-${i}`, client));
   const [refresher, sender, recipient, away, ...pairing] = agents as [LiveAgent, LiveAgent, LiveAgent, LiveAgent];

@@ -10,7 +10,7 @@ import { sleep } from "../../shared/clock.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { PROXY_URL, type World } from "../support/world.ts";
-import type { ClientSeams } from "../support/agent_client.ts";
+import type { HttpDeps } from "../support/agent_client.ts";
 import type { Cast } from "./cast.ts";
 import type { Area, Event, Logged } from "./events.ts";
 import { Gate, gateCrypto } from "./gate.ts";
@@ -206,7 +206,7 @@ export class Simulation implements AsyncDisposable {
 
   // The network
 
-  get seams(): Omit<ClientSeams, "fetch"> {
+  get seams(): Omit<HttpDeps, "fetch"> {
     return { clock: this.clock, random: this.#ids };
   }
 

@@ -6,10 +6,10 @@ import type * as z from "zod";
 import * as pairing from "../../shared/protocol/api/pairing.ts";
 import * as relay from "../../shared/protocol/api/relay.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { type Answer, call, type ClientSeams } from "../../cli/client/service_call.ts";
+import { type Answer, callService, type HttpDeps } from "../../cli/client/service_call.ts";
 import { type AgentIdentity, signedHeaders } from "../../cli/client/signed_headers.ts";
 
-export type { ClientSeams } from "../../cli/client/service_call.ts";
+export type { HttpDeps } from "../../cli/client/service_call.ts";
 export { ApiError, UnreachableError } from "../../cli/errors.ts";
 export { RegistryClient } from "../../cli/client/registry_client.ts";
 export { type AgentIdentity, signedHeaders } from "../../cli/client/signed_headers.ts";
@@ -26,7 +26,7 @@ export interface OutboundMessage {
 }
 
 export class AgentClient {
-  constructor(readonly seams: ClientSeams, readonly proxyUrl: string, readonly agent: AgentIdentity) {}
+  constructor(readonly seams: HttpDeps, readonly proxyUrl: string, readonly agent: AgentIdentity) {}
 
   sendMessage(message: OutboundMessage): Promise<relay.HookAnswer> {
     return this.#call("POST", "/hooks/agent", relay.HookAnswer, message.payload, message.recipientDid, {
@@ -68,7 +68,7 @@ export class AgentClient {
     const request = { method, url: this.proxyUrl, target, ...(body === undefined ? {} : { body }) };
     const signed = await signedHeaders(this.seams, this.agent, recipient ? { ...request, recipient } : request);
     const headers = { ...signed, [HEADERS.access]: this.agent.accessToken, ...more };
-    return await call(this.seams, {
+    return await callService(this.seams, {
       method,
       url: this.proxyUrl + target,
       headers,

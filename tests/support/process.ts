@@ -3,7 +3,7 @@
  * in a temporary folder; and people and agents who talk to it. Ends only what it started, by its pid, and always.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { AgentClient, type AgentIdentity, ApiError, type ClientSeams, RegistryClient } from "./agent_client.ts";
+import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "./agent_client.ts";
 import { type Ack, type Link, openLink } from "../../cli/connector/link/socket_link.ts";
 import { systemClock } from "../../shared/clock.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
@@ -16,7 +16,7 @@ import { systemRandom } from "../../shared/random.ts";
 /** Root folder of the project. */
 export const ROOT = decodeURIComponent(new URL("../..", import.meta.url).pathname).replace(/\/$/, "");
 export const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-e2e-tests";
-export const seams: ClientSeams = { fetch, clock: systemClock, random: systemRandom };
+export const seams: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
 export const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
 /** What a child needs of this process's environment to find its own cache. Nothing else is passed on. */

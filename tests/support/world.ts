@@ -2,7 +2,7 @@
  * Both services in one process over a store in memory, with a clock that tests move and randomness that a seed fixes.
  * Requests go through the apps' own `fetch`; no socket, no permission.
  */
-import { AgentClient, type AgentIdentity, type ClientSeams, RegistryClient } from "./agent_client.ts";
+import { AgentClient, type AgentIdentity, type HttpDeps, RegistryClient } from "./agent_client.ts";
 import { createProxy, type Proxy } from "../../proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
 import type { RelaySocket, SocketTransport } from "../../proxy/relay/agent_sockets.ts";
@@ -179,7 +179,7 @@ export class World implements AsyncDisposable {
     throw new TypeError(`Nobody listens at ${origin}`);
   }) as typeof fetch;
 
-  get seams(): ClientSeams {
+  get seams(): HttpDeps {
     return { fetch: this.fetch, clock: this.clock, random: this.random };
   }
 

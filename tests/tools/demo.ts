@@ -3,13 +3,7 @@
  * in this process on a free loopback port with a fresh store, talks to them over real sockets, and ends by itself.
  */
 import { startServer } from "../../deploy.ts";
-import {
-  AgentClient,
-  type AgentIdentity,
-  ApiError,
-  type ClientSeams,
-  RegistryClient,
-} from "../support/agent_client.ts";
+import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "../support/agent_client.ts";
 import { type Link, openLink } from "../../cli/connector/link/socket_link.ts";
 import { sleep, systemClock } from "../../shared/clock.ts";
 import type { RegisterAnswer } from "../../shared/protocol/api/agents.ts";
@@ -21,7 +15,7 @@ import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { systemRandom } from "../../shared/random.ts";
 import { silentLog } from "../../shared/server/log.ts";
 
-const seams: ClientSeams = { fetch, clock: systemClock, random: systemRandom };
+const seams: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
 /** Time for a revocation to reach the proxy. */
 const REVOCATION_MS = 10_000;
 const RETRY_MS = 50;

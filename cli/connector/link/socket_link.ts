@@ -22,7 +22,7 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import { errorEnvelope } from "../../answers.ts";
 import { type AgentIdentity, signedHeaders } from "../../client/signed_headers.ts";
 import { ApiError } from "../../errors.ts";
-import type { ClientSeams } from "../../client/service_call.ts";
+import type { HttpDeps } from "../../client/service_call.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../../tls.ts";
 
@@ -51,7 +51,7 @@ export interface Link {
 
 interface LinkSeams {
   clock: Clock;
-  random: ClientSeams["random"];
+  random: HttpDeps["random"];
   newId: NewId;
   /** Authorities that are trusted in addition to the system's. */
   authority?: Authority | undefined;

@@ -118,8 +118,8 @@ Deno.test("every command has a summary without a full stop, and an example that 
     await t.step(name(command), () => {
       assert(command.summary.length > 10 && !command.summary.endsWith("."));
       assert(command.examples.length > 0);
-      for (const { run, says } of command.examples) {
-        assert(says !== "" && run.startsWith("svc "));
+      for (const { run, purpose } of command.examples) {
+        assert(purpose !== "" && run.startsWith("svc "));
         const words = run.split(/ [<>]/)[0]?.split(" ").slice(1) ?? [];
         const parsed = parse(words, COMMANDS);
         assertEquals(parsed.kind === "run" && name(parsed.command), name(command));

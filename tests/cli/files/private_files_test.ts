@@ -3,8 +3,8 @@ import { dirname } from "node:path";
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
 import {
+  checkDirectory,
   ensureDirectory,
-  judgeDirectory,
   readPrivate,
   removeLeftovers,
   writePrivate,
@@ -83,10 +83,10 @@ Deno.test("a directory that others can write into is closed; a link or a foreign
   await Deno.symlink(open, `${dir.path}/link`);
   await Deno.writeTextFile(`${dir.path}/file`, "");
   for (const name of ["link", "file"]) {
-    const error = await assertRejects(() => judgeDirectory(`${dir.path}/${name}`, me), CliError);
+    const error = await assertRejects(() => checkDirectory(`${dir.path}/${name}`, me), CliError);
     assertEquals(error.code, "CLI_FILE_UNSAFE");
   }
-  const foreign = await assertRejects(() => judgeDirectory(open, [me[0]! + 1]), CliError);
+  const foreign = await assertRejects(() => checkDirectory(open, [me[0]! + 1]), CliError);
   assertEquals(foreign.code, "CLI_FILE_UNSAFE");
 });
 

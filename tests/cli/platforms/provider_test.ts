@@ -3,7 +3,7 @@
  * files of a runtime (D-241).
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import type { Check } from "../../../cli/doctor/checks.ts";
+import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
 import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/machine.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { World } from "../../support/world.ts";
@@ -30,9 +30,12 @@ async function machineOf(world: World, answers: Record<string, () => Response> =
 const runtimeFile = (machine: Machine, folder = "svc") => JSON.parse(machine.read(`${folder}/runtime.json`));
 
 /** The checks of doctor by name. */
-async function doctor(machine: Machine, ...more: string[]): Promise<Record<string, Check & { agent: string | null }>> {
+async function doctor(
+  machine: Machine,
+  ...more: string[]
+): Promise<Record<string, DoctorCheck & { agent: string | null }>> {
   const { stdout } = await machine.svc("--json", "provider", "doctor", ...more);
-  const { checks } = JSON.parse(stdout) as { checks: (Check & { agent: string | null })[] };
+  const { checks } = JSON.parse(stdout) as { checks: (DoctorCheck & { agent: string | null })[] };
   return Object.fromEntries(checks.map((check) => [check.name, check]));
 }
 
@@ -141,7 +144,7 @@ Deno.test("doctor finds nothing wrong with a connector that was started with ano
   await machine.json("agent", "create", "alpha");
   runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
   const { code, stdout } = await machine.svc("--json", "provider", "doctor");
-  const { healthy, checks } = JSON.parse(stdout) as { healthy: boolean; checks: Check[] };
+  const { healthy, checks } = JSON.parse(stdout) as { healthy: boolean; checks: DoctorCheck[] };
   assertEquals([code, healthy], [0, true], stdout);
   const { platform, runtime, agent, proxy } = Object.fromEntries(checks.map((check) => [check.name, check]));
   assertEquals(platform?.seen, "a generic webhook at http://127.0.0.1:9000/in");
