@@ -44,8 +44,8 @@ export const CONNECTOR_COMMANDS = [
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const status = await client.status();
-      const { isWell, statusFields } = await import("../connector/status.ts");
-      const well = isWell(status);
+      const { isConnectorHealthy, statusFields } = await import("../connector/status.ts");
+      const well = isConnectorHealthy(status);
       ctx.out.result({ ...status, well }, [
         ctx.out.bold(`The connector of ${folder.name} is ${well ? "well" : "NOT well"}`),
         ...fields(statusFields(status)),

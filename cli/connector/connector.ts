@@ -11,22 +11,22 @@ import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
-import { Connection, type OpenLink } from "./link/reconnecting_link.ts";
-import { Courier } from "./delivery/runtime_delivery.ts";
+import { type OpenLink, ReconnectingLink } from "./link/reconnecting_link.ts";
+import { RuntimeDelivery } from "./delivery/runtime_delivery.ts";
 import type { Database } from "./delivery/database.ts";
-import type { Tell } from "./events.ts";
-import { Inbox, type Taken } from "./delivery/inbox.ts";
+import type { EmitEvent } from "./events.ts";
+import { Inbox, type StoreResult } from "./delivery/inbox.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import type { Ack, ProxyPlace } from "./link/socket_link.ts";
 import { Outbox } from "./delivery/outbox.ts";
 import { readAllPeers } from "./peer_pages.ts";
 import { findPeer, mergePeers, type Peers } from "./peers.ts";
-import { errorOf, ProxyCaller } from "./link/proxy_call.ts";
+import { apiErrorOf, ProxyCaller } from "./link/proxy_call.ts";
 import { ReceiptSender } from "./delivery/receipts.ts";
-import { sayError } from "./link/refusals.ts";
+import { describeError } from "./link/refusals.ts";
 import type { Runtime } from "./delivery/runtime.ts";
 import type { ServiceClock } from "./link/service_clock.ts";
-import type { Session } from "./link/credentials.ts";
+import type { AgentCredentials } from "./link/credentials.ts";
 import type { Status } from "./status.ts";
 
 export interface ConnectorSeams {
@@ -35,11 +35,11 @@ export interface ConnectorSeams {
   random: Random;
   fetch: typeof fetch;
   open: OpenLink;
-  session: Session;
+  session: AgentCredentials;
   database: Database;
   runtime: Runtime;
   peers: { read(): Peers; write(peers: Peers): Promise<void> };
-  tell: Tell;
+  tell: EmitEvent;
 }
 
 /** Who it is for. */
@@ -54,7 +54,7 @@ export interface ConnectorOptions {
 
 interface Arrival {
   frame: DeliverFrame;
-  resolve(taken: Taken): void;
+  resolve(taken: StoreResult): void;
   reject(error: unknown): void;
 }
 
@@ -62,9 +62,9 @@ export class Connector {
   readonly inbox: Inbox;
   readonly proxy: ProxyCaller;
   readonly #outbox: Outbox;
-  readonly #courier: Courier;
+  readonly #courier: RuntimeDelivery;
   readonly #receipts: ReceiptSender;
-  readonly #connection: Connection;
+  readonly #connection: ReconnectingLink;
   readonly #startedAt: number;
   readonly #stopped = new AbortController();
   #runtimeIs: { reachable: boolean | null; problem: string | null; checkedAt: number | null } = {
@@ -80,22 +80,22 @@ export class Connector {
   #end: ((why: unknown) => void) | null = null;
 
   constructor(readonly seams: ConnectorSeams, readonly options: ConnectorOptions) {
-    const { clock, random, serviceClock, session, open, tell, database, runtime, fetch } = seams;
+    const { clock, random, serviceClock, session, open, tell: emit, database, runtime, fetch } = seams;
     this.#startedAt = clock.now();
-    this.proxy = new ProxyCaller({ fetch, clock: serviceClock, random, session, tell }, options.proxy);
+    this.proxy = new ProxyCaller({ fetch, clock: serviceClock, random, session, emit }, options.proxy);
     this.#outbox = new Outbox(database);
     this.inbox = new Inbox(database, this.#outbox);
-    this.#courier = new Courier({ clock, inbox: this.inbox, runtime, tell });
+    this.#courier = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });
     const recipientDid = options.agent.did;
-    this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell });
-    this.#connection = new Connection({ clock, random, serviceClock, session, open, tell }, {
+    this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell: emit });
+    this.#connection = new ReconnectingLink({ clock, random, serviceClock, session, open, tell: emit }, {
       deliver: (frame) => this.#deliver(frame),
       paired: ({ peerAgentDid, profile }) => {
-        tell("paired", { peer: peerAgentDid, ...profile });
+        emit("paired", { peer: peerAgentDid, ...profile });
         void this.updatePeers();
       },
       connected: () => {
-        this.#receipts.hurry();
+        this.#receipts.sendAllNow();
         void this.updatePeers();
       },
     });
@@ -109,7 +109,7 @@ export class Connector {
     this.#end = resolve;
     this.#courier.start();
     this.#receipts.wake();
-    this.#keepHouse();
+    this.#pruneExpired();
     void this.#watchRuntime();
     this.#running = this.#connection.run();
     void this.#running.then((why) => why !== null && this.fail(why));
@@ -148,11 +148,11 @@ export class Connector {
     const { tell } = this.seams;
     const about = { from: frame.fromAgentDid, requestId: frame.requestId };
     if (frame.toAgentDid !== this.options.agent.did) return { accepted: false, reason: "wrong_recipient" };
-    let taken: Taken;
+    let taken: StoreResult;
     try {
       taken = await this.#store(frame);
     } catch (error) {
-      tell("store_failed", { ...about, why: sayError(error) });
+      tell("store_failed", { ...about, why: describeError(error) });
       return { accepted: false, reason: "store_failed" };
     }
     switch (taken.taken) {
@@ -170,9 +170,9 @@ export class Connector {
     }
   }
 
-  #store(frame: DeliverFrame): Promise<Taken> {
+  #store(frame: DeliverFrame): Promise<StoreResult> {
     if (this.#stopped.signal.aborted) throw new Error("the connector has stopped");
-    const { promise, resolve, reject } = Promise.withResolvers<Taken>();
+    const { promise, resolve, reject } = Promise.withResolvers<StoreResult>();
     this.#arrivals.push({ frame, resolve, reject });
     if (this.#arrivals.length === 1) queueMicrotask(() => this.#storeArrivals());
     return promise;
@@ -201,10 +201,10 @@ export class Connector {
     const { peers, tell } = this.seams;
     try {
       const read = await readAllPeers(this.proxy);
-      if ("refused" in read) throw errorOf(read.refused);
+      if ("refused" in read) throw apiErrorOf(read.refused);
       await peers.write(mergePeers(peers.read(), read));
     } catch (error) {
-      if (!this.#stopped.signal.aborted) tell("peers_failed", { why: sayError(error) });
+      if (!this.#stopped.signal.aborted) tell("peers_failed", { why: describeError(error) });
     }
   }
 
@@ -238,16 +238,16 @@ export class Connector {
     else tell("runtime_down", { url: runtime.url, why: problem });
   }
 
-  #keepHouse(): void {
+  #pruneExpired(): void {
     const { clock, tell } = this.seams;
     const now = clock.now();
     try {
       this.inbox.forget(now);
       this.#outbox.forget(now - LIMIT.receiptKeptMs);
     } catch (error) {
-      tell("store_failed", { why: sayError(error) });
+      tell("store_failed", { why: describeError(error) });
     }
-    this.#timers[1] = clock.after(LIMIT.houseKeepingMs, () => this.#keepHouse());
+    this.#timers[1] = clock.after(LIMIT.houseKeepingMs, () => this.#pruneExpired());
   }
 
   status(): Status {

@@ -12,7 +12,7 @@ const REDRAW_MS = 1_000;
 /** A line that wraps cannot be drawn over: a terminal that counts columns in another way must not wrap it (DECAWM). */
 const unwrapped = (line: string) => `\x1b[?7l${line}\x1b[?7h`;
 
-export interface View {
+export interface ConsoleView {
   event(name: EventName, fields?: EventFields): void;
   /** More lines for the person at the terminal; nothing in a pipe. */
   show(lines: readonly string[]): void;
@@ -28,8 +28,8 @@ export interface ViewSeams {
   line: () => string | null;
 }
 
-export function viewOf(seams: ViewSeams): View {
-  return seams.json || !seams.terminal.stdoutIsTerminal ? new Lines(seams) : new Live(seams);
+export function viewOf(seams: ViewSeams): ConsoleView {
+  return seams.json || !seams.terminal.stdoutIsTerminal ? new JsonLines(seams) : new LiveView(seams);
 }
 
 /** JSON whose characters that steer a terminal are escaped, those of the C1 set and bidirectional ones as well (D-246). */
@@ -41,7 +41,7 @@ function escaped(json: string): string {
 }
 
 /** One JSON document a line. */
-class Lines implements View {
+class JsonLines implements ConsoleView {
   constructor(readonly seams: ViewSeams) {}
 
   event(name: EventName, fields: EventFields = {}): void {
@@ -54,7 +54,7 @@ class Lines implements View {
   stop(): void {}
 }
 
-class Live implements View {
+class LiveView implements ConsoleView {
   #cancel: Cancel = () => {};
   #stopped = false;
 

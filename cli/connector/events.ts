@@ -45,4 +45,4 @@ export type EventName = keyof typeof EVENTS;
 export type EventFields = Record<string, string | number | boolean | null>;
 
 /** Takes an event. */
-export type Tell = (event: EventName, fields?: EventFields) => void;
+export type EmitEvent = (event: EventName, fields?: EventFields) => void;

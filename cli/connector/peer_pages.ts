@@ -4,7 +4,7 @@
 import { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { UnreachableError } from "../errors.ts";
-import { errorOf, type ProxyAnswer, type ProxyCaller } from "./link/proxy_call.ts";
+import { apiErrorOf, type ProxyAnswer, type ProxyCaller } from "./link/proxy_call.ts";
 
 export type Peer = PeerList["peers"][number];
 
@@ -23,7 +23,7 @@ export async function readAllPeers(
   for (let pages = 0; pages < MAX_PAGES; pages++) {
     const query: string = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
     const answer = await proxy.call({ method: "GET", target: `/pair/peers?limit=${LIMITS.peerListMax}${query}` });
-    if (errorOf(answer) !== null) return { refused: answer };
+    if (apiErrorOf(answer) !== null) return { refused: answer };
     const page = pageOf(answer.text);
     if (page === null) break;
     for (const peer of page.peers) peers.push(peer);

@@ -13,7 +13,7 @@ import type { Host } from "../autostart/autostart.ts";
 import { ConnectorClient } from "./local_api/client.ts";
 import { variable } from "./environment.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
-import { proxyPlace } from "./link/proxy_address.ts";
+import { proxyAddress } from "./link/proxy_address.ts";
 import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./delivery/runtime_file.ts";
 import type { StartOptions } from "./start.ts";
 import type { Status } from "./status.ts";
@@ -38,7 +38,7 @@ export async function installConnector(
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
   const identity = folder.identity();
   // Refused here rather than in a service that does not come up.
-  proxyPlace(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const token = options["hook-token"];

@@ -20,9 +20,9 @@ import { announce, makeToken, openPort, withdraw } from "./local_api/discovery_f
 import { localApi } from "./local_api/local_api.ts";
 import { lockConnector } from "./connector_lock.ts";
 import { readPeers, writePeers } from "./peers.ts";
-import { proxyPlace } from "./link/proxy_address.ts";
+import { proxyAddress } from "./link/proxy_address.ts";
 import { pairingHint, ticketLines } from "./local_api/pairing_hint.ts";
-import { sayError } from "./link/refusals.ts";
+import { describeError } from "./link/refusals.ts";
 import { Runtime } from "./delivery/runtime.ts";
 import {
   RUNTIME_FILE,
@@ -32,9 +32,9 @@ import {
   withTarget,
 } from "./delivery/runtime_file.ts";
 import { ServiceClock } from "./link/service_clock.ts";
-import { FileSession } from "./link/credentials.ts";
+import { FileCredentials } from "./link/credentials.ts";
 import { statusLine } from "./status.ts";
-import { type View, viewOf } from "./console_view.ts";
+import { type ConsoleView, viewOf } from "./console_view.ts";
 
 export interface StartOptions extends TargetOptions {
   "proxy-ws-url"?: string | undefined;
@@ -60,7 +60,7 @@ export async function startConnector(
   const store = new AgentStore(ctx);
   const folder = await store.open(name);
   const identity = folder.identity();
-  const proxy = proxyPlace(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  const proxy = proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const isGiven = RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
@@ -79,12 +79,12 @@ export async function startConnector(
     json: ctx.out.json,
     line: () => parts.connector ? statusLine(parts.connector.status()) : null,
   });
-  const tell: View["event"] = (event, fields) => view.event(event, fields);
+  const tell: ConsoleView["event"] = (event, fields) => view.event(event, fields);
   const registryOf = async (registryUrl: string) => {
     const wanted = { "allow-insecure": options["allow-insecure"] };
     return (await connect({ ...ctx, clock: serviceClock }, wanted, registryUrl)).registry;
   };
-  const session = await FileSession.open({
+  const session = await FileCredentials.open({
     ctx,
     clock: serviceClock,
     store,
@@ -125,7 +125,7 @@ interface Serving {
   connector: Connector;
   folder: AgentFolder;
   proxy: ProxyPlace;
-  view: View;
+  view: ConsoleView;
   store: AgentStore;
   port: number | null;
   /** For the person at the terminal. */
@@ -163,7 +163,7 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
     view.show(serving.hints);
     const ended = await connector.run();
     const why = ended === null ? null : await serving.explain(ended);
-    view.event("stopped", why === null ? {} : { why: sayError(why) });
+    view.event("stopped", why === null ? {} : { why: describeError(why) });
     if (why !== null) throw why;
     return EXIT.done;
   } finally {

@@ -57,10 +57,10 @@ export type Status = z.infer<typeof Status>;
 export function statusFields(status: Status): Field[] {
   const { connection, inbox, runtime, session } = status;
   const now = Date.parse(status.now);
-  const ago = (iso: string) => `${iso} (${span(now - Date.parse(iso))} ago)`;
+  const ago = (iso: string) => `${iso} (${formatDuration(now - Date.parse(iso))} ago)`;
   const left = (iso: string) => {
     const ms = Date.parse(iso) - now;
-    return ms > 0 ? `${iso} (in ${span(ms)})` : `${iso} (OVER for ${span(-ms)})`;
+    return ms > 0 ? `${iso} (in ${formatDuration(ms)})` : `${iso} (OVER for ${formatDuration(-ms)})`;
   };
   return [
     ["proxy", status.proxy.url],
@@ -112,7 +112,7 @@ function runtimeIs({ runtime: { reachable, problem } }: Status): keyof typeof RU
 function heartbeat(status: Status, now: number): string {
   const { heartbeatMs, heartbeatAt } = status.connection;
   if (heartbeatMs === null || heartbeatAt === null) return "none yet";
-  return `${heartbeatMs} ms, ${span(now - Date.parse(heartbeatAt))} ago${
+  return `${heartbeatMs} ms, ${formatDuration(now - Date.parse(heartbeatAt))} ago${
     isQuiet(status) ? "; the next is OVERDUE" : ""
   }`;
 }
@@ -124,13 +124,13 @@ export function statusLine(status: Status): string {
   const left = Date.parse(session.accessExpiresAt) - now;
   const { nextTryAt } = connection;
   const parts = [
-    `${agent.name}: ${connection.state} ${span(now - Date.parse(connection.since))}`,
-    nextTryAt === null ? null : `next try in ${span(Date.parse(nextTryAt) - now)}`,
+    `${agent.name}: ${connection.state} ${formatDuration(now - Date.parse(connection.since))}`,
+    nextTryAt === null ? null : `next try in ${formatDuration(Date.parse(nextTryAt) - now)}`,
     isQuiet(status) ? "NOTHING HEARD" : connection.heartbeatMs === null ? null : `${connection.heartbeatMs} ms`,
     `runtime ${RUNTIME_IS[runtimeIs(status)].short}`,
     `inbox ${inbox.waiting}`,
     `dead letters ${deadLetters}`,
-    `token ${left > 0 ? span(left) : "OVER"}`,
+    `token ${left > 0 ? formatDuration(left) : "OVER"}`,
     receiptsWaiting > 0 ? `receipts ${receiptsWaiting}` : null,
     connection.state === "connected" ? null : connection.problem,
   ];
@@ -144,7 +144,7 @@ function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): bo
 }
 
 /** True when everything is as it should be. */
-export function isWell(status: Status): boolean {
+export function isConnectorHealthy(status: Status): boolean {
   const { connection, runtime, deadLetters, session, now } = status;
   const isValid = (until: string) => Date.parse(until) > Date.parse(now);
   return connection.state === "connected" && !isQuiet(status) && runtime.reachable !== false &&
@@ -153,7 +153,7 @@ export function isWell(status: Status): boolean {
 }
 
 /** A length of time for people: `42 s`, `3 min`, `5 h`, `12 d`. */
-export function span(ms: number): string {
+export function formatDuration(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds} s`;
   if (seconds < 2 * 3600) return `${Math.floor(seconds / 60)} min`;

@@ -3,10 +3,10 @@ import * as z from "zod";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { ConnectorClient } from "../connector/local_api/client.ts";
 import { findPeer, readPeers } from "../connector/peers.ts";
-import { sayError } from "../connector/link/refusals.ts";
+import { describeError } from "../connector/link/refusals.ts";
 import { Runtime } from "../connector/delivery/runtime.ts";
 import type { RuntimeFile } from "../connector/delivery/runtime_file.ts";
-import { span, type Status } from "../connector/status.ts";
+import { formatDuration, type Status } from "../connector/status.ts";
 import type { Machine } from "../platforms/machine.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 
@@ -55,7 +55,7 @@ const FILES = "the agent's files";
 /** Runs every check; one that fails keeps no other from being made. A running connector is asked first (D-229). */
 export async function runChecks(seams: DoctorSeams, options: DoctorOptions): Promise<DoctorCheck[]> {
   const { folder, client } = seams;
-  const answer = options.skipConnector || client === null ? null : await client.status().catch(sayError);
+  const answer = options.skipConnector || client === null ? null : await client.status().catch(describeError);
   const status = typeof answer === "string" ? null : answer;
   const live = status && runtimeOf(status, seams.runtime);
   const runtime = live ?? seams.runtime;
@@ -83,7 +83,7 @@ function identityChecks({ folder, now }: DoctorSeams): DoctorCheck[] {
   try {
     const { did, expiresAt } = folder.identity();
     const left = Date.parse(expiresAt) - now;
-    const until = left > 0 ? `valid for ${span(left)}` : `over for ${span(-left)}`;
+    const until = left > 0 ? `valid for ${formatDuration(left)}` : `over for ${formatDuration(-left)}`;
     const { refreshExpiresAt } = folder.auth();
     const session = Date.parse(refreshExpiresAt) - now;
     const sessionSeen = session > 0 ? `until ${refreshExpiresAt}` : "over";
@@ -93,7 +93,7 @@ function identityChecks({ folder, now }: DoctorSeams): DoctorCheck[] {
       check("session", session > 0, sessionSeen, FILES, `It is over: ${again}`),
     ];
   } catch (error) {
-    return [check("agent", false, sayError(error), FILES, `Restore the files, or ${again}`)];
+    return [check("agent", false, describeError(error), FILES, `Restore the files, or ${again}`)];
   }
 }
 
@@ -156,7 +156,7 @@ function connectorChecks(
   if (client === null || answer === null) return [check("connector", false, "none runs", FILES, start)];
   if (typeof answer === "string") return [check("connector", false, answer, `a request to ${client.url}`, start)];
   const { connection, deadLetters, clockOffsetMs, inbox, runtime } = answer;
-  const since = span(Date.parse(answer.now) - Date.parse(connection.since));
+  const since = formatDuration(Date.parse(answer.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   return [
     check("connector", true, `runs as process ${answer.pid}`, RUNNING, ""),
@@ -203,6 +203,6 @@ function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
       `svc connector ${folder.name} shows how to pair`,
     );
   } catch (error) {
-    return check("peer", false, sayError(error), FILES, "Remove the file; the connector writes it again");
+    return check("peer", false, describeError(error), FILES, "Remove the file; the connector writes it again");
   }
 }

@@ -4,7 +4,7 @@ import { errorEnvelope, readText } from "../../cli/answers.ts";
 import { callService } from "../../cli/client/service_call.ts";
 import { ConnectorClient } from "../../cli/connector/local_api/client.ts";
 import { viewOf } from "../../cli/connector/console_view.ts";
-import { errorOf } from "../../cli/connector/link/proxy_call.ts";
+import { apiErrorOf } from "../../cli/connector/link/proxy_call.ts";
 import { ApiError, CliError } from "../../cli/errors.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { seededRandom } from "../support/seeded_random.ts";
@@ -46,7 +46,7 @@ Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of 
     const text = JSON.stringify({ error: { code, message: "m" } });
     assertEquals(errorEnvelope(text), { code: "UNKNOWN_ERROR", message: "m" }, text);
     const known = { status: 400, text, requestId: null, retryAfter: null };
-    assertEquals(errorOf(known)?.code, "UNKNOWN_ERROR");
+    assertEquals(apiErrorOf(known)?.code, "UNKNOWN_ERROR");
     const fetch = () => Promise.resolve(new Response(text, { status: 400 }));
     const seams = { fetch, clock: new ManualClock(), random: seededRandom(1) };
     const request = { method: "GET", url: "http://127.0.0.1:1/", answer: null } as const;

@@ -3,10 +3,10 @@
  * D-89 gives them. The rate is that over the whole return; the waits of D-89 let the busiest second have more.
  */
 import { assert, assertEquals } from "@std/assert";
-import { Connection } from "../../cli/connector/link/reconnecting_link.ts";
+import { ReconnectingLink } from "../../cli/connector/link/reconnecting_link.ts";
 import { openLink } from "../../cli/connector/link/socket_link.ts";
 import { ServiceClock } from "../../cli/connector/link/service_clock.ts";
-import type { Session } from "../../cli/connector/link/credentials.ts";
+import type { AgentCredentials } from "../../cli/connector/link/credentials.ts";
 import { systemClock } from "../../shared/clock.ts";
 import { systemRandom } from "../../shared/random.ts";
 import {
@@ -27,7 +27,7 @@ Deno.test(`${COUNT} connectors are back within 60 s of a restart, at 50 a second
   await using folder = await tempFolder();
   const env = { PORT: String(freePort()), AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "60" };
   let server = await startServer({ folder: folder.path, env });
-  const fleet: { connection: Connection; over: Promise<unknown> }[] = [];
+  const fleet: { connection: ReconnectingLink; over: Promise<unknown> }[] = [];
   try {
     const place = placeOf(server);
     const apiKey = await bootstrap(place);
@@ -36,14 +36,14 @@ Deno.test(`${COUNT} connectors are back within 60 s of a restart, at 50 a second
     const came: number[] = [];
     const codes: unknown[] = [];
     for (const { identity } of agents) {
-      const session: Session = {
+      const session: AgentCredentials = {
         current: () => Promise.resolve(identity),
         renew: () => Promise.resolve(false),
         accessExpiresAt: Infinity,
         identityExpiresAt: Infinity,
         stop: () => {},
       };
-      const connection = new Connection({
+      const connection = new ReconnectingLink({
         clock: systemClock,
         random: systemRandom,
         serviceClock: new ServiceClock(systemClock),

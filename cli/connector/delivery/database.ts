@@ -90,7 +90,7 @@ export class Database implements Disposable {
   }
 
   /** Runs `work` in one transaction: all of it is on disk when this returns, or none. */
-  durably<T>(work: () => T): T {
+  transaction<T>(work: () => T): T {
     this.#db.exec("BEGIN IMMEDIATE");
     try {
       const result = work();
@@ -104,10 +104,10 @@ export class Database implements Disposable {
   }
 
   /** The same for what may be lost with the power, since doing it again is harmless: it waits for no disk. */
-  lightly<T>(work: () => T): T {
+  transactionWithoutSync<T>(work: () => T): T {
     this.#db.exec("PRAGMA synchronous = NORMAL");
     try {
-      return this.durably(work);
+      return this.transaction(work);
     } finally {
       this.#db.exec("PRAGMA synchronous = FULL");
     }

@@ -12,7 +12,7 @@ export type RuntimeAnswer =
   | { kind: "unreachable"; why: string };
 
 /** What an answer means for a message. */
-export type Verdict = "accepted" | {
+export type RuntimeResult = "accepted" | {
   /** Attempts of this kind until the message is dead; `null`: as long as the patience lasts. */
   attempts: number | null;
   /** True when the next message would fare no better: the lane waits, and keeps its order. */
@@ -33,7 +33,7 @@ const PASSING: Readonly<Record<number, { isOutage: boolean }>> = {
   504: { isOutage: false },
 };
 
-export function judgeAnswer(answer: RuntimeAnswer): Verdict {
+export function classifyAnswer(answer: RuntimeAnswer): RuntimeResult {
   if (answer.kind === "unreachable") return { attempts: null, isOutage: true, retryAfterMs: 0 };
   if (answer.kind === "timeout") return { attempts: null, isOutage: false, retryAfterMs: 0 };
   const { status } = answer;
@@ -55,13 +55,13 @@ export interface Tries {
 }
 
 /** What becomes of a message. */
-export type Fate =
+export type NextAttempt =
   | { state: "done" }
   | { state: "dead" }
   | { state: "waiting"; tries: Tries; nextAt: number; aside: boolean };
 
 /** What becomes of a message after one more attempt. */
-export function fateOf(before: Tries, verdict: Verdict, now: number): Fate {
+export function nextAttempt(before: Tries, verdict: RuntimeResult, now: number): NextAttempt {
   if (verdict === "accepted") return { state: "done" };
   const attempts = before.attempts + 1;
   const refusals = before.refusals + (verdict.attempts === null ? 0 : 1);
@@ -77,7 +77,7 @@ export function fateOf(before: Tries, verdict: Verdict, now: number): Fate {
 }
 
 /** A message that waits, as far as its turn depends on it. */
-export interface Waiting {
+export interface QueuedMessage {
   seq: number;
   lane: string;
   nextAt: number;
@@ -93,11 +93,11 @@ export function laneOf(fromDid: string, conversationId: string | null): string {
 /** Whose turn it is. A message is taken, and then put back or dropped. */
 export class Lanes {
   /** In order of arrival. */
-  readonly #lanes = new Map<string, Waiting[]>();
-  readonly #aside = new Map<number, Waiting>();
-  readonly #taken = new Map<number, Waiting>();
+  readonly #lanes = new Map<string, QueuedMessage[]>();
+  readonly #aside = new Map<number, QueuedMessage>();
+  readonly #taken = new Map<number, QueuedMessage>();
 
-  add(message: Waiting): void {
+  add(message: QueuedMessage): void {
     if (message.aside) {
       this.#aside.set(message.seq, message);
       return;
@@ -112,8 +112,8 @@ export class Lanes {
   }
 
   /** The message that is due, the oldest of several; nobody else gets it until it is put back. */
-  take(now: number): Waiting | null {
-    let found: Waiting | null = null;
+  take(now: number): QueuedMessage | null {
+    let found: QueuedMessage | null = null;
     for (const message of this.#heads()) {
       if (isDue(message, now) && (found === null || message.seq < found.seq)) found = message;
     }
@@ -122,7 +122,7 @@ export class Lanes {
   }
 
   /** Ends the turn of a message: `next` says when it comes again, `null` that it does not. */
-  release(seq: number, next: Pick<Waiting, "nextAt" | "aside"> | null): void {
+  release(seq: number, next: Pick<QueuedMessage, "nextAt" | "aside"> | null): void {
     const message = this.#taken.get(seq);
     if (!message) return;
     this.#taken.delete(seq);
@@ -157,7 +157,7 @@ export class Lanes {
     return size;
   }
 
-  *#heads(): Generator<Waiting> {
+  *#heads(): Generator<QueuedMessage> {
     for (const [head] of this.#lanes.values()) {
       if (head && !this.#taken.has(head.seq)) yield head;
     }
@@ -168,6 +168,6 @@ export class Lanes {
 }
 
 /** A time further off than any wait was left by a clock that has since been set back. */
-function isDue({ nextAt }: Waiting, now: number): boolean {
+function isDue({ nextAt }: QueuedMessage, now: number): boolean {
   return nextAt <= now || nextAt > now + LIMIT.slowMaxMs;
 }

@@ -5,7 +5,7 @@
 import type { DeliverFrame, FrameIdentity } from "../../../shared/protocol/frames.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import type { Database, Row } from "./database.ts";
-import { laneOf, type Tries, type Waiting } from "./delivery_rules.ts";
+import { laneOf, type QueuedMessage, type Tries } from "./delivery_rules.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { Outbox } from "./outbox.ts";
 
@@ -24,7 +24,7 @@ export interface InboxMessage {
 }
 
 /** What became of a message that came in. */
-export type Taken = { taken: "stored"; waiting: Waiting } | { taken: "known" } | { taken: "full" };
+export type StoreResult = { taken: "stored"; waiting: QueuedMessage } | { taken: "known" } | { taken: "full" };
 
 /** A message that nobody would take. */
 export interface DeadLetter {
@@ -67,16 +67,16 @@ export class Inbox {
   }
 
   /** Takes messages in, in one transaction: they are on disk when this returns. */
-  take(messages: readonly NewMessage[], now: number): Taken[] {
+  take(messages: readonly NewMessage[], now: number): StoreResult[] {
     try {
-      return this.#db.durably(() => messages.map((message) => this.#takeOne(message, now)));
+      return this.#db.transaction(() => messages.map((message) => this.#takeOne(message, now)));
     } catch (error) {
       this.#kept = null;
       throw error;
     }
   }
 
-  #takeOne(message: NewMessage, now: number): Taken {
+  #takeOne(message: NewMessage, now: number): StoreResult {
     const { fromAgentDid, requestId, payload } = message;
     const same = "from_did = ? AND request_id = ?";
     const known = this.#db.get(`SELECT state, ended_at FROM messages WHERE ${same}`, fromAgentDid, requestId);
@@ -127,7 +127,7 @@ export class Inbox {
   }
 
   /** Everything that waits, in order of arrival; after a restart. */
-  waiting(): Waiting[] {
+  waiting(): QueuedMessage[] {
     const sql =
       "SELECT seq, from_did, conversation_id, next_at, aside FROM messages WHERE state = 'waiting' ORDER BY seq";
     return this.#db.all(sql).map(toWaiting);
@@ -143,10 +143,10 @@ export class Inbox {
   retry(
     seq: number,
     { attempts, refusals, firstTriedAt }: Tries,
-    next: Pick<Waiting, "nextAt" | "aside">,
+    next: Pick<QueuedMessage, "nextAt" | "aside">,
     why: string,
   ) {
-    this.#db.lightly(() =>
+    this.#db.transactionWithoutSync(() =>
       this.#db.run(
         `UPDATE messages SET attempts = ?, refusals = ?, first_tried_at = ?, next_at = ?, aside = ?, problem = ?
          WHERE seq = ? AND state = 'waiting'`,
@@ -163,7 +163,7 @@ export class Inbox {
 
   /** The runtime has it: its content goes, its receipt is due. */
   finish({ seq, fromDid, requestId, payload }: InboxMessage, now: number): void {
-    this.#db.durably(() => {
+    this.#db.transaction(() => {
       this.#db.run("UPDATE messages SET state = 'done', ended_at = ?, payload = '', bytes = 0 WHERE seq = ?", now, seq);
       this.#outbox.add({ fromDid, requestId, status: "processed_by_svc", at: now });
     });
@@ -171,8 +171,8 @@ export class Inbox {
   }
 
   /** Nobody would take it: it is kept, and its receipt is due. */
-  bury({ seq, fromDid, requestId, tries }: InboxMessage, why: string, now: number): void {
-    this.#db.durably(() => {
+  moveToDeadLetters({ seq, fromDid, requestId, tries }: InboxMessage, why: string, now: number): void {
+    this.#db.transaction(() => {
       this.#db.run(
         "UPDATE messages SET state = 'dead', ended_at = ?, attempts = ?, problem = ? WHERE seq = ?",
         now,
@@ -220,8 +220,8 @@ export class Inbox {
   }
 
   /** Gives dead letters another life; which wait again. `null`: all of them. */
-  replay(ids: readonly number[] | null, now: number): Waiting[] {
-    return this.#db.durably(() =>
+  replay(ids: readonly number[] | null, now: number): QueuedMessage[] {
+    return this.#db.transaction(() =>
       this.#deadIds(ids).map((seq) => {
         const row = this.#db.get(
           `UPDATE messages SET state = 'waiting', ended_at = NULL, attempts = 0, refusals = 0, first_tried_at = NULL,
@@ -237,7 +237,7 @@ export class Inbox {
   /** Throws dead letters away; how many. `null`: all of them. */
   purge(ids: readonly number[] | null): number {
     this.#kept = null;
-    return this.#db.durably(() => {
+    return this.#db.transaction(() => {
       const doomed = this.#deadIds(ids);
       for (const seq of doomed) {
         // What is left of it keeps a late copy from being taken for a new message.
@@ -250,7 +250,7 @@ export class Inbox {
   /** Drops what has been kept long enough. */
   forget(now: number): void {
     this.#kept = null;
-    this.#db.lightly(() => {
+    this.#db.transactionWithoutSync(() => {
       this.#db.run("DELETE FROM messages WHERE state = 'done' AND ended_at < ?", now - LIMIT.seenKeptMs);
       this.#db.run("DELETE FROM messages WHERE state = 'dead' AND ended_at < ?", now - LIMIT.deadKeptMs);
     });
@@ -265,7 +265,7 @@ export class Inbox {
   }
 }
 
-function toWaiting(row: Row): Waiting {
+function toWaiting(row: Row): QueuedMessage {
   return {
     seq: Number(row.seq),
     lane: laneOf(String(row.from_did), row.conversation_id as string | null),

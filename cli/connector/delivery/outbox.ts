@@ -54,23 +54,23 @@ export class Outbox {
 
   /** The proxy has it, or will never take it. To send it once more is harmless. */
   remove(seq: number): void {
-    this.#db.lightly(() => this.#db.run("DELETE FROM receipts WHERE seq = ?", seq));
+    this.#db.transactionWithoutSync(() => this.#db.run("DELETE FROM receipts WHERE seq = ?", seq));
   }
 
   postpone(seq: number, attempts: number, nextAt: number): void {
-    this.#db.lightly(() =>
+    this.#db.transactionWithoutSync(() =>
       this.#db.run("UPDATE receipts SET attempts = ?, next_at = ? WHERE seq = ?", attempts, nextAt, seq)
     );
   }
 
   /** Makes all of them due. */
-  hurry(now: number): void {
-    this.#db.lightly(() => this.#db.run("UPDATE receipts SET next_at = ? WHERE next_at > ?", now, now));
+  makeAllDue(now: number): void {
+    this.#db.transactionWithoutSync(() => this.#db.run("UPDATE receipts SET next_at = ? WHERE next_at > ?", now, now));
   }
 
   /** Drops those that nobody can use any more; how many. */
   forget(before: number): number {
-    return this.#db.lightly(() => this.#db.run("DELETE FROM receipts WHERE at < ?", before));
+    return this.#db.transactionWithoutSync(() => this.#db.run("DELETE FROM receipts WHERE at < ?", before));
   }
 }
 

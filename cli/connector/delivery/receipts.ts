@@ -3,18 +3,18 @@ import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { ApiError } from "../../errors.ts";
 import { receiptWait } from "../link/backoff.ts";
-import type { Tell } from "../events.ts";
+import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { Outbox, PendingReceipt } from "./outbox.ts";
 import type { ProxyCaller } from "../link/proxy_call.ts";
-import { sayError } from "../link/refusals.ts";
+import { describeError } from "../link/refusals.ts";
 
 interface SenderSeams {
   clock: Clock;
   outbox: Outbox;
   proxy: Pick<ProxyCaller, "ask">;
   recipientDid: string;
-  tell: Tell;
+  tell: EmitEvent;
 }
 
 export class ReceiptSender {
@@ -39,7 +39,7 @@ export class ReceiptSender {
       return;
     }
     this.#sending = this.#sendDue().catch((error) => {
-      this.#seams.tell("store_failed", { why: sayError(error) });
+      this.#seams.tell("store_failed", { why: describeError(error) });
       return CONNECTOR_LIMITS.receiptFirstMs;
     }).then((leastWait) => {
       this.#sending = null;
@@ -48,12 +48,12 @@ export class ReceiptSender {
   }
 
   /** The proxy is there again: nothing waits for its turn. */
-  hurry(): void {
+  sendAllNow(): void {
     const { outbox, clock, tell } = this.#seams;
     try {
-      outbox.hurry(clock.now());
+      outbox.makeAllDue(clock.now());
     } catch (error) {
-      tell("store_failed", { why: sayError(error) });
+      tell("store_failed", { why: describeError(error) });
     }
     this.wake();
   }
@@ -117,14 +117,14 @@ export class ReceiptSender {
     } catch (error) {
       if (isFinal(error)) {
         this.#remove(seq);
-        tell("receipt_refused", { ...about, why: sayError(error) });
+        tell("receipt_refused", { ...about, why: describeError(error) });
         return 0;
       }
       const attempts = receipt.attempts + 1;
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
       const wait = Math.min(Math.max(receiptWait(attempts), asked), CONNECTOR_LIMITS.receiptMaxMs);
       outbox.postpone(seq, attempts, clock.now() + wait);
-      tell("receipt_failed", { ...about, why: sayError(error), nextInMs: wait });
+      tell("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
       return wait;
     }
     this.#remove(seq);

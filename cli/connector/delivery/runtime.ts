@@ -21,7 +21,7 @@ interface RuntimeSeams {
 }
 
 /** Whether the runtime is there, and what it said. */
-export interface Probe {
+export interface RuntimeHealth {
   reachable: boolean;
   problem: string | null;
 }
@@ -54,7 +54,7 @@ export class Runtime {
   }
 
   /** Looks whether the runtime is there, without giving it anything. */
-  async probe(stopped: AbortSignal = new AbortController().signal): Promise<Probe> {
+  async probe(stopped: AbortSignal = new AbortController().signal): Promise<RuntimeHealth> {
     const { health } = this.platform;
     if (health === null) {
       const reachable = await this.seams.reach?.(this.target.baseUrl) ?? true;
@@ -110,7 +110,7 @@ export function idempotencyKey({ fromDid, requestId }: Pick<InboxMessage, "fromD
 }
 
 /** An answer in words. */
-export function sayAnswer(answer: RuntimeAnswer): string {
+export function describeAnswer(answer: RuntimeAnswer): string {
   if (answer.kind === "timeout") return "no answer in time";
   return answer.kind === "unreachable" ? answer.why : `status ${answer.status}`;
 }

@@ -3,17 +3,17 @@
  * before anybody else's turn. The rule is handover.ts, the memory inbox.ts.
  */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
-import { type Fate, fateOf, judgeAnswer, Lanes, type Waiting } from "./delivery_rules.ts";
+import { classifyAnswer, Lanes, type NextAttempt, nextAttempt, type QueuedMessage } from "./delivery_rules.ts";
 import type { Inbox, InboxMessage } from "./inbox.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
-import { type Runtime, sayAnswer } from "./runtime.ts";
-import type { Tell } from "../events.ts";
-import { sayError } from "../link/refusals.ts";
+import { describeAnswer, type Runtime } from "./runtime.ts";
+import type { EmitEvent } from "../events.ts";
+import { describeError } from "../link/refusals.ts";
 
 /** The result of an attempt. */
 interface Result {
   message: InboxMessage;
-  fate: Fate;
+  fate: NextAttempt;
   why: string;
   /** When the answer came, milliseconds since the Unix epoch. */
   at: number;
@@ -21,11 +21,11 @@ interface Result {
   ms: number;
 }
 
-export class Courier {
+export class RuntimeDelivery {
   readonly #clock: Clock;
   readonly #inbox: Inbox;
   readonly #runtime: Runtime;
-  readonly #tell: Tell;
+  readonly #tell: EmitEvent;
   readonly #lanes = new Lanes();
   readonly #stop = new AbortController();
   readonly #underWay = new Set<Promise<void>>();
@@ -38,7 +38,7 @@ export class Courier {
   /** Called with what an attempt said about the runtime itself: nobody answers, or why it takes no message at all. */
   onRuntime: (reachable: boolean, problem: string | null) => void = () => {};
 
-  constructor(seams: { clock: Clock; inbox: Inbox; runtime: Runtime; tell: Tell }) {
+  constructor(seams: { clock: Clock; inbox: Inbox; runtime: Runtime; tell: EmitEvent }) {
     this.#clock = seams.clock;
     this.#inbox = seams.inbox;
     this.#runtime = seams.runtime;
@@ -50,7 +50,7 @@ export class Courier {
     this.add(this.#inbox.waiting());
   }
 
-  add(messages: readonly Waiting[]): void {
+  add(messages: readonly QueuedMessage[]): void {
     for (const message of messages) this.#lanes.add(message);
     this.#pump();
   }
@@ -96,7 +96,7 @@ export class Courier {
       await this.#handOver(seq);
     } catch (error) {
       // The store cannot be read: the message stays as it was, and waits.
-      this.#tell("store_failed", { why: sayError(error) });
+      this.#tell("store_failed", { why: describeError(error) });
       const nextAt = this.#clock.now() + CONNECTOR_LIMITS.slowFirstMs;
       this.#lanes.release(seq, { nextAt, aside: false });
     }
@@ -112,16 +112,16 @@ export class Courier {
       return this.#lanes.release(seq, { nextAt: began, aside: false });
     }
     const now = this.#clock.now();
-    const verdict = judgeAnswer(answer);
-    const why = sayAnswer(answer);
+    const verdict = classifyAnswer(answer);
+    const why = describeAnswer(answer);
     // Who is told to come later (429) has met a runtime that is there.
     this.#note(verdict !== "accepted" && verdict.isOutage && why !== "status 429", answer.kind !== "unreachable", why);
-    const result = { message, fate: fateOf(message.tries, verdict, now), why, at: now, ms: now - began };
+    const result = { message, fate: nextAttempt(message.tries, verdict, now), why, at: now, ms: now - began };
     try {
       this.#store(result);
     } catch (error) {
       this.#unstored.push(result);
-      this.#tell("store_failed", { from: message.fromDid, requestId: message.requestId, why: sayError(error) });
+      this.#tell("store_failed", { from: message.fromDid, requestId: message.requestId, why: describeError(error) });
     }
   }
 
@@ -136,7 +136,7 @@ export class Courier {
       return;
     }
     if (fate.state === "done") this.#inbox.finish(message, at);
-    else this.#inbox.bury(message, why, at);
+    else this.#inbox.moveToDeadLetters(message, why, at);
     this.#lanes.release(seq, null);
     const attempts = message.tries.attempts + 1;
     if (fate.state === "done") this.#tell("handed_over", { ...about, attempts, ms });

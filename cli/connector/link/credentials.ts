@@ -10,14 +10,14 @@ import { Output } from "../../terminal/output.ts";
 import { refreshAgent } from "../../agents/refresh.ts";
 import type { RegistryClient } from "../../client/registry_client.ts";
 import type { AgentIdentity } from "../../client/signed_headers.ts";
-import type { Tell } from "../events.ts";
+import type { EmitEvent } from "../events.ts";
 import { receiptWait } from "./backoff.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
-import { isHopeless, remedyOf, sayError } from "./refusals.ts";
+import { describeError, isPermanent, remedyOf } from "./refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
 
 /** Credentials that are good now. */
-export interface Session {
+export interface AgentCredentials {
   /** The identity to sign with; refreshed first when its access token is about to end. */
   current(): Promise<AgentIdentity>;
   /** Something was refused: reads the files again, or refreshes. True when there is something else to try with. */
@@ -39,10 +39,10 @@ interface SessionSeams {
   store: AgentStore;
   name: string;
   registryOf: (registryUrl: string) => Promise<RegistryClient>;
-  tell: Tell;
+  tell: EmitEvent;
 }
 
-export class FileSession implements Session {
+export class FileCredentials implements AgentCredentials {
   readonly #seams: SessionSeams;
   #identity: AgentIdentity;
   #auth: AgentAuth;
@@ -61,8 +61,8 @@ export class FileSession implements Session {
     this.#aitExpiresAt = read.aitExpiresAt;
   }
 
-  static async open(seams: SessionSeams): Promise<FileSession> {
-    return new FileSession(seams, await readFiles(await seams.store.open(seams.name)));
+  static async open(seams: SessionSeams): Promise<FileCredentials> {
+    return new FileCredentials(seams, await readFiles(await seams.store.open(seams.name)));
   }
 
   get accessExpiresAt(): number {
@@ -78,7 +78,7 @@ export class FileSession implements Session {
     if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
       // Whether it is really over is for the service to say.
       await this.#refresh().catch((error) => {
-        if (isHopeless(error)) throw error;
+        if (isPermanent(error)) throw error;
       });
     }
     return this.#identity;
@@ -122,8 +122,8 @@ export class FileSession implements Session {
       this.#failures = 0;
     } catch (error) {
       this.#failures++;
-      this.#seams.tell("refresh_failed", { why: sayError(error) });
-      if (isHopeless(error)) return this.onEnd(error);
+      this.#seams.tell("refresh_failed", { why: describeError(error) });
+      if (isPermanent(error)) return this.onEnd(error);
     }
     this.watch();
   }

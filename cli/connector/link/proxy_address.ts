@@ -13,7 +13,7 @@ const CONNECT_PATH = "/v1/relay/connect";
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
-export function proxyPlace(ctx: Context, wsUrl: string | undefined, allowInsecure: boolean): ProxyPlace {
+export function proxyAddress(ctx: Context, wsUrl: string | undefined, allowInsecure: boolean): ProxyPlace {
   const configured = effectiveConfig(ctx).proxyUrl;
   const given = wsUrl ?? variable(ctx, "SVC_PROXY_WS_URL");
   const what = wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url";

@@ -8,12 +8,12 @@ import { errorEnvelope, readText } from "../../answers.ts";
 import { ApiError, UnreachableError } from "../../errors.ts";
 import { signedHeaders } from "../../client/signed_headers.ts";
 import { unreachable } from "../../tls.ts";
-import type { Tell } from "../events.ts";
+import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { ProxyPlace } from "./socket_link.ts";
 import { remedyOf } from "./refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
-import type { Session } from "./credentials.ts";
+import type { AgentCredentials } from "./credentials.ts";
 
 export interface ProxyRequest {
   method: "GET" | "POST";
@@ -38,8 +38,8 @@ interface CallerSeams {
   fetch: typeof fetch;
   clock: ServiceClock;
   random: Random;
-  session: Session;
-  tell: Tell;
+  session: AgentCredentials;
+  emit: EmitEvent;
 }
 
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
@@ -50,7 +50,7 @@ export class ProxyCaller {
   /** @throws {UnreachableError} when nobody answers */
   async call(request: ProxyRequest): Promise<ProxyAnswer> {
     const answer = await this.#once(request);
-    return await this.#repaired(errorOf(answer)) ? await this.#once(request) : answer;
+    return await this.#repaired(apiErrorOf(answer)) ? await this.#once(request) : answer;
   }
 
   /**
@@ -61,7 +61,7 @@ export class ProxyCaller {
    */
   async ask(request: ProxyRequest): Promise<unknown> {
     const answer = await this.call(request);
-    const error = errorOf(answer);
+    const error = apiErrorOf(answer);
     if (error) throw error;
     try {
       return answer.text === "" ? null : JSON.parse(answer.text);
@@ -72,7 +72,7 @@ export class ProxyCaller {
 
   /** Puts right what can be put right here; true when another try is worth it. */
   async #repaired(error: ApiError | null): Promise<boolean> {
-    const { clock, session, tell } = this.seams;
+    const { clock, session, emit } = this.seams;
     switch (error && remedyOf(error)) {
       case "renew_access":
         return await session.renew("access").catch(() => false);
@@ -80,7 +80,7 @@ export class ProxyCaller {
         return await session.renew("identity").catch(() => false);
       case "adjust_clock":
         if (!clock.adopt()) return false;
-        tell("clock_offset", { offsetMs: clock.offsetMs });
+        emit("clock_offset", { offsetMs: clock.offsetMs });
         return true;
       default:
         return false;
@@ -127,7 +127,7 @@ export class ProxyCaller {
 }
 
 /** What an answer refuses; `null` when it does not. */
-export function errorOf({ status, text, requestId, retryAfter }: ProxyAnswer): ApiError | null {
+export function apiErrorOf({ status, text, requestId, retryAfter }: ProxyAnswer): ApiError | null {
   if (status >= 200 && status < 300) return null;
   const wait = Number(retryAfter ?? NaN);
   const more = [requestId, Number.isInteger(wait) ? wait : null] as const;

@@ -9,12 +9,12 @@ import { fraction, type Random } from "../../../shared/random.ts";
 import { ApiError } from "../../errors.ts";
 import type { AgentIdentity } from "../../client/signed_headers.ts";
 import { reconnectWait } from "./backoff.ts";
-import type { Tell } from "../events.ts";
+import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { type Ack, type Link, type LinkEvents, RefusedError } from "./socket_link.ts";
-import { isHopeless, remedyOf, sayError } from "./refusals.ts";
+import { describeError, isPermanent, remedyOf } from "./refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
-import type { Session } from "./credentials.ts";
+import type { AgentCredentials } from "./credentials.ts";
 
 /** Opens a link in the name of an agent. */
 export type OpenLink = (agent: AgentIdentity, events: LinkEvents) => Promise<Link>;
@@ -23,9 +23,9 @@ export interface ConnectionSeams {
   clock: Clock;
   random: Random;
   serviceClock: ServiceClock;
-  session: Session;
+  session: AgentCredentials;
   open: OpenLink;
-  tell: Tell;
+  tell: EmitEvent;
 }
 
 /** What the rest of the connector does with what a link brings. */
@@ -50,7 +50,7 @@ export interface ConnectionStatus {
   heartbeatAt: number | null;
 }
 
-export class Connection {
+export class ReconnectingLink {
   readonly #seams: ConnectionSeams;
   readonly #events: ConnectionEvents;
   readonly #stop = new AbortController();
@@ -91,7 +91,7 @@ export class Connection {
           continue;
         }
         repaired = false;
-        if (this.#fatal !== null || isHopeless(error)) return this.#end(this.#fatal ?? error);
+        if (this.#fatal !== null || isPermanent(error)) return this.#end(this.#fatal ?? error);
         wait = this.#afterRefusal(error);
       }
       await this.#pause(wait);
@@ -142,7 +142,7 @@ export class Connection {
   }
 
   #afterClose({ code, reason }: { code: number; reason: string }): number {
-    const why = sayClose(code, reason);
+    const why = describeClose(code, reason);
     this.#status.problem = why;
     this.#seams.tell("disconnected", { code, why });
     const wait = reconnectWait(this.#failures++, fraction(this.#seams.random));
@@ -157,7 +157,7 @@ export class Connection {
   }
 
   #report(error: unknown): void {
-    const why = sayError(error);
+    const why = describeError(error);
     this.#status.problem = why;
     if (error instanceof ApiError) this.#seams.tell("refused", { status: error.status, code: error.code, why });
     else this.#seams.tell("unreachable", { why });
@@ -182,9 +182,9 @@ export class Connection {
           return false;
       }
     } catch (failure) {
-      tell("refresh_failed", { why: sayError(failure) });
-      this.#status.problem = sayError(failure);
-      if (isHopeless(failure)) this.#fatal = failure;
+      tell("refresh_failed", { why: describeError(failure) });
+      this.#status.problem = describeError(failure);
+      if (isPermanent(failure)) this.#fatal = failure;
       return false;
     }
   }
@@ -225,7 +225,7 @@ const CLOSES: Readonly<Record<number, string>> = {
   [CLOSE.replaced]: "another connector of this agent has taken over",
 };
 
-function sayClose(code: number, reason: string): string {
+function describeClose(code: number, reason: string): string {
   const known = CLOSES[code] ?? "the link ended";
   return reason === "" ? `${known} (${code})` : `${known} (${code}: ${reason})`;
 }

@@ -36,7 +36,7 @@ export function remedyOf(error: unknown): Remedy {
 }
 
 /** Whether to stop when the remedy did not help: nothing but a person's hand will change the answer. */
-export function isHopeless(error: unknown): boolean {
+export function isPermanent(error: unknown): boolean {
   if (!(error instanceof ApiError)) return false;
   return HOPELESS.has(error.code ?? "");
 }
@@ -50,7 +50,7 @@ const HOPELESS = new Set([
 ]);
 
 /** An error in one line. */
-export function sayError(error: unknown): string {
+export function describeError(error: unknown): string {
   if (error instanceof ApiError) {
     const said = error.code === null ? error.message : `${error.code}: ${error.message}`;
     return error.fix === undefined ? said : `${said}. ${error.fix}`;

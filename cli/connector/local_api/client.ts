@@ -5,7 +5,7 @@ import { readText } from "../../answers.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";
-import { errorOf } from "../link/proxy_call.ts";
+import { apiErrorOf } from "../link/proxy_call.ts";
 import { Status } from "../status.ts";
 
 interface ClientSeams {
@@ -62,7 +62,7 @@ export class ConnectorClient {
     } finally {
       cancel();
     }
-    const error = errorOf({ status: response.status, text, requestId: null, retryAfter: null });
+    const error = apiErrorOf({ status: response.status, text, requestId: null, retryAfter: null });
     if (error?.code === null) throw connectorDown(this.agentName, `is not what answers at ${this.url}`);
     if (error) throw error;
     return text === "" ? null : z.json().parse(JSON.parse(text));

@@ -14,8 +14,8 @@ import { CliError, UnreachableError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
 import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 import { readAllPeers } from "../peer_pages.ts";
-import { errorOf, type ProxyAnswer } from "../link/proxy_call.ts";
-import { sayError } from "../link/refusals.ts";
+import { apiErrorOf, type ProxyAnswer } from "../link/proxy_call.ts";
+import { describeError } from "../link/refusals.ts";
 
 class LocalError extends Error {
   constructor(readonly code: LocalCode, message?: string) {
@@ -178,7 +178,7 @@ async function pairStart({ connector, body, onTicket }: Exchange): Promise<Respo
   const { profile } = connector.options;
   const wanted = { initiatorProfile: profile, ...read(Pairing, body) };
   const answer = await ask(connector, "POST", "/pair/start", JSON.stringify(wanted));
-  if (errorOf(answer) === null) {
+  if (apiErrorOf(answer) === null) {
     const { ticket, expiresAt } = JSON.parse(answer.text) as { ticket: string; expiresAt: string };
     connector.seams.tell("pair_ticket", { until: expiresAt });
     onTicket(ticket, expiresAt);
@@ -189,7 +189,7 @@ async function pairStart({ connector, body, onTicket }: Exchange): Promise<Respo
 async function pairConfirm({ connector, body }: Exchange): Promise<Response> {
   const wanted = { responderProfile: connector.options.profile, ...read(Pairing, body) };
   const answer = await ask(connector, "POST", "/pair/confirm", JSON.stringify(wanted));
-  if (errorOf(answer) === null) await connector.updatePeers();
+  if (apiErrorOf(answer) === null) await connector.updatePeers();
   return passed(answer);
 }
 
@@ -203,7 +203,7 @@ async function pairRemove({ connector, body }: Exchange): Promise<Response> {
   const named = typeof to === "string" ? await connector.findPeer(to) : null;
   const wanted = named === null ? rest : { ...rest, peerAgentDid: named };
   const answer = await ask(connector, "POST", "/pair/remove", JSON.stringify(wanted));
-  if (errorOf(answer) === null) await connector.updatePeers();
+  if (apiErrorOf(answer) === null) await connector.updatePeers();
   return passed(answer);
 }
 
@@ -249,7 +249,7 @@ function json(value: unknown, status = 200): Response {
 function refuse(error: unknown): Response {
   let code: LocalCode = "INTERNAL_ERROR", message: string = LOCAL_ERRORS.INTERNAL_ERROR.when;
   if (error instanceof LocalError) ({ code, message } = error);
-  else if (error instanceof UnreachableError) [code, message] = ["CONNECTOR_PROXY_UNREACHABLE", sayError(error)];
+  else if (error instanceof UnreachableError) [code, message] = ["CONNECTOR_PROXY_UNREACHABLE", describeError(error)];
   else if (error instanceof CliError) message = error.message;
   return json({ error: { code, message } }, LOCAL_ERRORS[code].status);
 }

@@ -11,7 +11,7 @@ import type { EventFields, EventName } from "../../../cli/connector/events.ts";
 import type { Peers } from "../../../cli/connector/peers.ts";
 import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
 import { ServiceClock } from "../../../cli/connector/link/service_clock.ts";
-import type { Session } from "../../../cli/connector/link/credentials.ts";
+import type { AgentCredentials } from "../../../cli/connector/link/credentials.ts";
 import type { AgentIdentity } from "../../../cli/client/signed_headers.ts";
 import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
@@ -58,7 +58,7 @@ export const isDown: Behaviour = () => {
 export const hangs: Behaviour = () => new Promise(() => {});
 
 /** Credentials that are always good. */
-export class FixedSession implements Session {
+export class FixedSession implements AgentCredentials {
   accessExpiresAt = Date.UTC(2030, 0);
   identityExpiresAt = Date.UTC(2030, 0);
   renewed: string[] = [];

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { mergePeers } from "../../../cli/connector/peers.ts";
 import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairing_hint.ts";
-import { isWell, span, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
+import { formatDuration, isConnectorHealthy, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
 import { viewOf } from "../../../cli/connector/console_view.ts";
 import { columnsOf, cutToColumns } from "../../../cli/connector/width.ts";
 import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
@@ -51,7 +51,7 @@ Deno.test("the status is honest: it fits its schema, and is not well when the ru
   await using _ = bench;
   await until("the runtime was looked at", () => bench.connector.status().runtime.reachable !== null);
   const well = Status.parse(bench.connector.status());
-  assertEquals([isWell(well), well.connection.state], [true, "connected"]);
+  assertEquals([isConnectorHealthy(well), well.connection.state], [true, "connected"]);
   assert(statusLine(well).includes("connected") && statusFields(well).length > 8);
   bench.behaviour = isDown;
   const a = await world.agent();
@@ -59,7 +59,7 @@ Deno.test("the status is honest: it fits its schema, and is not well when the ru
   await world.message(a, bench.agent);
   await until("it was tried", () => bench.told("runtime_down").length === 1);
   const ill = bench.connector.status();
-  assertEquals([isWell(ill), ill.runtime.reachable, ill.inbox.waiting], [false, false, 1]);
+  assertEquals([isConnectorHealthy(ill), ill.runtime.reachable, ill.inbox.waiting], [false, false, 1]);
   assert(statusLine(ill).includes("runtime DOWN"));
 });
 
@@ -74,7 +74,11 @@ Deno.test("a runtime that answers and takes no message is told as that, not as u
   // Its health stays good: that says nothing about the token.
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   const { runtime } = bench.connector.status();
-  assertEquals([runtime.reachable, runtime.problem, isWell(bench.connector.status())], [true, "status 401", false]);
+  assertEquals([runtime.reachable, runtime.problem, isConnectorHealthy(bench.connector.status())], [
+    true,
+    "status 401",
+    false,
+  ]);
   assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
   assert(statusFields(bench.connector.status()).some(([, value]) => String(value).includes("takes NO messages")));
   assertEquals(bench.told("runtime_down"), []);
@@ -82,7 +86,7 @@ Deno.test("a runtime that answers and takes no message is told as that, not as u
   status = 200;
   for (let s = 0; s < 61; s++) await world.clock.advance(1_000);
   await until("it is handed over", () => bench.told("handed_over").length === 1);
-  assertEquals([bench.connector.status().runtime.problem, isWell(bench.connector.status())], [null, true]);
+  assertEquals([bench.connector.status().runtime.problem, isConnectorHealthy(bench.connector.status())], [null, true]);
 });
 
 Deno.test("each field of the status is true while connecting, connected, refused and stopped", async () => {
@@ -110,7 +114,7 @@ Deno.test("each field of the status is true while connecting, connected, refused
   await until("it was refused", () => bench.told("refused").length === 1);
   await until("it waits again", () => bench.told("waiting").length === 2);
   const refused = status();
-  assertEquals([refused.connection.state, refused.connection.problem, isWell(refused)], [
+  assertEquals([refused.connection.state, refused.connection.problem, isConnectorHealthy(refused)], [
     "waiting",
     "PROXY_RELAY_UNAVAILABLE: Not now",
     false,
@@ -120,10 +124,14 @@ Deno.test("each field of the status is true while connecting, connected, refused
   bench.refuse = () => opening.promise;
   await world.clock.advance(Date.parse(refused.connection.nextTryAt ?? "") - world.clock.now());
   await until("it connects", () => status().connection.state === "connecting");
-  assertEquals([status().connection.nextTryAt, status().connection.since, isWell(status())], [null, now(), false]);
+  assertEquals([status().connection.nextTryAt, status().connection.since, isConnectorHealthy(status())], [
+    null,
+    now(),
+    false,
+  ]);
   opening.resolve(null);
   await until("it is back", () => status().connection.state === "connected");
-  assertEquals([status().connection.problem, isWell(status())], [null, true]);
+  assertEquals([status().connection.problem, isConnectorHealthy(status())], [null, true]);
   await bench.connector.stop();
   assertEquals(status().connection.state, "stopped");
 });
@@ -156,19 +164,25 @@ Deno.test("a token that has ended and a heartbeat that is overdue are seen, in t
     "800 s",
     "13 min",
   );
-  assertEquals([isWell(status), statusLine(status)], [true, line]);
+  assertEquals([isConnectorHealthy(status), statusLine(status)], [true, line]);
   const quiet = { ...status, now: at(111) };
-  assertEquals([isWell(quiet), statusLine(quiet).includes("NOTHING HEARD")], [false, true]);
+  assertEquals([isConnectorHealthy(quiet), statusLine(quiet).includes("NOTHING HEARD")], [false, true]);
   assert(statusFields(quiet).some(([, value]) => String(value).includes("OVERDUE")));
   const silent = { ...quiet, connection: { ...status.connection, heartbeatMs: null, heartbeatAt: null } };
-  assertEquals([isWell(silent), statusLine(silent).includes("NOTHING HEARD")], [false, true]);
+  assertEquals([isConnectorHealthy(silent), statusLine(silent).includes("NOTHING HEARD")], [false, true]);
   const over = { ...status, session: { ...status.session, accessExpiresAt: at(99) } };
-  assertEquals([isWell(over), statusLine(over).includes("token OVER")], [false, true]);
-  assertEquals(isWell({ ...status, session: { ...status.session, identityExpiresAt: at(99) } }), false);
+  assertEquals([isConnectorHealthy(over), statusLine(over).includes("token OVER")], [false, true]);
+  assertEquals(isConnectorHealthy({ ...status, session: { ...status.session, identityExpiresAt: at(99) } }), false);
 });
 
 Deno.test("span() is short, shellQuote() safe, a ticket shown whole", async () => {
-  assertEquals([0, 119_000, 120_000, 7_200_000, 200_000_000].map(span), ["0 s", "119 s", "2 min", "2 h", "2 d"]);
+  assertEquals([0, 119_000, 120_000, 7_200_000, 200_000_000].map(formatDuration), [
+    "0 s",
+    "119 s",
+    "2 min",
+    "2 h",
+    "2 d",
+  ]);
   assertEquals(["/a/b.c", "a b", "it's", "$(x)"].map(shellQuote), ["/a/b.c", "'a b'", `'it'\\''s'`, "'$(x)'"]);
   assert((await ticketLines("svcpair1_abc", "soon")).includes("svcpair1_abc"));
 });

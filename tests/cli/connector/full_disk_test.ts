@@ -41,11 +41,11 @@ Deno.test("a transaction on a full disk reports that, not the failed rollback", 
   {
     using database = disk.open(`${folder}/connector.db`);
     disk.isFull = true;
-    for (const write of [database.durably, database.lightly]) {
+    for (const write of [database.transaction, database.transactionWithoutSync]) {
       assertThrows(() => write.call(database, () => 1), Error, `disk full: ${FULL}`);
     }
     disk.isFull = false;
-    assertEquals(database.durably(() => 1), 1);
+    assertEquals(database.transaction(() => 1), 1);
   }
   await Deno.remove(folder, { recursive: true });
 });

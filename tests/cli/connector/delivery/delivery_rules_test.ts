@@ -2,11 +2,11 @@
 import { assert, assertEquals } from "@std/assert";
 import { handoverWait, receiptWait, reconnectWait } from "../../../../cli/connector/link/backoff.ts";
 import {
-  type Fate,
-  fateOf,
-  judgeAnswer,
+  classifyAnswer,
   laneOf,
   Lanes,
+  type NextAttempt,
+  nextAttempt,
   type RuntimeAnswer,
   type Tries,
 } from "../../../../cli/connector/delivery/delivery_rules.ts";
@@ -23,11 +23,11 @@ const NEW: Tries = { attempts: 0, refusals: 0, firstTriedAt: null };
 function story(
   answer: RuntimeAnswer,
   most = 3_000,
-): { waits: number[]; end: Fate["state"]; attempts: number; ms: number } {
+): { waits: number[]; end: NextAttempt["state"]; attempts: number; ms: number } {
   const waits: number[] = [];
   let now = 1_000_000, tries = NEW;
   for (let n = 1; n <= most; n++) {
-    const fate = fateOf(tries, judgeAnswer(answer), now);
+    const fate = nextAttempt(tries, classifyAnswer(answer), now);
     if (fate.state !== "waiting") return { waits, end: fate.state, attempts: n, ms: now - 1_000_000 };
     waits.push(fate.nextAt - now);
     now = fate.nextAt;
@@ -83,13 +83,13 @@ Deno.test("fateOf() gives each answer the patience of D-88", async (t) => {
 
 Deno.test("fateOf() does not count what an outage cost against the message", () => {
   const tries = { attempts: 300, refusals: 0, firstTriedAt: 0 };
-  const fate = fateOf(tries, judgeAnswer(status(500)), HOUR);
+  const fate = nextAttempt(tries, classifyAnswer(status(500)), HOUR);
   assert(fate.state === "waiting" && fate.tries.refusals === 1);
 });
 
 Deno.test("fateOf() waits as long as the runtime asks, up to a minute", () => {
   const wait = (ms: number) => {
-    const fate = fateOf(NEW, judgeAnswer(status(429, ms)), 0);
+    const fate = nextAttempt(NEW, classifyAnswer(status(429, ms)), 0);
     return fate.state === "waiting" ? fate.nextAt : -1;
   };
   assertEquals([wait(0), wait(5_000), wait(HOUR)], [300, 5_000, 60_000]);
@@ -98,7 +98,7 @@ Deno.test("fateOf() waits as long as the runtime asks, up to a minute", () => {
 Deno.test("fateOf() lets a poison message step aside after four attempts, and none for an outage", () => {
   const asides = (answer: RuntimeAnswer) =>
     [0, 1, 2, 3, 4].map((attempts) => {
-      const fate = fateOf({ ...NEW, attempts }, judgeAnswer(answer), 0);
+      const fate = nextAttempt({ ...NEW, attempts }, classifyAnswer(answer), 0);
       return fate.state === "waiting" && fate.aside;
     });
   assertEquals(asides(status(500)), [false, false, false, true, true]);

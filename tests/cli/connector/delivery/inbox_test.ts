@@ -90,7 +90,7 @@ Deno.test("a dead letter keeps its content, can be replayed, and can be purged; 
   for (const id of ["request-1", "request-2"]) {
     const found = inbox.read(takeOne(inbox, id));
     assert(found);
-    inbox.bury(found, "status 400", 1_000);
+    inbox.moveToDeadLetters(found, "status 400", 1_000);
   }
   assertEquals(inbox.counts(), { waiting: 0, dead: 2, bytes: 58, oldestAt: null });
   assertEquals(
@@ -146,7 +146,7 @@ Deno.test("what was kept long enough goes", async () => {
   const [done, dead] = [inbox.read(takeOne(inbox, "request-1")), inbox.read(takeOne(inbox, "request-2"))];
   assert(done && dead);
   inbox.finish(done, 0);
-  inbox.bury(dead, "status 400", 0);
+  inbox.moveToDeadLetters(dead, "status 400", 0);
   inbox.forget(DAY + 1);
   assertEquals(db.all("SELECT state FROM messages"), [{ ...Object.create(null), state: "dead" }]);
   inbox.forget(CONNECTOR_LIMITS.deadKeptMs + 1);
@@ -199,7 +199,7 @@ Deno.test("a list of dead letters holds at most 4 MiB of payloads, and at least 
     const [taken] = inbox.take([message(requestId, payload)], 0);
     const found = taken?.taken === "stored" ? inbox.read(taken.waiting.seq) : null;
     assert(found);
-    inbox.bury(found, "status 400", 1_000);
+    inbox.moveToDeadLetters(found, "status 400", 1_000);
   };
   bury("request-0", `"${"x".repeat(5 * 1024 * 1024)}"`);
   assertEquals(inbox.deadLetters(10).map(({ id }) => id), [1]);

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { AgentStore } from "../../../../cli/agents/agent_store.ts";
 import { RegistryClient } from "../../../../cli/client/registry_client.ts";
 import { ServiceClock } from "../../../../cli/connector/link/service_clock.ts";
-import { FileSession } from "../../../../cli/connector/link/credentials.ts";
+import { FileCredentials } from "../../../../cli/connector/link/credentials.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";
 import { Machine } from "../../cli_world.ts";
 import { until } from "../bench.ts";
@@ -13,7 +13,7 @@ async function opened(world: World, machine: Machine) {
   const ctx = contextOf(world, machine);
   const clock = new ServiceClock(world.clock);
   const told: string[] = [];
-  const session = await FileSession.open({
+  const session = await FileCredentials.open({
     ctx,
     clock,
     store: new AgentStore(ctx),

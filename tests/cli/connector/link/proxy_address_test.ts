@@ -2,7 +2,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import type { Context, EnvironmentName } from "../../../../cli/context.ts";
 import { CliError } from "../../../../cli/errors.ts";
-import { proxyPlace } from "../../../../cli/connector/link/proxy_address.ts";
+import { proxyAddress } from "../../../../cli/connector/link/proxy_address.ts";
 
 /** A machine whose settings are all in the environment. */
 function machine(variables: Partial<Record<EnvironmentName, string>>, configDir: string): Context {
@@ -16,7 +16,7 @@ Deno.test("only wss, or ws to this machine, is dialled without --allow-insecure,
       ...(from === "environment" ? { SVC_PROXY_WS_URL: url } : {}),
       ...(from === "configuration" ? { SVC_PROXY_URL: url } : {}),
     }, folder);
-    return proxyPlace(ctx, from === "option" ? url : undefined, allow).dialUrl;
+    return proxyAddress(ctx, from === "option" ? url : undefined, allow).dialUrl;
   };
   const insecure = [
     ...["192.0.2.1", "proxy.example", "localhost.evil.example", "127.0.0.1.evil.example", "[2001:db8::1]"],
@@ -56,13 +56,13 @@ Deno.test("another address may be dialled than is signed; the path of the upgrad
   try {
     const ctx = machine({ SVC_PROXY_URL: "https://proxy.example" }, folder);
     const signed = { origin: "https://proxy.example" };
-    assertEquals(proxyPlace(ctx, undefined, false), { dialUrl: "https://proxy.example", ...signed });
-    assertEquals(proxyPlace(ctx, "ws://127.0.0.1:9", false), { dialUrl: "http://127.0.0.1:9", ...signed });
-    assertEquals(proxyPlace(ctx, "wss://inner.example/v1/relay/connect", false), {
+    assertEquals(proxyAddress(ctx, undefined, false), { dialUrl: "https://proxy.example", ...signed });
+    assertEquals(proxyAddress(ctx, "ws://127.0.0.1:9", false), { dialUrl: "http://127.0.0.1:9", ...signed });
+    assertEquals(proxyAddress(ctx, "wss://inner.example/v1/relay/connect", false), {
       dialUrl: "https://inner.example",
       ...signed,
     });
-    assertThrows(() => proxyPlace(machine({}, folder), undefined, false), CliError, "No proxy is known");
+    assertThrows(() => proxyAddress(machine({}, folder), undefined, false), CliError, "No proxy is known");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
