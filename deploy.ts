@@ -101,7 +101,7 @@ async function compose(
   const { environment, service, trustedProxies } = server;
   const own = `http://127.0.0.1:${port}`;
   const place = { registryUrl: server.registryUrl ?? own, proxyUrl: server.proxyUrl ?? own };
-  const seams = {
+  const deps = {
     kv: store.kv,
     maxChecks: store.maxChecks,
     clock: systemClock,
@@ -113,11 +113,11 @@ async function compose(
   };
   if (service === "proxy") await readWithFormatCheck(store.kv, []);
   const registry = service === "proxy" ? null : await createRegistry(
-    { ...seams, origins: acceptedOrigins(environment, place.registryUrl, port) },
+    { ...deps, origins: acceptedOrigins(environment, place.registryUrl, port) },
     { ...registryConfig, ...place },
   );
   const proxy = service === "registry" ? null : createProxy({
-    ...seams,
+    ...deps,
     origins: acceptedOrigins(environment, place.proxyUrl, port),
     // In one process the calls stay in it: no socket, no credential.
     ...registry

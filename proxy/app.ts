@@ -54,9 +54,9 @@ export interface Proxy extends App {
   stop(): Promise<void>;
 }
 
-export function createProxy(seams: ProxyExternals, config: ProxyConfig): Proxy {
-  const { kv, maxChecks, clock, random, newId, log } = seams;
-  const registry = new RegistryClient(seams.send, clock, config);
+export function createProxy(externals: ProxyExternals, config: ProxyConfig): Proxy {
+  const { kv, maxChecks, clock, random, newId, log } = externals;
+  const registry = new RegistryClient(externals.send, clock, config);
   const keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
   const crl = new CrlCache({ kv, clock, random, log, registry, keys }, {
     issuer: config.registryUrl,
@@ -70,11 +70,11 @@ export function createProxy(seams: ProxyExternals, config: ProxyConfig): Proxy {
   const senders = new SenderStatus(registry, clock);
   const drain = new MailboxDelivery({ kv, clock, log, hub, crl, senders, mailbox, ackTimeoutMs: config.ackTimeoutMs });
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
-  const bell = new TrustChanges(seams, (agentDids) => {
+  const bell = new TrustChanges(externals, (agentDids) => {
     senders.forget(agentDids);
     void revalidation.onTrustChange(agentDids);
   });
-  const { siblings } = seams;
+  const { siblings } = externals;
   const bus = new PresenceStore({ kv, clock, random, newId, log, ...(siblings ? { siblings } : {}) });
   const sweeper = new ExpirySweeper(
     { kv, maxChecks, clock, log, instance: bus.instance, leaseKey: KEYS.sweep() },
@@ -95,9 +95,9 @@ export function createProxy(seams: ProxyExternals, config: ProxyConfig): Proxy {
     void revalidation.onCrlInstalled();
     void pairRemoval.listed();
   };
-  const { judgeAccess } = seams;
+  const { judgeAccess } = externals;
   const deps: ProxyDeps = {
-    ...seams,
+    ...externals,
     config,
     registry,
     access: judgeAccess

@@ -36,17 +36,17 @@ export interface Registry extends App {
  * @throws {ConfigError} when the store belongs to another issuer
  * @throws {StoreRefused} when a newer version wrote it
  */
-export async function createRegistry(seams: ServiceDeps, config: RegistryConfig): Promise<Registry> {
-  const { kv, maxChecks, clock, random, newId } = seams;
+export async function createRegistry(externals: ServiceDeps, config: RegistryConfig): Promise<Registry> {
+  const { kv, maxChecks, clock, random, newId } = externals;
   const authority = authorityOf(config.registryUrl);
   if (authority === null) throw new ConfigError(["REGISTRY_URL: its host cannot be part of a DID"]);
   const [issuer, stored] = await readWithFormatCheck<[string, SigningKeySet]>(kv, [KEYS.issuer(), KEYS.signingKeys()]);
   await fixIssuer(kv, issuer.value, config.registryUrl);
   const reads = new BatchedReads(kv);
-  const signing = await Signing.open({ ...seams, reads }, config.signingKeys, stored.value);
+  const signing = await Signing.open({ ...externals, reads }, config.signingKeys, stored.value);
   const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()) });
   const deps: RegistryDeps = {
-    ...seams,
+    ...externals,
     config,
     authority,
     signing,
@@ -54,7 +54,7 @@ export async function createRegistry(seams: ServiceDeps, config: RegistryConfig)
     changes: new Changes({ kv, reads, clock, random, maxChecks }),
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
-    crl: new CrlPublisher({ kv, reads, clock, newId, signing, log: seams.log }, config.registryUrl),
+    crl: new CrlPublisher({ kv, reads, clock, newId, signing, log: externals.log }, config.registryUrl),
     nonces: new Nonces(clock, KEYS.nonce),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     random,

@@ -43,7 +43,7 @@ export interface Rotation {
   signsFrom: number;
 }
 
-interface SigningSeams {
+interface SigningDeps {
   kv: Deno.Kv;
   reads: BatchedReads;
   clock: Clock;
@@ -69,17 +69,17 @@ export class Signing {
    */
   onChanged: (() => void) | null = null;
 
-  private constructor(seams: SigningSeams, configured: SigningKeySet | null) {
-    this.#kv = seams.kv;
-    this.#reads = seams.reads;
-    this.#clock = seams.clock;
-    this.#random = seams.random;
+  private constructor(deps: SigningDeps, configured: SigningKeySet | null) {
+    this.#kv = deps.kv;
+    this.#reads = deps.reads;
+    this.#clock = deps.clock;
+    this.#random = deps.random;
     this.#configured = configured;
   }
 
   /** Takes the keys as the start has read them; makes the first one when there is none. */
   static async open(
-    seams: SigningSeams,
+    deps: SigningDeps,
     configured: readonly ConfiguredKey[] | null,
     stored: SigningKeySet | null,
   ): Promise<Signing> {
@@ -91,11 +91,11 @@ export class Signing {
         retiredAt: null,
       }))),
     };
-    const signing = new Signing(seams, given);
+    const signing = new Signing(deps, given);
     if (!given && !stored) {
       // Of several instances at their first start, one makes the key.
       const set: SigningKeySet = { keys: [await signing.#newKey()] };
-      await seams.kv.atomic().check({ key: KEYS.signingKeys(), versionstamp: null }).set(KEYS.signingKeys(), set)
+      await deps.kv.atomic().check({ key: KEYS.signingKeys(), versionstamp: null }).set(KEYS.signingKeys(), set)
         .commit();
     }
     await signing.#signer(given ?? stored ?? await signing.#load());

@@ -33,7 +33,7 @@ export interface AgentQuery {
 }
 
 export class RegistryClient {
-  constructor(readonly seams: HttpDeps, readonly registryUrl: string) {}
+  constructor(readonly deps: HttpDeps, readonly registryUrl: string) {}
 
   // Nobody in particular
 
@@ -60,7 +60,7 @@ export class RegistryClient {
 
   /** Makes the first admin. */
   bootstrap(secret: string, displayName?: string): Promise<accounts.BootstrapAnswer> {
-    return callService(this.seams, {
+    return callService(this.deps, {
       method: "POST",
       url: `${this.registryUrl}/v1/admin/bootstrap`,
       headers: { "x-bootstrap-secret": secret },
@@ -183,15 +183,15 @@ export class RegistryClient {
   ): Promise<sessions.AgentAuth> {
     const target = "/v1/agents/auth/refresh";
     const body = JSON.stringify({ refreshToken, ...(recovery ? { recovery } : {}) });
-    const headers = await signedHeaders(this.seams, agent, { method: "POST", url: origin, target, body });
+    const headers = await signedHeaders(this.deps, agent, { method: "POST", url: origin, target, body });
     const url = this.registryUrl + target;
-    return (await callService(this.seams, { method: "POST", url, headers, body, answer: sessions.RefreshAnswer }))
+    return (await callService(this.deps, { method: "POST", url, headers, body, answer: sessions.RefreshAnswer }))
       .agentAuth;
   }
 
   /** Checks an access token. @throws {import("./errors.ts").ApiError} 401 when it is expired or not the session's */
   async validate(agentDid: string, aitJti: string, accessToken: string): Promise<void> {
-    await callService(this.seams, {
+    await callService(this.deps, {
       method: "POST",
       url: `${this.registryUrl}/v1/agents/auth/validate`,
       headers: { [HEADERS.access]: accessToken },
@@ -207,7 +207,7 @@ export class RegistryClient {
     answer: S,
     body?: unknown,
   ): Promise<Answer<S>> {
-    return callService(this.seams, {
+    return callService(this.deps, {
       method,
       url: this.registryUrl + path,
       headers: apiKey === null ? {} : { [HEADERS.authorization]: `Bearer ${apiKey}` },

@@ -46,20 +46,20 @@ export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
  * @throws {ApiError} when the service refuses
  * @throws {UnreachableError} when nobody answers, or not as a service of this network does
  */
-export async function callService<S extends z.ZodType | null>(seams: HttpDeps, request: Call<S>): Promise<Answer<S>> {
+export async function callService<S extends z.ZodType | null>(deps: HttpDeps, request: Call<S>): Promise<Answer<S>> {
   const { method, url, body } = request;
   const origin = new URL(url).origin;
   const abort = new AbortController();
   const answered = { yet: false };
   const timers = [
-    seams.clock.after(TIMEOUT_MS, () => abort.abort(`did not answer within ${TIMEOUT_MS / 1000} s`)),
-    seams.clock.after(CONNECT_MS - REACH_MS, async () => {
-      const reached = answered.yet || (await seams.reach?.(origin) ?? true);
+    deps.clock.after(TIMEOUT_MS, () => abort.abort(`did not answer within ${TIMEOUT_MS / 1000} s`)),
+    deps.clock.after(CONNECT_MS - REACH_MS, async () => {
+      const reached = answered.yet || (await deps.reach?.(origin) ?? true);
       if (!reached && !answered.yet) abort.abort(`did not accept a connection within ${CONNECT_MS / 1000} s`);
     }),
   ];
   try {
-    const response = await seams.fetch(url, {
+    const response = await deps.fetch(url, {
       method,
       headers: { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...request.headers },
       body: body ?? null,

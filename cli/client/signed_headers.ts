@@ -16,7 +16,7 @@ export interface AgentIdentity {
 
 /** The headers that prove who sends a request, signed now with a fresh nonce. */
 export function signedHeaders(
-  seams: Pick<HttpDeps, "clock" | "random">,
+  deps: Pick<HttpDeps, "clock" | "random">,
   agent: Pick<AgentIdentity, "ait" | "privateKey">,
   request: { method: string; url: string; target: string; body?: string; recipient?: string },
 ): Promise<Record<string, string>> {
@@ -30,7 +30,7 @@ export function signedHeaders(
       ...(recipient === undefined ? {} : { recipient }),
     },
     agent,
-    unixSeconds(seams.clock.now()),
-    toBase64Url(seams.random.bytes(18)),
+    unixSeconds(deps.clock.now()),
+    toBase64Url(deps.random.bytes(18)),
   );
 }

@@ -29,7 +29,7 @@ import type { ServiceClock } from "./link/service_clock.ts";
 import type { AgentCredentials } from "./link/credentials.ts";
 import type { Status } from "./status.ts";
 
-export interface ConnectorSeams {
+export interface ConnectorDeps {
   clock: Clock;
   serviceClock: ServiceClock;
   random: Random;
@@ -79,8 +79,8 @@ export class Connector {
   #running: Promise<unknown> = Promise.resolve(null);
   #end: ((why: unknown) => void) | null = null;
 
-  constructor(readonly seams: ConnectorSeams, readonly options: ConnectorOptions) {
-    const { clock, random, serviceClock, session, open, tell: emit, database, runtime, fetch } = seams;
+  constructor(readonly deps: ConnectorDeps, readonly options: ConnectorOptions) {
+    const { clock, random, serviceClock, session, open, tell: emit, database, runtime, fetch } = deps;
     this.#startedAt = clock.now();
     this.proxy = new ProxyCaller({ fetch, clock: serviceClock, random, session, emit }, options.proxy);
     this.#outbox = new Outbox(database);
@@ -133,8 +133,8 @@ export class Connector {
   #shutting: Promise<void> | null = null;
 
   async #drain(why: unknown): Promise<void> {
-    this.seams.tell("stopping");
-    this.seams.session.stop();
+    this.deps.tell("stopping");
+    this.deps.session.stop();
     this.#connection.stop();
     await this.#courier.stop(LIMIT.drainMs * 3 / 4);
     await this.#receipts.stop(LIMIT.drainMs / 4);
@@ -145,7 +145,7 @@ export class Connector {
 
   /** Takes a message in: on disk, then acknowledged. All that come in one turn share one trip to the disk. */
   async #deliver(frame: DeliverFrame): Promise<Ack> {
-    const { tell } = this.seams;
+    const { tell } = this.deps;
     const about = { from: frame.fromAgentDid, requestId: frame.requestId };
     if (frame.toAgentDid !== this.options.agent.did) return { accepted: false, reason: "wrong_recipient" };
     let taken: StoreResult;
@@ -182,7 +182,7 @@ export class Connector {
     const arrivals = this.#arrivals;
     this.#arrivals = [];
     try {
-      const taken = this.inbox.take(arrivals.map(({ frame }) => frame), this.seams.clock.now());
+      const taken = this.inbox.take(arrivals.map(({ frame }) => frame), this.deps.clock.now());
       for (const [i, result] of taken.entries()) arrivals[i]?.resolve(result);
     } catch (error) {
       for (const { reject } of arrivals) reject(error);
@@ -191,14 +191,14 @@ export class Connector {
 
   /** Gives dead letters another life; how many. */
   replay(ids: readonly number[] | null): number {
-    const waiting = this.inbox.replay(ids, this.seams.clock.now());
+    const waiting = this.inbox.replay(ids, this.deps.clock.now());
     this.#courier.add(waiting);
     return waiting.length;
   }
 
   /** Reads the peers anew; for aliases only, so a failure is no more than told. */
   async updatePeers(): Promise<void> {
-    const { peers, tell } = this.seams;
+    const { peers, tell } = this.deps;
     try {
       const read = await readAllPeers(this.proxy);
       if ("refused" in read) throw apiErrorOf(read.refused);
@@ -212,14 +212,14 @@ export class Connector {
   async findPeer(to: string): Promise<string | null> {
     // A DID needs no file, whatever has become of it.
     if (isAgentDid(to)) return to;
-    const known = findPeer(this.seams.peers.read(), to);
+    const known = findPeer(this.deps.peers.read(), to);
     if (known !== null) return known;
     await this.updatePeers();
-    return findPeer(this.seams.peers.read(), to);
+    return findPeer(this.deps.peers.read(), to);
   }
 
   async #watchRuntime(): Promise<void> {
-    const { runtime, clock } = this.seams;
+    const { runtime, clock } = this.deps;
     const { reachable, problem } = await runtime.probe(this.#stopped.signal);
     if (this.#stopped.signal.aborted) return;
     const wasAway = this.#runtimeIs.reachable === false;
@@ -230,7 +230,7 @@ export class Connector {
   }
 
   #runtimeSeen(reachable: boolean, problem: string | null): void {
-    const { tell, clock, runtime } = this.seams;
+    const { tell, clock, runtime } = this.deps;
     const before = this.#runtimeIs.reachable;
     this.#runtimeIs = { reachable, problem, checkedAt: clock.now() };
     if (before === reachable || (before === null && reachable)) return;
@@ -239,7 +239,7 @@ export class Connector {
   }
 
   #pruneExpired(): void {
-    const { clock, tell } = this.seams;
+    const { clock, tell } = this.deps;
     const now = clock.now();
     try {
       this.inbox.forget(now);
@@ -251,7 +251,7 @@ export class Connector {
   }
 
   status(): Status {
-    const { clock, serviceClock, session, runtime } = this.seams;
+    const { clock, serviceClock, session, runtime } = this.deps;
     const { agent, proxy, version, pid } = this.options;
     const { state, since, nextTryAt, problem, heartbeatMs, heartbeatAt } = this.#connection.status;
     const { waiting, dead, bytes, oldestAt } = this.inbox.counts();

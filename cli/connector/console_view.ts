@@ -19,7 +19,7 @@ export interface ConsoleView {
   stop(): void;
 }
 
-export interface ViewSeams {
+export interface ViewDeps {
   clock: Clock;
   terminal: Terminal;
   /** Whether lines are for a program. */
@@ -28,8 +28,8 @@ export interface ViewSeams {
   line: () => string | null;
 }
 
-export function viewOf(seams: ViewSeams): ConsoleView {
-  return seams.json || !seams.terminal.stdoutIsTerminal ? new JsonLines(seams) : new LiveView(seams);
+export function viewOf(deps: ViewDeps): ConsoleView {
+  return deps.json || !deps.terminal.stdoutIsTerminal ? new JsonLines(deps) : new LiveView(deps);
 }
 
 /** JSON whose characters that steer a terminal are escaped, those of the C1 set and bidirectional ones as well (D-246). */
@@ -42,11 +42,11 @@ function escaped(json: string): string {
 
 /** One JSON document a line. */
 class JsonLines implements ConsoleView {
-  constructor(readonly seams: ViewSeams) {}
+  constructor(readonly deps: ViewDeps) {}
 
   event(name: EventName, fields: EventFields = {}): void {
-    const line = JSON.stringify({ time: toIso(this.seams.clock.now()), event: name, ...fields });
-    this.seams.terminal.stdout(`${escaped(line)}\n`);
+    const line = JSON.stringify({ time: toIso(this.deps.clock.now()), event: name, ...fields });
+    this.deps.terminal.stdout(`${escaped(line)}\n`);
   }
 
   show(): void {}
@@ -58,12 +58,12 @@ class LiveView implements ConsoleView {
   #cancel: Cancel = () => {};
   #stopped = false;
 
-  constructor(readonly seams: ViewSeams) {
+  constructor(readonly deps: ViewDeps) {
     this.#redrawLater();
   }
 
   event(name: EventName, fields: EventFields = {}): void {
-    const time = toIso(this.seams.clock.now()).slice(11, 19);
+    const time = toIso(this.deps.clock.now()).slice(11, 19);
     const details = Object.entries(fields)
       .filter(([, value]) => value !== null)
       .map(([key, value]) => `${key} ${value}`)
@@ -72,28 +72,28 @@ class LiveView implements ConsoleView {
   }
 
   show(lines: readonly string[]): void {
-    this.seams.terminal.stdout(`\r\x1b[K${lines.map(printable).join("\n")}\n`);
+    this.deps.terminal.stdout(`\r\x1b[K${lines.map(printable).join("\n")}\n`);
     this.#redraw();
   }
 
   stop(): void {
     this.#stopped = true;
     this.#cancel();
-    this.seams.terminal.stdout("\r\x1b[K");
+    this.deps.terminal.stdout("\r\x1b[K");
   }
 
   #redraw(): void {
     if (this.#stopped) return;
-    const line = this.seams.line();
+    const line = this.deps.line();
     if (line === null) return;
-    const columns = this.seams.terminal.columns?.() ?? null;
+    const columns = this.deps.terminal.columns?.() ?? null;
     // The last column stays free: some terminals wrap when it is filled.
     const cut = columns === null ? printable(line) : cutToColumns(printable(line), columns - 1);
-    this.seams.terminal.stdout(`\r\x1b[K${unwrapped(cut)}`);
+    this.deps.terminal.stdout(`\r\x1b[K${unwrapped(cut)}`);
   }
 
   #redrawLater(): void {
-    this.#cancel = this.seams.clock.after(REDRAW_MS, () => {
+    this.#cancel = this.deps.clock.after(REDRAW_MS, () => {
       this.#redraw();
       if (!this.#stopped) this.#redrawLater();
     });

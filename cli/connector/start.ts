@@ -156,8 +156,8 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
       agent: folder.name,
       api: url,
       proxy: proxy.dialUrl,
-      runtime: connector.seams.runtime.url,
-      platform: connector.seams.runtime.platform.id,
+      runtime: connector.deps.runtime.url,
+      platform: connector.deps.runtime.platform.id,
     });
     if (movedFrom !== null) view.event("port_moved", { from: movedFrom, to: listener.port });
     view.show(serving.hints);

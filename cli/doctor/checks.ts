@@ -21,7 +21,7 @@ export interface DoctorCheck {
   fix: string;
 }
 
-export interface DoctorSeams {
+export interface DoctorDeps {
   machine: Machine;
   /** Where the runtime keeps its state, when somebody said so. */
   stateDir: string | null;
@@ -53,19 +53,19 @@ const RUNNING = "the running connector";
 const FILES = "the agent's files";
 
 /** Runs every check; one that fails keeps no other from being made. A running connector is asked first (D-229). */
-export async function runChecks(seams: DoctorSeams, options: DoctorOptions): Promise<DoctorCheck[]> {
-  const { folder, client } = seams;
+export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promise<DoctorCheck[]> {
+  const { folder, client } = deps;
   const answer = options.skipConnector || client === null ? null : await client.status().catch(describeError);
   const status = typeof answer === "string" ? null : answer;
-  const live = status && runtimeOf(status, seams.runtime);
-  const runtime = live ?? seams.runtime;
+  const live = status && runtimeOf(status, deps.runtime);
+  const runtime = live ?? deps.runtime;
   // Only settings that the connector uses say what its runtime should have.
-  const isOfFile = live === null || live.url === seams.runtime.url;
+  const isOfFile = live === null || live.url === deps.runtime.url;
   const checks = [
-    ...identityChecks(seams),
-    live === null ? platformCheck(seams) : livePlatformCheck(live, status),
+    ...identityChecks(deps),
+    live === null ? platformCheck(deps) : livePlatformCheck(live, status),
     await reachableCheck(runtime),
-    ...isOfFile ? await hookChecks(seams) : [],
+    ...isOfFile ? await hookChecks(deps) : [],
   ];
   if (!options.skipConnector && folder !== null) checks.push(...connectorChecks(folder, client, answer));
   if (options.peer !== undefined && folder !== null) checks.push(peerCheck(folder, options.peer));
@@ -76,7 +76,7 @@ function check(name: string, ok: boolean, seen: string, source: string, fix: str
   return { name, ok, seen, source, fix: ok ? "" : fix };
 }
 
-function identityChecks({ folder, now }: DoctorSeams): DoctorCheck[] {
+function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
   if (folder === null) return [check("agent", false, "no agent yet", "this machine", "svc agent create my-agent")];
   const { name } = folder;
   const again = `svc agent reissue ${name}`;
@@ -97,7 +97,7 @@ function identityChecks({ folder, now }: DoctorSeams): DoctorCheck[] {
   }
 }
 
-function platformCheck({ file, folder, source, runtime }: DoctorSeams): DoctorCheck {
+function platformCheck({ file, folder, source, runtime }: DoctorDeps): DoctorCheck {
   const { platform, target } = runtime;
   const seen = `${platform.name} at ${runtime.url}`;
   if (file === null) return check("platform", false, seen, source, "No settings are saved: svc install");
@@ -121,7 +121,7 @@ function runtimeOf({ runtime: { platform, url } }: Status, known: Runtime): Runt
   if (!URL.canParse(url)) return null;
   const { origin, pathname } = new URL(url);
   const hookToken = url === known.url ? known.target.hookToken : null;
-  return new Runtime(known.seams, PLATFORMS[platform], { platform, baseUrl: origin, hookPath: pathname, hookToken });
+  return new Runtime(known.deps, PLATFORMS[platform], { platform, baseUrl: origin, hookPath: pathname, hookToken });
 }
 
 async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
@@ -131,7 +131,7 @@ async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
   return check("runtime", reachable, seen, "a request from here", fix);
 }
 
-async function hookChecks({ runtime, machine, stateDir }: DoctorSeams): Promise<DoctorCheck[]> {
+async function hookChecks({ runtime, machine, stateDir }: DoctorDeps): Promise<DoctorCheck[]> {
   const { platform, target } = runtime;
   if (platform.inspectHook === undefined) return [];
   const problem = await platform.inspectHook(machine, target, stateDir);

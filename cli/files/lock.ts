@@ -18,7 +18,7 @@ const MAX_CONTENT_BYTES = 32;
 const MAX_OPENS = 100;
 
 /** What holding a lock needs from the world. */
-export interface LockSeams {
+export interface LockDeps {
   clock: Clock;
   pid: number;
 }
@@ -37,12 +37,12 @@ export interface HeldLock {
  * @throws {CliError} `CLI_BUSY` when the other does not release it, `CLI_FILE_UNSAFE` when the file is not a lock
  */
 export async function withLock<T>(
-  seams: LockSeams,
+  deps: LockDeps,
   place: () => string | Promise<string>,
   work: (held: HeldLock) => Promise<T>,
   waiting: () => void = () => {},
 ): Promise<T> {
-  const began = seams.clock.now();
+  const began = deps.clock.now();
   let announced = false;
   for (let opens = 1;; opens++) {
     const path = await place();
@@ -52,11 +52,11 @@ export async function withLock<T>(
     while (!(await file.tryLock(true))) {
       if (!announced) waiting();
       announced = true;
-      if (seams.clock.now() - began > WAIT_MS) throw new CliError("CLI_BUSY", `${holder(path)} does not finish`);
-      await sleep(seams.clock, LOOK_EVERY_MS);
+      if (deps.clock.now() - began > WAIT_MS) throw new CliError("CLI_BUSY", `${holder(path)} does not finish`);
+      await sleep(deps.clock, LOOK_EVERY_MS);
     }
     if (!await isSameFile(path, file)) continue;
-    await writePid(path, file, seams.pid);
+    await writePid(path, file, deps.pid);
     // Closing the file releases the lock; closing it again does nothing.
     return await work({ release: () => file[Symbol.dispose]() });
   }

@@ -42,7 +42,7 @@ interface CrlCacheOptions {
   maxAgeMs: number;
 }
 
-interface CrlCacheSeams {
+interface CrlCacheDeps {
   kv: Deno.Kv;
   clock: Clock;
   random: Random;
@@ -52,7 +52,7 @@ interface CrlCacheSeams {
 }
 
 export class CrlCache {
-  readonly #seams: CrlCacheSeams;
+  readonly #deps: CrlCacheDeps;
   readonly #options: CrlCacheOptions;
   #seen: CrlSeen | null | undefined;
   #installed: Installed | null = null;
@@ -64,8 +64,8 @@ export class CrlCache {
   /** Called with each list that is installed. */
   onInstalled: () => void = () => {};
 
-  constructor(seams: CrlCacheSeams, options: CrlCacheOptions) {
-    this.#seams = seams;
+  constructor(deps: CrlCacheDeps, options: CrlCacheOptions) {
+    this.#deps = deps;
     this.#options = options;
   }
 
@@ -139,7 +139,7 @@ export class CrlCache {
   }
 
   #usable(): Installed | null {
-    const now = this.#seams.clock.now();
+    const now = this.#deps.clock.now();
     const list = this.#installed;
     if (!list || now - this.#confirmedAt > this.#options.maxAgeMs) return null;
     return list.exp === null || unixSeconds(now) < list.exp ? list : null;
@@ -147,7 +147,7 @@ export class CrlCache {
 
   async #refresh(): Promise<void> {
     this.#cancel();
-    const { clock, random, log } = this.#seams;
+    const { clock, random, log } = this.#deps;
     let wait = this.#options.refreshIntervalMs * (1 - 0.1 * fraction(random));
     try {
       await this.#fetch();
@@ -162,7 +162,7 @@ export class CrlCache {
   }
 
   async #fetch(): Promise<void> {
-    const { kv, registry, keys, log } = this.#seams;
+    const { kv, registry, keys, log } = this.#deps;
     // Keys at hand are part of being ready, also while there is no list that needs them.
     await keys.current();
     if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(KEYS.crlSeen())).value;
@@ -199,7 +199,7 @@ export class CrlCache {
   }
 
   async #verify(crl: string | Bytes, yieldIfLong: () => Promise<void>): Promise<CrlClaims> {
-    const { clock, keys } = this.#seams;
+    const { clock, keys } = this.#deps;
     const { issuer } = this.#options;
     const now = unixSeconds(clock.now());
     try {

@@ -41,7 +41,7 @@ export type DeliveryResult = { acked: true; accepted: boolean; reason?: string }
 
 type AttemptResult = DeliveryResult | "lost";
 
-interface LinkSeams {
+interface LinkDeps {
   clock: Clock;
   newId: NewId;
   /** Called before something is sent to a connection that has not kept up. */
@@ -50,7 +50,7 @@ interface LinkSeams {
 
 /** One connection of an agent. */
 export class RelaySocket {
-  readonly #seams: LinkSeams;
+  readonly #deps: LinkDeps;
   readonly #connection: SocketTransport;
   readonly #onEnd: (link: RelaySocket) => void;
   readonly #inFlight = new Map<string, (fate: AttemptResult) => void>();
@@ -63,15 +63,15 @@ export class RelaySocket {
   #open = true;
 
   constructor(
-    seams: LinkSeams,
+    deps: LinkDeps,
     readonly agent: ConnectedAgent,
     connection: SocketTransport,
     onEnd: (link: RelaySocket) => void,
   ) {
-    this.#seams = seams;
+    this.#deps = deps;
     this.#connection = connection;
     this.#onEnd = onEnd;
-    this.#lastHeard = seams.clock.now();
+    this.#lastHeard = deps.clock.now();
   }
 
   /** Deliveries that wait for their ack. */
@@ -91,7 +91,7 @@ export class RelaySocket {
 
   /** Sends a frame; a connection that does not keep up is closed instead. */
   send(frame: ProxyFrame): boolean {
-    if (this.unsentBytes > LIMITS.unsentNotedBytes) this.#seams.onSlow();
+    if (this.unsentBytes > LIMITS.unsentNotedBytes) this.#deps.onSlow();
     if (!this.#open) return false;
     if (this.unsentBytes > LIMITS.unsentBytes) {
       this.end(CLOSE.tooSlow, "too slow");
@@ -108,18 +108,18 @@ export class RelaySocket {
 
   /** Sends a heartbeat. */
   heartbeat(): void {
-    const id = this.#seams.newId();
+    const id = this.#deps.newId();
     this.#heartbeats.add(id);
     const [oldest] = this.#heartbeats;
     // A connector that never acknowledges must not make the set grow.
     if (oldest && this.#heartbeats.size > LIMITS.heartbeatsInFlight) this.#heartbeats.delete(oldest);
-    this.send({ v: 1, type: "heartbeat", id, ts: toIso(this.#seams.clock.now()) });
+    this.send({ v: 1, type: "heartbeat", id, ts: toIso(this.#deps.clock.now()) });
   }
 
   /** Sends a message and waits for its ack, its loss with the connection, or `cancelled`. */
   deliver(message: Message, attempt: number, cancelled: Promise<DeliveryResult>): Promise<AttemptResult> {
-    const id = this.#seams.newId();
-    const ts = toIso(this.#seams.clock.now());
+    const id = this.#deps.newId();
+    const ts = toIso(this.#deps.clock.now());
     const fate = new Promise<AttemptResult>((resolve) => this.#inFlight.set(id, resolve));
     const { payload, ...head } = message;
     if (!this.send({ v: 1, type: "deliver", id, ts, ...head, attempt, payload })) this.#settle(id, "lost");
@@ -129,7 +129,7 @@ export class RelaySocket {
   /** Takes in a text message of the connector. */
   receive(text: string): void {
     if (!this.#open) return;
-    const { clock, newId } = this.#seams;
+    const { clock, newId } = this.#deps;
     const now = this.#lastHeard = clock.now();
     // Before it is parsed: the worst JSON of this size takes about 0.3 ms (D-213).
     if (isOversize(text, "connector")) return this.end(CLOSE.tooLarge, "frame over 8 KiB");
@@ -151,7 +151,7 @@ export class RelaySocket {
   }
 
   /** Notes a message that is no frame; the third closes. */
-  misuse(now = this.#seams.clock.now()): void {
+  misuse(now = this.#deps.clock.now()): void {
     this.#lastHeard = now;
     if (this.#floods(now) || ++this.#malformed >= LIMITS.malformedFrames) this.end(CLOSE.misuse, "malformed frames");
   }

@@ -50,8 +50,8 @@ export class ConnectedAgents {
     const { agentDid } = agent;
     const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.#clock);
     this.#sessions.set(agentDid, session);
-    const seams = { clock: this.#clock, newId: this.#newId, onSlow: () => this.#endSlowest() };
-    const link = new RelaySocket(seams, agent, connection, (ended) => this.#drop(agentDid, session, ended));
+    const deps = { clock: this.#clock, newId: this.#newId, onSlow: () => this.#endSlowest() };
+    const link = new RelaySocket(deps, agent, connection, (ended) => this.#drop(agentDid, session, ended));
     session.links.push(link);
     this.#watch(link);
     if (session.links.length > LIMITS.socketsPerAgent) session.links[0]?.end(CLOSE.replaced, "replaced by a newer one");

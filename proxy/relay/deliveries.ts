@@ -45,7 +45,7 @@ export function checkDuplicate(
   return now < until ? { repeat: "under_way", instance: record.instance, until } : null;
 }
 
-interface DeliveriesSeams {
+interface DeliveriesDeps {
   kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
@@ -57,12 +57,12 @@ interface DeliveriesSeams {
 }
 
 export class Deliveries {
-  readonly #seams: DeliveriesSeams;
+  readonly #deps: DeliveriesDeps;
   /** Messages under way on this instance. */
   readonly #underWay = new Map<string, Promise<void>>();
 
-  constructor(seams: DeliveriesSeams) {
-    this.#seams = seams;
+  constructor(deps: DeliveriesDeps) {
+    this.#deps = deps;
   }
 
   /** True while a message with this id is being delivered here. */
@@ -86,15 +86,15 @@ export class Deliveries {
 
   /** What the record says, without changing it. */
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
-    const { value } = await this.#seams.kv.get(keyOf(id));
-    return this.#judge(unpackDelivery(value, id.requestId), bodySha256, this.#seams.clock.now());
+    const { value } = await this.#deps.kv.get(keyOf(id));
+    return this.#judge(unpackDelivery(value, id.requestId), bodySha256, this.#deps.clock.now());
   }
 
   /** The update that records a new attempt, with its 202 when that is known already; refused by a 202 that stands. */
   begin(id: DeliveryId, bodySha256: string, answer: HookAnswer | null = null): Update<DuplicateResult> {
-    const now = this.#seams.clock.now();
+    const now = this.#deps.clock.now();
     const answeredAt = answer ? now : 0;
-    const instance = answer ? null : this.#seams.instance;
+    const instance = answer ? null : this.#deps.instance;
     const record: DeliveryRecord = { bodySha256, startedAt: now, instance, answer, answeredAt, receiptAt: 0 };
     const written = stored(record, now);
     const key = keyOf(id);
@@ -110,12 +110,12 @@ export class Deliveries {
 
   /** Records the 202; joins the next batch, nobody waits for it. */
   answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
-    const answeredAt = this.#seams.clock.now();
+    const answeredAt = this.#deps.clock.now();
     return this.#note(id, (record) => ({ ...record, instance: null, answer, answeredAt }));
   }
 
   /** Records that an instance's attempt ended without a 202, ours unless said: the next one need not wait for it. */
-  markFailed(id: DeliveryId, instance = this.#seams.instance): Promise<void> {
+  markFailed(id: DeliveryId, instance = this.#deps.instance): Promise<void> {
     return this.#note(id, (record) => record.instance === instance ? { ...record, instance: null } : record);
   }
 
@@ -125,18 +125,18 @@ export class Deliveries {
       uncached: true,
       next: (current) => {
         const record = unpackDelivery(current, id.requestId);
-        return record ? stored(change(record), this.#seams.clock.now()) : "keep";
+        return record ? stored(change(record), this.#deps.clock.now()) : "keep";
       },
     };
     try {
-      await this.#seams.commits.claim([update]);
+      await this.#deps.commits.claim([update]);
     } catch (cause) {
-      this.#seams.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
+      this.#deps.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
     }
   }
 
   #judge(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
-    const { instance, attemptMs } = this.#seams;
+    const { instance, attemptMs } = this.#deps;
     return checkDuplicate(record, bodySha256, now, instance, attemptMs);
   }
 }

@@ -39,7 +39,7 @@ export interface MailboxState {
 /** Kept past its expiry, so that the sweep can still give it its receipt. */
 const GRACE_MS = 86_400_000;
 
-interface MailboxSeams {
+interface MailboxDeps {
   kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
@@ -52,10 +52,10 @@ export class Mailbox {
   readonly #ttlMs: number;
   readonly #receiptKeptMs: number;
 
-  constructor(seams: MailboxSeams, ttlSeconds: number, receiptKeptMs: number) {
-    this.#kv = seams.kv;
-    this.#clock = seams.clock;
-    this.#commits = seams.commits;
+  constructor(deps: MailboxDeps, ttlSeconds: number, receiptKeptMs: number) {
+    this.#kv = deps.kv;
+    this.#clock = deps.clock;
+    this.#commits = deps.commits;
     this.#ttlMs = ttlSeconds * 1000;
     this.#receiptKeptMs = receiptKeptMs;
   }

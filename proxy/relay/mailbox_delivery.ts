@@ -15,7 +15,7 @@ import type { SenderStatus } from "./sender_status.ts";
 /** Expired messages that are ended at the same time. */
 const SWEPT_TOGETHER = 20;
 
-interface DrainSeams {
+interface DrainDeps {
   kv: Deno.Kv;
   clock: Clock;
   log: Log;
@@ -27,7 +27,7 @@ interface DrainSeams {
 }
 
 export class MailboxDelivery {
-  readonly #seams: DrainSeams;
+  readonly #deps: DrainDeps;
   /** Recipients whose line is being handed over, with its end. */
   readonly #lines = new Map<string, Promise<void>>();
   /** Of these, the ones that got a message meanwhile, perhaps after the last look. */
@@ -35,8 +35,8 @@ export class MailboxDelivery {
   readonly #stopped = new AbortController();
   #cancelSweep = () => {};
 
-  constructor(seams: DrainSeams) {
-    this.#seams = seams;
+  constructor(deps: DrainDeps) {
+    this.#deps = deps;
   }
 
   /** The end of a recipient's line, while there is one; a message that does not queue waits for it. */
@@ -60,8 +60,8 @@ export class MailboxDelivery {
 
   /** Starts the sweep. */
   start(): void {
-    this.#cancelSweep = this.#seams.clock.after(LIMITS.mailboxSweepMs, async () => {
-      await this.sweep().catch((cause) => this.#seams.log("warn", "mailbox_sweep_failed", { cause }));
+    this.#cancelSweep = this.#deps.clock.after(LIMITS.mailboxSweepMs, async () => {
+      await this.sweep().catch((cause) => this.#deps.log("warn", "mailbox_sweep_failed", { cause }));
       if (!this.#stopped.signal.aborted) this.start();
     });
   }
@@ -74,7 +74,7 @@ export class MailboxDelivery {
 
   /** Ends every message whose time is over. */
   async sweep(): Promise<void> {
-    const { mailbox } = this.#seams;
+    const { mailbox } = this.#deps;
     let together: Promise<void>[] = [];
     for await (const entry of mailbox.expired()) {
       // Their claims share commits.
@@ -87,7 +87,7 @@ export class MailboxDelivery {
   }
 
   async #handOver(recipient: string): Promise<void> {
-    const { mailbox, clock, log } = this.#seams;
+    const { mailbox, clock, log } = this.#deps;
     for (let failures = 0; this.#isConnected(recipient);) {
       let wait = 0;
       try {
@@ -105,7 +105,7 @@ export class MailboxDelivery {
 
   /** Handles the first message of a line; gives how long to wait before the next look, in milliseconds. */
   async #handOverOne(entry: MailboxEntry, failures: number): Promise<number> {
-    const { mailbox, hub, clock, ackTimeoutMs } = this.#seams;
+    const { mailbox, hub, clock, ackTimeoutMs } = this.#deps;
     const now = clock.now();
     if (now >= entry.expiresAt || !(await this.#isStillAllowed(entry))) {
       await mailbox.deadLetter(entry);
@@ -139,7 +139,7 @@ export class MailboxDelivery {
    * @throws {RegistryUnavailable} while that cannot be asked: the message waits
    */
   async #isStillAllowed({ message }: MailboxEntry): Promise<boolean> {
-    const { kv, crl, senders } = this.#seams;
+    const { kv, crl, senders } = this.#deps;
     const { fromAgentDid, toAgentDid, identity } = message;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
     if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;
@@ -147,7 +147,7 @@ export class MailboxDelivery {
   }
 
   #isConnected(recipient: string): boolean {
-    return !this.#stopped.signal.aborted && this.#seams.hub.session(recipient) !== undefined;
+    return !this.#stopped.signal.aborted && this.#deps.hub.session(recipient) !== undefined;
   }
 }
 

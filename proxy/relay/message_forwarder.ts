@@ -41,7 +41,7 @@ type Note =
   | { kind: "kick"; agentDid: string }
   | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile };
 
-interface DispatchSeams {
+interface DispatchDeps {
   kv: Deno.Kv;
   clock: Clock;
   log: Log;
@@ -54,13 +54,13 @@ interface DispatchSeams {
 }
 
 export class MessageForwarder {
-  readonly #seams: DispatchSeams;
+  readonly #deps: DispatchDeps;
   /** Messages that are with other instances. */
   readonly #away = new Map<string, (dispatched: ForwardResult) => void>();
 
-  constructor(seams: DispatchSeams) {
-    this.#seams = seams;
-    seams.bus.onNote = (body, bytes) => this.#receive(body as Note, bytes);
+  constructor(deps: DispatchDeps) {
+    this.#deps = deps;
+    deps.bus.onNote = (body, bytes) => this.#receive(body as Note, bytes);
   }
 
   /** Messages that are with other instances. */
@@ -70,7 +70,7 @@ export class MessageForwarder {
 
   /** Delivers to the session on this instance, behind what waits in line, within `timeoutMs`. */
   async deliverHere(message: Message, mayQueue: boolean, timeoutMs: number): Promise<ForwardResult> {
-    const { hub, drain, clock } = this.#seams;
+    const { hub, drain, clock } = this.#deps;
     const { toAgentDid: recipient } = message;
     if (mayQueue && drain.inProgress(recipient)) return await this.#queue(message);
     const deadline = clock.now() + timeoutMs;
@@ -98,7 +98,7 @@ export class MessageForwarder {
     mayQueue: boolean,
     timeoutMs: number,
   ): { update: Update<never>; dispatched: () => Promise<ForwardResult>; cancel: () => void } {
-    const { bus, clock, newId } = this.#seams;
+    const { bus, clock, newId } = this.#deps;
     const { payload, ...rest } = message;
     const id = newId();
     const note: MessageNote = { kind: "message", id, from: bus.instance, message: rest, mayQueue, timeoutMs };
@@ -121,7 +121,7 @@ export class MessageForwarder {
 
   /** Takes an agent's session to this instance; the one that had it closes its sockets. */
   async claim(agentDid: string): Promise<void> {
-    const { bus, hub } = this.#seams;
+    const { bus, hub } = this.#deps;
     const moved: Note = { kind: "moved", agentDid };
     await bus.claim(agentDid, () => hub.session(agentDid) !== undefined, () => moved);
   }
@@ -137,7 +137,7 @@ export class MessageForwarder {
   }
 
   async #tell(agentDid: string, note: Note): Promise<void> {
-    const { bus, hub, log } = this.#seams;
+    const { bus, hub, log } = this.#deps;
     if (hub.session(agentDid)) return this.#receive(note, new Uint8Array());
     try {
       // Also to one that seems dead: with a clock that differs, or a lease that came late, it may hold the session still.
@@ -150,7 +150,7 @@ export class MessageForwarder {
   }
 
   #receive(note: Note, bytes: Uint8Array): void {
-    const { hub, drain } = this.#seams;
+    const { hub, drain } = this.#deps;
     switch (note.kind) {
       case "message":
         void this.#serve(note, new TextDecoder().decode(bytes));
@@ -171,7 +171,7 @@ export class MessageForwarder {
   }
 
   async #serve({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
-    const { bus, commits, log } = this.#seams;
+    const { bus, commits, log } = this.#deps;
     const deliver = async (): Promise<ForwardResult> => {
       // The note may have waited for this instance to look, and the pair may have ended meanwhile.
       if (!(await this.#isStillAllowed(message))) return { result: "failed" };
@@ -191,11 +191,11 @@ export class MessageForwarder {
   }
 
   #isStillAllowed({ fromAgentDid, toAgentDid }: Pick<Message, "fromAgentDid" | "toAgentDid">): Promise<boolean> {
-    return arePaired(this.#seams.kv, fromAgentDid, toAgentDid);
+    return arePaired(this.#deps.kv, fromAgentDid, toAgentDid);
   }
 
   async #queue(message: Message): Promise<ForwardResult> {
-    const { mailbox, commits, drain, hub } = this.#seams;
+    const { mailbox, commits, drain, hub } = this.#deps;
     const expiresAt = mailbox.expiry();
     const fate = await commits.claim([mailbox.enqueue(message, expiresAt)]);
     if (!fate.taken) return { result: "full" };
@@ -206,7 +206,7 @@ export class MessageForwarder {
 
   /** Waits until nothing is in line before a message to this recipient, or it is too late. */
   async #lineEnd(recipient: string, timeoutMs: number): Promise<"none" | "over" | "late"> {
-    const { drain, clock } = this.#seams;
+    const { drain, clock } = this.#deps;
     if (!drain.inProgress(recipient)) return "none";
     const late = new AbortController();
     const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);

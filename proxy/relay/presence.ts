@@ -48,7 +48,7 @@ export interface LocalWakeups {
   onmessage: ((event: MessageEvent) => void) | null;
 }
 
-interface BusSeams {
+interface BusDeps {
   kv: Deno.Kv;
   clock: Clock;
   random: Random;
@@ -61,7 +61,7 @@ interface BusSeams {
 export class PresenceStore {
   /** Name of this instance, new at each start. */
   readonly instance: string;
-  readonly #seams: BusSeams;
+  readonly #deps: BusDeps;
   /** Called for each note. */
   onNote: Receive = () => {};
   #looking: Promise<void> | null = null;
@@ -69,9 +69,9 @@ export class PresenceStore {
   #cancels: (() => void)[] = [];
   #stopped = false;
 
-  constructor(seams: BusSeams) {
-    this.#seams = seams;
-    this.instance = seams.newId();
+  constructor(deps: BusDeps) {
+    this.#deps = deps;
+    this.instance = deps.newId();
   }
 
   /** Shows that this instance lives, and listens. `isSole`: whatever process used the store before is gone. */
@@ -80,7 +80,7 @@ export class PresenceStore {
     await this.#renew();
     this.#every(LIMITS.instanceRenewMs, () => this.#renew());
     this.#every(LIMITS.bellLookMs, () => this.poll());
-    const { siblings } = this.#seams;
+    const { siblings } = this.#deps;
     if (siblings) siblings.onmessage = ({ data }) => void (data === this.instance && this.#handleWakeUp());
     void this.#watch();
   }
@@ -97,17 +97,17 @@ export class PresenceStore {
   /** Takes an agent's session to this instance; `moved` is written to the one that had it. */
   async claim(agentDid: string, isHere: () => boolean, moved: (presence: Presence) => unknown): Promise<void> {
     let told: string | undefined;
-    await commitOptimistically(this.#seams, async () => {
+    await commitOptimistically(this.#deps, async () => {
       told = undefined;
-      const entry = await this.#seams.kv.get<Presence>(KEYS.presence(agentDid));
-      const operation = this.#seams.kv.atomic().check(entry);
+      const entry = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
+      const operation = this.#deps.kv.atomic().check(entry);
       const before = entry.value;
       if (before?.instance === this.instance && isHere()) return { operation, result: undefined };
       const presence: Presence = { instance: this.instance, epoch: (before?.epoch ?? 0) + 1 };
       operation.set(entry.key, presence);
       if (before && before.instance !== this.instance) {
         told = before.instance;
-        for (const write of this.#note(before.instance, this.#seams.newId(), moved(before), [])) put(operation, write);
+        for (const write of this.#note(before.instance, this.#deps.newId(), moved(before), [])) put(operation, write);
       }
       return { operation, result: undefined };
     });
@@ -117,11 +117,11 @@ export class PresenceStore {
   /** Gives up an agent's session that ended here, unless it has moved or come back meanwhile. */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
     if (this.#stopped) return;
-    const entry = await this.#seams.kv.get<Presence>(KEYS.presence(agentDid));
+    const entry = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
     if (entry.value?.instance !== this.instance || isHere()) return;
     // The epoch must go on rising, so the record stays, without an instance.
     const gone: Presence = { instance: "", epoch: entry.value.epoch + 1 };
-    await this.#seams.kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS }).commit();
+    await this.#deps.kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS }).commit();
   }
 
   /** The other instance that holds an agent's session and lives, or `null`. */
@@ -132,14 +132,14 @@ export class PresenceStore {
 
   /** The other instance that holds an agent's session, dead or alive, or `null`. */
   async lastSeenAt(agentDid: string): Promise<string | null> {
-    const instance = (await this.#seams.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance;
+    const instance = (await this.#deps.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance;
     return instance && instance !== this.instance ? instance : null;
   }
 
   /** True while an instance shows signs of life. */
   async isAlive(instance: string): Promise<boolean> {
-    const lease = (await this.#seams.kv.get<InstanceLease>(KEYS.instance(instance))).value;
-    return lease !== null && this.#seams.clock.now() < lease.until;
+    const lease = (await this.#deps.kv.get<InstanceLease>(KEYS.instance(instance))).value;
+    return lease !== null && this.#deps.clock.now() < lease.until;
   }
 
   /** The update that refuses a claim when the agent's session is not this instance's any more. */
@@ -156,12 +156,12 @@ export class PresenceStore {
 
   /** Tells a sibling that a note has been written for it; others hear of it by their bell. */
   wakeUp(instance: string): void {
-    this.#seams.siblings?.postMessage(instance);
+    this.#deps.siblings?.postMessage(instance);
   }
 
   /** The update that writes a note and rings, as part of a claim; `knock` when it has taken effect. */
   post(instance: string, body: unknown, bytes: Uint8Array = new Uint8Array()): Update<never> {
-    const id = this.#seams.newId();
+    const id = this.#deps.newId();
     const [first, ...also] = this.#note(instance, id, body, splitChunks(bytes));
     return {
       key: KEYS.inboxNote(instance, id),
@@ -172,8 +172,8 @@ export class PresenceStore {
 
   /** Writes a note on its own. */
   async send(instance: string, body: unknown): Promise<void> {
-    const operation = this.#seams.kv.atomic();
-    for (const write of this.#note(instance, this.#seams.newId(), body, [])) put(operation, write);
+    const operation = this.#deps.kv.atomic();
+    for (const write of this.#note(instance, this.#deps.newId(), body, [])) put(operation, write);
     await operation.commit();
     this.wakeUp(instance);
   }
@@ -181,7 +181,7 @@ export class PresenceStore {
   /** Reads the inbox. */
   poll(): Promise<void> {
     this.#looking ??= this.#poll()
-      .catch((cause) => this.#seams.log("warn", "inbox_look_failed", { cause }))
+      .catch((cause) => this.#deps.log("warn", "inbox_look_failed", { cause }))
       .finally(() => this.#looking = null);
     return this.#looking;
   }
@@ -197,7 +197,7 @@ export class PresenceStore {
   }
 
   async #poll(): Promise<void> {
-    const { kv } = this.#seams;
+    const { kv } = this.#deps;
     const inbox = { prefix: KEYS.inbox(this.instance) };
     while (!this.#stopped) {
       const notes = await Array.fromAsync(kv.list<StoredInstanceMessage>(inbox, { limit: NOTES_AT_ONCE }));
@@ -223,46 +223,46 @@ export class PresenceStore {
   async #bytes(id: string, parts: number): Promise<Uint8Array> {
     const read: Uint8Array[] = [];
     for (let i = 0; i < parts; i++) {
-      const { value } = await this.#seams.kv.get<Uint8Array>(KEYS.inboxPart(this.instance, id, i));
+      const { value } = await this.#deps.kv.get<Uint8Array>(KEYS.inboxPart(this.instance, id, i));
       if (value) read.push(value);
     }
     return concatChunks(read);
   }
 
   async #forgetOthers(): Promise<void> {
-    const { kv } = this.#seams;
+    const { kv } = this.#deps;
     for await (const { key, value } of kv.list<InstanceLease>({ prefix: KEYS.instances() })) {
       if (value.pid !== Deno.pid && value.until > 0) await this.#setLease(key, 0, value.pid);
     }
   }
 
   async #renew(): Promise<void> {
-    await this.#setLease(KEYS.instance(this.instance), this.#seams.clock.now() + LIMITS.instanceLeaseMs);
+    await this.#setLease(KEYS.instance(this.instance), this.#deps.clock.now() + LIMITS.instanceLeaseMs);
   }
 
   /** The record outlives its lease by a day: the presence of the instance ends with it (D-218). */
   async #setLease(key: Deno.KvKey, until: number, pid = Deno.pid): Promise<void> {
     const lease: InstanceLease = { until, pid };
-    await this.#seams.kv.set(key, lease, { expireIn: LIMITS.instanceLeaseMs + PRESENCE_KEPT_MS });
+    await this.#deps.kv.set(key, lease, { expireIn: LIMITS.instanceLeaseMs + PRESENCE_KEPT_MS });
   }
 
   #every(ms: number, run: () => Promise<void>): void {
     const slot = this.#cancels.length;
     const again = async () => {
-      await run().catch((cause) => this.#seams.log("warn", "bus_failed", { cause }));
+      await run().catch((cause) => this.#deps.log("warn", "bus_failed", { cause }));
       if (this.#stopped) return;
       if (!this.#reader) void this.#watch();
-      this.#cancels[slot] = this.#seams.clock.after(ms, again);
+      this.#cancels[slot] = this.#deps.clock.after(ms, again);
     };
-    this.#cancels.push(this.#seams.clock.after(ms, again));
+    this.#cancels.push(this.#deps.clock.after(ms, again));
   }
 
   async #watch(): Promise<void> {
     try {
-      const reader = this.#reader = this.#seams.kv.watch([KEYS.instanceBell(this.instance)]).getReader();
+      const reader = this.#reader = this.#deps.kv.watch([KEYS.instanceBell(this.instance)]).getReader();
       while (!(await reader.read()).done) await this.#handleWakeUp();
     } catch (cause) {
-      if (!this.#stopped) this.#seams.log("warn", "bus_watch_failed", { cause });
+      if (!this.#stopped) this.#deps.log("warn", "bus_watch_failed", { cause });
     } finally {
       this.#reader = null;
     }

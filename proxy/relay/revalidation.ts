@@ -10,7 +10,7 @@ import type { RegistryClient } from "../registry_client.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { RelaySocket } from "./agent_sockets.ts";
 
-interface RevalidationSeams {
+interface RevalidationDeps {
   clock: Clock;
   log: Log;
   hub: ConnectedAgents;
@@ -20,18 +20,18 @@ interface RevalidationSeams {
 }
 
 export class Revalidation {
-  readonly #seams: RevalidationSeams;
+  readonly #deps: RevalidationDeps;
   #cancel = () => {};
   #stopped = false;
 
-  constructor(seams: RevalidationSeams) {
-    this.#seams = seams;
+  constructor(deps: RevalidationDeps) {
+    this.#deps = deps;
   }
 
   /** Starts the regular round. */
   start(): void {
-    this.#cancel = this.#seams.clock.after(this.#seams.intervalMs, async () => {
-      for (const link of this.#seams.hub.links()) await this.#judge(link);
+    this.#cancel = this.#deps.clock.after(this.#deps.intervalMs, async () => {
+      for (const link of this.#deps.hub.links()) await this.#judge(link);
       if (!this.#stopped) this.start();
     });
   }
@@ -48,7 +48,7 @@ export class Revalidation {
 
   /** Trust in these agents has changed: everything kept about them is asked anew, and their links are judged. */
   async onTrustChange(agentDids: readonly string[]): Promise<void> {
-    const { crl, registry, hub } = this.#seams;
+    const { crl, registry, hub } = this.#deps;
     registry.forgetVerdicts();
     await crl.refreshAnew();
     await Promise.all(agentDids.flatMap((did) => hub.links(did)).map((link) => this.#judge(link)));
@@ -56,13 +56,13 @@ export class Revalidation {
 
   /** A new list is installed: closes whoever is on it. */
   async onCrlInstalled(): Promise<void> {
-    for (const link of this.#seams.hub.links()) {
-      if (await this.#isListed(link)) this.#seams.hub.revoke(link, "the identity token is revoked");
+    for (const link of this.#deps.hub.links()) {
+      if (await this.#isListed(link)) this.#deps.hub.revoke(link, "the identity token is revoked");
     }
   }
 
   async #judge(link: RelaySocket): Promise<void> {
-    const { hub, registry, log } = this.#seams;
+    const { hub, registry, log } = this.#deps;
     const { agentDid, ownerDid } = link.agent;
     try {
       if (await this.#isListed(link)) return hub.revoke(link, "the identity token is revoked");
@@ -76,6 +76,6 @@ export class Revalidation {
 
   /** Without a usable list nobody is on it. */
   async #isListed({ agent }: RelaySocket): Promise<boolean> {
-    return await this.#seams.crl.isRevoked(agent.aitJti).catch(() => false);
+    return await this.#deps.crl.isRevoked(agent.aitJti).catch(() => false);
   }
 }

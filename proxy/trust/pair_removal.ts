@@ -12,7 +12,7 @@ import type { CrlCache } from "../admission/crl_cache.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type PairCount, setCount } from "./pair_count.ts";
 
-interface PairRemovalSeams {
+interface PairRemovalDeps {
   kv: Deno.Kv;
   clock: Clock;
   random: Random;
@@ -33,7 +33,7 @@ const AGENTS_PER_TURN = 1_000;
 const PEERS_PER_READ = 5;
 
 export class PairRemoval {
-  readonly #seams: PairRemovalSeams;
+  readonly #deps: PairRemovalDeps;
   /** Deleted agents whose pairs are removed: those of the list that was worked off last. */
   #done: ReadonlyMap<string, number> | null = null;
   /** Agents to check a second time. */
@@ -43,8 +43,8 @@ export class PairRemoval {
   readonly #second = new Set<Cancel>();
   readonly #stopped = new AbortController();
 
-  constructor(seams: PairRemovalSeams) {
-    this.#seams = seams;
+  constructor(deps: PairRemovalDeps) {
+    this.#deps = deps;
   }
 
   stop(): void {
@@ -63,19 +63,19 @@ export class PairRemoval {
     for (let failures = 0; this.#isDue && !this.#stopped.signal.aborted;) {
       this.#isDue = false;
       try {
-        await this.#workOff(this.#seams.crl.deletedAgents);
+        await this.#workOff(this.#deps.crl.deletedAgents);
         failures = 0;
       } catch (cause) {
-        this.#seams.log("warn", "pair_removal_failed", { cause });
+        this.#deps.log("warn", "pair_removal_failed", { cause });
         this.#isDue = true;
         const wait = Math.min(LIMITS.mailboxRetryMs * 2 ** Math.min(failures++, 10), LIMITS.mailboxRetryMaxMs);
-        await sleep(this.#seams.clock, wait, this.#stopped.signal);
+        await sleep(this.#deps.clock, wait, this.#stopped.signal);
       }
     }
   }
 
   async #workOff(deleted: ReadonlyMap<string, number>): Promise<void> {
-    const { kv, clock } = this.#seams;
+    const { kv, clock } = this.#deps;
     if (deleted === this.#done || deleted.size === 0) return;
     const mark = (await kv.get<number>(KEYS.pairsEnded())).value ?? 0;
     const now = unixSeconds(clock.now());
@@ -98,19 +98,19 @@ export class PairRemoval {
 
   #checkAgainLater(): void {
     const agentDids = this.#recent.splice(0);
-    const cancel = this.#seams.clock.after(SECOND_CHECK_MS, async () => {
+    const cancel = this.#deps.clock.after(SECOND_CHECK_MS, async () => {
       this.#second.delete(cancel);
       try {
         for (const agentDid of agentDids) await this.#removeAll(agentDid);
       } catch (cause) {
-        this.#seams.log("warn", "pair_removal_failed", { cause });
+        this.#deps.log("warn", "pair_removal_failed", { cause });
       }
     });
     this.#second.add(cancel);
   }
 
   async #removeAll(agentDid: string): Promise<void> {
-    const { clock, random } = this.#seams;
+    const { clock, random } = this.#deps;
     while (!this.#stopped.signal.aborted) {
       const result = await this.#removeSome(agentDid);
       if (result === "none") return;
@@ -121,7 +121,7 @@ export class PairRemoval {
 
   /** One commit: some pairs in both directions, and the counts of the peers. */
   async #removeSome(agentDid: string): Promise<"none" | "some" | "conflict"> {
-    const { kv, maxChecks } = this.#seams;
+    const { kv, maxChecks } = this.#deps;
     const limit = Math.min(PAIRS_AT_ONCE, maxChecks);
     const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(agentDid) }, { limit, batchSize: limit }));
     const operation = kv.atomic();

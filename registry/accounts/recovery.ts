@@ -11,21 +11,21 @@ import type { QuotaRecord } from "../quota.ts";
 import type { BootstrapRecord, HumanRecord } from "./store.ts";
 
 /** Gives the first admin a further API key, and its role back; `null` when there was never a bootstrap. */
-export async function recoverAdmin(seams: StoreDeps): Promise<{ human: HumanRecord; key: IssuedApiKey } | null> {
-  const bootstrap = (await seams.kv.get<BootstrapRecord>(KEYS.bootstrap())).value;
+export async function recoverAdmin(deps: StoreDeps): Promise<{ human: HumanRecord; key: IssuedApiKey } | null> {
+  const bootstrap = (await deps.kv.get<BootstrapRecord>(KEYS.bootstrap())).value;
   if (!bootstrap) return null;
-  return await commitOptimistically(seams, async () => {
-    const entry = await seams.kv.get<HumanRecord>(KEYS.human(bootstrap.humanId));
+  return await commitOptimistically(deps, async () => {
+    const entry = await deps.kv.get<HumanRecord>(KEYS.human(bootstrap.humanId));
     if (!entry.value) throw new Error("The store holds a bootstrap without its admin");
     const human: HumanRecord = { ...entry.value, role: "admin" };
-    const key = issueApiKey(seams, human.id, "recovered");
-    const operation = putApiKey(seams.kv.atomic().check(entry).set(entry.key, human), key);
+    const key = issueApiKey(deps, human.id, "recovered");
+    const operation = putApiKey(deps.kv.atomic().check(entry).set(entry.key, human), key);
     // Recovery is not refused by a quota. Without the record, the first change that needs it counts the keys.
-    const quota = await seams.kv.get<QuotaRecord>(KEYS.quota(human.id));
+    const quota = await deps.kv.get<QuotaRecord>(KEYS.quota(human.id));
     operation.check(quota);
     if (quota.value) operation.set(quota.key, { ...quota.value, apiKeys: quota.value.apiKeys + 1 });
-    const requestId = seams.newId();
-    audited(operation, seams, { event: "admin.recovered", actor: "store recover", subject: human.did, requestId });
+    const requestId = deps.newId();
+    audited(operation, deps, { event: "admin.recovered", actor: "store recover", subject: human.did, requestId });
     return { operation, result: { human, key } };
   });
 }

@@ -45,9 +45,9 @@ export interface AuditRecord {
 /** Adds an entry to a commit. */
 export function audited(
   operation: Deno.AtomicOperation,
-  seams: { clock: Clock; newId: NewId },
+  deps: { clock: Clock; newId: NewId },
   entry: Pick<AuditRecord, "event" | "actor" | "subject" | "requestId">,
 ): Deno.AtomicOperation {
-  const record: AuditRecord = { id: seams.newId(), at: toIso(seams.clock.now()), ...entry };
+  const record: AuditRecord = { id: deps.newId(), at: toIso(deps.clock.now()), ...entry };
   return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(entry.event) });
 }

@@ -55,15 +55,15 @@ export class CrlPublisher {
   #warnedAt = -Infinity;
 
   constructor(
-    seams: { kv: Deno.Kv; reads: BatchedReads; clock: Clock; newId: NewId; signing: Signing; log: Log },
+    deps: { kv: Deno.Kv; reads: BatchedReads; clock: Clock; newId: NewId; signing: Signing; log: Log },
     issuer: string,
   ) {
-    this.#kv = seams.kv;
-    this.#reads = seams.reads;
-    this.#clock = seams.clock;
-    this.#newId = seams.newId;
-    this.#signing = seams.signing;
-    this.#log = seams.log;
+    this.#kv = deps.kv;
+    this.#reads = deps.reads;
+    this.#clock = deps.clock;
+    this.#newId = deps.newId;
+    this.#signing = deps.signing;
+    this.#log = deps.log;
     this.#issuer = issuer;
   }
 

@@ -23,7 +23,7 @@ export interface SweepLease {
   until: number;
 }
 
-interface SweeperSeams {
+interface SweeperDeps {
   kv: Deno.Kv;
   /** Checks that one commit of the store may hold. */
   maxChecks: number;
@@ -34,14 +34,14 @@ interface SweeperSeams {
 }
 
 export class ExpirySweeper {
-  readonly #seams: SweeperSeams;
+  readonly #deps: SweeperDeps;
   readonly #families: readonly SweptFamily[];
   readonly #stopped = new AbortController();
   #leasedUntil = 0;
   #claiming: Promise<boolean> | null = null;
 
-  constructor(seams: SweeperSeams, families: readonly SweptFamily[]) {
-    this.#seams = seams;
+  constructor(deps: SweeperDeps, families: readonly SweptFamily[]) {
+    this.#deps = deps;
     this.#families = families;
   }
 
@@ -55,7 +55,7 @@ export class ExpirySweeper {
   }
 
   async #loop(family: SweptFamily): Promise<void> {
-    const { clock, log } = this.#seams;
+    const { clock, log } = this.#deps;
     // Not before the start is over: an instance may live for a single request.
     await sleep(clock, LIMITS.sweepFirstMs, this.#stopped.signal);
     while (!this.#stopped.signal.aborted) {
@@ -66,7 +66,7 @@ export class ExpirySweeper {
 
   /** Walks a family once. */
   async pass(family: SweptFamily): Promise<void> {
-    const { kv, clock } = this.#seams;
+    const { kv, clock } = this.#deps;
     const limit = LIMITS.sweepRows;
     let cursor = "";
     while (!this.#stopped.signal.aborted && await this.#holdsLease()) {
@@ -85,7 +85,7 @@ export class ExpirySweeper {
 
   /** Deletes records that are still as they were read; the others wait for the next pass. */
   async #delete(entries: readonly Deno.KvEntry<unknown>[]): Promise<void> {
-    const { kv, maxChecks } = this.#seams;
+    const { kv, maxChecks } = this.#deps;
     for (let i = 0; i < entries.length;) {
       const operation = kv.atomic();
       for (let checks = 0, bytes = 0; i < entries.length && checks < maxChecks; checks++, i++) {
@@ -101,13 +101,13 @@ export class ExpirySweeper {
 
   /** True while this instance sweeps. The lease saves work only: two instances that sweep at once do no harm. */
   async #holdsLease(): Promise<boolean> {
-    if (this.#seams.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
+    if (this.#deps.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
     this.#claiming ??= this.#claim().finally(() => this.#claiming = null);
     return await this.#claiming;
   }
 
   async #claim(): Promise<boolean> {
-    const { kv, clock, instance, leaseKey } = this.#seams;
+    const { kv, clock, instance, leaseKey } = this.#deps;
     const now = clock.now();
     const entry = await kv.get<SweepLease>(leaseKey);
     const holder = entry.value;

@@ -7,28 +7,28 @@ import { LIMITS } from "../protocol/limits.ts";
 import type { GroupCommit } from "./store/group_commit.ts";
 import { withDeadline } from "./store/open_store.ts";
 
-interface StoreProbeSeams {
+interface StoreProbeDeps {
   kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
 }
 
 export class StoreProbe {
-  readonly #seams: StoreProbeSeams;
+  readonly #deps: StoreProbeDeps;
   /** The record that is written. */
   readonly #key: Deno.KvKey;
   /** When the newest probe was written, and what became of it. */
   #wroteAt = -Infinity;
   #written: Promise<unknown> = Promise.resolve();
 
-  constructor(seams: StoreProbeSeams, key: Deno.KvKey) {
-    this.#seams = seams;
+  constructor(deps: StoreProbeDeps, key: Deno.KvKey) {
+    this.#deps = deps;
     this.#key = key;
   }
 
   /** Reads and, once in 5 s, writes; between two writes the result of the last one stands. */
   async works(): Promise<boolean> {
-    const { kv, clock, commits } = this.#seams;
+    const { kv, clock, commits } = this.#deps;
     if (commits.oldestWaitMs > LIMITS.claimHealthyMs) return false;
     try {
       return await withDeadline(clock, LIMITS.claimHealthyMs, async () => {
@@ -42,7 +42,7 @@ export class StoreProbe {
   }
 
   #write(): Promise<unknown> {
-    const { kv, clock } = this.#seams;
+    const { kv, clock } = this.#deps;
     const now = clock.now();
     if (Math.abs(now - this.#wroteAt) < LIMITS.storeProbeMs) return this.#written;
     this.#wroteAt = now;

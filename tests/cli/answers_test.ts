@@ -32,9 +32,9 @@ Deno.test("readText() gives up, and stops reading, when a body is larger than al
 
 Deno.test("the client of the local API reads at most 4 MiB when something else answers without an end", async () => {
   const { taken, response } = endless();
-  const seams = { fetch: () => Promise.resolve(response), clock: new ManualClock() };
+  const deps = { fetch: () => Promise.resolve(response), clock: new ManualClock() };
   const file = { url: "http://127.0.0.1:1", port: 1, token: "t", pid: 1, agentDid: "", startedAt: "" };
-  await assertRejects(() => new ConnectorClient(seams, "alpha", file).call("GET", "/v1/status"), CliError);
+  await assertRejects(() => new ConnectorClient(deps, "alpha", file).call("GET", "/v1/status"), CliError);
   assert(taken.bytes < 5 * 1024 * 1024, String(taken.bytes));
 });
 
@@ -48,9 +48,9 @@ Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of 
     const known = { status: 400, text, requestId: null, retryAfter: null };
     assertEquals(apiErrorOf(known)?.code, "UNKNOWN_ERROR");
     const fetch = () => Promise.resolve(new Response(text, { status: 400 }));
-    const seams = { fetch, clock: new ManualClock(), random: seededRandom(1) };
+    const deps = { fetch, clock: new ManualClock(), random: seededRandom(1) };
     const request = { method: "GET", url: "http://127.0.0.1:1/", answer: null } as const;
-    assertEquals((await assertRejects(() => callService(seams, request), ApiError)).code, "UNKNOWN_ERROR");
+    assertEquals((await assertRejects(() => callService(deps, request), ApiError)).code, "UNKNOWN_ERROR");
   }
   assertEquals(errorEnvelope('{"error":{"code":"A_1","message":"m"}}'), { code: "A_1", message: "m" });
   assertEquals(errorEnvelope(`{"error":{"code":"A","message":"${"x".repeat(9_999)}"}}`)?.message.length, 2_000);

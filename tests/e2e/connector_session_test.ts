@@ -7,7 +7,7 @@ import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { RegistryClient } from "../support/agent_client.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { ChildProcess, eventually, seams, Service, tempFolder, within } from "../support/process.ts";
+import { ChildProcess, deps, eventually, Service, tempFolder, within } from "../support/process.ts";
 
 /** Short enough to end during the test; a connector refreshes no oftener than every 5 s. */
 const TOKEN_S = 6;
@@ -69,7 +69,7 @@ Deno.test("a connector ends with the fix for a deleted agent when its agent is d
   const { did } = await svc(dir, ["agent", "create", "alpha"], env, program);
   const options = ["--runtime-base-url", "http://127.0.0.1:9"];
   await using connector = await RunningConnector.start(dir, "alpha", [...options, "--json"], { program });
-  await new RegistryClient(seams, service.url).deleteAgent(service.apiKey, parseDid(did)?.id ?? "");
+  await new RegistryClient(deps, service.url).deleteAgent(service.apiKey, parseDid(did)?.id ?? "");
   const { code } = await within(30_000, "the connector ends", connector.child.status);
   const line = [...program.args, "connector", "start", "alpha", "--config-dir", dir, "--json", ...options];
   await using later = new ChildProcess(line, {}, program.command);

@@ -24,13 +24,13 @@ import type { CrlClaims } from "../../shared/protocol/crl.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import {
   Connector,
+  deps,
   eventually,
   type LiveAgent,
   messageTo,
   newAgent,
   pair,
   type Place,
-  seams,
   Service,
 } from "../support/process.ts";
 import { trials } from "../support/trials.ts";
@@ -80,7 +80,7 @@ class Load {
   readonly facts: [what: string, check: () => Promise<void>][] = [];
   readonly sent: Sent[] = [];
   readonly queued: string[] = [];
-  readonly #client: HttpDeps = { ...seams, fetch: this.#twice.bind(this) as typeof fetch };
+  readonly #client: HttpDeps = { ...deps, fetch: this.#twice.bind(this) as typeof fetch };
   readonly #registry: RegistryClient;
   /** For looking at things afterwards: each call once. */
   readonly #once: RegistryClient;
@@ -88,7 +88,7 @@ class Load {
 
   constructor(readonly place: Place, readonly cast: Cast) {
     this.#registry = new RegistryClient(this.#client, place.registryUrl);
-    this.#once = new RegistryClient({ ...seams, fetch: fromAnywhere }, place.registryUrl);
+    this.#once = new RegistryClient({ ...deps, fetch: fromAnywhere }, place.registryUrl);
   }
 
   /** Loads until `kill` has killed. */
@@ -287,7 +287,7 @@ class Load {
   async #peers({ identity }: LiveAgent): Promise<Set<string>> {
     const target = "/pair/peers?limit=500";
     const url = this.place.proxyUrl;
-    const headers = await signedHeaders(seams, identity, { method: "GET", url, target });
+    const headers = await signedHeaders(deps, identity, { method: "GET", url, target });
     const response = await fetch(url + target, { headers });
     const text = await response.text();
     assertEquals(response.status, 200, text);
@@ -346,7 +346,7 @@ async function codeOf(response: Response): Promise<string | undefined> {
 
 /** Agents for a number of trials. */
 async function castOf(place: Place, apiKey: string): Promise<Cast> {
-  const client: HttpDeps = { ...seams, fetch: fromAnywhere };
+  const client: HttpDeps = { ...deps, fetch: fromAnywhere };
   const agents: LiveAgent[] = [];
   for (let i = 0; i < 4 + Math.min(TRIALS * 4, 200); i++) agents.push(await newAgent(place, apiKey, `a-${i}`, client));
   const [refresher, sender, recipient, away, ...pairing] = agents as [LiveAgent, LiveAgent, LiveAgent, LiveAgent];

@@ -9,6 +9,7 @@ import {
   BOOTSTRAP_SECRET,
   ChildProcess,
   Connector,
+  deps,
   eventually,
   freePort,
   messageTo,
@@ -18,7 +19,6 @@ import {
   placeOf,
   refusedStart,
   ROOT,
-  seams,
   startServer,
   tempFolder,
   within,
@@ -165,7 +165,7 @@ Deno.test("dev: a store stays with its issuer: another port or REGISTRY_URL is r
   }
   await t.step("the same REGISTRY_URL on any free port is fine", async () => {
     await using again = await startServer({ folder: folder.path, env: { REGISTRY_URL: address } });
-    assertEquals((await new RegistryClient(seams, again.address).metadata()).registryUrl, address);
+    assertEquals((await new RegistryClient(deps, again.address).metadata()).registryUrl, address);
   });
 });
 
@@ -223,7 +223,7 @@ Deno.test("dev: deno task dev has every permission that the whole story needs, a
     pid = Number(printed);
     const [, secret = ""] = await within(5_000, "the secret", task.stdout.match(/^bootstrap secret: (\S+)$/m));
     const place = { registryUrl: address, proxyUrl: address };
-    const { apiKey } = await new RegistryClient(seams, address).bootstrap(secret);
+    const { apiKey } = await new RegistryClient(deps, address).bootstrap(secret);
     const [a, b] = [await newAgent(place, apiKey.token, "a"), await newAgent(place, apiKey.token, "b")];
     await pair(a, b);
     const connector = await Connector.open(place, b);

@@ -4,12 +4,12 @@ import { AgentClient, ApiError, UnreachableError } from "../support/agent_client
 import {
   bootstrap,
   Connector,
+  deps,
   eventually,
   freePort,
   newAgent,
   pair,
   placeOf,
-  seams,
   startServer,
   tempFolder,
 } from "../support/process.ts";
@@ -25,7 +25,7 @@ Deno.test(`${TRIALS} kills at random moments: everything queued is taken, once b
   const apiKey = await bootstrap(place);
   const [a, b] = [await newAgent(place, apiKey, "a"), await newAgent(place, apiKey, "b")];
   await pair(a, b);
-  const sender = new AgentClient(seams, place.proxyUrl, a.identity);
+  const sender = new AgentClient(deps, place.proxyUrl, a.identity);
   const acknowledged = new Set<string>();
   const taken = new Set<string>();
   let again = 0;

@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { signedHeaders } from "../../cli/client/signed_headers.ts";
 import { HealthPoller, median } from "../support/health_poller.ts";
-import { type LiveAgent, seams, Service } from "../support/process.ts";
+import { deps, type LiveAgent, Service } from "../support/process.ts";
 import { BareConnector, OPCODE, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";
 
 const KIB = 1024;
@@ -45,7 +45,7 @@ interface Signed {
 function signed({ target = "/hooks/agent", method = "POST", body, headers = {} }: Signed): Drive {
   return async ({ service, a, b }) => {
     const parts = { method, url: service.url, target, recipient: b.identity.did };
-    const proof = await signedHeaders(seams, a.identity, { ...parts, ...body === undefined ? {} : { body } });
+    const proof = await signedHeaders(deps, a.identity, { ...parts, ...body === undefined ? {} : { body } });
     await answered(fetch(service.url + target, {
       method,
       headers: { "Content-Type": "application/json", ...proof, [HEADERS.access]: a.identity.accessToken, ...headers },

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { Ajv2020 } from "ajv";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { signedHeaders } from "../../cli/client/signed_headers.ts";
-import { type LiveAgent, newId, seams, Service } from "../support/process.ts";
+import { deps, type LiveAgent, newId, Service } from "../support/process.ts";
 
 interface Recorded {
   method: string;
@@ -72,7 +72,7 @@ class Recorder {
     } = {},
   ) {
     const text = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
-    const signed = await signedHeaders(seams, agent.identity, {
+    const signed = await signedHeaders(deps, agent.identity, {
       method,
       url: this.service.url,
       target: path + query,

@@ -6,12 +6,12 @@ import {
   BOOTSTRAP_SECRET,
   ChildProcess,
   Connector,
+  deps,
   eventually,
   freePort,
   type LiveAgent,
   newAgent,
   pair,
-  seams,
   tempFolder,
 } from "../support/process.ts";
 
@@ -40,7 +40,7 @@ Deno.test("messages reach the socket of another isolate, each once and in order,
     }, () => undefined));
   // A connection of its own for each request: the system spreads them over the isolates.
   using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
-  const spread = { ...seams, fetch: ((input, init) => fetch(input, { ...init, client })) as typeof fetch };
+  const spread = { ...deps, fetch: ((input, init) => fetch(input, { ...init, client })) as typeof fetch };
   const place = { registryUrl: url, proxyUrl: url };
   const apiKey = await bootstrap(place);
   const [a, b] = await Promise.all([newAgent(place, apiKey, "a"), newAgent(place, apiKey, "b")]) as [

@@ -8,12 +8,12 @@ import { CLOSE } from "../../shared/protocol/frames.ts";
 import {
   BOOTSTRAP_SECRET,
   Connector,
+  deps,
   eventually,
   type LiveAgent,
   messageTo,
   newAgent,
   pair,
-  seams,
   Service,
   startServer,
   tempFolder,
@@ -205,7 +205,7 @@ async function standingStill(): Promise<void> {
   const env = { REGISTRY_URL: registryUrl, AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" };
   await using registry = await startServer({ folder: folder.path, env: { ...env, SVC_SERVICE: "registry" } });
   address = registry.address;
-  const { apiKey, internalService } = await new RegistryClient(seams, address).bootstrap(BOOTSTRAP_SECRET);
+  const { apiKey, internalService } = await new RegistryClient(deps, address).bootstrap(BOOTSTRAP_SECRET);
   await using proxy = await startServer({
     folder: folderOfProxy.path,
     env: {

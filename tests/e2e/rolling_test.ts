@@ -9,6 +9,7 @@ import {
   bootstrap,
   ChildProcess,
   Connector,
+  deps,
   freePort,
   messageTo,
   newAgent,
@@ -16,7 +17,6 @@ import {
   type Place,
   refusedStart,
   refusedWith,
-  seams,
   type ServerProcess,
   Service,
   startServer,
@@ -32,7 +32,7 @@ Deno.test("O11: sessions, pairs, queued messages and revocations are as they wer
   await pair(gone, b);
   const queued = await a.client.sendMessage({ ...messageTo(late), prefer: "respond-async" });
   assertEquals(queued.queued, true);
-  const registry = new RegistryClient(seams, service.place.registryUrl);
+  const registry = new RegistryClient(deps, service.place.registryUrl);
   await registry.deleteAgent(service.apiKey, gone.agent.id);
   assertEquals((await service.server.end()).code, 0);
   await service.restart(0);

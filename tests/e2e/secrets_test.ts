@@ -15,13 +15,13 @@ import { systemRandom } from "../../shared/random.ts";
 import {
   BOOTSTRAP_SECRET,
   Connector,
+  deps,
   eventually,
   messageTo,
   newAgent,
   newId,
   placeOf,
   refusedWith,
-  seams,
   type ServerProcess,
   Service,
   startServer,
@@ -42,7 +42,7 @@ async function play(server: ServerProcess): Promise<{ secrets: Map<string, strin
   const secrets = new Map<string, string>([["bootstrap secret", BOOTSTRAP_SECRET]]);
   const place = placeOf(server);
   const url = server.address;
-  const registry = new RegistryClient(seams, url);
+  const registry = new RegistryClient(deps, url);
 
   const admin = await registry.bootstrap(BOOTSTRAP_SECRET, "Ada");
   secrets.set("bootstrap: API key", admin.apiKey.token).set("bootstrap: service secret", admin.internalService.secret);
@@ -164,7 +164,7 @@ Deno.test("secrets: a signing key given by configuration is neither stored, prin
 Deno.test("secrets: one that is sent where it does not belong is neither logged nor reflected (D-08, I14)", async (t) => {
   await using service = await Service.open();
   const { url, apiKey: pat } = service;
-  const { invite: { code } } = await new RegistryClient(seams, url).createInvite(pat);
+  const { invite: { code } } = await new RegistryClient(deps, url).createInvite(pat);
   const { agentAuth } = await service.agent();
   const bearer = { Authorization: `Bearer ${pat}` };
   const attempts: [name: string, method: string, path: string, headers: Record<string, string>, body: string | null][] =

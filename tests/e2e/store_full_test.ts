@@ -8,12 +8,12 @@ import {
   bootstrap,
   BOOTSTRAP_SECRET,
   ChildProcess,
+  deps,
   eventually,
   freePort,
   type LiveAgent,
   newAgent,
   pair,
-  seams,
   tempFolder,
   within,
 } from "../support/process.ts";
@@ -82,7 +82,7 @@ async function queue({ a, b, url }: Living, text: string): Promise<{ status: num
     return answer;
   };
   const message = { recipientDid: b.agent.did, payload: JSON.stringify({ text }), prefer: "respond-async" as const };
-  await new AgentClient({ ...seams, fetch: watched }, url, a.identity).sendMessage(message).catch(() => {});
+  await new AgentClient({ ...deps, fetch: watched }, url, a.identity).sendMessage(message).catch(() => {});
   return { status, retryAfter };
 }
 
@@ -97,7 +97,7 @@ async function story(living: Living, free: () => Promise<void>): Promise<void> {
     assertMatch(retryAfter ?? "", /^\d+$/);
   }
   await eventually(30_000, "health is 503", async () => (await health(url)) === 503 || undefined);
-  const answer = await new RegistryClient(seams, url).bootstrap(BOOTSTRAP_SECRET).catch((error) => error.status);
+  const answer = await new RegistryClient(deps, url).bootstrap(BOOTSTRAP_SECRET).catch((error) => error.status);
   assert([409, 503].includes(answer), String(answer));
   await free();
   await eventually(30_000, "health is 200", async () => (await health(url)) === 200 || undefined);

@@ -7,12 +7,12 @@ import {
   bootstrap,
   BOOTSTRAP_SECRET,
   Connector,
+  deps,
   freePort,
   newAgent,
   pair,
   placeOf,
   refusedStart,
-  seams,
   startServer,
   tempFolder,
 } from "../support/process.ts";
@@ -46,7 +46,7 @@ Deno.test("store recover gives the admin a new key when all are lost, once the s
 
   const port = String(freePort());
   const first = await startServer({ folder: folder.path, env: { PORT: port } });
-  const admin = await new RegistryClient(seams, first.address).bootstrap(BOOTSTRAP_SECRET, "Ada");
+  const admin = await new RegistryClient(deps, first.address).bootstrap(BOOTSTRAP_SECRET, "Ada");
   const busy = await store(kvUrl, "recover");
   assertEquals(busy.code, 2);
   assertStringIncludes(busy.err, `process ${first.pid} uses it`);
@@ -59,7 +59,7 @@ Deno.test("store recover gives the admin a new key when all are lost, once the s
   assert(token);
 
   await using second = await startServer({ folder: folder.path, env: { PORT: port } });
-  const { human } = await new RegistryClient(seams, second.address).me(token);
+  const { human } = await new RegistryClient(deps, second.address).me(token);
   assertEquals([human.did, human.role], [admin.human.did, "admin"]);
   const audit = await fetch(`${second.address}/v1/admin/audit`, { headers: { Authorization: `Bearer ${token}` } });
   assertMatch(await audit.text(), /"admin\.recovered"/);
@@ -75,7 +75,7 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   const apiKey = await bootstrap(place);
   const [a, b] = [await newAgent(place, apiKey, "a"), await newAgent(place, apiKey, "b")];
   await pair(a, b);
-  const invite = await new RegistryClient(seams, place.registryUrl).createInvite(apiKey);
+  const invite = await new RegistryClient(deps, place.registryUrl).createInvite(apiKey);
   const queued = await a.client.sendMessage({
     recipientDid: b.agent.did,
     payload: JSON.stringify({ text: "€".repeat(60_000) }),
@@ -108,9 +108,9 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   const frame = await connector.frame(1);
   assertEquals(frame.requestId, queued.requestId);
   assertEquals(JSON.parse(frame.payload), { text: "€".repeat(60_000) });
-  const client = new AgentClient(seams, moved.proxyUrl, a.identity);
+  const client = new AgentClient(deps, moved.proxyUrl, a.identity);
   assertEquals((await client.sendMessage({ recipientDid: b.agent.did, payload: "{}" })).delivered, true);
-  const registry = new RegistryClient(seams, moved.registryUrl);
+  const registry = new RegistryClient(deps, moved.registryUrl);
   assertEquals((await registry.me(apiKey)).human.role, "admin");
   assert((await registry.refresh(a.identity, a.agentAuth.refreshToken)).accessToken);
   assert((await registry.redeemInvite(invite.invite.code)).apiKey.token);
@@ -122,7 +122,7 @@ Deno.test("store inspect counts every kind of record and the humans with most re
   const kvUrl = `${folder.path}/svc.kv`;
   const first = await startServer({ folder: folder.path });
   const place = placeOf(first);
-  const registry = new RegistryClient(seams, place.registryUrl);
+  const registry = new RegistryClient(deps, place.registryUrl);
   const { human, apiKey: { token } } = await registry.bootstrap(BOOTSTRAP_SECRET, "Ada");
   const agents = [];
   for (let i = 0; i < 3; i++) agents.push(await newAgent(place, token, `agent-${i}`));

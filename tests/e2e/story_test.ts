@@ -7,13 +7,13 @@ import { AgentClient, type AgentIdentity, ApiError, RegistryClient } from "../su
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import {
   Connector,
+  deps,
   eventually,
   type LiveAgent,
   newAgent,
   pair,
   type Place,
   refusedWith,
-  seams,
   Service,
   startServer,
   tempFolder,
@@ -22,7 +22,7 @@ import {
 
 /** Two people, two agents, one message, one receipt, new tokens, the end of a session. */
 async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; beta: LiveAgent }> {
-  const registry = new RegistryClient(seams, place.registryUrl);
+  const registry = new RegistryClient(deps, place.registryUrl);
   const { registryUrl, proxyUrl } = await registry.metadata();
   assertEquals({ registryUrl, proxyUrl }, place);
   assertEquals((await registry.me(apiKey)).human.role, "admin");
@@ -78,13 +78,13 @@ async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; 
 
 /** New tokens take the place of the old ones, at the registry and at the proxy. */
 async function refreshes(place: Place, alpha: LiveAgent, beta: LiveAgent): Promise<void> {
-  const registry = new RegistryClient(seams, place.registryUrl);
+  const registry = new RegistryClient(deps, place.registryUrl);
   const fresh = await registry.refresh(alpha.identity, alpha.agentAuth.refreshToken);
   await refusedWith("AGENT_AUTH_REFRESH_INVALID", registry.refresh(alpha.identity, alpha.agentAuth.refreshToken));
   const message = { recipientDid: beta.identity.did, payload: "{}" };
   await refusedWith("PROXY_AGENT_ACCESS_INVALID", alpha.client.sendMessage(message));
   const identity: AgentIdentity = { ...alpha.identity, accessToken: fresh.accessToken };
-  alpha.client = new AgentClient(seams, place.proxyUrl, identity);
+  alpha.client = new AgentClient(deps, place.proxyUrl, identity);
   await refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", alpha.client.sendMessage(message));
 }
 
@@ -103,7 +103,7 @@ async function revokeConnected(place: Place, apiKey: string, agent: LiveAgent, b
   const identity = { ...agent.identity, accessToken: agent.client.agent.accessToken };
   const connector = await Connector.open(place, { ...agent, identity });
   assertEquals(await strangeTicket(agent), "PROXY_PAIR_TICKET_NOT_FOUND");
-  await new RegistryClient(seams, place.registryUrl).deleteAgent(apiKey, agent.agent.id);
+  await new RegistryClient(deps, place.registryUrl).deleteAgent(apiKey, agent.agent.id);
   const message = codeOf(agent.client.sendMessage({ recipientDid: agent.identity.did, payload: "{}" }));
   const began = Date.now();
   assert(["PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_REVOKED"].includes(String(await message)), `${await message}`);
@@ -152,7 +152,7 @@ Deno.test("story: registry and proxy apart, each with its own store, do the same
       folder: folder.path,
       env: { ...env, ...secret, PORT: "0", PROXY_URL: "" },
     });
-    const client = new AgentClient(seams, wrong.address, beta.identity);
+    const client = new AgentClient(deps, wrong.address, beta.identity);
     const start = client.pairStart({ agentName: "beta", humanName: "Bob" });
     // Which call of the proxy fails first is its own business: that for the list, or that for the owner.
     const error = await assertRejects(() => start, ApiError);
@@ -192,6 +192,6 @@ Deno.test("story: registry and proxy apart, each with its own store, do the same
 
   await t.step("the proxy stops by itself while the registry goes on", async () => {
     assertEquals((await proxy.end("SIGTERM", 5_000)).code, 0);
-    assertEquals((await new RegistryClient(seams, place.registryUrl).metadata()).registryUrl, place.registryUrl);
+    assertEquals((await new RegistryClient(deps, place.registryUrl).metadata()).registryUrl, place.registryUrl);
   });
 });

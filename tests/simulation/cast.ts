@@ -52,11 +52,11 @@ export const identityOf = ({ agent, ait, keys, accessToken }: Actor) => ({
 });
 
 export function registry(sim: Simulation, call: Call): RegistryClient {
-  return new RegistryClient({ ...sim.seams, fetch: sim.fetch(call) }, REGISTRY_URL);
+  return new RegistryClient({ ...sim.deps, fetch: sim.fetch(call) }, REGISTRY_URL);
 }
 
 export function agentClient(sim: Simulation, actor: Actor, call: Call): AgentClient {
-  return new AgentClient({ ...sim.seams, fetch: sim.fetch(call) }, PROXY_URL, identityOf(actor));
+  return new AgentClient({ ...sim.deps, fetch: sim.fetch(call) }, PROXY_URL, identityOf(actor));
 }
 
 /** A signed request that the client has no method for. */
@@ -71,7 +71,7 @@ export async function signed(
 ): Promise<Response | null> {
   const request = { method, url: PROXY_URL, target, ...(body === undefined ? {} : { body }) };
   const headers = {
-    ...await signedHeaders(sim.seams, identityOf(actor), request),
+    ...await signedHeaders(sim.deps, identityOf(actor), request),
     ...(body === undefined ? {} : { "Content-Type": "application/json" }),
     [HEADERS.access]: actor.accessToken,
     ...more,

@@ -52,7 +52,7 @@ export async function register(sim: Simulation): Promise<void> {
 export async function registerFor(sim: Simulation, owner: Person | undefined): Promise<void> {
   if (!owner) return;
   const name = sim.next("A");
-  const keys = await keyPairFromSeed(sim.seams.random.bytes(32));
+  const keys = await keyPairFromSeed(sim.deps.random.bytes(32));
   const challenge = await tried(
     registry(sim, { name: `challenge of ${name}` }).challenge(owner.apiKey, keys.publicKey),
   );

@@ -206,7 +206,7 @@ export class Simulation implements AsyncDisposable {
 
   // The network
 
-  get seams(): Omit<HttpDeps, "fetch"> {
+  get deps(): Omit<HttpDeps, "fetch"> {
     return { clock: this.clock, random: this.#ids };
   }
 

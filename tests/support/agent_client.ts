@@ -26,7 +26,7 @@ export interface OutboundMessage {
 }
 
 export class AgentClient {
-  constructor(readonly seams: HttpDeps, readonly proxyUrl: string, readonly agent: AgentIdentity) {}
+  constructor(readonly deps: HttpDeps, readonly proxyUrl: string, readonly agent: AgentIdentity) {}
 
   sendMessage(message: OutboundMessage): Promise<relay.HookAnswer> {
     return this.#call("POST", "/hooks/agent", relay.HookAnswer, message.payload, message.recipientDid, {
@@ -66,9 +66,9 @@ export class AgentClient {
     more: Record<string, string> = {},
   ): Promise<Answer<S>> {
     const request = { method, url: this.proxyUrl, target, ...(body === undefined ? {} : { body }) };
-    const signed = await signedHeaders(this.seams, this.agent, recipient ? { ...request, recipient } : request);
+    const signed = await signedHeaders(this.deps, this.agent, recipient ? { ...request, recipient } : request);
     const headers = { ...signed, [HEADERS.access]: this.agent.accessToken, ...more };
-    return await callService(this.seams, {
+    return await callService(this.deps, {
       method,
       url: this.proxyUrl + target,
       headers,

@@ -16,7 +16,7 @@ import { systemRandom } from "../../shared/random.ts";
 /** Root folder of the project. */
 export const ROOT = decodeURIComponent(new URL("../..", import.meta.url).pathname).replace(/\/$/, "");
 export const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-e2e-tests";
-export const seams: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
+export const deps: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
 export const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
 /** What a child needs of this process's environment to find its own cache. Nothing else is passed on. */
@@ -250,11 +250,11 @@ export interface LiveAgent {
 
 /** The first admin's API key. */
 export async function bootstrap({ registryUrl }: Place): Promise<string> {
-  return (await new RegistryClient(seams, registryUrl).bootstrap(BOOTSTRAP_SECRET)).apiKey.token;
+  return (await new RegistryClient(deps, registryUrl).bootstrap(BOOTSTRAP_SECRET)).apiKey.token;
 }
 
 /** Registers a new agent. */
-export async function newAgent(place: Place, apiKey: string, name = "agent", client = seams): Promise<LiveAgent> {
+export async function newAgent(place: Place, apiKey: string, name = "agent", client = deps): Promise<LiveAgent> {
   const keys = await keyPairFromSeed(systemRandom.bytes(32));
   const { agent, ait, agentAuth } = await new RegistryClient(client, place.registryUrl)
     .registerAgent(apiKey, keys, { name });
@@ -284,7 +284,7 @@ export class Connector {
     deliver: (frame: DeliverFrame) => Promise<Ack> | Ack = () => ({ accepted: true }),
   ): Promise<Connector> {
     const connector = new Connector();
-    connector.#link = await openLink({ ...seams, newId }, proxyUrl, identity, {
+    connector.#link = await openLink({ ...deps, newId }, proxyUrl, identity, {
       async deliver(frame) {
         connector.frames.push(frame);
         for (const wake of connector.#waiting.splice(0)) wake();
@@ -337,7 +337,7 @@ export class Service implements AsyncDisposable {
     const service = new Service(env, isApart);
     for (const _ of service.#envs) service.folders.push(await tempFolder());
     await service.restart(0);
-    const { apiKey, internalService: { id, secret } } = await new RegistryClient(seams, service.place.registryUrl)
+    const { apiKey, internalService: { id, secret } } = await new RegistryClient(deps, service.place.registryUrl)
       .bootstrap(BOOTSTRAP_SECRET);
     service.apiKey = apiKey.token;
     const credential = { REGISTRY_INTERNAL_SERVICE_ID: id, REGISTRY_INTERNAL_SERVICE_SECRET: secret };

@@ -7,7 +7,7 @@ import { signedHeaders } from "./agent_client.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { ProxyFrame } from "../../shared/protocol/frames.ts";
-import { eventually, type LiveAgent, newId, seams, within } from "./process.ts";
+import { deps, eventually, type LiveAgent, newId, within } from "./process.ts";
 
 /** A header as it is sent. */
 export type HeaderLine = readonly [name: string, value: string];
@@ -219,7 +219,7 @@ export interface SignedParts {
 /** The header lines of a signed request: `Host`, the body's, the proof's and the access token. */
 export async function signedLines(address: string, agent: LiveAgent, parts: SignedParts = {}): Promise<HeaderLine[]> {
   const { method = "POST", target = "/hooks/agent", body, recipient } = parts;
-  const signed = await signedHeaders(seams, agent.identity, {
+  const signed = await signedHeaders(deps, agent.identity, {
     method,
     url: address,
     target,

@@ -134,7 +134,7 @@ export class World implements AsyncDisposable {
       proxyUrl: PROXY_URL,
       version: "0.0.0-test",
     } as const;
-    const seams = {
+    const deps = {
       kv: this.kv,
       maxChecks: this.options.maxChecks ?? 100,
       clock: this.clock,
@@ -145,13 +145,13 @@ export class World implements AsyncDisposable {
       trustedProxies: new TrustedProxies(this.options.trustedProxies ?? []),
       documents: apiDocsOf([REGISTRY_DOCUMENT, PROXY_DOCUMENT], place.version),
     };
-    this.registry = await createRegistry({ ...seams, origins: [REGISTRY_URL] }, {
+    this.registry = await createRegistry({ ...deps, origins: [REGISTRY_URL] }, {
       ...readRegistryConfig(reader, place),
       bootstrapSecret: BOOTSTRAP_SECRET,
       ...this.options.registry,
     });
     this.proxy = createProxy({
-      ...seams,
+      ...deps,
       origins: [PROXY_URL],
       send: async (request) =>
         await this.registryAnswer?.(request) ?? await this.registry.fetch(request, { from: "process" }),
@@ -179,12 +179,12 @@ export class World implements AsyncDisposable {
     throw new TypeError(`Nobody listens at ${origin}`);
   }) as typeof fetch;
 
-  get seams(): HttpDeps {
+  get deps(): HttpDeps {
     return { fetch: this.fetch, clock: this.clock, random: this.random };
   }
 
   get client(): RegistryClient {
-    return new RegistryClient(this.seams, REGISTRY_URL);
+    return new RegistryClient(this.deps, REGISTRY_URL);
   }
 
   /** A request to the registry with a JSON body, answered. */
@@ -231,7 +231,7 @@ export class World implements AsyncDisposable {
   }
 
   clientOf(identity: AgentIdentity): AgentClient {
-    return new AgentClient(this.seams, PROXY_URL, identity);
+    return new AgentClient(this.deps, PROXY_URL, identity);
   }
 
   /** Makes two agents trust each other. */

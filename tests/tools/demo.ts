@@ -15,7 +15,7 @@ import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { systemRandom } from "../../shared/random.ts";
 import { silentLog } from "../../shared/server/log.ts";
 
-const seams: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
+const deps: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
 /** Time for a revocation to reach the proxy. */
 const REVOCATION_MS = 10_000;
 const RETRY_MS = 50;
@@ -61,7 +61,7 @@ function aboutAgent({ answer: { agent, agentAuth } }: DemoAgent): string[] {
 }
 
 async function story(bootstrapSecret: string, url: string, links: Link[]): Promise<void> {
-  const registry = new RegistryClient(seams, url);
+  const registry = new RegistryClient(deps, url);
 
   const admin = await step("Ada becomes the admin", () => registry.bootstrap(bootstrapSecret, "Ada"), (answer) => [
     `human    ${answer.human.displayName} (${answer.human.role})  ${answer.human.did}`,
@@ -89,8 +89,8 @@ async function story(bootstrapSecret: string, url: string, links: Link[]): Promi
     aboutAgent,
   );
 
-  const sender = new AgentClient(seams, url, alpha.identity);
-  const recipient = new AgentClient(seams, url, beta.identity);
+  const sender = new AgentClient(deps, url, alpha.identity);
+  const recipient = new AgentClient(deps, url, beta.identity);
   const started = await step(
     "alpha starts a pairing",
     () => sender.pairStart({ agentName: "alpha", humanName: "Ada" }),

@@ -9,7 +9,7 @@ import type { Outbox, PendingReceipt } from "./outbox.ts";
 import type { ProxyCaller } from "../link/proxy_call.ts";
 import { describeError } from "../link/refusals.ts";
 
-interface SenderSeams {
+interface SenderDeps {
   clock: Clock;
   outbox: Outbox;
   proxy: Pick<ProxyCaller, "ask">;
@@ -18,7 +18,7 @@ interface SenderSeams {
 }
 
 export class ReceiptSender {
-  readonly #seams: SenderSeams;
+  readonly #deps: SenderDeps;
   #cancel: Cancel = () => {};
   #sending: Promise<void> | null = null;
   #again = false;
@@ -26,8 +26,8 @@ export class ReceiptSender {
   /** Receipts that the proxy has and the outbox still holds. */
   readonly #sent = new Set<number>();
 
-  constructor(seams: SenderSeams) {
-    this.#seams = seams;
+  constructor(deps: SenderDeps) {
+    this.#deps = deps;
   }
 
   /** Sends what is due, now and whenever more is. */
@@ -39,7 +39,7 @@ export class ReceiptSender {
       return;
     }
     this.#sending = this.#sendDue().catch((error) => {
-      this.#seams.tell("store_failed", { why: describeError(error) });
+      this.#deps.tell("store_failed", { why: describeError(error) });
       return CONNECTOR_LIMITS.receiptFirstMs;
     }).then((leastWait) => {
       this.#sending = null;
@@ -49,7 +49,7 @@ export class ReceiptSender {
 
   /** The proxy is there again: nothing waits for its turn. */
   sendAllNow(): void {
-    const { outbox, clock, tell } = this.#seams;
+    const { outbox, clock, tell } = this.#deps;
     try {
       outbox.makeAllDue(clock.now());
     } catch (error) {
@@ -61,7 +61,7 @@ export class ReceiptSender {
   /** Sends what is there, up to `ms`; what is left goes after the next start. */
   async stop(ms: number): Promise<void> {
     const patience = Promise.withResolvers<void>();
-    const cancel = this.#seams.clock.after(ms, patience.resolve);
+    const cancel = this.#deps.clock.after(ms, patience.resolve);
     this.wake();
     await Promise.race([this.#sending, patience.promise]);
     this.#stopped = true;
@@ -76,7 +76,7 @@ export class ReceiptSender {
       return this.wake();
     }
     this.#again = false;
-    const { clock, outbox } = this.#seams;
+    const { clock, outbox } = this.#deps;
     const next = outbox.nextAt();
     if (next === null) return;
     const wait = Math.min(Math.max(next - clock.now(), leastWait), CONNECTOR_LIMITS.receiptMaxMs);
@@ -85,7 +85,7 @@ export class ReceiptSender {
 
   /** @returns milliseconds that everybody has to wait: the proxy is not there, or wants to be left alone */
   async #sendDue(): Promise<number> {
-    const { clock, outbox } = this.#seams;
+    const { clock, outbox } = this.#deps;
     for (const seq of this.#sent) this.#remove(seq);
     while (!this.#stopped) {
       const now = clock.now();
@@ -102,7 +102,7 @@ export class ReceiptSender {
   }
 
   async #send(receipt: PendingReceipt): Promise<number> {
-    const { clock, outbox, proxy, recipientDid, tell } = this.#seams;
+    const { clock, outbox, proxy, recipientDid, tell } = this.#deps;
     const { seq, fromDid, requestId, status, at } = receipt;
     const about = { from: fromDid, requestId, status };
     const body = JSON.stringify({
@@ -135,7 +135,7 @@ export class ReceiptSender {
   /** Removes a receipt that the proxy has; while the store cannot be written it is not sent again (D-247). */
   #remove(seq: number): void {
     this.#sent.add(seq);
-    this.#seams.outbox.remove(seq);
+    this.#deps.outbox.remove(seq);
     this.#sent.delete(seq);
   }
 }

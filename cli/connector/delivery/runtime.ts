@@ -13,7 +13,7 @@ import type { RuntimeAnswer } from "./delivery_rules.ts";
 import type { InboxMessage } from "./inbox.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 
-interface RuntimeSeams {
+interface RuntimeDeps {
   fetch: typeof fetch;
   clock: Clock;
   /** Whether somebody accepts connections at an address. */
@@ -29,7 +29,7 @@ export interface RuntimeHealth {
 const MAX_HEALTH_BYTES = 64 * 1024;
 
 export class Runtime {
-  constructor(readonly seams: RuntimeSeams, readonly platform: Platform, readonly target: RuntimeTarget) {}
+  constructor(readonly deps: RuntimeDeps, readonly platform: Platform, readonly target: RuntimeTarget) {}
 
   get url(): string {
     return this.target.baseUrl + this.target.hookPath;
@@ -37,14 +37,14 @@ export class Runtime {
 
   /** Hands a message over. */
   async post(message: InboxMessage, stopped: AbortSignal): Promise<RuntimeAnswer> {
-    const { clock } = this.seams;
+    const { clock } = this.deps;
     const { headers, body } = await this.platform.request(
       { ...message, idempotencyKey: await idempotencyKey(message) },
       this.target,
       unixSeconds(clock.now()),
     );
     return await this.#ask(this.platform.timeoutMs, stopped, async (signal) => {
-      const response = await this.seams.fetch(this.url, { method: "POST", headers, body, redirect: "manual", signal });
+      const response = await this.deps.fetch(this.url, { method: "POST", headers, body, redirect: "manual", signal });
       const retryAfter = Number(response.headers.get("Retry-After") ?? NaN);
       // The answer counts from its head on; its body is of no interest.
       await response.body?.cancel();
@@ -57,13 +57,13 @@ export class Runtime {
   async probe(stopped: AbortSignal = new AbortController().signal): Promise<RuntimeHealth> {
     const { health } = this.platform;
     if (health === null) {
-      const reachable = await this.seams.reach?.(this.target.baseUrl) ?? true;
+      const reachable = await this.deps.reach?.(this.target.baseUrl) ?? true;
       return { reachable, problem: reachable ? null : "nobody accepts connections there" };
     }
     let body = "";
     const answer = await this.#ask(CONNECTOR_LIMITS.probeTimeoutMs, stopped, async (signal) => {
       const url = this.target.baseUrl + health.path;
-      const response = await this.seams.fetch(url, { redirect: "manual", signal });
+      const response = await this.deps.fetch(url, { redirect: "manual", signal });
       body = await firstOf(response);
       return { kind: "status", status: response.status, retryAfterMs: null };
     });
@@ -79,7 +79,7 @@ export class Runtime {
     send: (signal: AbortSignal) => Promise<RuntimeAnswer>,
   ): Promise<RuntimeAnswer> {
     const late = new AbortController();
-    const cancel = this.seams.clock.after(timeoutMs, () => late.abort());
+    const cancel = this.deps.clock.after(timeoutMs, () => late.abort());
     try {
       return await send(AbortSignal.any([late.signal, stopped]));
     } catch (cause) {

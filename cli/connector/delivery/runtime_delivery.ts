@@ -38,11 +38,11 @@ export class RuntimeDelivery {
   /** Called with what an attempt said about the runtime itself: nobody answers, or why it takes no message at all. */
   onRuntime: (reachable: boolean, problem: string | null) => void = () => {};
 
-  constructor(seams: { clock: Clock; inbox: Inbox; runtime: Runtime; tell: EmitEvent }) {
-    this.#clock = seams.clock;
-    this.#inbox = seams.inbox;
-    this.#runtime = seams.runtime;
-    this.#tell = seams.tell;
+  constructor(deps: { clock: Clock; inbox: Inbox; runtime: Runtime; tell: EmitEvent }) {
+    this.#clock = deps.clock;
+    this.#inbox = deps.inbox;
+    this.#runtime = deps.runtime;
+    this.#tell = deps.tell;
   }
 
   /** Takes up what an earlier run left. */

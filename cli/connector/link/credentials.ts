@@ -33,7 +33,7 @@ const AHEAD_MS = CONNECTOR_LIMITS.refreshAheadMs + 10_000;
 /** Tokens that live shorter than that are not refreshed without end. */
 const LEAST_MS = 5_000;
 
-interface SessionSeams {
+interface SessionDeps {
   ctx: Context;
   clock: ServiceClock;
   store: AgentStore;
@@ -43,7 +43,7 @@ interface SessionSeams {
 }
 
 export class FileCredentials implements AgentCredentials {
-  readonly #seams: SessionSeams;
+  readonly #deps: SessionDeps;
   #identity: AgentIdentity;
   #auth: AgentAuth;
   #aitExpiresAt: number;
@@ -54,15 +54,15 @@ export class FileCredentials implements AgentCredentials {
   /** Called when the session is over for good. */
   onEnd: (error: unknown) => void = () => {};
 
-  private constructor(seams: SessionSeams, read: Read) {
-    this.#seams = seams;
+  private constructor(deps: SessionDeps, read: Read) {
+    this.#deps = deps;
     this.#identity = read.identity;
     this.#auth = read.auth;
     this.#aitExpiresAt = read.aitExpiresAt;
   }
 
-  static async open(seams: SessionSeams): Promise<FileCredentials> {
-    return new FileCredentials(seams, await readFiles(await seams.store.open(seams.name)));
+  static async open(deps: SessionDeps): Promise<FileCredentials> {
+    return new FileCredentials(deps, await readFiles(await deps.store.open(deps.name)));
   }
 
   get accessExpiresAt(): number {
@@ -74,7 +74,7 @@ export class FileCredentials implements AgentCredentials {
   }
 
   async current(): Promise<AgentIdentity> {
-    const { clock } = this.#seams;
+    const { clock } = this.#deps;
     if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
       // Whether it is really over is for the service to say.
       await this.#refresh().catch((error) => {
@@ -88,7 +88,7 @@ export class FileCredentials implements AgentCredentials {
     const { ait, accessToken } = this.#identity;
     await this.#reload();
     if (this.#identity.ait !== ait || this.#identity.accessToken !== accessToken) {
-      this.#seams.tell("reloaded");
+      this.#deps.tell("reloaded");
       return true;
     }
     if (what === "identity") return false;
@@ -100,7 +100,7 @@ export class FileCredentials implements AgentCredentials {
   watch(): void {
     this.#cancel();
     if (this.#stopped) return;
-    const { clock } = this.#seams;
+    const { clock } = this.#deps;
     const left = this.accessExpiresAt - clock.now() - AHEAD_MS;
     const wait = this.#failures > 0 ? receiptWait(this.#failures) : Math.max(left, LEAST_MS);
     this.#cancel = clock.after(wait, () => void this.#refreshAhead());
@@ -117,12 +117,12 @@ export class FileCredentials implements AgentCredentials {
       await this.#reload();
       // Somebody else has just refreshed it.
       const isNew = this.#auth.refreshToken !== refreshToken &&
-        this.accessExpiresAt - this.#seams.clock.now() > AHEAD_MS;
+        this.accessExpiresAt - this.#deps.clock.now() > AHEAD_MS;
       if (!isNew) await this.#refresh();
       this.#failures = 0;
     } catch (error) {
       this.#failures++;
-      this.#seams.tell("refresh_failed", { why: describeError(error) });
+      this.#deps.tell("refresh_failed", { why: describeError(error) });
       if (isPermanent(error)) return this.onEnd(error);
     }
     this.watch();
@@ -134,7 +134,7 @@ export class FileCredentials implements AgentCredentials {
   }
 
   async #refreshNow(): Promise<void> {
-    const { ctx, clock, store, name, registryOf, tell } = this.#seams;
+    const { ctx, clock, store, name, registryOf, tell } = this.#deps;
     // The terminal is the connector's: what refreshing would show there is told as an event.
     const out = new Output(ctx.terminal, clock, { json: true, colour: false });
     const asked = { ...ctx, clock, fetch: clock.watching(ctx.fetch), out };
@@ -154,7 +154,7 @@ export class FileCredentials implements AgentCredentials {
   }
 
   async #reload(): Promise<void> {
-    const { store, name } = this.#seams;
+    const { store, name } = this.#deps;
     const { identity, auth, aitExpiresAt } = await readFiles(await store.open(name));
     this.#identity = identity;
     this.#auth = auth;

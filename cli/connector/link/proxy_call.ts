@@ -34,7 +34,7 @@ export interface ProxyAnswer {
   retryAfter: string | null;
 }
 
-interface CallerSeams {
+interface CallerDeps {
   fetch: typeof fetch;
   clock: ServiceClock;
   random: Random;
@@ -45,7 +45,7 @@ interface CallerSeams {
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 export class ProxyCaller {
-  constructor(readonly seams: CallerSeams, readonly place: ProxyPlace) {}
+  constructor(readonly deps: CallerDeps, readonly place: ProxyPlace) {}
 
   /** @throws {UnreachableError} when nobody answers */
   async call(request: ProxyRequest): Promise<ProxyAnswer> {
@@ -72,7 +72,7 @@ export class ProxyCaller {
 
   /** Puts right what can be put right here; true when another try is worth it. */
   async #repaired(error: ApiError | null): Promise<boolean> {
-    const { clock, session, emit } = this.seams;
+    const { clock, session, emit } = this.deps;
     switch (error && remedyOf(error)) {
       case "renew_access":
         return await session.renew("access").catch(() => false);
@@ -88,11 +88,11 @@ export class ProxyCaller {
   }
 
   async #once(request: ProxyRequest): Promise<ProxyAnswer> {
-    const { clock, session } = this.seams;
+    const { clock, session } = this.deps;
     const { dialUrl, origin } = this.place;
     const { method, target, body, recipient } = request;
     const agent = await session.current();
-    const signed = await signedHeaders(this.seams, agent, {
+    const signed = await signedHeaders(this.deps, agent, {
       method,
       url: origin,
       target,
@@ -109,7 +109,7 @@ export class ProxyCaller {
     const cancel = clock.after(CONNECTOR_LIMITS.proxyTimeoutMs, () => late.abort());
     try {
       const init = { method, headers, body: body ?? null, redirect: "manual", signal: late.signal } as const;
-      const response = await this.seams.fetch(dialUrl + target, init);
+      const response = await this.deps.fetch(dialUrl + target, init);
       clock.see(response.headers.get("Date"));
       return {
         status: response.status,

@@ -19,7 +19,7 @@ import type { AgentCredentials } from "./credentials.ts";
 /** Opens a link in the name of an agent. */
 export type OpenLink = (agent: AgentIdentity, events: LinkEvents) => Promise<Link>;
 
-export interface ConnectionSeams {
+export interface ConnectionDeps {
   clock: Clock;
   random: Random;
   serviceClock: ServiceClock;
@@ -51,17 +51,17 @@ export interface ConnectionStatus {
 }
 
 export class ReconnectingLink {
-  readonly #seams: ConnectionSeams;
+  readonly #deps: ConnectionDeps;
   readonly #events: ConnectionEvents;
   readonly #stop = new AbortController();
   #status: ConnectionStatus;
   #link: Link | null = null;
   #failures = 0;
 
-  constructor(seams: ConnectionSeams, events: ConnectionEvents) {
-    this.#seams = seams;
+  constructor(deps: ConnectionDeps, events: ConnectionEvents) {
+    this.#deps = deps;
     this.#events = events;
-    const since = seams.clock.now();
+    const since = deps.clock.now();
     this.#status = { state: "connecting", since, nextTryAt: null, problem: null, heartbeatMs: null, heartbeatAt: null };
   }
 
@@ -74,13 +74,13 @@ export class ReconnectingLink {
     let repaired = false;
     while (!this.#stop.signal.aborted) {
       this.#become("connecting");
-      const began = this.#seams.clock.now();
+      const began = this.#deps.clock.now();
       let wait: number;
       try {
         const closed = await this.#hold();
         repaired = false;
         if (this.#stop.signal.aborted) break;
-        const lived = this.#seams.clock.now() - began;
+        const lived = this.#deps.clock.now() - began;
         if (lived >= CONNECTOR_LIMITS.settledMs) this.#failures = 0;
         wait = this.#afterClose(closed);
       } catch (error) {
@@ -110,12 +110,12 @@ export class ReconnectingLink {
   /** Opens a link and holds it until it ends. */
   async #hold(): Promise<{ code: number; reason: string }> {
     const ended = Promise.withResolvers<{ code: number; reason: string }>();
-    const { clock, session, open } = this.#seams;
+    const { clock, session, open } = this.#deps;
     const agent = await session.current();
     const link = await open(agent, {
       deliver: (frame) => this.#events.deliver(frame),
       paired: (frame) => this.#events.paired(frame),
-      revoked: (frame: RevokedFrame) => this.#seams.tell("revoked", { why: frame.reason }),
+      revoked: (frame: RevokedFrame) => this.#deps.tell("revoked", { why: frame.reason }),
       heartbeat: (roundTripMs) => {
         this.#status.heartbeatMs = roundTripMs;
         this.#status.heartbeatAt = clock.now();
@@ -137,35 +137,35 @@ export class ReconnectingLink {
   #connected(): void {
     this.#become("connected");
     this.#status.problem = null;
-    this.#seams.tell("connected");
+    this.#deps.tell("connected");
     this.#events.connected();
   }
 
   #afterClose({ code, reason }: { code: number; reason: string }): number {
     const why = describeClose(code, reason);
     this.#status.problem = why;
-    this.#seams.tell("disconnected", { code, why });
-    const wait = reconnectWait(this.#failures++, fraction(this.#seams.random));
+    this.#deps.tell("disconnected", { code, why });
+    const wait = reconnectWait(this.#failures++, fraction(this.#deps.random));
     // Whoever replaced us would be replaced in turn, and so on for ever.
     return code === CLOSE.replaced ? CONNECTOR_LIMITS.replacedMs + wait : wait;
   }
 
   #afterRefusal(error: unknown): number {
     const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
-    const wait = reconnectWait(this.#failures++, fraction(this.#seams.random));
+    const wait = reconnectWait(this.#failures++, fraction(this.#deps.random));
     return Math.max(wait, Math.min(asked, CONNECTOR_LIMITS.slowMaxMs));
   }
 
   #report(error: unknown): void {
     const why = describeError(error);
     this.#status.problem = why;
-    if (error instanceof ApiError) this.#seams.tell("refused", { status: error.status, code: error.code, why });
-    else this.#seams.tell("unreachable", { why });
+    if (error instanceof ApiError) this.#deps.tell("refused", { status: error.status, code: error.code, why });
+    else this.#deps.tell("unreachable", { why });
   }
 
   /** Puts right what can be put right; true when the next try may follow at once. */
   async #repair(error: unknown): Promise<boolean> {
-    const { serviceClock, session, tell } = this.#seams;
+    const { serviceClock, session, tell } = this.#deps;
     const remedy = remedyOf(error);
     try {
       switch (remedy) {
@@ -190,7 +190,7 @@ export class ReconnectingLink {
   }
 
   async #pause(ms: number): Promise<void> {
-    const { clock, tell } = this.#seams;
+    const { clock, tell } = this.#deps;
     this.#become("waiting");
     this.#status.nextTryAt = clock.now() + ms;
     tell("waiting", { ms, until: toIso(clock.now() + ms) });
@@ -208,7 +208,7 @@ export class ReconnectingLink {
     // Being told to stop is the last word.
     if (this.#stop.signal.aborted && state !== "stopped") return;
     this.#status.state = state;
-    this.#status.since = this.#seams.clock.now();
+    this.#status.since = this.#deps.clock.now();
   }
 }
 

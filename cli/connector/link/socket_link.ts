@@ -49,7 +49,7 @@ export interface Link {
   close(): void;
 }
 
-interface LinkSeams {
+interface LinkDeps {
   clock: Clock;
   random: HttpDeps["random"];
   newId: NewId;
@@ -84,17 +84,17 @@ const HANDSHAKE_LATE = `did not answer within ${CONNECTOR_LIMITS.handshakeMs / 1
  * @throws {import("../errors.ts").UnreachableError} when no proxy answers
  */
 export async function openLink(
-  seams: LinkSeams,
+  deps: LinkDeps,
   proxy: string | ProxyPlace,
   agent: AgentIdentity,
   events: LinkEvents,
 ): Promise<Link> {
   const { dialUrl, origin } = typeof proxy === "string" ? { dialUrl: proxy, origin: proxy } : proxy;
-  const roots = dialUrl.startsWith("https:") ? rootsToTry(seams.authority) : [null];
+  const roots = dialUrl.startsWith("https:") ? rootsToTry(deps.authority) : [null];
   while (true) {
     const ca = roots.shift() ?? null;
     const headers = {
-      ...await signedHeaders(seams, agent, { method: "GET", url: origin, target: TARGET }),
+      ...await signedHeaders(deps, agent, { method: "GET", url: origin, target: TARGET }),
       [HEADERS.access]: agent.accessToken,
     };
     const socket = new WebSocket(dialUrl.replace(/^http/, "ws") + TARGET, {
@@ -105,7 +105,7 @@ export async function openLink(
       ...(ca === null ? {} : { ca: [ca] }),
     });
     try {
-      return await opened(seams.clock, socket, dialUrl, () => new OpenLink(seams, socket, events));
+      return await opened(deps.clock, socket, dialUrl, () => new OpenLink(deps, socket, events));
     } catch (error) {
       if (roots.length === 0 || !mayPassWithOtherRoots(error)) throw error;
     }
@@ -113,7 +113,7 @@ export async function openLink(
 }
 
 class OpenLink implements Link {
-  readonly #seams: LinkSeams;
+  readonly #deps: LinkDeps;
   readonly #socket: WebSocket;
   readonly #events: LinkEvents;
   #lastHeard: number;
@@ -121,11 +121,11 @@ class OpenLink implements Link {
   /** Our heartbeat that waits for its answer. */
   #beat: { id: string; sentAt: number } | null = null;
 
-  constructor(seams: LinkSeams, socket: WebSocket, events: LinkEvents) {
-    this.#seams = seams;
+  constructor(deps: LinkDeps, socket: WebSocket, events: LinkEvents) {
+    this.#deps = deps;
     this.#socket = socket;
     this.#events = events;
-    this.#lastHeard = seams.clock.now();
+    this.#lastHeard = deps.clock.now();
     socket.on("message", (data, isBinary) => this.#receive(isBinary ? null : new TextDecoder().decode(data)));
     socket.on("error", () => socket.terminate());
     socket.on("close", (code, reason) => {
@@ -143,12 +143,12 @@ class OpenLink implements Link {
   #sendHeartbeat(): void {
     if (!this.#events.heartbeat) return;
     const frame = { ...this.#head(), type: "heartbeat" } as const;
-    this.#beat = { id: frame.id, sentAt: this.#seams.clock.now() };
+    this.#beat = { id: frame.id, sentAt: this.#deps.clock.now() };
     this.#send(frame);
   }
 
   #receive(text: string | null): void {
-    this.#lastHeard = this.#seams.clock.now();
+    this.#lastHeard = this.#deps.clock.now();
     try {
       if (text === null) throw new FrameError("The frame is binary");
       const frame = decodeFrame(text, "proxy");
@@ -161,7 +161,7 @@ class OpenLink implements Link {
           break;
         case "heartbeat_ack":
           if (frame.ackId === this.#beat?.id) {
-            this.#events.heartbeat?.(this.#seams.clock.now() - this.#beat.sentAt);
+            this.#events.heartbeat?.(this.#deps.clock.now() - this.#beat.sentAt);
             this.#beat = null;
           }
           break;
@@ -189,13 +189,13 @@ class OpenLink implements Link {
   }
 
   #head() {
-    return { v: 1, id: this.#seams.newId(), ts: toIso(this.#seams.clock.now()) } as const;
+    return { v: 1, id: this.#deps.newId(), ts: toIso(this.#deps.clock.now()) } as const;
   }
 
   /** The proxy's heartbeats come every 30 s; a link that brings nothing for 60 s is dead. */
   #watch(): void {
-    this.#cancelWatch = this.#seams.clock.after(LIMITS.heartbeatIntervalMs, () => {
-      if (this.#seams.clock.now() - this.#lastHeard < LIMITS.silentSocketMs) {
+    this.#cancelWatch = this.#deps.clock.after(LIMITS.heartbeatIntervalMs, () => {
+      if (this.#deps.clock.now() - this.#lastHeard < LIMITS.silentSocketMs) {
         this.#sendHeartbeat();
         return this.#watch();
       }

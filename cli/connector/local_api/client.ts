@@ -8,7 +8,7 @@ import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";
 import { apiErrorOf } from "../link/proxy_call.ts";
 import { Status } from "../status.ts";
 
-interface ClientSeams {
+interface ClientDeps {
   fetch: typeof fetch;
   clock: Clock;
 }
@@ -22,16 +22,16 @@ const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 export class ConnectorClient {
   constructor(
-    readonly seams: ClientSeams,
+    readonly deps: ClientDeps,
     readonly agentName: string,
     readonly file: ConnectorFile,
     readonly url = file.url,
   ) {}
 
   /** The client of an agent's connector; `null` when there is no word of one. */
-  static of(seams: ClientSeams, folder: AgentFolder, url?: string): ConnectorClient | null {
+  static of(deps: ClientDeps, folder: AgentFolder, url?: string): ConnectorClient | null {
     const file = readConnectorFile(folder);
-    return file && new ConnectorClient(seams, folder.name, file, url);
+    return file && new ConnectorClient(deps, folder.name, file, url);
   }
 
   async status(): Promise<Status> {
@@ -46,10 +46,10 @@ export class ConnectorClient {
    */
   async call(method: "GET" | "POST", target: string, body?: unknown, withinMs = CALL_MS): Promise<unknown> {
     const late = new AbortController();
-    const cancel = this.seams.clock.after(withinMs, () => late.abort());
+    const cancel = this.deps.clock.after(withinMs, () => late.abort());
     let response: Response, text: string;
     try {
-      response = await this.seams.fetch(this.url + target, {
+      response = await this.deps.fetch(this.url + target, {
         method,
         headers: { Authorization: `Bearer ${this.file.token}`, "Content-Type": "application/json" },
         body: body === undefined ? null : JSON.stringify(body),

@@ -154,7 +154,7 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
       ...(prefer === undefined ? {} : { Prefer: prefer }),
     },
   });
-  connector.seams.tell(sendingEvent(answer), {
+  connector.deps.tell(sendingEvent(answer), {
     to: recipient,
     status: answer.status,
     requestId: answer.requestId,
@@ -180,7 +180,7 @@ async function pairStart({ connector, body, onTicket }: Exchange): Promise<Respo
   const answer = await ask(connector, "POST", "/pair/start", JSON.stringify(wanted));
   if (apiErrorOf(answer) === null) {
     const { ticket, expiresAt } = JSON.parse(answer.text) as { ticket: string; expiresAt: string };
-    connector.seams.tell("pair_ticket", { until: expiresAt });
+    connector.deps.tell("pair_ticket", { until: expiresAt });
     onTicket(ticket, expiresAt);
   }
   return passed(answer);

@@ -62,8 +62,8 @@ export async function openStore(url: string | null): Promise<Store> {
   const { isSole: isExclusive, unlock } = await lockFile(systemClock, `${url}.lock`);
   try {
     await createPrivate(url);
-    const seams = { clock: systemClock, random: systemRandom };
-    return toStore(await retryWhileLocked(seams, () => Deno.openKv(url)), LIMITS.commitChecks, isExclusive, unlock);
+    const deps = { clock: systemClock, random: systemRandom };
+    return toStore(await retryWhileLocked(deps, () => Deno.openKv(url)), LIMITS.commitChecks, isExclusive, unlock);
   } catch (error) {
     unlock();
     throw new StoreRefused(`Cannot open the store ${url}: ${error instanceof Error ? error.message : error}`);
@@ -88,11 +88,11 @@ function toStore(kv: Deno.Kv, maxChecks: number, isExclusive: boolean, unlock: (
  * A call without an answer is rejected after 10 s; it may still take effect later. A file that another isolate of this
  * process is just writing to is waited for: the store answers "database is locked" at once, and has then done nothing.
  */
-export function wrapStoreErrors(kv: Deno.Kv, seams = { clock: systemClock, random: systemRandom }): void {
+export function wrapStoreErrors(kv: Deno.Kv, deps = { clock: systemClock, random: systemRandom }): void {
   const guard =
     <A extends unknown[], R>(call: (...args: A) => Promise<R>, isWrong?: (...args: A) => boolean) =>
     (...args: A): Promise<R> =>
-      withDeadline(seams.clock, LIMITS.storeCallMs, (isOver) => retryWhileLocked(seams, () => call(...args), isOver))
+      withDeadline(deps.clock, LIMITS.storeCallMs, (isOver) => retryWhileLocked(deps, () => call(...args), isOver))
         .catch((error) => {
           if (error instanceof StoreUnavailable) throw error;
           const isDefect = error instanceof TypeError && (isWrong ? isWrong(...args) : isCommitRefusal(error));
@@ -146,11 +146,11 @@ export interface CommitAttempt<T> {
  * @throws {StoreUnavailable} when the records stay contended
  */
 export async function commitOptimistically<T>(
-  seams: { clock: Clock; random: Random },
+  deps: { clock: Clock; random: Random },
   attempt: () => CommitAttempt<T> | Promise<CommitAttempt<T>>,
 ): Promise<T> {
   for (let tries = 1; tries <= LIMITS.commitRetries; tries++) {
-    if (tries > 2) await sleep(seams.clock, fraction(seams.random) * 2 ** tries);
+    if (tries > 2) await sleep(deps.clock, fraction(deps.random) * 2 ** tries);
     const { operation, result } = await attempt();
     if ((await operation.commit()).ok) return result;
   }
@@ -159,7 +159,7 @@ export async function commitOptimistically<T>(
 
 /** Calls again while another isolate holds the file's lock. */
 async function retryWhileLocked<R>(
-  seams: { clock: Clock; random: Random },
+  deps: { clock: Clock; random: Random },
   call: () => Promise<R>,
   isOver = () => false,
 ): Promise<R> {
@@ -168,7 +168,7 @@ async function retryWhileLocked<R>(
       return await call();
     } catch (error) {
       if (!isLocked(error) || tries >= LOCKED_TRIES || isOver()) throw error;
-      await sleep(seams.clock, fraction(seams.random) * Math.min(2 ** tries, 64));
+      await sleep(deps.clock, fraction(deps.random) * Math.min(2 ** tries, 64));
     }
   }
 }

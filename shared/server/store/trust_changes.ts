@@ -50,10 +50,10 @@ export class TrustChanges {
   #cancel = () => {};
   #stopped = false;
 
-  constructor(seams: { kv: Deno.Kv; clock: Clock; log: Log }, onChange: (agentDids: string[]) => void) {
-    this.#kv = seams.kv;
-    this.#clock = seams.clock;
-    this.#log = seams.log;
+  constructor(deps: { kv: Deno.Kv; clock: Clock; log: Log }, onChange: (agentDids: string[]) => void) {
+    this.#kv = deps.kv;
+    this.#clock = deps.clock;
+    this.#log = deps.log;
     this.#onChange = onChange;
   }
 

@@ -133,6 +133,6 @@ Deno.test("no code of the CLI is one of the services' too", () => {
 
 Deno.test("the client leaves no timer behind", async () => {
   await using world = await World.open();
-  await new RegistryClient(world.seams, REGISTRY_URL).metadata();
+  await new RegistryClient(world.deps, REGISTRY_URL).metadata();
   assertEquals(world.clock.waiting, 0);
 });

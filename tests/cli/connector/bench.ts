@@ -161,7 +161,7 @@ export class Bench implements AsyncDisposable {
   kill(): void {
     this.#isStopped = true;
     this.behaviour = hangs;
-    this.connector.seams.session.current = () => new Promise(() => {});
+    this.connector.deps.session.current = () => new Promise(() => {});
     this.endLink(1006);
     this.database.close();
   }

@@ -43,7 +43,7 @@ Deno.test("a message to a DID goes out while the file of the peers cannot be rea
   const read = (): Peers => {
     throw new CliError("CLI_FILE_INVALID", "peers.json is too large");
   };
-  Object.assign(bench.connector.seams.peers, { read });
+  Object.assign(bench.connector.deps.peers, { read });
   assertEquals(await bench.connector.findPeer(a.agent.did), a.agent.did);
   await assertRejects(() => bench.connector.findPeer("alias"), CliError);
   assert(bench.connector.status().connection.state === "connected");

@@ -6,7 +6,7 @@ import { AgentClient } from "../../support/agent_client.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
 import type { Program } from "../program.ts";
-import { ChildProcess, eventually, seams, within } from "../../support/process.ts";
+import { ChildProcess, deps, eventually, within } from "../../support/process.ts";
 
 /** `svc` from source, allowed everything. */
 const SOURCE: Program = {
@@ -165,7 +165,7 @@ export async function clientFromFiles(dir: string, agent: string, proxyUrl: stri
   const { did } = JSON.parse(read("identity.json")) as { did: string };
   const { accessToken } = JSON.parse(read("registry-auth.json")) as { accessToken: string };
   const { privateKey } = await keyPairFromSeed(fromBase64Url(read("secret.key")) ?? new Uint8Array(32));
-  return new AgentClient(seams, proxyUrl, { did, ait: read("ait.jwt"), privateKey, accessToken });
+  return new AgentClient(deps, proxyUrl, { did, ait: read("ait.jwt"), privateKey, accessToken });
 }
 
 export { eventually };
