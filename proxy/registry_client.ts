@@ -159,16 +159,16 @@ export class RegistryClient {
 
   async #read(request: Request, isLong: boolean, onHead: () => void): Promise<RegistryAnswer> {
     const maxBytes = isLong ? LIMITS.registryAnswerBytes : LIMITS.registryShortAnswerBytes;
-    const answer = await this.#send(request);
+    const response = await this.#send(request);
     onHead();
-    const { status, headers } = answer;
+    const { status, headers } = response;
     try {
       refuseByLength(headers, maxBytes);
     } catch (error) {
-      answer.body?.cancel().catch(() => {});
+      response.body?.cancel().catch(() => {});
       throw error;
     }
-    const bytes = await readBody(answer, maxBytes, this.#clock);
+    const bytes = await readBody(response, maxBytes, this.#clock);
     if (bytes.length > LONG_ANSWER) return { status, headers, value: longList(bytes) };
     const text = new TextDecoder().decode(bytes);
     try {

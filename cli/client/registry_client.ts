@@ -65,7 +65,7 @@ export class RegistryClient {
       url: `${this.registryUrl}/v1/admin/bootstrap`,
       headers: { "x-bootstrap-secret": secret },
       body: JSON.stringify({ displayName }),
-      answer: accounts.BootstrapAnswer,
+      response: accounts.BootstrapAnswer,
     });
   }
 
@@ -185,7 +185,7 @@ export class RegistryClient {
     const body = JSON.stringify({ refreshToken, ...(recovery ? { recovery } : {}) });
     const headers = await signedHeaders(this.deps, agent, { method: "POST", url: origin, target, body });
     const url = this.registryUrl + target;
-    return (await callService(this.deps, { method: "POST", url, headers, body, answer: sessions.RefreshAnswer }))
+    return (await callService(this.deps, { method: "POST", url, headers, body, response: sessions.RefreshAnswer }))
       .agentAuth;
   }
 
@@ -196,7 +196,7 @@ export class RegistryClient {
       url: `${this.registryUrl}/v1/agents/auth/validate`,
       headers: { [HEADERS.access]: accessToken },
       body: JSON.stringify({ agentDid, aitJti }),
-      answer: null,
+      response: null,
     });
   }
 
@@ -204,7 +204,7 @@ export class RegistryClient {
     method: "GET" | "POST" | "DELETE",
     path: string,
     apiKey: string | null,
-    answer: S,
+    response: S,
     body?: unknown,
   ): Promise<Answer<S>> {
     return callService(this.deps, {
@@ -212,7 +212,7 @@ export class RegistryClient {
       url: this.registryUrl + path,
       headers: apiKey === null ? {} : { [HEADERS.authorization]: `Bearer ${apiKey}` },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      answer,
+      response,
     });
   }
 }

@@ -35,7 +35,7 @@ export interface Call<S extends z.ZodType | null> {
   /** JSON text. */
   body?: string;
   /** Shape of the answer; `null` for none. */
-  answer: S;
+  response: S;
 }
 
 export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
@@ -72,7 +72,7 @@ export async function callService<S extends z.ZodType | null>(deps: HttpDeps, re
       throw new UnreachableError(`${origin} answered with a redirect, which is not followed`);
     }
     if (!response.ok) throw apiError(response, text);
-    return (request.answer === null ? null : parseAnswer(request.answer, text, origin)) as Answer<S>;
+    return (request.response === null ? null : parseAnswer(request.response, text, origin)) as Answer<S>;
   } catch (error) {
     if (error instanceof ApiError || error instanceof UnreachableError) throw error;
     throw unreachable(origin, abort.signal.aborted ? String(abort.signal.reason) : "cannot be reached", error);

@@ -22,9 +22,9 @@ export async function readAllPeers(
   let cursor: string | null = null;
   for (let pages = 0; pages < MAX_PAGES; pages++) {
     const query: string = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
-    const answer = await proxy.call({ method: "GET", target: `/pair/peers?limit=${LIMITS.peerListMax}${query}` });
-    if (apiErrorOf(answer) !== null) return { refused: answer };
-    const page = pageOf(answer.text);
+    const response = await proxy.call({ method: "GET", target: `/pair/peers?limit=${LIMITS.peerListMax}${query}` });
+    if (apiErrorOf(response) !== null) return { refused: response };
+    const page = pageOf(response.text);
     if (page === null) break;
     for (const peer of page.peers) peers.push(peer);
     cursor = page.pagination.nextCursor;

@@ -140,10 +140,15 @@ async function serve(ctx: Context, serving: Serving): Promise<number> {
   const { connector, store, folder, proxy, view, onStop } = serving;
   const token = makeToken(ctx.random);
   const onTicket = (ticket: string, until: string) => void ticketLines(ticket, until).then((lines) => view.show(lines));
-  let answer: ReturnType<typeof localApi> | null = null;
+  let response: ReturnType<typeof localApi> | null = null;
   const early = () => Promise.resolve(new Response(null, { status: 503 }));
-  const { listener, movedFrom } = await openPort(store, folder, serving.port, (request) => (answer ?? early)(request));
-  answer = localApi({ connector, token, port: listener.port, onTicket });
+  const { listener, movedFrom } = await openPort(
+    store,
+    folder,
+    serving.port,
+    (request) => (response ?? early)(request),
+  );
+  response = localApi({ connector, token, port: listener.port, onTicket });
   const url = `http://127.0.0.1:${listener.port}`;
   connector.api = { url, movedFrom };
   const forget = onStop(() => void connector.stop());

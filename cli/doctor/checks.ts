@@ -55,8 +55,8 @@ const FILES = "the agent's files";
 /** Runs every check; one that fails keeps no other from being made. A running connector is asked first (D-229). */
 export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promise<DoctorCheck[]> {
   const { folder, client } = deps;
-  const answer = options.skipConnector || client === null ? null : await client.status().catch(describeError);
-  const status = typeof answer === "string" ? null : answer;
+  const response = options.skipConnector || client === null ? null : await client.status().catch(describeError);
+  const status = typeof response === "string" ? null : response;
   const live = status && runtimeOf(status, deps.runtime);
   const runtime = live ?? deps.runtime;
   // Only settings that the connector uses say what its runtime should have.
@@ -67,7 +67,7 @@ export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promi
     await reachableCheck(runtime),
     ...isOfFile ? await hookChecks(deps) : [],
   ];
-  if (!options.skipConnector && folder !== null) checks.push(...connectorChecks(folder, client, answer));
+  if (!options.skipConnector && folder !== null) checks.push(...connectorChecks(folder, client, response));
   if (options.peer !== undefined && folder !== null) checks.push(peerCheck(folder, options.peer));
   return checks;
 }
@@ -146,20 +146,20 @@ async function hookChecks({ runtime, machine, stateDir }: DoctorDeps): Promise<D
   ];
 }
 
-/** @param answer the connector's status, or why there is none */
+/** @param response the connector's status, or why there is none */
 function connectorChecks(
   folder: AgentFolder,
   client: ConnectorClient | null,
-  answer: Status | string | null,
+  response: Status | string | null,
 ): DoctorCheck[] {
   const start = `svc connector start ${folder.name}`;
-  if (client === null || answer === null) return [check("connector", false, "none runs", FILES, start)];
-  if (typeof answer === "string") return [check("connector", false, answer, `a request to ${client.url}`, start)];
-  const { connection, deadLetters, clockOffsetMs, inbox, runtime } = answer;
-  const since = formatDuration(Date.parse(answer.now) - Date.parse(connection.since));
+  if (client === null || response === null) return [check("connector", false, "none runs", FILES, start)];
+  if (typeof response === "string") return [check("connector", false, response, `a request to ${client.url}`, start)];
+  const { connection, deadLetters, clockOffsetMs, inbox, runtime } = response;
+  const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   return [
-    check("connector", true, `runs as process ${answer.pid}`, RUNNING, ""),
+    check("connector", true, `runs as process ${response.pid}`, RUNNING, ""),
     check(
       "proxy",
       connection.state === "connected",

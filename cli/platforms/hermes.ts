@@ -54,8 +54,8 @@ export const HERMES: Platform = {
     if (values.get("WEBHOOK_ENABLED") === "true") reasons.push("its webhooks are on");
     const port = Number(values.get("WEBHOOK_PORT") ?? PORT);
     const baseUrl = `http://127.0.0.1:${Number.isInteger(port) ? port : PORT}`;
-    const answer = await machine.ask(`${baseUrl}/health`);
-    const isLive = answer !== null && (HERMES.health?.isHealthy(answer.status, answer.body) ?? false);
+    const response = await machine.ask(`${baseUrl}/health`);
+    const isLive = response !== null && (HERMES.health?.isHealthy(response.status, response.body) ?? false);
     if (isLive) reasons.push(`its webhook adapter answers at ${baseUrl}`);
     const confidence: Finding["confidence"] = reasons.length === 0 ? "none" : isLive ? "high" : "medium";
     return { confidence, reasons, configPath, baseUrl };

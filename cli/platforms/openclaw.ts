@@ -45,10 +45,12 @@ export const OPENCLAW: Platform = {
   },
 
   async inspectHook(machine, { baseUrl, hookPath, hookToken }, stateDir) {
-    const answer = await machine.ask(baseUrl + hookPath);
-    if (answer === null) return "nobody answers";
+    const response = await machine.ask(baseUrl + hookPath);
+    if (response === null) return "nobody answers";
     // With hooks on a GET is refused by method; with hooks off a page answers it.
-    if (answer.status !== 405) return `hooks are off, or not at ${hookPath}: a GET is answered with ${answer.status}`;
+    if (response.status !== 405) {
+      return `hooks are off, or not at ${hookPath}: a GET is answered with ${response.status}`;
+    }
     const path = await configPathOf(machine, stateDir);
     const known = memberOf(tryParse(path === null ? null : await machine.read(path)), "hooks", "token");
     if (typeof known === "string" && known !== hookToken) return `the token is not that of ${path}`;
@@ -98,6 +100,6 @@ function tryParse(text: string | null): unknown {
 }
 
 async function isReady(machine: Machine, baseUrl: string): Promise<boolean> {
-  const answer = await machine.ask(`${baseUrl}/healthz`);
-  return answer?.status === 200 && memberOf(tryParse(answer.body), "status") === "live";
+  const response = await machine.ask(`${baseUrl}/healthz`);
+  return response?.status === 200 && memberOf(tryParse(response.body), "status") === "live";
 }

@@ -168,12 +168,12 @@ export class CrlCache {
     if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(KEYS.crlSeen())).value;
     const { status, headers, value } = await registry.crl(this.#installed?.etag ?? null);
     if (status === 304 && this.#installed?.etag) return;
-    const answer = value as { crl?: unknown; error?: { code?: unknown } } | undefined;
-    if (status === 404 && answer?.error?.code === "CRL_NOT_FOUND" && this.#seen === null) {
+    const response = value as { crl?: unknown; error?: { code?: unknown } } | undefined;
+    if (status === 404 && response?.error?.code === "CRL_NOT_FOUND" && this.#seen === null) {
       this.#installed = { exp: null, revoked: new Map(), deleted: NONE, etag: null };
       return;
     }
-    const crl = answer?.crl;
+    const crl = response?.crl;
     if (status !== 200 || !(typeof crl === "string" || crl instanceof Uint8Array)) {
       throw new RegistryUnavailable(`The revocation list was answered with ${status}`);
     }

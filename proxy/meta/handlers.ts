@@ -15,6 +15,6 @@ export async function proxyHealth(deps: ProxyDeps): Promise<ProxyHealth> {
 }
 
 export async function health(deps: ProxyDeps): Promise<Response> {
-  const answer = await proxyHealth(deps);
-  return json(answer, answer.ready ? 200 : 503);
+  const response = await proxyHealth(deps);
+  return json(response, response.ready ? 200 : 503);
 }

@@ -23,8 +23,8 @@ export async function queryReceipts(
   deps: ProxyDeps,
   { query, caller }: Input<undefined, z.output<typeof ReceiptQuery>, undefined, AdmittedAgent>,
 ): Promise<Response> {
-  const answer: ReceiptList = { receipts: (await listReceipts(deps, caller.agentDid, query)).map(receiptView) };
-  return json(answer);
+  const response: ReceiptList = { receipts: (await listReceipts(deps, caller.agentDid, query)).map(receiptView) };
+  return json(response);
 }
 
 function receiptView({ requestId, recipientAgentDid, status, receivedAt }: ReceiptRecord): Receipt {

@@ -33,27 +33,27 @@ const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
 const MOST_SOCKETS = 255;
 
 /** When a record ends: milliseconds since the Unix epoch (D-218). */
-export function deliveryEnd({ startedAt, answer, answeredAt, receiptAt }: DeliveryRecord): number {
+export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt }: DeliveryRecord): number {
   // The same answer is due for a day after it was given (D-69), also when its receipt was recorded before it.
   if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + LIMITS.deliveryAfterReceiptSeconds * 1000;
   // A queued message may be read at the end of its lifetime, and its receipt must still be accepted.
-  const from = answer?.expiresAt ? parseIso(answer.expiresAt) ?? answeredAt : answer ? answeredAt : startedAt;
+  const from = response?.expiresAt ? parseIso(response.expiresAt) ?? answeredAt : response ? answeredAt : startedAt;
   return from + LIMITS.deliveryKeptSeconds * 1000;
 }
 
 /** The stored form. */
 export function packDelivery(record: DeliveryRecord): Uint8Array<ArrayBuffer> {
-  const { answer } = record;
+  const { answer: response } = record;
   const instance = record.instance ?? "";
-  const reason = answer?.reason ? utf8Bytes(answer.reason) : NOTHING;
+  const reason = response?.reason ? utf8Bytes(response.reason) : NOTHING;
   const bytes = new Uint8Array(HEAD_BYTES + instance.length + reason.length);
   const view = new DataView(bytes.buffer);
   bytes[0] = VERSION;
-  bytes[1] = (answer ? FLAGS.answered : 0) | (answer?.delivered ? FLAGS.delivered : 0) |
-    (answer?.queued ? FLAGS.queued : 0) | (answer?.reason === undefined ? 0 : FLAGS.reason);
-  bytes[2] = Math.min(answer?.connectedSockets ?? 0, MOST_SOCKETS);
+  bytes[1] = (response ? FLAGS.answered : 0) | (response?.delivered ? FLAGS.delivered : 0) |
+    (response?.queued ? FLAGS.queued : 0) | (response?.reason === undefined ? 0 : FLAGS.reason);
+  bytes[2] = Math.min(response?.connectedSockets ?? 0, MOST_SOCKETS);
   bytes[3] = instance.length;
-  const expiresAt = answer?.expiresAt ? parseIso(answer.expiresAt) ?? 0 : 0;
+  const expiresAt = response?.expiresAt ? parseIso(response.expiresAt) ?? 0 : 0;
   view.setFloat64(4, record.startedAt);
   view.setFloat64(12, record.answeredAt);
   view.setFloat64(20, record.receiptAt);
@@ -72,7 +72,7 @@ export function unpackDelivery(value: unknown, requestId: string): DeliveryRecor
   const [flags = 0, connectedSockets = 0, instanceLength = 0] = value.subarray(1, 4);
   const time = (index: number) => view.getFloat64(4 + index * 8);
   const reasonAt = HEAD_BYTES + instanceLength;
-  const answer: HookAnswer = {
+  const response: HookAnswer = {
     accepted: true,
     delivered: (flags & FLAGS.delivered) !== 0,
     connectedSockets,
@@ -84,7 +84,7 @@ export function unpackDelivery(value: unknown, requestId: string): DeliveryRecor
     bodySha256: readAscii(value, SHA_AT, HEAD_BYTES),
     startedAt: time(0),
     instance: instanceLength === 0 ? null : readAscii(value, HEAD_BYTES, reasonAt),
-    answer: flags & FLAGS.answered ? answer : null,
+    answer: flags & FLAGS.answered ? response : null,
     answeredAt: time(1),
     receiptAt: time(2),
   };

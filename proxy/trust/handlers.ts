@@ -42,13 +42,13 @@ export async function pairStart(deps: ProxyDeps, { body, caller }: Pairing<typeo
     expiresAt: exp * 1000,
     confirmed: null,
   });
-  const answer: PairStartAnswer = {
+  const response: PairStartAnswer = {
     ticket,
     expiresAt: toIso(exp * 1000),
     initiatorAgentDid: caller.agentDid,
     initiatorProfile,
   };
-  return json(answer);
+  return json(response);
 }
 
 export async function pairConfirm(
@@ -76,14 +76,14 @@ export async function pairConfirm(
   const { initiatorAgentDid, initiatorProfile } = ticket;
   const { responderAgentDid, responderProfile } = ticket.confirmed;
   if (isNew) await deps.dispatch.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile);
-  const answer: PairConfirmAnswer = {
+  const response: PairConfirmAnswer = {
     paired: true,
     initiatorAgentDid,
     initiatorProfile,
     responderAgentDid,
     responderProfile,
   };
-  return json(answer, 201);
+  return json(response, 201);
 }
 
 export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Response> {
@@ -94,7 +94,7 @@ export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<type
     throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
   }
   if (!confirmed && deps.clock.now() >= expiresAt) throw new ServiceError("PROXY_PAIR_TICKET_EXPIRED");
-  const answer: PairStatusAnswer = {
+  const response: PairStatusAnswer = {
     status: confirmed ? "confirmed" : "pending",
     initiatorAgentDid,
     initiatorProfile,
@@ -107,7 +107,7 @@ export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<type
       }
       : {}),
   };
-  return json(answer);
+  return json(response);
 }
 
 export async function listPeers(
@@ -116,7 +116,7 @@ export async function listPeers(
 ): Promise<Response> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);
-  const answer: PeerList = {
+  const response: PeerList = {
     peers: peers.map(({ agentDid, pair }) => ({
       agentDid,
       profile: pair.peerProfile,
@@ -124,7 +124,7 @@ export async function listPeers(
     })),
     pagination: { limit: query.limit, nextCursor },
   };
-  return json(answer);
+  return json(response);
 }
 
 export async function removePeer(deps: ProxyDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Response> {

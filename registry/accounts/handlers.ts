@@ -22,19 +22,19 @@ export async function bootstrap(
   { body, exchange }: Input<undefined, undefined, z.output<typeof BootstrapBody>, null>,
 ): Promise<Response> {
   const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);
-  const answer: BootstrapAnswer = {
+  const response: BootstrapAnswer = {
     human: humanView(human),
     apiKey: { id: key.record.id, name: key.record.name, token: key.token },
     internalService: { id: service.record.id, name: service.record.name, secret: service.secret },
   };
-  return json(answer, 201);
+  return json(response, 201);
 }
 
 export function me(_deps: RegistryDeps, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Response {
   const { human, key } = caller;
-  const answer: AccountProfile = {
+  const response: AccountProfile = {
     human: { ...humanView(human), createdAt: human.createdAt },
     apiKey: { id: key.id, name: key.name },
   };
-  return json(answer);
+  return json(response);
 }

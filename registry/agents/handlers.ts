@@ -30,7 +30,7 @@ export async function createChallenge(
   { body, caller }: Input<undefined, undefined, z.output<typeof ChallengeBody>, ApiKeyCaller>,
 ): Promise<Response> {
   const challenge = await store.createChallenge(deps, caller.human, body.publicKey);
-  const answer: Challenge = {
+  const response: Challenge = {
     challengeId: challenge.id,
     nonce: challenge.nonce,
     ownerDid: challenge.ownerDid,
@@ -38,7 +38,7 @@ export async function createChallenge(
     algorithm: "Ed25519",
     messageTemplate: REGISTRATION_TEMPLATE,
   };
-  return json(answer, 201);
+  return json(response, 201);
 }
 
 export async function registerAgent(
@@ -46,8 +46,8 @@ export async function registerAgent(
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RegisterBody>, ApiKeyCaller>,
 ): Promise<Response> {
   const { agent, ait, agentAuth } = await store.registerAgent(deps, caller.human, body, exchange.requestId);
-  const answer: RegisterAnswer = { agent: store.agentView(agent), ait, agentAuth };
-  return json(answer, 201);
+  const response: RegisterAnswer = { agent: store.agentView(agent), ait, agentAuth };
+  return json(response, 201);
 }
 
 export async function listAgents(
@@ -73,8 +73,8 @@ export async function getAgent(deps: RegistryDeps, { params, caller }: OfAgent):
 
 export async function reissueAgent(deps: RegistryDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
   const issued = await store.reissueAgent(deps, caller.human, params.id, exchange.requestId);
-  const answer: ReissueAnswer = { ...issued, agent: store.agentView(issued.agent) };
-  return json(answer);
+  const response: ReissueAnswer = { ...issued, agent: store.agentView(issued.agent) };
+  return json(response);
 }
 
 export async function deleteAgent(deps: RegistryDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
@@ -102,6 +102,6 @@ export async function resolveAgent(
   const agent = await store.findAgent(deps, params.id);
   if (!agent) throw new ServiceError("AGENT_NOT_FOUND", { message: "no such agent" });
   const { did, name, framework, status, ownerDid } = agent;
-  const answer: ResolvedAgent = { did, name, framework, status, ownerDid };
-  return json(answer);
+  const response: ResolvedAgent = { did, name, framework, status, ownerDid };
+  return json(response);
 }

@@ -50,12 +50,12 @@ export async function agentOwnership(
   const id = parseDid(body.agentDid)?.id ?? "";
   const [agent, session] = await Promise.all([findAgent(deps, id), findSession(deps, id)]);
   const known = agent?.did === body.agentDid ? agent : null;
-  const answer: Ownership = {
+  const response: Ownership = {
     ownsAgent: known?.ownerDid === body.ownerDid,
     agentStatus: known?.status ?? null,
     session: known && session ? sessionState(session, deps.clock.now()) : null,
   };
-  return json(answer);
+  return json(response);
 }
 
 function shown({ record, secret }: store.IssuedService, status: number): Response {

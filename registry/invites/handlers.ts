@@ -31,10 +31,10 @@ export async function createInvite(
   }
   const expiresAt = expiresMs === null ? null : toIso(expiresMs);
   const { invite, code } = await store.createInvite(deps, caller.human, expiresAt, exchange.requestId);
-  const answer: CreateInviteAnswer = {
+  const response: CreateInviteAnswer = {
     invite: { id: invite.id, code, expiresAt: invite.expiresAt, createdAt: invite.createdAt },
   };
-  return json(answer, 201);
+  return json(response, 201);
 }
 
 export async function redeemInvite(
@@ -42,12 +42,12 @@ export async function redeemInvite(
   { body, exchange }: Input<undefined, undefined, z.output<typeof RedeemInviteBody>, null>,
 ): Promise<Response> {
   const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
-  const answer: RedeemInviteAnswer = {
+  const response: RedeemInviteAnswer = {
     human: humanView(human),
     apiKey: { id: key.record.id, name: key.record.name, token: key.token },
     proxyUrl: deps.config.proxyUrl,
   };
-  return json(answer, 201);
+  return json(response, 201);
 }
 
 export async function listInvites(

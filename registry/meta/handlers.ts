@@ -34,14 +34,14 @@ export async function registryHealth(deps: RegistryDeps): Promise<RegistryHealth
 }
 
 export async function health(deps: RegistryDeps): Promise<Response> {
-  const answer = await registryHealth(deps);
-  return json(answer, answer.ready ? 200 : 503);
+  const response = await registryHealth(deps);
+  return json(response, response.ready ? 200 : 503);
 }
 
 export function metadata({ config }: RegistryDeps): Response {
   const { registryUrl, proxyUrl, environment, version } = config;
-  const answer: Metadata = { registryUrl, proxyUrl, environment, version };
-  return json(answer);
+  const response: Metadata = { registryUrl, proxyUrl, environment, version };
+  return json(response);
 }
 
 export async function keys(

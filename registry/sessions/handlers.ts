@@ -15,8 +15,8 @@ export async function refresh(
   deps: RegistryDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RefreshBody>, ProvenAgent>,
 ): Promise<Response> {
-  const answer: RefreshAnswer = { agentAuth: await refreshSession(deps, caller, body, exchange.requestId) };
-  return json(answer);
+  const response: RefreshAnswer = { agentAuth: await refreshSession(deps, caller, body, exchange.requestId) };
+  return json(response);
 }
 
 /** The proxy asks this for every message. */

@@ -60,11 +60,11 @@ async function judge(w: World, method: string, path: string, answer: Response): 
   if (method === "HEAD" || answer.status === 204) return assertEquals(text, "", what);
   const isHealth = row?.path === "/health";
   if (answer.status < 400 || isHealth && answer.status === 503) {
-    if (!isHealth) assertEquals(answer.status, row?.answer.status, what);
-    const contentType = row?.answer.contentType ?? "application/json";
+    if (!isHealth) assertEquals(answer.status, row?.response.status, what);
+    const contentType = row?.response.contentType ?? "application/json";
     assertEquals(answer.headers.get("content-type"), `${contentType}; charset=utf-8`, what);
-    const body = row?.answer.body && JSON.parse(text);
-    return assertEquals(row?.answer.body?.parse(body), body, `${what}, which is not the shape of its row`);
+    const body = row?.response.body && JSON.parse(text);
+    return assertEquals(row?.response.body?.parse(body), body, `${what}, which is not the shape of its row`);
   }
   assertEquals(answer.headers.get("content-type"), "application/json; charset=utf-8", what);
   const { code } = judgeEnvelope(JSON.parse(text), w.proxy.deps.showDetails, what);

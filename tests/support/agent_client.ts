@@ -60,7 +60,7 @@ export class AgentClient {
   async #call<S extends z.ZodType>(
     method: "GET" | "POST",
     target: string,
-    answer: S,
+    response: S,
     body?: string,
     recipient?: string,
     more: Record<string, string> = {},
@@ -72,7 +72,7 @@ export class AgentClient {
       method,
       url: this.proxyUrl + target,
       headers,
-      answer,
+      response,
       ...(body === undefined ? {} : { body }),
     });
   }

@@ -71,18 +71,18 @@ async function judge(w: World, method: string, path: string, answer: Response): 
   if (row?.limit?.per === "api-key" && answer.status < 400) {
     for (const name of ["ratelimit", "ratelimit-policy"]) assert(answer.headers.get(name), `${what} without ${name}`);
   }
-  if (answer.status === 204) assertEquals(row?.answer.status, 204, what);
+  if (answer.status === 204) assertEquals(row?.response.status, 204, what);
   if (method === "HEAD" || answer.status === 204 || answer.status === 304) return assertEquals(text, "", what);
-  const type = answer.status < 400 ? row?.answer.contentType ?? "application/json" : "application/json";
+  const type = answer.status < 400 ? row?.response.contentType ?? "application/json" : "application/json";
   assertEquals(answer.headers.get("content-type"), `${type}; charset=utf-8`, what);
-  if (answer.status < 400 && row?.answer.body === undefined) {
-    return assertEquals(answer.status, row?.answer.status, what);
+  if (answer.status < 400 && row?.response.body === undefined) {
+    return assertEquals(answer.status, row?.response.status, what);
   }
   const body = JSON.parse(text);
   const isUnhealthy = row?.path === "/health" && answer.status === 503;
   if (answer.status < 400 || isUnhealthy) {
-    if (!isUnhealthy) assertEquals(answer.status, row?.answer.status, what);
-    return assertEquals(row?.answer.body?.parse(body), body, `${what}, which is not the shape of its row`);
+    if (!isUnhealthy) assertEquals(answer.status, row?.response.status, what);
+    return assertEquals(row?.response.body?.parse(body), body, `${what}, which is not the shape of its row`);
   }
   const { code } = judgeEnvelope(body, w.registry.deps.showDetails, what);
   const statuses: readonly number[] = [ERRORS[code].status].flat();

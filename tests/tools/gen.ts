@@ -100,14 +100,14 @@ function routes(): string {
 
 function routeTable<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): string {
   const rows = routes.map((route) => {
-    const { method, path, summary, auth, answer } = route;
+    const { method, path, summary, auth, response } = route;
     const authenticator = authenticators[auth as keyof C];
     return [
       `\`${method} ${path}\``,
       summary,
       `\`${auth}\``,
       limitsOf(route, authenticator).join("; ") || "none",
-      String(answer.status),
+      String(response.status),
       errorsOf(route, authenticator).map((code) => `\`${code}\``).join(" "),
     ];
   });

@@ -33,12 +33,12 @@ const PASSING: Readonly<Record<number, { isOutage: boolean }>> = {
   504: { isOutage: false },
 };
 
-export function classifyAnswer(answer: RuntimeAnswer): RuntimeResult {
-  if (answer.kind === "unreachable") return { attempts: null, isOutage: true, retryAfterMs: 0 };
-  if (answer.kind === "timeout") return { attempts: null, isOutage: false, retryAfterMs: 0 };
-  const { status } = answer;
+export function classifyAnswer(response: RuntimeAnswer): RuntimeResult {
+  if (response.kind === "unreachable") return { attempts: null, isOutage: true, retryAfterMs: 0 };
+  if (response.kind === "timeout") return { attempts: null, isOutage: false, retryAfterMs: 0 };
+  const { status } = response;
   if (status >= 200 && status < 300) return "accepted";
-  const retryAfterMs = Math.min(answer.retryAfterMs ?? 0, LIMIT.slowMaxMs);
+  const retryAfterMs = Math.min(response.retryAfterMs ?? 0, LIMIT.slowMaxMs);
   const passing = PASSING[status];
   if (passing) return { attempts: null, retryAfterMs, ...passing };
   // A redirect is not followed: whoever answers so will not take the message.

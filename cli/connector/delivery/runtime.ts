@@ -61,16 +61,19 @@ export class Runtime {
       return { reachable, problem: reachable ? null : "nobody accepts connections there" };
     }
     let body = "";
-    const answer = await this.#ask(CONNECTOR_LIMITS.probeTimeoutMs, stopped, async (signal) => {
+    const response = await this.#ask(CONNECTOR_LIMITS.probeTimeoutMs, stopped, async (signal) => {
       const url = this.target.baseUrl + health.path;
       const response = await this.deps.fetch(url, { redirect: "manual", signal });
       body = await firstOf(response);
       return { kind: "status", status: response.status, retryAfterMs: null };
     });
-    if (answer.kind === "timeout") return { reachable: false, problem: "it does not answer" };
-    if (answer.kind === "unreachable") return { reachable: false, problem: answer.why };
-    if (health.isHealthy(answer.status, body)) return { reachable: true, problem: null };
-    return { reachable: false, problem: `${health.path} answered ${answer.status}, not as ${this.platform.name} does` };
+    if (response.kind === "timeout") return { reachable: false, problem: "it does not answer" };
+    if (response.kind === "unreachable") return { reachable: false, problem: response.why };
+    if (health.isHealthy(response.status, body)) return { reachable: true, problem: null };
+    return {
+      reachable: false,
+      problem: `${health.path} answered ${response.status}, not as ${this.platform.name} does`,
+    };
   }
 
   async #ask(
@@ -110,9 +113,9 @@ export function idempotencyKey({ fromDid, requestId }: Pick<InboxMessage, "fromD
 }
 
 /** An answer in words. */
-export function describeAnswer(answer: RuntimeAnswer): string {
-  if (answer.kind === "timeout") return "no answer in time";
-  return answer.kind === "unreachable" ? answer.why : `status ${answer.status}`;
+export function describeAnswer(response: RuntimeAnswer): string {
+  if (response.kind === "timeout") return "no answer in time";
+  return response.kind === "unreachable" ? response.why : `status ${response.status}`;
 }
 
 /**

@@ -106,16 +106,20 @@ export class RuntimeDelivery {
     const message = this.#inbox.read(seq);
     if (message === null) return this.#lanes.release(seq, null);
     const began = this.#clock.now();
-    const answer = await this.#runtime.post(message, this.#stop.signal);
+    const response = await this.#runtime.post(message, this.#stop.signal);
     // An attempt that we broke off ourselves says nothing.
-    if (this.#stop.signal.aborted && answer.kind !== "status") {
+    if (this.#stop.signal.aborted && response.kind !== "status") {
       return this.#lanes.release(seq, { nextAt: began, aside: false });
     }
     const now = this.#clock.now();
-    const verdict = classifyAnswer(answer);
-    const why = describeAnswer(answer);
+    const verdict = classifyAnswer(response);
+    const why = describeAnswer(response);
     // Who is told to come later (429) has met a runtime that is there.
-    this.#note(verdict !== "accepted" && verdict.isOutage && why !== "status 429", answer.kind !== "unreachable", why);
+    this.#note(
+      verdict !== "accepted" && verdict.isOutage && why !== "status 429",
+      response.kind !== "unreachable",
+      why,
+    );
     const result = { message, fate: nextAttempt(message.tries, verdict, now), why, at: now, ms: now - began };
     try {
       this.#store(result);

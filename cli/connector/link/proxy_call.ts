@@ -49,8 +49,8 @@ export class ProxyCaller {
 
   /** @throws {UnreachableError} when nobody answers */
   async call(request: ProxyRequest): Promise<ProxyAnswer> {
-    const answer = await this.#once(request);
-    return await this.#repaired(apiErrorOf(answer)) ? await this.#once(request) : answer;
+    const response = await this.#once(request);
+    return await this.#repaired(apiErrorOf(response)) ? await this.#once(request) : response;
   }
 
   /**
@@ -60,11 +60,11 @@ export class ProxyCaller {
    * @throws {UnreachableError}
    */
   async ask(request: ProxyRequest): Promise<unknown> {
-    const answer = await this.call(request);
-    const error = apiErrorOf(answer);
+    const response = await this.call(request);
+    const error = apiErrorOf(response);
     if (error) throw error;
     try {
-      return answer.text === "" ? null : JSON.parse(answer.text);
+      return response.text === "" ? null : JSON.parse(response.text);
     } catch {
       throw new UnreachableError(`${this.place.dialUrl} answered with something that is not JSON`);
     }

@@ -51,13 +51,13 @@ export async function openPort(
   store: AgentStore,
   folder: AgentFolder,
   wanted: number | null,
-  answer: (request: Request) => Promise<Response>,
+  response: (request: Request) => Promise<Response>,
   first: number = CONNECTOR_LIMITS.port,
 ): Promise<OpenPort> {
   const own = wanted ?? readPort(folder);
   const taken = await portsOfOthers(store, folder.name);
   if (own !== null) taken.delete(own);
-  const listener = listen(own ?? first, taken, answer);
+  const listener = listen(own ?? first, taken, response);
   const kept = own ?? listener.port;
   try {
     if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
@@ -93,7 +93,7 @@ async function portsOfOthers(store: AgentStore, name: string): Promise<Set<numbe
 function listen(
   wanted: number,
   taken: ReadonlySet<number>,
-  answer: (request: Request) => Promise<Response>,
+  response: (request: Request) => Promise<Response>,
 ): Listener {
   const last = Math.min(65_535, wanted + taken.size + CONNECTOR_LIMITS.portsTried - 1);
   for (let port = wanted; port <= last; port++) {
@@ -105,7 +105,7 @@ function listen(
         port,
         signal: abort.signal,
         onListen: () => {},
-      }, answer);
+      }, response);
       const close = () => {
         abort.abort();
         return server.finished;

@@ -142,7 +142,7 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
   if (!member) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
   const recipient = await connector.findPeer(to);
   if (recipient === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${to}"`);
-  const answer = await connector.proxy.call({
+  const response = await connector.proxy.call({
     method: "POST",
     target: "/hooks/agent",
     // As it was written: numbers that JavaScript would round stay what they are.
@@ -154,12 +154,12 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
       ...(prefer === undefined ? {} : { Prefer: prefer }),
     },
   });
-  connector.deps.tell(sendingEvent(answer), {
+  connector.deps.tell(sendingEvent(response), {
     to: recipient,
-    status: answer.status,
-    requestId: answer.requestId,
+    status: response.status,
+    requestId: response.requestId,
   });
-  return passed(answer);
+  return passed(response);
 }
 
 /** The event of a message that the proxy answered; an accepted one may still wait for its recipient (D-240). */
@@ -177,20 +177,20 @@ function sendingEvent({ status, text }: ProxyAnswer): "sent" | "queued" | "not_t
 async function pairStart({ connector, body, onTicket }: Exchange): Promise<Response> {
   const { profile } = connector.options;
   const wanted = { initiatorProfile: profile, ...read(Pairing, body) };
-  const answer = await ask(connector, "POST", "/pair/start", JSON.stringify(wanted));
-  if (apiErrorOf(answer) === null) {
-    const { ticket, expiresAt } = JSON.parse(answer.text) as { ticket: string; expiresAt: string };
+  const response = await ask(connector, "POST", "/pair/start", JSON.stringify(wanted));
+  if (apiErrorOf(response) === null) {
+    const { ticket, expiresAt } = JSON.parse(response.text) as { ticket: string; expiresAt: string };
     connector.deps.tell("pair_ticket", { until: expiresAt });
     onTicket(ticket, expiresAt);
   }
-  return passed(answer);
+  return passed(response);
 }
 
 async function pairConfirm({ connector, body }: Exchange): Promise<Response> {
   const wanted = { responderProfile: connector.options.profile, ...read(Pairing, body) };
-  const answer = await ask(connector, "POST", "/pair/confirm", JSON.stringify(wanted));
-  if (apiErrorOf(answer) === null) await connector.updatePeers();
-  return passed(answer);
+  const response = await ask(connector, "POST", "/pair/confirm", JSON.stringify(wanted));
+  if (apiErrorOf(response) === null) await connector.updatePeers();
+  return passed(response);
 }
 
 async function pairPeers({ connector }: Exchange): Promise<Response> {
@@ -202,9 +202,9 @@ async function pairRemove({ connector, body }: Exchange): Promise<Response> {
   const { to, ...rest } = read(Pairing, body);
   const named = typeof to === "string" ? await connector.findPeer(to) : null;
   const wanted = named === null ? rest : { ...rest, peerAgentDid: named };
-  const answer = await ask(connector, "POST", "/pair/remove", JSON.stringify(wanted));
-  if (apiErrorOf(answer) === null) await connector.updatePeers();
-  return passed(answer);
+  const response = await ask(connector, "POST", "/pair/remove", JSON.stringify(wanted));
+  if (apiErrorOf(response) === null) await connector.updatePeers();
+  return passed(response);
 }
 
 async function receipts({ connector, query }: Exchange): Promise<Response> {

@@ -39,7 +39,7 @@ const TOGETHER: readonly Operation[] = [{
   query: undefined,
   body: undefined,
   emptyBody: false,
-  answer: { status: 200, body: ServiceHealth, mayBeUnready: true },
+  response: { status: 200, body: ServiceHealth, mayBeUnready: true },
   errors: ["SERVICE_UNAVAILABLE", "INTERNAL_ERROR"],
 }];
 
@@ -78,7 +78,7 @@ export function apiDocsRoutes<D extends { documents: ApiDocs }>(): Route<D>[] {
     summary,
     auth: "none",
     limit: null,
-    answer: { status: 200, contentType },
+    response: { status: 200, contentType },
     errors: [],
     handler: ({ documents }) =>
       new Response(text(documents), {
@@ -109,7 +109,7 @@ function pageOf(parts: readonly DocumentPart[], version: string): string {
 }
 
 function articleOf(operation: Operation): string {
-  const { method, path, summary, credential, limits, headers, answer, errors } = operation;
+  const { method, path, summary, credential, limits, headers, response, errors } = operation;
   const { what, headers: shown } = CREDENTIALS[credential];
   const sent = shown.length === 0 ? "" : `: ${shown.map((header) => `<code>${escape(header)}</code>`).join(", ")}`;
   const own = headers.map(({ name, required, what }) =>
@@ -122,7 +122,7 @@ function articleOf(operation: Operation): string {
   return `<article><h3><code>${method} ${escape(path)}</code></h3><p>${escape(summary)}.</p>` +
     `<p class="muted">Caller: ${escape(what)}${sent}. Limit: ${
       escape(limits.join("; ") || "none")
-    }. Success: ${answer.status}.</p>${own.join("")}${bodyOf(operation)}` +
+    }. Success: ${response.status}.</p>${own.join("")}${bodyOf(operation)}` +
     `<table>${rows.join("")}</table></article>`;
 }
 

@@ -103,16 +103,16 @@ export function createApp<D extends AppDeps, Callers>(
       const exchange = newRequestContext(deps, request, peer);
       if (request.method !== "HEAD") return addCommonHeaders(await hono.fetch(request, { exchange }), exchange);
       // Answered as GET is, and its length told (RFC 9110 section 8.6); the proof stays one for HEAD.
-      const answer = await hono.fetch(new Request(request.url, { headers: request.headers }), { exchange });
-      return addCommonHeaders(await withoutBody(answer), exchange);
+      const response = await hono.fetch(new Request(request.url, { headers: request.headers }), { exchange });
+      return addCommonHeaders(await withoutBody(response), exchange);
     },
   };
 }
 
 /** The answer to HEAD in place of the one to GET: no body, and its length. */
-export async function withoutBody(answer: Response): Promise<Response> {
-  const { status, headers } = answer;
-  if (answer.body) headers.set("Content-Length", String((await answer.arrayBuffer()).byteLength));
+export async function withoutBody(response: Response): Promise<Response> {
+  const { status, headers } = response;
+  if (response.body) headers.set("Content-Length", String((await response.arrayBuffer()).byteLength));
   return new Response(null, { status, headers });
 }
 
@@ -302,8 +302,8 @@ function asServiceError(error: unknown): ServiceError {
 }
 
 /** Puts on what every answer carries. */
-function addCommonHeaders(answer: Response, exchange: RequestContext): Response {
-  exchange.responseHeaders.forEach((value, name) => answer.headers.set(name, value));
-  answer.headers.set("x-request-id", exchange.requestId);
-  return answer;
+function addCommonHeaders(response: Response, exchange: RequestContext): Response {
+  exchange.responseHeaders.forEach((value, name) => response.headers.set(name, value));
+  response.headers.set("x-request-id", exchange.requestId);
+  return response;
 }

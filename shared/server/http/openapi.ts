@@ -28,7 +28,7 @@ export interface Operation {
   query: z.ZodType | undefined;
   body: z.ZodType | undefined;
   emptyBody: boolean;
-  answer: RouteAnswer;
+  response: RouteAnswer;
   errors: readonly ErrorCode[];
 }
 
@@ -38,7 +38,7 @@ type Json = Record<string, unknown>;
 export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): Operation[] {
   return routes.map((route) => {
     const authenticator = authenticators[route.auth as keyof C];
-    const { method, path, summary, params, query, headers = [], answer } = route;
+    const { method, path, summary, params, query, headers = [], response } = route;
     return {
       method,
       path,
@@ -50,7 +50,7 @@ export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: 
       query,
       body: route.body ?? route.rawBody,
       emptyBody: route.emptyBody ?? false,
-      answer,
+      response,
       errors: errorsOf(route, authenticator),
     };
   });
@@ -145,7 +145,7 @@ function describe(operation: Operation, tag: string): Json {
         description: what,
         schema: schemaOf(schema, "input"),
       })),
-      ...operation.answer.isCacheable
+      ...operation.response.isCacheable
         ? [{ name: "If-None-Match", in: "header", required: false, schema: { type: "string" } }]
         : [],
       { name: HEADERS.requestId, in: "header", required: false, schema: REQUEST_ID },
@@ -189,18 +189,18 @@ function parametersOf(schema: z.ZodType | undefined, where: "path" | "query"): J
   }));
 }
 
-function responsesOf({ answer, errors, limits }: Operation): Record<string, Json> {
-  const schema = answer.body && schemaOf(answer.body, "output");
+function responsesOf({ response, errors, limits }: Operation): Record<string, Json> {
+  const schema = response.body && schemaOf(response.body, "output");
   const isLimited = errors.some((code) => [ERRORS[code].status].flat().includes(429)) && limits.length > 0;
   const common = [HEADERS.requestId, ...isLimited ? ["RateLimit", "RateLimit-Policy"] : []];
   const responses: Record<string, Json> = {
-    [answer.status]: {
+    [response.status]: {
       description: "Success",
-      headers: headersOf([...common, ...answer.headers ?? [], ...answer.isCacheable ? ["ETag"] : []]),
+      headers: headersOf([...common, ...response.headers ?? [], ...response.isCacheable ? ["ETag"] : []]),
       ...(schema ? { content: jsonContent(schema) } : {}),
-      ...(answer.contentType ? { content: { [answer.contentType]: { schema: {} } } } : {}),
+      ...(response.contentType ? { content: { [response.contentType]: { schema: {} } } } : {}),
     },
-    ...(answer.isCacheable ? { 304: { description: "Not modified", headers: headersOf([...common, "ETag"]) } } : {}),
+    ...(response.isCacheable ? { 304: { description: "Not modified", headers: headersOf([...common, "ETag"]) } } : {}),
   };
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of errors) {
@@ -208,7 +208,7 @@ function responsesOf({ answer, errors, limits }: Operation): Record<string, Json
   }
   for (const [status, codes] of [...byStatus].sort(([a], [b]) => a - b)) {
     const envelope = envelopeOf(codes);
-    const isUnready = status === 503 && schema && answer.mayBeUnready;
+    const isUnready = status === 503 && schema && response.mayBeUnready;
     responses[status] = {
       description: codes.map((code) => `${code}: ${ERRORS[code].when}`).join("; ") +
         (isUnready ? "; or not ready" : ""),

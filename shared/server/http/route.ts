@@ -100,7 +100,7 @@ export interface RouteSpec<D, C, P, Q, B> {
   /** Refuses before anything else is looked at, for instance when the route is switched off. */
   precondition?: { check(deps: D): void; errors: readonly ErrorCode[] };
   /** What a success answers. */
-  answer: RouteAnswer;
+  response: RouteAnswer;
   /** Codes of the handler; those of authentication, limits and input follow from the row. */
   errors: readonly ErrorCode[];
   handler(deps: D, input: Input<Output<P>, Output<Q>, Output<B>, C>): Response | Promise<Response>;

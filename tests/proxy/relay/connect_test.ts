@@ -52,7 +52,7 @@ class Upgrading {
     const row = { method: "GET", path: "/v1/relay/connect", summary: "", limit: null, errors: [] } as const;
     const route = routeFor<ProxyDeps, ProxyCallers>();
     this.app = createApp(
-      [route({ ...row, auth: "connect", answer: { status: 101 }, handler: relayConnect })],
+      [route({ ...row, auth: "connect", response: { status: 101 }, handler: relayConnect })],
       AUTHENTICATORS,
       this.deps,
     );

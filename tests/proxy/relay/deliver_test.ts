@@ -353,7 +353,7 @@ Deno.test("D-60: a relay handler that is reached without an identity answers 500
     },
   };
   const route = routeFor<ProxyDeps, Callers>();
-  const row = { summary: "", auth: "none", limit: null, answer: { status: 202 }, errors: [] } as const;
+  const row = { summary: "", auth: "none", limit: null, response: { status: 202 }, errors: [] } as const;
   const app = createApp(
     [
       route({ ...row, method: "POST", path: "/hooks/agent", handler: postMessage }),

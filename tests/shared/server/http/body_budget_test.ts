@@ -122,7 +122,7 @@ Deno.test("D-98: a request gives its room back whatever becomes of it, and what 
         summary: "",
         auth: "none",
         limit: null,
-        answer: { status: 200 },
+        response: { status: 200 },
         errors: [],
         async handler(_deps, { exchange }) {
           seen.push(exchange.body.reduce((sum, byte) => sum + byte, 0));

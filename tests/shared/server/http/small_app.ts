@@ -64,7 +64,7 @@ export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
 };
 
 const route = routeFor<AppDeps, Callers>();
-const row = { summary: "", answer: { status: 200 }, errors: [] } as const;
+const row = { summary: "", response: { status: 200 }, errors: [] } as const;
 const perIp: RouteLimit = { name: "ip", requests: 2, windowMs: 60_000, per: "ip" };
 
 export const ROUTES: readonly Route<AppDeps>[] = [
