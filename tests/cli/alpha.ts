@@ -1,5 +1,5 @@
 /** A machine with the agent alpha, and what tests do to its session. */
-import { settle } from "../support/manual_clock.ts";
+import { flushTasks } from "../support/manual_clock.ts";
 import type { World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";
 
@@ -46,7 +46,7 @@ export async function whileTimePasses<T>(world: World, work: Promise<T>): Promis
   let done = false;
   work.finally(() => done = true).catch(() => {});
   while (!done) {
-    await settle();
+    await flushTasks();
     if (!done) await world.clock.advance(100);
   }
   return await work;

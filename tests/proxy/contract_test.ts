@@ -6,7 +6,7 @@ import { inspectRoutes } from "@hono/hono/dev";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
-import { settle } from "../support/manual_clock.ts";
+import { flushTasks } from "../support/manual_clock.ts";
 import { parseTicket } from "../../shared/protocol/ticket.ts";
 import { refused } from "../support/registry_world.ts";
 import { PROXY_URL, type TestAgent, type World } from "../support/world.ts";
@@ -244,7 +244,7 @@ Deno.test("D-12, D-60: a body that does not come in 10 s is 408, before anything
     await refused(answer, "REQUEST_TIMEOUT");
     status = answer.status;
   });
-  await settle();
+  await flushTasks();
   await w.clock.advance(9_999);
   assertEquals(status, 0);
   await w.clock.advance(1);

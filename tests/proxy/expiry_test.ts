@@ -7,7 +7,7 @@ import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { settle } from "../support/manual_clock.ts";
+import { flushTasks } from "../support/manual_clock.ts";
 import { answered } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { openProxy, post, restart } from "./proxy_world.ts";
@@ -23,7 +23,7 @@ async function count(w: World, family: string): Promise<number> {
 async function later(w: World, ms: number): Promise<void> {
   w.clock.step(ms);
   await w.clock.advance(LIMITS.sweepRestMs);
-  for (let i = 0; i < 20; i++) await settle();
+  for (let i = 0; i < 20; i++) await flushTasks();
 }
 
 async function renewed(w: World, agent: TestAgent): Promise<void> {

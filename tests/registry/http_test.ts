@@ -7,7 +7,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
-import { settle } from "../support/manual_clock.ts";
+import { flushTasks } from "../support/manual_clock.ts";
 import { answered, judgeEnvelope, moveTo, openRegistry, outcome, refused, rowOf } from "../support/registry_world.ts";
 import { BOOTSTRAP_SECRET, REGISTRY_URL } from "../support/world.ts";
 
@@ -178,7 +178,7 @@ Deno.test("D-12: a body that is not complete after 10 s is 408 and given up, one
       const writer = pipe.writable.getWriter();
       const answer = w.fetch(`${REGISTRY_URL}/v1/invites`, { method: "POST", headers, body: pipe.readable });
       const waiting = w.clock.waiting;
-      while (w.clock.waiting === waiting) await settle();
+      while (w.clock.waiting === waiting) await flushTasks();
       for (const piece of Array.from({ length: seconds }, () => " ")) {
         writer.write(new TextEncoder().encode(piece)).catch(() => {});
         await w.clock.advance(1000);

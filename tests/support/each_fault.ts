@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { FaultyKv } from "./faulty_kv.ts";
-import { settle } from "./manual_clock.ts";
+import { flushTasks } from "./manual_clock.ts";
 import { outcome } from "./registry_world.ts";
 import type { World } from "./world.ts";
 
@@ -58,7 +58,7 @@ async function attempt(
   using faulty = await FaultyKv.open();
   await using w = await open(faulty.kv);
   const call = await prepare(w);
-  await settle();
+  await flushTasks();
   const before = await stampsOf(w);
   let calls = 0, commits = 0;
   faulty.faults.fails = ({ method }) => {
@@ -67,7 +67,7 @@ async function attempt(
     return fails(method);
   };
   const result = await outcome(await call());
-  await settle();
+  await flushTasks();
   delete faulty.faults.fails;
   const after = await stampsOf(w);
   const kinds = [...new Set([...before.keys(), ...after.keys()])]

@@ -41,7 +41,7 @@ export class ManualClock implements Clock {
   }
 
   /** Lets time pass, and everything that comes of a timer come to `rest` before the next. */
-  async advance(ms: number, rest = settle): Promise<void> {
+  async advance(ms: number, rest = flushTasks): Promise<void> {
     const end = this.#now + ms;
     while (true) {
       const due = this.#timers.filter((timer) => timer.at <= end).sort((a, b) => a.at - b.at)[0];
@@ -68,7 +68,7 @@ const IDLE_TURNS = 3;
 const HELD_BACK_MS = 2_000;
 
 /** Runs pending tasks until the store and WebCrypto have answered every call, and three turns bring no new one. */
-export async function settle(): Promise<void> {
+export async function flushTasks(): Promise<void> {
   const end = performance.now() + HELD_BACK_MS;
   for (let idle = 0; idle < IDLE_TURNS && performance.now() < end;) {
     await new Promise((resolve) => setTimeout(resolve, 0));

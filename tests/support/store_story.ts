@@ -8,7 +8,7 @@ import { STORED as REGISTRY_STORED } from "../../registry/schema/kv_keys.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { exportLines } from "../../shared/server/store/transfer.ts";
-import { settle } from "./manual_clock.ts";
+import { flushTasks } from "./manual_clock.ts";
 import { until } from "./until.ts";
 import { codeOf, type Person, type TestAgent, World } from "./world.ts";
 
@@ -67,7 +67,7 @@ export async function tellStory(w: World): Promise<Kept> {
   await w.client.deleteAgent(deleted.owner.apiKey, deleted.agent.id);
   const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
   // What came of the deliveries is written behind the answers.
-  await settle();
+  await flushTasks();
   return {
     now: w.clock.now(),
     admin,

@@ -1,5 +1,5 @@
 /** Waiting for a condition instead of a number of event-loop turns (D-206). */
-import { settle } from "./manual_clock.ts";
+import { flushTasks } from "./manual_clock.ts";
 
 /** Longer than any condition takes on a busy machine: only a condition that never holds reaches it. */
 const DEADLINE_MS = 30_000;
@@ -13,7 +13,7 @@ const DEADLINE_MS = 30_000;
 export async function until(holds: () => boolean | Promise<boolean>, details: () => string = () => ""): Promise<void> {
   for (const end = performance.now() + DEADLINE_MS; performance.now() < end;) {
     if (await holds()) return;
-    await settle();
+    await flushTasks();
   }
   throw new Error(`Not true after ${DEADLINE_MS / 1000} s: ${holds} ${details()}`.trim());
 }

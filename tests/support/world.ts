@@ -23,7 +23,7 @@ import { PROXY_DOCUMENT } from "../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../registry/routes.ts";
 import { ConfigReader } from "../../shared/server/config_reader.ts";
 import { wrapStoreErrors } from "../../shared/server/store/open_store.ts";
-import { ManualClock, settle } from "./manual_clock.ts";
+import { flushTasks, ManualClock } from "./manual_clock.ts";
 import { seededRandom } from "./seeded_random.ts";
 
 export const REGISTRY_URL = "https://registry.example.test";
@@ -166,7 +166,7 @@ export class World implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.proxy.stop();
     this.proxy.deps.hub.closeAll();
-    await settle();
+    await flushTasks();
     if (!this.options.kv) this.kv.close();
   }
 

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { AUTH, authOf, lose, MARKER, whileTimePasses, withAlpha, works } from "../alpha.ts";
 import { Machine, type Outcome } from "../cli_world.ts";
@@ -265,7 +265,7 @@ Deno.test("a lock that is held by a living process is waited for, and named when
   const lock = await Deno.open(machine.path("agents/alpha/agent.lock"), { read: true, write: true, create: true });
   await lock.lock(true);
   const waiting: Promise<Outcome> = machine.svc("--json", "agent", "auth", "refresh", "alpha");
-  await settle();
+  await flushTasks();
   world.clock.step(121_000);
   const { code, stderr } = await whileTimePasses(world, waiting);
   lock.close();

@@ -3,7 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
 import { CLI_ERRORS, CliError, describe, EXIT } from "../../../cli/errors.ts";
 import { ApiError, RegistryClient, UnreachableError } from "../../support/agent_client.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
@@ -40,7 +40,7 @@ Deno.test("no answer within 30 s ends a command with exit code 5", async () => {
   await using machine = await Machine.ofPerson(world);
   machine.fetch = silence;
   const waiting = machine.failure("api-key", "list");
-  await settle();
+  await flushTasks();
   await world.clock.advance(29_999);
   assert(world.clock.waiting > 0, "it still waits");
   await world.clock.advance(1);
@@ -56,12 +56,12 @@ Deno.test("no connection within 10 s ends it then; a slow service that accepts o
   machine.fetch = silence;
   machine.reach = () => Promise.resolve(false);
   const refused = machine.failure("api-key", "list");
-  await settle();
+  await flushTasks();
   await world.clock.advance(10_000);
   assertStringIncludes((await refused).message, "did not accept a connection within 10 s");
   machine.reach = () => Promise.resolve(true);
   const slow = machine.failure("api-key", "list");
-  await settle();
+  await flushTasks();
   await world.clock.advance(30_000);
   assertStringIncludes((await slow).message, "within 30 s");
 });

@@ -15,7 +15,7 @@ import type { AgentCredentials } from "../../../cli/connector/link/credentials.t
 import type { AgentIdentity } from "../../../cli/client/signed_headers.ts";
 import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
 
 export const RUNTIME_URL = "http://127.0.0.1:18789";
@@ -24,7 +24,7 @@ export const RUNTIME_URL = "http://127.0.0.1:18789";
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
   for (const end = Date.now() + 30_000; Date.now() < end;) {
     if (await isSo()) return;
-    await settle();
+    await flushTasks();
   }
   throw new Error(`It never came to: ${what}`);
 }
@@ -34,7 +34,7 @@ export async function passing(world: World, what: string, seconds: number, isSo:
   for (let s = 0; s < seconds; s++) {
     if (isSo()) return;
     await world.clock.advance(1_000);
-    await settle();
+    await flushTasks();
   }
   await until(what, isSo);
 }
@@ -171,7 +171,7 @@ export class Bench implements AsyncDisposable {
     this.#isStopped = true;
     const stopped = this.connector.stop();
     for (let i = 0; i < 6; i++) {
-      await settle();
+      await flushTasks();
       await this.world.clock.advance(1_000);
     }
     await stopped;

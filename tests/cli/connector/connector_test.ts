@@ -6,7 +6,7 @@ import { ApiError, UnreachableError } from "../../../cli/errors.ts";
 import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
 import { World } from "../../support/world.ts";
 import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story, until } from "./bench.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL } from "../../support/world.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
@@ -339,7 +339,7 @@ Deno.test("told to stop it lets what is under way end, and takes nothing new", a
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   await until("the attempt is under way", () => bench.handed.length === 1);
   const stopped = bench.connector.stop();
-  await settle();
+  await flushTasks();
   assertEquals((await world.message(a, b)).status, 502);
   released.resolve(Response.json({ ok: true }));
   await stopped;

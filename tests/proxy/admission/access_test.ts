@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, TestSocket, World, WorldOptions } from "../../support/world.ts";
@@ -228,7 +228,7 @@ Deno.test("E16, C09: a registry that hangs is 503 within 5 s of the clock; other
   validations.answer = () => new Promise(() => {});
   let answered: string | null = null;
   const asking = w.message(a, b).then(outcome).then((result) => answered = result);
-  for (let i = 0; i < 10; i++) await settle();
+  for (let i = 0; i < 10; i++) await flushTasks();
   validations.answer = null;
   assertEquals(await outcome(await w.message(c, b)), "202");
   await w.clock.advance(4_999);
@@ -252,7 +252,7 @@ Deno.test("identical calls at once are joined, others are not, and none is remem
   const answers = tally(Array.from({ length: 20 }, () => w.message(a, b, parts)));
   const other = w.message(withAccess(a, "svc_agt_other"), b, parts);
   await until(() => validations.asked.length === 2);
-  await settle();
+  await flushTasks();
   assertEquals(validations.asked.length, 2);
   resolve();
   assertEquals([await answers, await outcome(await other)], [{ "202": 20 }, "202"]);

@@ -9,7 +9,7 @@ import type { SigningKey } from "../../../shared/protocol/jws.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { ProxyConfig } from "../../../proxy/config.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { get, openProxy, registryKey, restart, token, withAit } from "../proxy_world.ts";
@@ -74,7 +74,7 @@ Deno.test("C03, C04: a revoked AIT is refused within one interval, and access at
   await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
   assertEquals(await outcome(await w.message(a, b)), "401 PROXY_AGENT_ACCESS_INVALID");
   await w.clock.advance(2_000);
-  for (let i = 0; i < 10; i++) await settle();
+  for (let i = 0; i < 10; i++) await flushTasks();
   assertEquals([await ask(w, a), await ask(w, b)], [REVOKED, "200"]);
 });
 
@@ -263,7 +263,7 @@ Deno.test("C08: without a list nobody gets through until the first success, and 
   }
   lists.publish(await lists.signed());
   await w.clock.advance(60_000);
-  await settle();
+  await flushTasks();
   assertEquals(await ask(w, a), "200");
 });
 
@@ -314,7 +314,7 @@ Deno.test("C09: a registry that hangs is 503 within 5 s of the clock", async () 
   lists.answer = () => new Promise(() => {});
   let answered: string | null = null;
   const asking = ask(w, a).then((result) => answered = result);
-  for (let i = 0; i < 10; i++) await settle();
+  for (let i = 0; i < 10; i++) await flushTasks();
   await w.clock.advance(4_999);
   assertEquals(answered, null);
   await w.clock.advance(1);
@@ -367,8 +367,8 @@ Deno.test("a list is read when its body takes longer than its head, for at most 
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   lists.answer = () => new Response(new ReadableStream<Uint8Array>({ start: (own) => void (controller = own) }));
   const slow = lists.refresh();
-  while (!controller) await settle();
-  await settle();
+  while (!controller) await flushTasks();
+  await flushTasks();
   await w.clock.advance(9_000);
   controller?.enqueue(new TextEncoder().encode(text));
   controller?.close();
@@ -376,8 +376,8 @@ Deno.test("a list is read when its body takes longer than its head, for at most 
   assertEquals(await ask(w, a), REVOKED);
   const before = lists.fetches.length;
   const endless = lists.refresh();
-  while (lists.fetches.length === before) await settle();
-  await settle();
+  while (lists.fetches.length === before) await flushTasks();
+  await flushTasks();
   await w.clock.advance(10_000);
   await endless;
   assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");

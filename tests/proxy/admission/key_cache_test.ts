@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { KeyDocument, PublishedKey } from "../../../shared/protocol/key_document.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { claimsOf, get, openProxy, token, withAit } from "../proxy_world.ts";
@@ -248,7 +248,7 @@ Deno.test("C09: a registry that hangs is 503 within 5 s of the clock, and nothin
   keys.answer = () => new Promise(() => {});
   let answered: string | null = null;
   const asking = ask(w, a).then((result) => answered = result);
-  while (keys.fetches === 0) await settle();
+  while (keys.fetches === 0) await flushTasks();
   await w.clock.advance(4_999);
   assertEquals(answered, null);
   await w.clock.advance(1);
@@ -265,7 +265,7 @@ Deno.test("C09: a registry that sends its answer without an end is 503 within 5 
     keys.answer = () => new Response(body);
     const before = keys.fetches;
     const asking = ask(w, a);
-    while (keys.fetches === before) await settle();
+    while (keys.fetches === before) await flushTasks();
     await w.clock.advance(5_000);
     assertEquals(await asking, UNAVAILABLE);
     w.clock.step(10_000);

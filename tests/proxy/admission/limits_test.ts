@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
@@ -153,7 +153,7 @@ Deno.test("D-65: a request that was long under way does not make later ones leav
     return promise.then(() => new Response(null, { status: 204 }));
   };
   const first = w.message(a, b);
-  for (let i = 0; i < 20; i++) await settle();
+  for (let i = 0; i < 20; i++) await flushTasks();
   w.clock.step(4_000);
   // Admitted 4 s later than the slow one arrived, and counted first.
   assertEquals([await outcome(await peers(w, a)), await outcome(await peers(w, a))], ["200", "200"]);

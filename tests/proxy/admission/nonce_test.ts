@@ -6,7 +6,7 @@ import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { refused, tally } from "../../support/registry_world.ts";
 import type { World } from "../../support/world.ts";
 import { openProxy, restart } from "../proxy_world.ts";
@@ -140,7 +140,7 @@ Deno.test("a message that fails on its way has used its nonce up, also after a r
   const { a, b, socket } = await w.story();
   assertEquals((await w.message(a, b)).status, 202);
   socket.link.lost();
-  await settle();
+  await flushTasks();
   const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
   // Everything that the checks read can be read; where the recipient is connected cannot.
   store.faults.fails = ({ method, keys }) => method === "get" && keys.some((key) => key[1] === "presence");

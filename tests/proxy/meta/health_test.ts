@@ -5,7 +5,7 @@ import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { FaultyKv, type KvCall } from "../../support/faulty_kv.ts";
-import { ManualClock, settle } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { PROXY_URL, type World } from "../../support/world.ts";
 import { get, openProxy, restart } from "../proxy_world.ts";
 
@@ -120,7 +120,7 @@ Deno.test("health is unavailable while a claim waits over 5 s, and answers withi
   assertEquals((await health(w)).status, 200);
   store.faults.before = ({ method }) => method === "commit" ? new Promise<void>(() => {}) : undefined;
   const claim = w.proxy.deps.commits.claim([{ key: ["x"], next: () => ({ value: 1, expireInMs: 1 }) }]).catch(() => {});
-  await settle();
+  await flushTasks();
   await w.clock.advance(LIMITS.claimHealthyMs);
   assertEquals((await health(w)).status, 200);
   await w.clock.advance(1);
@@ -131,7 +131,7 @@ Deno.test("health is unavailable while a claim waits over 5 s, and answers withi
   assertEquals((await health(w)).status, 200);
   store.faults.before = () => new Promise<void>(() => {});
   const answer = health(w);
-  await settle();
+  await flushTasks();
   await w.clock.advance(LIMITS.claimHealthyMs);
   assertEquals((await answer).status, 503);
   delete store.faults.before;

@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
 import type { DeliveryResult } from "../../../proxy/relay/agent_sockets.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { ManualClock, settle } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { ack, agentOf, Far, messageTo, newIds } from "./far_end.ts";
 
 const A = agentOf("A"), B = agentOf("B");
@@ -116,7 +116,7 @@ Deno.test("a message whose connection is lost goes to the next newest, under a n
   const { outcome, ended } = relay.deliver();
   for (const far of [all[2], all[1]]) {
     far?.link.lost();
-    await settle();
+    await flushTasks();
   }
   assertEquals(ended(), false);
   const frames = all.toReversed().map((far) => only(far.of("deliver")));
@@ -133,7 +133,7 @@ Deno.test("a message whose connection is lost goes to one that has come meanwhil
   const { outcome } = relay.deliver();
   const second = relay.connect();
   first.link.lost();
-  await settle();
+  await flushTasks();
   assertEquals(only(second.of("deliver")).attempt, 2);
   ack(second, only(second.of("deliver")).id);
   assertEquals(await outcome, ACCEPTED);
@@ -145,7 +145,7 @@ Deno.test("the time is one over all tries", async () => {
   const { outcome, ended } = relay.deliver();
   await relay.clock.advance(TIMEOUT_MS - 1000);
   newer.link.lost();
-  await settle();
+  await flushTasks();
   assertEquals(older.of("deliver").length, 1);
   await relay.clock.advance(999);
   assertEquals(ended(), false);
@@ -158,7 +158,7 @@ Deno.test("a connection that does not keep up is passed over, and closed", async
   const [older, newer] = [relay.connect(), relay.connect()];
   newer.unsentBytes = LIMITS.unsentBytes + 1;
   const { outcome } = relay.deliver();
-  await settle();
+  await flushTasks();
   assertEquals([newer.frames, newer.closed?.code], [[], 1013]);
   ack(older, only(older.of("deliver")).id);
   assertEquals(await outcome, ACCEPTED);
@@ -170,7 +170,7 @@ Deno.test("an ack counts only from the connection that the frame went to, and on
   const { outcome, ended } = relay.deliver();
   const { id } = only(newer.of("deliver"));
   for (const other of [older, stranger]) ack(other, id);
-  await settle();
+  await flushTasks();
   assertEquals([ended(), relay.hub.inFlight], [false, 1]);
   ack(newer, id, false, "full");
   ack(newer, id);
@@ -184,10 +184,10 @@ Deno.test("an ack of a lost attempt does not stand for the next one", async () =
   const { outcome, ended } = relay.deliver();
   const { id } = only(newer.of("deliver"));
   newer.link.lost();
-  await settle();
+  await flushTasks();
   ack(newer, id);
   ack(older, id);
-  await settle();
+  await flushTasks();
   assertEquals(ended(), false);
   ack(older, only(older.of("deliver")).id);
   assertEquals(await outcome, ACCEPTED);

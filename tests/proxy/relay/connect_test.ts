@@ -11,7 +11,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { type App, createApp } from "../../../shared/server/http/app.ts";
 import { routeFor } from "../../../shared/server/http/route.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { answered, outcome, refused } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
@@ -245,7 +245,7 @@ Deno.test("a second connection that comes to nothing does not take the first one
   await upgrading.open(a);
   await upgrading.connect(a);
   upgrading.sockets.at(-1)?.onclose?.();
-  await settle();
+  await flushTasks();
   assertEquals(
     (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance,
     w.proxy.deps.bus.instance,
@@ -269,7 +269,7 @@ Deno.test("a socket is closed when trust in its agent ended between admission an
       const socket = upgrading.sockets.at(-1) as FakeSocket;
       await end(w, agent);
       socket.onopen?.();
-      for (let i = 0; i < 50 && socket.closed.length === 0; i++) await settle();
+      for (let i = 0; i < 50 && socket.closed.length === 0; i++) await flushTasks();
       assertEquals(socket.closed.map(([code]) => code), [4401]);
       assertEquals(w.proxy.deps.hub.size, 0);
     });

@@ -6,7 +6,7 @@ import { assertEquals } from "@std/assert";
 import { type LocalWakeups, PresenceStore } from "../../../proxy/relay/presence.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
-import { ManualClock, settle } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
@@ -63,7 +63,7 @@ Deno.test("a note for a sibling is heard by its knock, without the bell", () =>
 Deno.test("a note that nobody knocks for is found by the next look", () =>
   buses(async (a, b, heard, clock) => {
     await a.send(b.instance, "hello");
-    await settle();
+    await flushTasks();
     assertEquals(heard, []);
     await clock.advance(2_000);
     await until(() => heard.length > 0);
@@ -80,7 +80,7 @@ Deno.test("notes are taken in the order they were written, whole, and once", () 
     a.wakeUp(b.instance);
     a.wakeUp(b.instance);
     await until(() => heard.length >= sizes.length);
-    await settle();
+    await flushTasks();
     assertEquals(heard, sizes.map((bytes, i) => ({ body: i, bytes })));
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox_part"] })), []);

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { codeOf, PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
 import { connected, type SharedStore, two } from "./instances_suite.ts";
@@ -139,7 +139,7 @@ Deno.test("with watches that never ring, messages, refusals and revocations cros
       // There within one look, and back within another.
       for (let ms = 0; ms < 4_000 && !answer; ms += 500) {
         await w1.clock.advance(500);
-        for (let i = 0; i < 5; i++) await settle();
+        for (let i = 0; i < 5; i++) await flushTasks();
       }
       assertEquals([answer?.status, socket.delivered.length], [202, n]);
     }

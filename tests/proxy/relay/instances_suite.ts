@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World, type WorldOptions } from "../../support/world.ts";
 
@@ -29,7 +29,7 @@ export async function two(open: () => Promise<SharedStore>, run: Run, options: W
     await w1.pair(a, b);
     await run(w1, w2, a, b);
   }
-  await settle();
+  await flushTasks();
   await store[Symbol.asyncDispose]();
 }
 
@@ -175,7 +175,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
         await until(() => socket.delivered.length === 1);
         assertEquals(numbers(socket.delivered), [n]);
         socket.link.lost();
-        await settle();
+        await flushTasks();
       }
     }));
 

@@ -1,7 +1,7 @@
 /** The offline mailbox (D-68): what was taken waits in order, is bounded, and ends delivered or with a receipt. */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
 
 const ASYNC = { headers: { Prefer: "respond-async" } };
@@ -27,7 +27,7 @@ function texts(frames: { payload: string }[]): string[] {
 
 /** Lets hand-over and store go on until nothing more happens. */
 async function rest(): Promise<void> {
-  for (let i = 0; i < 30; i++) await settle();
+  for (let i = 0; i < 30; i++) await flushTasks();
 }
 
 async function keysBelow(w: World, part: string): Promise<number> {

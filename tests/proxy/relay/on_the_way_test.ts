@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { wrapStoreErrors } from "../../../shared/server/store/open_store.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
@@ -27,7 +27,7 @@ async function two(run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Pr
     await w1.pair(a, b);
     await run(w1, w2, a, b);
   }
-  await settle();
+  await flushTasks();
   kv.close();
 }
 
@@ -52,7 +52,7 @@ Deno.test("a message that waits behind others goes nowhere once the pair has end
   const socket = w.connect(b, "silent");
   await until(() => socket.delivered.length === 1);
   const waiting = w.message(a, b);
-  for (let i = 0; i < 5; i++) await settle();
+  for (let i = 0; i < 5; i++) await flushTasks();
   await endPair(w, a, b);
   socket.ack(socket.delivered[0]?.id ?? "");
   assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
@@ -67,7 +67,7 @@ Deno.test("a message that waits behind others until its time is over overtakes n
   const socket = w.connect(b, "silent");
   await until(() => socket.delivered.length === 1);
   const waiting = w.message(a, b, { headers: { "x-request-id": "request-late" } });
-  for (let i = 0; i < 5; i++) await settle();
+  for (let i = 0; i < 5; i++) await flushTasks();
   w.clock.step(-20_000);
   await w.clock.advance(11_000);
   assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");

@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
 import type { TestAgent, TestSocket, World, WorldOptions } from "../../support/world.ts";
 import { openProxy, restart } from "../proxy_world.ts";
@@ -33,7 +33,7 @@ function send({ w, a, b }: Cast, message = "hi", requestId = ID): Promise<Respon
 
 /** Lets everything that is under way get as far as it can. */
 async function rest(): Promise<void> {
-  for (let i = 0; i < 30; i++) await settle();
+  for (let i = 0; i < 30; i++) await flushTasks();
 }
 
 Deno.test("K21: the same message again gets the same answer, and no second frame", async () => {

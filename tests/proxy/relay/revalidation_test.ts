@@ -1,6 +1,6 @@
 /** Revocation is fast (D-64): a connected agent is judged again when the bell rings, and closed with its code. */
 import { assertEquals } from "@std/assert";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type TestSocket, World } from "../../support/world.ts";
 
@@ -34,7 +34,7 @@ Deno.test("a deleted agent's next message is refused as revoked once the bell wa
   const { a, b } = await w.story();
   await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
   assertEquals((await w.message(a, b)).status, 401);
-  await settle();
+  await flushTasks();
   assertEquals(await codeOf(await w.message(a, b)), "PROXY_AUTH_REVOKED");
 });
 
@@ -44,7 +44,7 @@ Deno.test("the end of a pair refuses the next message and closes nobody", async 
   const { a, b, socket } = await w.story();
   await w.fetch(await w.signed(b, { target: "/pair/remove", body: JSON.stringify({ peerAgentDid: a.agent.did }) }));
   assertEquals(await codeOf(await w.message(a, b)), "PROXY_AUTH_FORBIDDEN");
-  await settle();
+  await flushTasks();
   assertEquals(socket.closed, null);
 });
 

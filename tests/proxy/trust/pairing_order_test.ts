@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
@@ -175,7 +175,7 @@ Deno.test("D08: a registry that hangs is 503 within 5 s of the clock", async () 
   all.answer = () => new Promise(() => {});
   let result: string | null = null;
   const asking = post(w, a, "/pair/start", { initiatorProfile: PROFILE }).then(outcome).then((one) => result = one);
-  for (let i = 0; i < 10; i++) await settle();
+  for (let i = 0; i < 10; i++) await flushTasks();
   await w.clock.advance(4_999);
   assertEquals(result, null);
   await w.clock.advance(1);

@@ -9,7 +9,7 @@ import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { settle } from "../../support/manual_clock.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import {
   answered,
   moveTo,
@@ -269,7 +269,7 @@ Deno.test("G21: delete against reissue, 200 rounds: the agent ends revoked, ever
     if (round % 2) calls.reverse();
     const first = calls[0]?.();
     // Every other pair of rounds the first has a head start.
-    if (round % 4 > 1) await settle();
+    if (round % 4 > 1) await flushTasks();
     const answers = await withTime(w, Promise.all([first, calls[1]?.()]), 100);
     const [deleted, reissue] = round % 2 ? answers.reverse() : answers;
     assertEquals(deleted?.status, 204);

@@ -5,7 +5,7 @@ import { assert, assertEquals } from "@std/assert";
 import { ExpirySweeper, type SweptFamily } from "../../../shared/server/expiry_sweeper.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { ManualClock, settle } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 
 const FAMILY: SweptFamily = {
   prefix: ["proxy", "nonce"],
@@ -80,7 +80,7 @@ Deno.test("expiry sweep deletes in commits of at most as many checks as the stor
     return false;
   };
   const pass = place.sweeper().pass(FAMILY);
-  for (let i = 0; i < 20; i++) await settle();
+  for (let i = 0; i < 20; i++) await flushTasks();
   const began = sizes.length;
   assertEquals(place.clock.waiting, 1, "it pauses after a step");
   await place.through(pass);
@@ -127,13 +127,13 @@ Deno.test("expiry sweep starts again after a failure of the store, and ends when
   const sweeper = place.sweeper();
   sweeper.start();
   await place.clock.advance(LIMITS.sweepFirstMs);
-  for (let i = 0; i < 10; i++) await settle();
+  for (let i = 0; i < 10; i++) await flushTasks();
   assertEquals(place.log, ["sweep_failed"]);
   store.faults.fails = () => false;
   await place.clock.advance(LIMITS.sweepRestMs);
-  for (let i = 0; i < 20 && (await place.left()).length > 0; i++) await settle();
+  for (let i = 0; i < 20 && (await place.left()).length > 0; i++) await flushTasks();
   assertEquals(await place.left(), []);
   sweeper.stop();
-  for (let i = 0; i < 10; i++) await settle();
+  for (let i = 0; i < 10; i++) await flushTasks();
   assertEquals(place.clock.waiting, 0);
 });

@@ -8,7 +8,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { GroupCommit, type Update } from "../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable } from "../../../shared/server/store/open_store.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { ManualClock, settle } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 
 const KEPT_MS = 3_600_000;
 
@@ -83,7 +83,7 @@ Deno.test("a commit that takes effect after its deadline counts once, whenever i
       const commits = instance(store.kv, clock);
       const { held, open } = gate(store);
       const claims = [commits.claim([nonce("a"), add("count")]), commits.claim([nonce("b"), add("count")])];
-      await settle();
+      await flushTasks();
       assertEquals(held.length, 1);
       if (moment !== "before the mark is read") await clock.advance(LIMITS.storeCallMs);
       else {
@@ -92,25 +92,25 @@ Deno.test("a commit that takes effect after its deadline counts once, whenever i
         const advanced = clock.advance(LIMITS.storeCallMs, () => Promise.resolve());
         held[0]?.();
         await advanced;
-        await settle();
+        await flushTasks();
       }
       if (moment === "before the second commit") {
         assertEquals(held.length, 2, "the second commit waits");
         held[0]?.();
-        await settle();
+        await flushTasks();
         open();
         held[1]?.();
       } else if (moment === "after the second commit") {
         open();
         held[1]?.();
-        await settle();
+        await flushTasks();
         held[0]?.();
       } else {
         open();
         for (const pass of held.slice(1)) pass();
       }
       assertEquals(await Promise.all(claims), [{ taken: true }, { taken: true }]);
-      await settle();
+      await flushTasks();
       assertEquals(await countOf(store.kv), 2);
     });
   }
@@ -123,7 +123,7 @@ Deno.test("a store that hangs rejects the claims it holds and does not block the
   let hangs = true;
   store.faults.before = () => hangs ? new Promise<void>(() => {}) : undefined;
   const first = assertRejects(() => commits.claim([nonce("first"), add("count")]), StoreUnavailable);
-  await settle();
+  await flushTasks();
   await clock.advance(LIMITS.claimHealthyMs);
   assertEquals(commits.oldestWaitMs, LIMITS.claimHealthyMs);
   const second = assertRejects(() => commits.claim([nonce("second"), add("count")]), StoreUnavailable);

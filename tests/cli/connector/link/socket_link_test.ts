@@ -10,7 +10,7 @@ import { keyPairFromSeed } from "../../../../shared/protocol/ed25519.ts";
 import { UnreachableError } from "../../../../cli/errors.ts";
 import { reportDefects } from "../../../../cli/connector/defects.ts";
 import { openLink, RefusedError } from "../../../../cli/connector/link/socket_link.ts";
-import { ManualClock, settle } from "../../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
 import { until } from "../bench.ts";
 
@@ -137,7 +137,7 @@ Deno.test("opening a link ends after 10 s when the proxy does not answer, or doe
       const failed = assertRejects(() => openAt(proxy.url, clock));
       await until("the proxy has the request", () => sockets.length === 1);
       // Turns of the event loop in which the answer arrives; without it the result is the same kind of failure.
-      for (let i = 0; i < 50; i++) await settle();
+      for (let i = 0; i < 50; i++) await flushTasks();
       await clock.advance(10_000);
       const error = await failed;
       assert(error instanceof UnreachableError || error instanceof expected, String(error));

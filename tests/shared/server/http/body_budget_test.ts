@@ -13,7 +13,7 @@ import { type Peer, TrustedProxies } from "../../../../shared/server/http/client
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
 import { json, routeFor } from "../../../../shared/server/http/route.ts";
-import { ManualClock, settle } from "../../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
 import { AUTHENTICATORS, type Callers } from "./small_app.ts";
@@ -32,15 +32,15 @@ Deno.test("D-98: bodies hold 4 MiB together at most, 2 MiB from one address; wha
   const rooms = new BodyBudget(new ManualClock());
   const first = await rooms.take("a", HALF);
   const more = asking(rooms, "a", LIMITS.bodyFreeBytes + 1);
-  await settle();
+  await flushTasks();
   assertEquals(more.room, null, "an address has half of it");
   await rooms.take("b", HALF);
   const other = asking(rooms, "c", LIMITS.bodyFreeBytes + 1);
-  await settle();
+  await flushTasks();
   assertEquals([other.room, rooms.total], [null, ALL]);
   first.release();
   first.release();
-  await settle();
+  await flushTasks();
   assert(more.room && other.room);
   assertEquals(rooms.total, HALF + 2 * (LIMITS.bodyFreeBytes + 1));
 });
@@ -59,10 +59,10 @@ Deno.test("D-98: of those who wait the address that holds least is next, whoever
   const held = [await rooms.take("greedy", piece), await rooms.take("x", HALF), await rooms.take("y", piece)];
   const greedy = asking(rooms, "greedy", piece);
   const modest = asking(rooms, "modest", piece);
-  await settle();
+  await flushTasks();
   assertEquals([greedy.room, modest.room], [null, null]);
   held[2]?.release();
-  await settle();
+  await flushTasks();
   assertEquals(greedy.room, null);
   assert(modest.room);
 });
@@ -77,7 +77,7 @@ Deno.test("D-98: who finds no room within 2 s is refused, and waits no longer", 
   await clock.advance(1);
   assertEquals([late.refused, clock.waiting], ["SERVICE_UNAVAILABLE", 0]);
   held.release();
-  await settle();
+  await flushTasks();
   assertEquals([late.room, rooms.total], [null, 0]);
 });
 
@@ -87,7 +87,7 @@ Deno.test("D-98: of one address 500 wait at most, the next is refused at once", 
   const waiting = Array.from({ length: LIMITS.bodiesWaiting / 2 }, () => asking(rooms, "a", HALF));
   await assertRejects(() => rooms.take("a", HALF), ServiceError);
   await rooms.take("b", HALF);
-  await settle();
+  await flushTasks();
   assert(waiting.every(({ room, refused }) => room === null && refused === null));
 });
 

@@ -14,7 +14,7 @@ import {
   readBody,
   refuseByLength,
 } from "../../../../shared/server/http/body.ts";
-import { ManualClock, settle } from "../../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 
 /** A body that arrives chunk by chunk, and tells whether it was let go. */
 class Chunks implements BodySource {
@@ -96,7 +96,7 @@ Deno.test("readBody() gives up after 10 s, however much of the body has come", a
       const source = new Chunks(chunks.map(utf8Bytes), "hang");
       let ended = false;
       const error = refusal(readBody(source, 100, clock)).finally(() => ended = true);
-      await settle();
+      await flushTasks();
       await clock.advance(9_999);
       assertEquals(ended, false);
       await clock.advance(1);
@@ -187,7 +187,7 @@ Deno.test("leaveBody() reads a small rest to its end and ends the connection of 
       const clock = new ManualClock();
       const source = new Chunks(chunks.map(utf8Bytes), end);
       const left = leaveBody(source, clock);
-      for (let i = 0; i < 3; i++) await settle();
+      for (let i = 0; i < 3; i++) await flushTasks();
       assertEquals([source.cancelled, clock.waiting], [false, isEnded ? 1 : 0]);
       await clock.advance(LIMITS.bodyLeftMs);
       await left;

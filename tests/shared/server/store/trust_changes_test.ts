@@ -7,7 +7,7 @@ import { assertEquals } from "@std/assert";
 import { ulidSource } from "../../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { announceTrustChange, TrustChanges } from "../../../../shared/server/store/trust_changes.ts";
-import { ManualClock, settle } from "../../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
 
@@ -46,7 +46,7 @@ Deno.test("a ring is heard once by everyone who listens, without waiting for the
   for (const listener of listeners) assertEquals(listener.heard, [["a", "b"], ["c"]]);
   for (const { bell } of listeners) bell.stop();
   kv.close();
-  await settle();
+  await flushTasks();
 });
 
 Deno.test("a bell that is deaf for its watch hears at the next look, and nothing twice", async () => {
@@ -58,7 +58,7 @@ Deno.test("a bell that is deaf for its watch hears at the next look, and nothing
   await listener.bell.start();
   await ring(kv, newId, "a");
   await ring(kv, newId, "b");
-  await settle();
+  await flushTasks();
   assertEquals(listener.heard, []);
   await clock.advance(LIMITS.bellLookMs);
   await listener.until(1);
