@@ -4,7 +4,7 @@
  */
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
-import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
+import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";

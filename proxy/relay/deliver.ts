@@ -18,7 +18,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
-import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
+import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";

@@ -10,7 +10,7 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Random } from "../../shared/random.ts";
 import type { Update, Write } from "../../shared/server/store/group_commit.ts";
-import { commitOptimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";

@@ -30,7 +30,7 @@
  * A request id stands in front where it is a part: ids of one time lie together, and one commit writes fewer pages (D-105).
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { hashKeyPart } from "../../shared/server/store/open_store.ts";
+import { hashKeyPart } from "../../shared/server/crypto.ts";
 import { nonceEnd } from "../../shared/server/nonces.ts";
 import type { FamilyEnd, StoredKinds } from "../../shared/server/store/transfer.ts";
 import { receivedAtOf } from "../receipts/receipt_record.ts";

@@ -17,7 +17,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { commitOptimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";

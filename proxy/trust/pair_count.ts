@@ -3,7 +3,7 @@
  * the counts of both agents. A missing count is made from the pairs, once.
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
+import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 
 /** The count of one agent; `null` when pairs were removed from a count that was never made. */

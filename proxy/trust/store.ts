@@ -7,7 +7,7 @@ import type { PairingProfile, PeerListQuery } from "../../shared/protocol/api/pa
 import { digest } from "../../shared/server/crypto.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { type CommitAttempt, commitOptimistically } from "../../shared/server/store/open_store.ts";
+import { type CommitAttempt, commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { knownCount, type PairCount, setCount } from "./pair_count.ts";

@@ -5,7 +5,7 @@ import type { Human } from "../../shared/protocol/api/accounts.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { commitOptimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import type { RegistryDeps } from "../deps.ts";

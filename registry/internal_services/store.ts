@@ -10,7 +10,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { commitOptimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { HumanRecord } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";

@@ -7,7 +7,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
-import { commitOptimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../auth.ts";

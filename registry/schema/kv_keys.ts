@@ -30,7 +30,7 @@
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import type { NonceRecord } from "../../shared/server/nonces.ts";
-import { hashKeyPart } from "../../shared/server/store/open_store.ts";
+import { hashKeyPart } from "../../shared/server/crypto.ts";
 import type { FamilyEnd, StoredKinds } from "../../shared/server/store/transfer.ts";
 import type { ChallengeRecord } from "../agents/registration_rules.ts";
 import type { AgentRecord } from "../agents/store.ts";

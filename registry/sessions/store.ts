@@ -8,7 +8,7 @@ import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
-import { commitOptimistically } from "../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { AgentRecord } from "../agents/store.ts";
 import { audited, type AuditEvent } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";

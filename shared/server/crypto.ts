@@ -27,3 +27,8 @@ export function verify(publicKey: KeyObject, signature: string, message: Bytes):
   const bytes = fromBase64Url(signature);
   return bytes?.length === 64 && verifyHere(null, message, publicKey, bytes);
 }
+
+/** A key part made from a text that a user chose: fixed length, no meaning of its own. */
+export function hashKeyPart(text: string): string {
+  return digest(text);
+}

@@ -6,7 +6,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Changes } from "../../registry/changes.ts";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import { fraction } from "../../shared/random.ts";
-import { StoreUnavailable } from "../../shared/server/store/open_store.ts";
+import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { ManualClock } from "../support/manual_clock.ts";

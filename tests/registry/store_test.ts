@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
 import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
-import { wrapStoreErrors } from "../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { type Faults, FaultyKv } from "../support/faulty_kv.ts";
 import {
   answered,

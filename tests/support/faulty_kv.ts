@@ -5,7 +5,7 @@
  */
 import { type Clock, systemClock } from "../../shared/clock.ts";
 import { fraction, type Random } from "../../shared/random.ts";
-import { wrapStoreErrors } from "../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { seededRandom } from "./seeded_random.ts";
 
 /** A call on its way to the store. */

@@ -22,7 +22,7 @@ import { apiDocsOf } from "../../shared/server/http/api_docs.ts";
 import { PROXY_DOCUMENT } from "../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../registry/routes.ts";
 import { ConfigReader } from "../../shared/server/config_reader.ts";
-import { wrapStoreErrors } from "../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { flushTasks, ManualClock } from "./manual_clock.ts";
 import { seededRandom } from "./seeded_random.ts";
 

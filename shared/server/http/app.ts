@@ -13,7 +13,7 @@ import { clientBucket, type Peer, type TrustedProxies } from "./client_ip.ts";
 import type { Random } from "../../random.ts";
 import type { ApiDocs } from "./api_docs.ts";
 import { invalidInput, parseInput } from "./input.ts";
-import { StoreUnavailable } from "../store/open_store.ts";
+import { StoreUnavailable } from "../store/store_errors.ts";
 import type { Level, Log } from "../log.ts";
 import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
 import {

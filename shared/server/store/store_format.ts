@@ -3,7 +3,8 @@
  * laid out. Read together with what else a start needs; knows none of the records.
  */
 import { LIMITS } from "../../protocol/limits.ts";
-import { StoreRefused, StoreUnavailable } from "./open_store.ts";
+import { StoreRefused } from "./open_store.ts";
+import { StoreUnavailable } from "./store_errors.ts";
 
 /** Format of the records that this version writes, in the store and in an export; raised when an older one cannot read them. */
 export const STORE_FORMAT = 1;

@@ -1,6 +1,6 @@
 /** Many instances behave as one, on an embedded store and within what a KV Connect server allows (H11, O06, O07). */
 import { assert } from "@std/assert";
-import { wrapStoreErrors } from "../../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { instancesBehaveAsOne } from "./instances_suite.ts";

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { wrapStoreErrors } from "../../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";

@@ -6,7 +6,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { GroupCommit, type Update } from "../../../shared/server/store/group_commit.ts";
-import { StoreUnavailable } from "../../../shared/server/store/open_store.ts";
+import { StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 

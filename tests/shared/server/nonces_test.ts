@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
-import { StoreUnavailable, wrapStoreErrors } from "../../../shared/server/store/open_store.ts";
+import { StoreUnavailable, wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { isReplay, type NonceRecord, Nonces } from "../../../shared/server/nonces.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 

@@ -8,7 +8,7 @@ import { ulidSource } from "../../../../shared/protocol/ids.ts";
 import { type App, type AppDeps, createApp } from "../../../../shared/server/http/app.ts";
 import { type Peer, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
-import { StoreUnavailable } from "../../../../shared/server/store/open_store.ts";
+import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
 import {
   type Authenticators,

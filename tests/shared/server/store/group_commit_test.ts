@@ -6,7 +6,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { type ClaimResult, GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
-import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/open_store.ts";
+import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
 
 const KEPT_MS = 3_600_000;
 

@@ -4,13 +4,10 @@
  */
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import {
-  commitOptimistically,
-  hashKeyPart,
-  openStore,
-  StoreUnavailable,
-  wrapStoreErrors,
-} from "../../../../shared/server/store/open_store.ts";
+import { commitOptimistically } from "../../../../shared/server/store/optimistic_commit.ts";
+import { openStore } from "../../../../shared/server/store/open_store.ts";
+import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
+import { hashKeyPart } from "../../../../shared/server/crypto.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";

@@ -3,7 +3,8 @@
  * and one that a newer version wrote is left alone. `store-1.json` is frozen: the store of the first version.
  */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { StoreRefused, wrapStoreErrors } from "../../../../shared/server/store/open_store.ts";
+import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
+import { wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
 import { readWithFormatCheck, STORE_FORMAT } from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines } from "../../../../shared/server/store/transfer.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
