@@ -4,7 +4,7 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/schema/kv_keys.ts";
-import { STORED as REGISTRY_STORED } from "./registry/schema/kv_keys.ts";
+import { STORED as REGISTRY_STORED } from "./registry/schema/retention.ts";
 import { RevocationCounts } from "./registry/revocation/counts.ts";
 import { recoverAdmin } from "./registry/accounts/recovery.ts";
 import { systemClock } from "./shared/clock.ts";

@@ -20,7 +20,8 @@ import { KEYS } from "./schema/kv_keys.ts";
 import { CrlPublisher } from "./revocation/crl.ts";
 import { REGISTRY_ROUTES } from "./routes.ts";
 import { accessTokenPreconditions } from "./sessions/access_token.ts";
-import { Signing, type SigningKeySet } from "./signing_keys.ts";
+import { Signing } from "./signing_keys.ts";
+import type { SigningKeySet } from "./schema/records.ts";
 
 /** A registry that answers. */
 export interface Registry extends App {

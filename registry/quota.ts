@@ -2,37 +2,14 @@
  * What one human uses up (D-210): the counts, pure, and how an older store without them is counted. The record is part
  * of the commit that it counts, so that a quota holds under races and costs the same however many agents there are.
  */
-import { ServiceError } from "../shared/protocol/errors.ts";
-import { LIMITS } from "../shared/protocol/limits.ts";
-import { yieldToEventLoop } from "../shared/clock.ts";
-import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
 import type { Quotas } from "./config.ts";
-import type { ApiKeyRecord } from "./api_keys/store.ts";
-import type { AgentRecord } from "./agents/store.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
-import type { RevocationRecord } from "./revocation/store.ts";
-
-/** How many things end at which moment (milliseconds since the Unix epoch), soonest first. */
-export type Expiring = readonly (readonly [until: number, count: number])[];
-
-/** The counts of one human, as stored. */
-export interface QuotaRecord {
-  /** Active agents. */
-  agents: number;
-  /** Active API keys. */
-  apiKeys: number;
-  registrations: WindowRecord;
-  reissues: WindowRecord;
-  /** API keys created in the last 24 h. Absent before the first one. */
-  keyCreations?: WindowRecord;
-  /** Open challenges, by their expiry. */
-  challenges: Expiring;
-  /** Entries of the revocation list, by the end of the day in which they leave it. */
-  revocations: Expiring;
-  /** Open invites that this admin has made, by their expiry. */
-  invites: Expiring;
-}
+import type { AgentRecord, ApiKeyRecord, Expiring, QuotaRecord, RevocationRecord } from "./schema/records.ts";
+import { yieldToEventLoop } from "../shared/clock.ts";
+import { ServiceError } from "../shared/protocol/errors.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;

@@ -3,34 +3,19 @@
  * use, so that a rotation by another instance counts at once. Seeds never leave this file.
  */
 import { calculateJwkThumbprint } from "jose";
+import type { ConfiguredKey } from "./config.ts";
+import { KEYS } from "./schema/kv_keys.ts";
+import type { SigningKeySet, StoredKey } from "./schema/records.ts";
+import type { Clock } from "../shared/clock.ts";
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../shared/protocol/ed25519.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import type { SigningKey, VerificationKeys } from "../shared/protocol/jws.ts";
 import { type KeyDocument, readKeyDocument } from "../shared/protocol/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
-import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
-import type { ConfiguredKey } from "./config.ts";
-import { KEYS } from "./schema/kv_keys.ts";
-
-interface StoredKey {
-  kid: string;
-  publicKey: string;
-  seed: string | null;
-  status: "active" | "retired";
-  /** Milliseconds since the Unix epoch; `null` while active, or when the configuration retired it. */
-  retiredAt: number | null;
-  /** A key that is published before it signs (D-249): from when it does, milliseconds since the Unix epoch. */
-  signsFrom?: number;
-}
-
-/** The stored keys: the one that signs, those that will sign, the retired ones. */
-export interface SigningKeySet {
-  keys: StoredKey[];
-}
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 
 /** A rotation to commit, and what it answers. */
 export interface Rotation {

@@ -7,8 +7,7 @@ import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import type { StoreDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { QuotaRecord } from "../quota.ts";
-import type { BootstrapRecord, HumanRecord } from "./store.ts";
+import type { BootstrapRecord, HumanRecord, QuotaRecord } from "../schema/records.ts";
 
 /** Gives the first admin a further API key, and its role back; `null` when there was never a bootstrap. */
 export async function recoverAdmin(deps: StoreDeps): Promise<{ human: HumanRecord; key: IssuedApiKey } | null> {

@@ -1,29 +1,19 @@
 /**
  * Human accounts in the store, and the bootstrap that makes the first one.
  */
+import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
+import { audited } from "../audit/record.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { type IssuedService, issueService, putService } from "../internal_services/store.ts";
+import { newQuota } from "../quota.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { BootstrapRecord, HumanRecord } from "../schema/records.ts";
 import type { Human } from "../../shared/protocol/api/accounts.ts";
+import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
-import { audited } from "../audit/record.ts";
-import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../schema/kv_keys.ts";
-import { newQuota } from "../quota.ts";
-import { type IssuedService, issueService, putService } from "../internal_services/store.ts";
-import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
-
-/** A human as stored; `createdAt` is ISO-8601. */
-export interface HumanRecord extends Human {
-  createdAt: string;
-}
-
-/** That the first admin exists. */
-export interface BootstrapRecord {
-  humanId: string;
-  at: string;
-}
 
 /** A new human, not yet stored. */
 export function newHuman(deps: RegistryDeps, displayName: string, role: Human["role"]): HumanRecord {

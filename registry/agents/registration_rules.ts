@@ -1,21 +1,11 @@
 /**
  * The rules of registration (D-23, D-38): in which order a registration is judged against its challenge. Pure.
  */
+import type { ChallengeRecord } from "../schema/records.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { readPublicKey, verify } from "../../shared/server/crypto.ts";
-
-/** A challenge as stored; times are milliseconds since the Unix epoch. */
-export interface ChallengeRecord {
-  id: string;
-  ownerId: string;
-  ownerDid: string;
-  publicKey: string;
-  nonce: string;
-  expiresAt: number;
-  usedAt: number | null;
-}
 
 /** A registration as sent; `framework` and `ttlDays` absent when left out. */
 export interface RegistrationRequest {

@@ -2,41 +2,25 @@
  * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts; a
  * request that loses a race gets an error.
  */
+import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
+import { audited } from "../audit/record.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { belowCursor } from "../pages.ts";
+import { countChallenge, countDeletion, countRegistration, countReissue, ensureQuota, newQuota } from "../quota.ts";
+import { addRevocation } from "../revocation/store.ts";
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
+import type { AgentRecord, ChallengeRecord, HumanRecord, QuotaRecord, SessionRecord } from "../schema/records.ts";
+import { isLive } from "../sessions/session_rules.ts";
+import { issueSession, keptFor, revoked } from "../sessions/store.ts";
+import { signAit } from "../../shared/protocol/ait.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
-import { signAit } from "../../shared/protocol/ait.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
-import type { WindowRecord } from "../../shared/server/rate_limit.ts";
-import type { HumanRecord } from "../accounts/store.ts";
-import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import { belowCursor } from "../pages.ts";
-import {
-  countChallenge,
-  countDeletion,
-  countRegistration,
-  countReissue,
-  ensureQuota,
-  newQuota,
-  type QuotaRecord,
-} from "../quota.ts";
-import { addRevocation } from "../revocation/store.ts";
-import { isLive, type SessionRecord } from "../sessions/session_rules.ts";
-import { issueSession, keptFor, revoked } from "../sessions/store.ts";
-import { type ChallengeRecord, checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
-
-/** An agent as stored: the record as it is answered, and its owner's id. */
-export interface AgentRecord extends Agent {
-  ownerId: string;
-  /** Its reissues of the last 24 h (D-210). */
-  reissues?: WindowRecord;
-}
 
 const DAY_MS = 86_400_000;
 

@@ -1,25 +1,18 @@
 /**
  * API keys (PATs) in the store: kept by digest, listed by owner. A key in the clear exists only on its way out.
  */
+import { audited } from "../audit/record.ts";
+import type { RegistryDeps, StoreDeps } from "../deps.ts";
+import { type Page, type PageQuery, readPage } from "../pages.ts";
+import { countApiKey, countApiKeyRevoked, ensureQuota, newQuota } from "../quota.ts";
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
+import type { ApiKeyRecord, HumanRecord, QuotaRecord } from "../schema/records.ts";
 import type { ApiKey } from "../../shared/protocol/api/accounts.ts";
-import { makeSecret } from "../../shared/protocol/secrets.ts";
-import { digest } from "../../shared/server/crypto.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { audited } from "../audit/record.ts";
-import type { HumanRecord } from "../accounts/store.ts";
-import type { RegistryDeps, StoreDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import { type Page, type PageQuery, readPage } from "../pages.ts";
-import { countApiKey, countApiKeyRevoked, ensureQuota, newQuota, type QuotaRecord } from "../quota.ts";
-
-export interface ApiKeyRecord extends ApiKey {
-  humanId: string;
-  digest: string;
-  /** ISO-8601; absent while active, and in records of older versions. */
-  revokedAt?: string;
-}
+import { digest } from "../../shared/server/crypto.ts";
 
 /** A new key, not yet stored, with the token that is shown once. */
 export interface IssuedApiKey {

@@ -8,7 +8,7 @@ import type { ApiKeyCaller } from "../auth.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { readPage } from "../pages.ts";
-import type { AuditRecord } from "./record.ts";
+import type { AuditRecord } from "../schema/records.ts";
 
 export async function listAudit(
   deps: RegistryDeps,

@@ -2,10 +2,11 @@
  * The audit log (D-50): who did what, when, in which request. An entry is part of the commit it tells of, and is never
  * changed. Holds no secret and no digest of one.
  */
+import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
+import type { AuditRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
 
 /** Everything that is audited. */
 export const AUDIT_EVENTS = [
@@ -28,19 +29,6 @@ export const AUDIT_EVENTS = [
   "service.deleted",
   "signing_key.rotated",
 ] as const;
-export type AuditEvent = (typeof AUDIT_EVENTS)[number];
-
-/** An entry as it is stored and answered. */
-export interface AuditRecord {
-  id: string;
-  at: string;
-  event: AuditEvent;
-  /** DID or id of who did it. */
-  actor: string;
-  /** DID or id of what it was done to. */
-  subject: string;
-  requestId: string;
-}
 
 /** Adds an entry to a commit. */
 export function audited(

@@ -2,29 +2,20 @@
  * Internal services in the store: who may call the registry as a service, and with which scopes (D-46, D-47).
  * Secrets are kept as digests; a rotated one lives for another hour.
  */
-import type { InternalService, ServiceScope } from "../../shared/protocol/api/services.ts";
-import { equalConstantTime } from "../../shared/protocol/base64url.ts";
-import { isUlid } from "../../shared/protocol/ids.ts";
-import { ServiceError } from "../../shared/protocol/errors.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
-import { makeSecret } from "../../shared/protocol/secrets.ts";
-import { digest } from "../../shared/server/crypto.ts";
-import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
-import type { HumanRecord } from "../accounts/store.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import { type Page, type PageQuery, readPage } from "../pages.ts";
-
-export interface ServiceRecord extends InternalService {
-  digest: string;
-  /** The secret before the last rotation, until `previousUntil` (milliseconds since the Unix epoch). */
-  previousDigest: string | null;
-  previousUntil: number;
-  /** ISO-8601; absent while active, and in records of older versions. */
-  deletedAt?: string;
-}
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
+import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
+import type { InternalService, ServiceScope } from "../../shared/protocol/api/services.ts";
+import { equalConstantTime } from "../../shared/protocol/base64url.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { makeSecret } from "../../shared/protocol/secrets.ts";
+import { parseIso, toIso } from "../../shared/protocol/time.ts";
+import { digest } from "../../shared/server/crypto.ts";
+import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 
 /** A new or rotated service with the secret that is shown once. */
 export interface IssuedService {

@@ -1,30 +1,19 @@
 /**
  * Invites in the store. A code works once: invite, human and API key change in one commit.
  */
-import { ServiceError } from "../../shared/protocol/errors.ts";
-import { makeSecret } from "../../shared/protocol/secrets.ts";
-import { digest } from "../../shared/server/crypto.ts";
-import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { type HumanRecord, newHuman, putHuman } from "../accounts/store.ts";
+import { newHuman, putHuman } from "../accounts/store.ts";
+import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
 import type { Draft } from "../changes.ts";
-import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import type { RegistryDeps } from "../deps.ts";
-import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import { type Page, type PageQuery, readPage } from "../pages.ts";
-import { countInvite, countInviteClosed, ensureQuota, newQuota, type QuotaRecord } from "../quota.ts";
-
-/** An invite as stored; times are ISO-8601. */
-export interface InviteRecord {
-  id: string;
-  digest: string;
-  expiresAt: string | null;
-  createdAt: string;
-  redeemedAt: string | null;
-  redeemedBy: string | null;
-  /** ID of the admin who made it and whose quota it counts in; absent in records of older versions. */
-  createdBy?: string;
-}
+import { countInvite, countInviteClosed, ensureQuota, newQuota } from "../quota.ts";
+import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
+import type { HumanRecord, InviteRecord, QuotaRecord } from "../schema/records.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { makeSecret } from "../../shared/protocol/secrets.ts";
+import { parseIso, toIso } from "../../shared/protocol/time.ts";
+import { digest } from "../../shared/server/crypto.ts";
 
 /** `redeemed` is judged before `expired` (D-37). */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {

@@ -1,9 +1,8 @@
 /** Who has how many revocations in the list (D-210): counted while the store is read record by record. */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { BoundedMap } from "../../shared/server/bounded_map.ts";
-import type { AgentRecord } from "../agents/store.ts";
+import type { AgentRecord, RevocationRecord } from "../schema/records.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { RevocationRecord } from "./store.ts";
 
 /** Owners that are remembered, so that the revocations of one agent need one read. */
 const OWNERS_REMEMBERED = 10_000;

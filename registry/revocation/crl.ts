@@ -15,7 +15,8 @@ import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { mostRevocations } from "../quota.ts";
 import type { Signing } from "../signing_keys.ts";
-import { type CrlHead, type RevocationRecord, seqOf } from "./store.ts";
+import type { CrlHead, RevocationRecord } from "../schema/records.ts";
+import { seqOf } from "./store.ts";
 
 /** A signed list, ready to be answered. */
 export interface PublishedCrl {

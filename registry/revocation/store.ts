@@ -2,25 +2,16 @@
  * Revocations in the store (D-21): one key for each revoked AIT, written in the commit of the change that revokes it,
  * and the list's sequence number, one more with each.
  */
+import { aitExpiry } from "../agents/store.ts";
+import type { Draft } from "../changes.ts";
+import type { RegistryDeps } from "../deps.ts";
+import { countRevocation } from "../quota.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { AgentRecord, CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
 import type { Revocation } from "../../shared/protocol/crl.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
-import { type AgentRecord, aitExpiry } from "../agents/store.ts";
-import type { Draft } from "../changes.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { KEYS } from "../schema/kv_keys.ts";
-import { countRevocation, type QuotaRecord } from "../quota.ts";
-
-/** A revocation as stored: the list's entry, and until when it must be kept (unix seconds). */
-export interface RevocationRecord extends Revocation {
-  keptUntil: number;
-}
-
-/** Where the list stands. `seq` is 0 until the first revocation ever. */
-export interface CrlHead {
-  seq: number;
-}
 
 /**
  * The sequence number that a stored head says.

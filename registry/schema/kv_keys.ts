@@ -27,19 +27,10 @@
  * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |
  * | probe | moment, milliseconds since the Unix epoch | health (D-220) | 1 h |
  */
+import type { AuditEvent } from "./records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { parseIso } from "../../shared/protocol/time.ts";
-import type { NonceRecord } from "../../shared/server/nonces.ts";
 import { hashKeyPart } from "../../shared/server/crypto.ts";
-import type { FamilyEnd, StoredKinds } from "../../shared/server/store/transfer.ts";
-import type { ChallengeRecord } from "../agents/registration_rules.ts";
-import type { AgentRecord } from "../agents/store.ts";
-import type { AuditEvent, AuditRecord } from "../audit/record.ts";
-import type { ApiKeyRecord } from "../api_keys/store.ts";
-import type { InviteRecord } from "../invites/store.ts";
-import type { RevocationRecord } from "../revocation/store.ts";
-import type { ServiceRecord } from "../internal_services/store.ts";
-import { sessionEnd, type SessionRecord, type SpentRefresh } from "../sessions/session_rules.ts";
+import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["registry", ...parts];
 
@@ -82,37 +73,6 @@ export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 /** How long an audit entry is kept: that of a refresh is frequent and says little (D-218). */
 export const auditKeptMs = (event: AuditEvent): number =>
   (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
-
-/** When a record that ended at this ISO time is deleted; `null` while it has not ended. */
-const endedAt = (time: string | null | undefined): number | null =>
-  time === null || time === undefined ? null : (parseIso(time) ?? NaN) + ENDED_KEPT_MS;
-
-/** How long each kind is kept when a store is moved: the expiry of the table above. */
-export const STORED: StoredKinds = {
-  issuer: "forever",
-  signing_keys: "forever",
-  bootstrap: "forever",
-  human: "forever",
-  quota: "forever",
-  api_key: (value: ApiKeyRecord) => endedAt(value.revokedAt),
-  api_key_of: "forever",
-  invite: (value: InviteRecord) => endedAt(value.redeemedAt ?? value.expiresAt),
-  invite_code: "forever",
-  challenge: (value: ChallengeRecord) => value.expiresAt + LIMITS.challengeKeptSeconds * 1000,
-  agent: (value: AgentRecord) => endedAt(value.status === "revoked" ? value.updatedAt : null),
-  agent_of: (value: true | number) => value === true ? null : value,
-  session: (value: SessionRecord) => sessionEnd(value) + ENDED_KEPT_MS,
-  spent_refresh: (value: SpentRefresh) => value.expiresAt,
-  revocation: (value: RevocationRecord) => value.keptUntil * 1000,
-  crl_head: "forever",
-  service: (value: ServiceRecord) => endedAt(value.deletedAt),
-  service_name: "forever",
-  audit: (value: AuditRecord) => (parseIso(value.at) ?? NaN) + auditKeptMs(value.event),
-  nonce: (value: NonceRecord) => value.expiresAt + LIMITS.nonceKeptSeconds * 1000,
-  window: (_: unknown, now: number) => now + LIMITS.limitWindowMs * 2,
-  commit_mark: "never",
-  probe: "never",
-};
 
 const ONE_RECORD = { rule: "one record" };
 

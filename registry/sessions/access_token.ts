@@ -8,10 +8,10 @@ import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts
 import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import { digest } from "../../shared/server/crypto.ts";
-import type { AgentRecord } from "../agents/store.ts";
+import type { AgentRecord, SessionRecord } from "../schema/records.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { evaluateAccessToken, type SessionRecord } from "./session_rules.ts";
+import { evaluateAccessToken } from "./session_rules.ts";
 
 /** Judges an access token by the records as they are now; `expired` only for the right token. */
 export async function checkAccessToken(

@@ -2,33 +2,8 @@
  * The rules of an agent's session (D-42 to D-45): what a refresh may do, what an access token is worth. Pure; the store
  * beside it carries the verdicts out.
  */
+import type { SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { equalConstantTime } from "../../shared/protocol/base64url.ts";
-
-/** A session as stored. Times are milliseconds since the Unix epoch; tokens are digests. */
-export interface SessionRecord {
-  status: "active" | "revoked";
-  accessDigest: string;
-  accessExpiresAt: number;
-  refreshDigest: string;
-  refreshExpiresAt: number;
-  /** The refresh token before the current one. */
-  previousDigest: string | null;
-  previousExpiresAt: number;
-  /** `X-Svc-Timestamp` of the last refresh, unix seconds. */
-  refreshedAtSeconds: number;
-  /** Audit trail: when this session began. */
-  createdAt: number;
-  /** When it was revoked; absent before, and in records of older versions. */
-  revokedAt?: number;
-}
-
-/** A refresh token older than the predecessor: presenting it means that it was copied. */
-export interface SpentRefresh {
-  agentId: string;
-  /** `createdAt` of the session that it was of: an older session's tokens do not end a newer one. */
-  sessionCreatedAt: number;
-  expiresAt: number;
-}
 
 /** A refresh as it is judged. */
 export interface RefreshRequest {

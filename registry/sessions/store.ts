@@ -9,17 +9,11 @@ import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
-import type { AgentRecord } from "../agents/store.ts";
-import { audited, type AuditEvent } from "../audit/record.ts";
+import type { AgentRecord, AuditEvent, SessionRecord, SpentRefresh } from "../schema/records.ts";
+import { audited } from "../audit/record.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import {
-  evaluateRefresh,
-  type RefreshRequest,
-  sessionEnd,
-  type SessionRecord,
-  type SpentRefresh,
-} from "./session_rules.ts";
+import { evaluateRefresh, type RefreshRequest, sessionEnd } from "./session_rules.ts";
 
 /** A session not yet stored, with the tokens that are shown once. */
 export interface IssuedSession {

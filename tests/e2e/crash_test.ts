@@ -12,11 +12,13 @@ import {
   UnreachableError,
 } from "../support/agent_client.ts";
 import type { TicketRecord } from "../../proxy/trust/store.ts";
-import type { HumanRecord } from "../../registry/accounts/store.ts";
-import type { AgentRecord } from "../../registry/agents/store.ts";
-import type { ChallengeRecord } from "../../registry/agents/registration_rules.ts";
-import type { InviteRecord } from "../../registry/invites/store.ts";
-import type { SessionRecord } from "../../registry/sessions/session_rules.ts";
+import type {
+  AgentRecord,
+  ChallengeRecord,
+  HumanRecord,
+  InviteRecord,
+  SessionRecord,
+} from "../../registry/schema/records.ts";
 import type { CreateApiKeyAnswer } from "../../shared/protocol/api/accounts.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";

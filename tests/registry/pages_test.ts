@@ -1,7 +1,7 @@
 /** Shows how lists are paged (D-215): each record once, a bound on every page, and what a filtered page may read. */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
-import type { AgentRecord } from "../../registry/agents/store.ts";
+import type { AgentRecord } from "../../registry/schema/records.ts";
 import { answered, openRegistry, refused } from "../support/registry_world.ts";
 import { AMPLE_QUOTAS, type World } from "../support/world.ts";
 

@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { Quotas } from "../../registry/config.ts";
-import type { QuotaRecord } from "../../registry/quota.ts";
+import type { QuotaRecord } from "../../registry/schema/records.ts";
 import type { Challenge } from "../../shared/protocol/api/agents.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";

@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { readRegistryConfig } from "../../registry/config.ts";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
-import type { SigningKeySet } from "../../registry/signing_keys.ts";
+import type { SigningKeySet } from "../../registry/schema/records.ts";
 import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import { parseAit } from "../../shared/protocol/ait.ts";
 import { parseJws } from "../../shared/protocol/jws.ts";

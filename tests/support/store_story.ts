@@ -4,7 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { STORED as PROXY_STORED } from "../../proxy/schema/kv_keys.ts";
-import { STORED as REGISTRY_STORED } from "../../registry/schema/kv_keys.ts";
+import { STORED as REGISTRY_STORED } from "../../registry/schema/retention.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { exportLines } from "../../shared/server/store/transfer.ts";

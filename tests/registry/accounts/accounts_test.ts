@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { recoverAdmin } from "../../../registry/accounts/recovery.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import type { HumanRecord } from "../../../registry/accounts/store.ts";
+import type { HumanRecord } from "../../../registry/schema/records.ts";
 import type { BootstrapAnswer } from "../../../shared/protocol/api/accounts.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { answered, moveTo, openRegistry, outcome, refused, restart, tally } from "../../support/registry_world.ts";

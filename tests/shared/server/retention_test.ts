@@ -3,11 +3,8 @@
  * that each family with an expiry is really written with one.
  */
 import { assert, assertEquals } from "@std/assert";
-import {
-  ENDS as REGISTRY_ENDS,
-  KEYS as REGISTRY_KEYS,
-  STORED as REGISTRY_STORED,
-} from "../../../registry/schema/kv_keys.ts";
+import { ENDS as REGISTRY_ENDS, KEYS as REGISTRY_KEYS } from "../../../registry/schema/kv_keys.ts";
+import { STORED as REGISTRY_STORED } from "../../../registry/schema/retention.ts";
 import type { FamilyEnd, StoredKinds } from "../../../shared/server/store/transfer.ts";
 import { answered, openRegistry, refreshed } from "../../support/registry_world.ts";
 import { overlaid } from "../../support/faulty_kv.ts";

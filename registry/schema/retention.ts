@@ -1,0 +1,49 @@
+/** How long each kind of record of the registry is kept when a store is exported and imported. */
+import type {
+  AgentRecord,
+  ApiKeyRecord,
+  AuditRecord,
+  ChallengeRecord,
+  InviteRecord,
+  RevocationRecord,
+  ServiceRecord,
+  SessionRecord,
+  SpentRefresh,
+} from "./records.ts";
+import { auditKeptMs, ENDED_KEPT_MS } from "./kv_keys.ts";
+import { sessionEnd } from "../sessions/session_rules.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { parseIso } from "../../shared/protocol/time.ts";
+import type { NonceRecord } from "../../shared/server/nonces.ts";
+import type { StoredKinds } from "../../shared/server/store/transfer.ts";
+
+/** When a record that ended at this ISO time is deleted; `null` while it has not ended. */
+const endedAt = (time: string | null | undefined): number | null =>
+  time === null || time === undefined ? null : (parseIso(time) ?? NaN) + ENDED_KEPT_MS;
+
+/** How long each kind is kept when a store is moved: the expiry of the table above. */
+export const STORED: StoredKinds = {
+  issuer: "forever",
+  signing_keys: "forever",
+  bootstrap: "forever",
+  human: "forever",
+  quota: "forever",
+  api_key: (value: ApiKeyRecord) => endedAt(value.revokedAt),
+  api_key_of: "forever",
+  invite: (value: InviteRecord) => endedAt(value.redeemedAt ?? value.expiresAt),
+  invite_code: "forever",
+  challenge: (value: ChallengeRecord) => value.expiresAt + LIMITS.challengeKeptSeconds * 1000,
+  agent: (value: AgentRecord) => endedAt(value.status === "revoked" ? value.updatedAt : null),
+  agent_of: (value: true | number) => value === true ? null : value,
+  session: (value: SessionRecord) => sessionEnd(value) + ENDED_KEPT_MS,
+  spent_refresh: (value: SpentRefresh) => value.expiresAt,
+  revocation: (value: RevocationRecord) => value.keptUntil * 1000,
+  crl_head: "forever",
+  service: (value: ServiceRecord) => endedAt(value.deletedAt),
+  service_name: "forever",
+  audit: (value: AuditRecord) => (parseIso(value.at) ?? NaN) + auditKeptMs(value.event),
+  nonce: (value: NonceRecord) => value.expiresAt + LIMITS.nonceKeptSeconds * 1000,
+  window: (_: unknown, now: number) => now + LIMITS.limitWindowMs * 2,
+  commit_mark: "never",
+  probe: "never",
+};
