@@ -3,7 +3,7 @@
  * and none of their rules.
  */
 import { parseArgs } from "@std/cli/parse-args";
-import { STORED as PROXY_STORED } from "./proxy/schema/kv_keys.ts";
+import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "./registry/schema/retention.ts";
 import { RevocationCounts } from "./registry/revocation/counts.ts";
 import { recoverAdmin } from "./registry/accounts/recovery.ts";

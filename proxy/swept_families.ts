@@ -6,7 +6,7 @@ import { nonceEnd, type NonceRecord } from "../shared/server/nonces.ts";
 import type { SweptFamily } from "../shared/server/expiry_sweeper.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import { receivedAtOf } from "./receipts/receipt_record.ts";
-import type { Presence } from "./relay/presence.ts";
+import type { Presence } from "./schema/records.ts";
 import { deliveryEnd, unpackDelivery } from "./relay/delivery_record.ts";
 
 export function sweptFamilies(

@@ -4,8 +4,13 @@
  */
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import { readCached, requireUnchanged } from "../../shared/server/store/preconditions.ts";
-import type { Decision, WindowRule } from "../../shared/server/rate_limit.ts";
-import { decide, rateLimitHeaders, type WindowRecord } from "../../shared/server/rate_limit.ts";
+import {
+  decide,
+  type Decision,
+  rateLimitHeaders,
+  type WindowRecord,
+  type WindowRule,
+} from "../../shared/server/rate_limit.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { checkAitTimes } from "../../shared/protocol/ait.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
@@ -18,8 +23,8 @@ import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { Presence } from "../relay/presence.ts";
-import { hasAnyPair, type PairRecord } from "../trust/store.ts";
+import type { PairRecord, Presence } from "../schema/records.ts";
+import { hasAnyPair } from "../trust/store.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
 
 /** What a route asks of its callers besides checks 1 to 6 (the table under D-60). */

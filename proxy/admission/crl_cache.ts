@@ -2,6 +2,10 @@
  * The revocation list as the proxy knows it (D-62): refreshed in the background, never rolled back, fail closed. That a
  * signed list was ever seen is remembered in the store, so that a forged 404 undoes nothing.
  */
+import type { KeyCache } from "./key_cache.ts";
+import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { CrlSeen } from "../schema/records.ts";
 import { type Clock, yieldToEventLoop } from "../../shared/clock.ts";
 import type { Bytes } from "../../shared/protocol/base64url.ts";
 import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../../shared/protocol/crl.ts";
@@ -10,16 +14,6 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
-import { KEYS } from "../schema/kv_keys.ts";
-import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
-import type { KeyCache } from "./key_cache.ts";
-
-/** The newest list that was ever installed. */
-export interface CrlSeen {
-  seq: number;
-  /** Unix seconds. */
-  iat: number;
-}
 
 interface Installed {
   /** Unix seconds; `null` for the empty list that `CRL_NOT_FOUND` stands for. */

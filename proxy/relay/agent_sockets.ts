@@ -2,11 +2,11 @@
  * One agent's relay session (D-67, D-70): up to four connections, newest first; frames out, acks in. Knows no WebSocket,
  * only what it needs of one. Whatever happens to a connection, whoever waits on it is answered.
  */
+import type { Message } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
 import {
   CLOSE,
   decodeFrame,
-  type DeliverFrame,
   encodeFrame,
   FrameError,
   isOversize,
@@ -32,9 +32,6 @@ export interface ConnectedAgent {
   /** Unix seconds. */
   aitExpiresAt: number;
 }
-
-/** A message, before it is a frame. */
-export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt">;
 
 /** How a delivery ended. */
 export type DeliveryResult = { acked: true; accepted: boolean; reason?: string } | { acked: false };

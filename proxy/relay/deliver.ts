@@ -25,7 +25,7 @@ import type { ProxyDeps } from "../deps.ts";
 import type { DeliveryId, DuplicateResult } from "./deliveries.ts";
 import type { ForwardResult } from "./message_forwarder.ts";
 import { prefersAsync } from "./prefer.ts";
-import type { Message } from "./agent_sockets.ts";
+import type { Message } from "../schema/records.ts";
 
 export async function postMessage(
   deps: ProxyDeps,

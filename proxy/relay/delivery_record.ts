@@ -2,23 +2,11 @@
  * What is stored about a delivery (D-69, D-218): packed, without anything that its key says. Records of the version before
  * were objects, and are still read.
  */
+import type { DeliveryRecord } from "../schema/records.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-
-/** A delivery on record; times are milliseconds since the Unix epoch. */
-export interface DeliveryRecord {
-  bodySha256: string;
-  startedAt: number;
-  /** Instance that delivers it; `null` once the attempt has ended. */
-  instance: string | null;
-  /** The 202, once there was one. */
-  answer: HookAnswer | null;
-  answeredAt: number;
-  /** When the first receipt was recorded; 0 without one. */
-  receiptAt: number;
-}
 
 const VERSION = 1;
 const FLAGS = { answered: 1, delivered: 2, queued: 4, reason: 8 } as const;

@@ -3,38 +3,16 @@
  * acknowledged or ends in a receipt. Changes go through the group commit, whole or not at all; who hands a message over
  * is `drain.ts`.
  */
+import { storedReceipt } from "../receipts/receipt_record.ts";
+import type { MailboxEntry, MailboxState, Message } from "../schema/records.ts";
+import { receiptUpdate } from "./deliveries.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
-import { KEYS } from "../schema/kv_keys.ts";
 import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
-import { storedReceipt } from "../receipts/receipt_record.ts";
-import { receiptUpdate } from "./deliveries.ts";
-import type { Message } from "./agent_sockets.ts";
-
-/** A message that waits; times are milliseconds since the Unix epoch. */
-export interface MailboxEntry {
-  /** Its place in the recipient's line. */
-  number: number;
-  message: Omit<Message, "payload">;
-  /** Parts into which the payload is cut. */
-  parts: number;
-  expiresAt: number;
-  /** How often the connector refused it. */
-  nacks: number;
-  /** Not handed over before. */
-  notBefore: number;
-}
-
-/** A recipient's line as a whole. */
-export interface MailboxState {
-  /** Place of the next message. */
-  next: number;
-  total: number;
-  bySender: Record<string, number>;
-}
+import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
 
 /** Kept past its expiry, so that the sweep can still give it its receipt. */
 const GRACE_MS = 86_400_000;

@@ -9,7 +9,8 @@ import type { Log } from "../../shared/server/log.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
-import type { Mailbox, MailboxEntry } from "./mailbox.ts";
+import type { Mailbox } from "./mailbox.ts";
+import type { MailboxEntry } from "../schema/records.ts";
 import type { SenderStatus } from "./sender_status.ts";
 
 /** Expired messages that are ended at the same time. */

@@ -14,7 +14,7 @@ import type { PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { Mailbox } from "./mailbox.ts";
-import type { Message } from "./agent_sockets.ts";
+import type { Message } from "../schema/records.ts";
 
 /** What came of a message. */
 export type ForwardResult =

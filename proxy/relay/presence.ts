@@ -5,34 +5,16 @@
  * and the inbox looked at every 2 s besides. Isolates of one process also knock, which is heard at once (D-105). Knows
  * nothing of what notes mean.
  */
+import { KEYS } from "../schema/kv_keys.ts";
+import type { InstanceLease, Presence, StoredInstanceMessage } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Random } from "../../shared/random.ts";
+import type { Log } from "../../shared/server/log.ts";
+import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
 import type { Update, Write } from "../../shared/server/store/group_commit.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
-import type { Log } from "../../shared/server/log.ts";
-import { KEYS } from "../schema/kv_keys.ts";
-import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
-
-/** Where an agent's session is. `epoch` rises with every move. */
-export interface Presence {
-  instance: string;
-  epoch: number;
-}
-
-/** That an instance lives; time is milliseconds since the Unix epoch. */
-export interface InstanceLease {
-  until: number;
-  /** Process that it is part of, perhaps with siblings. */
-  pid: number;
-}
-
-/** A note in an inbox; bytes that do not fit a value lie beside it in parts. */
-export interface StoredInstanceMessage {
-  body: unknown;
-  parts: number;
-}
 
 /** What is done with a note. Notes are started in the order they were written. */
 export type Receive = (body: unknown, bytes: Uint8Array) => void;

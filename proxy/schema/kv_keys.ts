@@ -29,15 +29,9 @@
  * "Swept" families have an expiry in the store that is a week later than their end: the service deletes them (D-217).
  * A request id stands in front where it is a part: ids of one time lie together, and one commit writes fewer pages (D-105).
  */
-import { LIMITS } from "../../shared/protocol/limits.ts";
-import { hashKeyPart } from "../../shared/server/crypto.ts";
-import { nonceEnd } from "../../shared/server/nonces.ts";
-import type { FamilyEnd, StoredKinds } from "../../shared/server/store/transfer.ts";
-import { receivedAtOf } from "../receipts/receipt_record.ts";
-import { deliveryEnd, type DeliveryRecord, unpackDelivery } from "../relay/delivery_record.ts";
-import type { MailboxEntry } from "../relay/mailbox.ts";
-import type { TicketRecord } from "../trust/store.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import { hashKeyPart } from "../../shared/server/crypto.ts";
+import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["proxy", ...parts];
 
@@ -78,36 +72,6 @@ export const KEYS = {
   commitMark: (instance: string) => key("commit_mark", instance),
   probe: () => key("probe"),
 } as const;
-
-const DAY_MS = 86_400_000;
-
-/** How long each kind is kept when a store is moved: the expiry of the table above. Where agents are is not moved. */
-export const STORED: StoredKinds = {
-  nonce: nonceEnd,
-  window: (_: unknown, now: number) => now + DAY_MS,
-  // The request ID does not change when a record ends.
-  delivery: (value: unknown) => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord),
-  receipt: (value: unknown) => receivedAtOf(value) + LIMITS.receiptKeptSeconds * 1000,
-  ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
-  open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
-  pair: "forever",
-  // Counted again where it is missing.
-  pair_count: "never",
-  pairs_ended: "forever",
-  mailbox: (value: MailboxEntry) => value.expiresAt + DAY_MS,
-  mailbox_part: (_: unknown, now: number) => now + 9 * DAY_MS,
-  mailbox_state: (_: unknown, now: number) => now + 9 * DAY_MS,
-  mailbox_expiry: (_: unknown, now: number) => now + 9 * DAY_MS,
-  crl_seen: "forever",
-  presence: "never",
-  instance: "never",
-  inbox: "never",
-  inbox_part: "never",
-  bell: "never",
-  sweep: "never",
-  commit_mark: "never",
-  probe: "never",
-};
 
 /** How the records of each family end (D-218). */
 export const ENDS: Readonly<Record<string, FamilyEnd>> = {

@@ -23,6 +23,7 @@ import type { AdmittedAgent } from "../admission/admit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { checkConfirmation, requireInitiator, requireOwnership } from "./pairing.ts";
 import * as store from "./store.ts";
+import type { TicketRecord } from "../schema/records.ts";
 
 type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, AdmittedAgent>;
 
@@ -134,11 +135,11 @@ export async function removePeer(deps: ProxyDeps, { body, caller }: Pairing<type
 }
 
 /** @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND`, also for what is no ticket, and a day after its expiry */
-async function knownTicket(deps: ProxyDeps, pasted: string): Promise<Deno.KvEntry<store.TicketRecord>> {
+async function knownTicket(deps: ProxyDeps, pasted: string): Promise<Deno.KvEntry<TicketRecord>> {
   const parsed = parseTicket(pasted);
   const entry = parsed && await store.findTicket(deps, parsed.ticket);
   if (!entry?.value || deps.clock.now() >= entry.value.expiresAt + LIMITS.ticketKeptSeconds * 1000) {
     throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
   }
-  return entry as Deno.KvEntry<store.TicketRecord>;
+  return entry as Deno.KvEntry<TicketRecord>;
 }

@@ -2,14 +2,10 @@
  * How many pairs an agent has, in a record beside the pairs (D-215). Every commit that changes a pair checks and writes
  * the counts of both agents. A missing count is made from the pairs, once.
  */
+import { KEYS } from "../schema/kv_keys.ts";
+import type { PairCount } from "../schema/records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
-import { KEYS } from "../schema/kv_keys.ts";
-
-/** The count of one agent; `null` when pairs were removed from a count that was never made. */
-export interface PairCount {
-  pairs: number | null;
-}
 
 /** How long a count stays that says nothing. Longer than any request, so that a request in flight sees the change. */
 const KEPT_EMPTY_MS = 3_600_000;

@@ -10,7 +10,8 @@ import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { type PairCount, setCount } from "./pair_count.ts";
+import type { PairCount } from "../schema/records.ts";
+import { setCount } from "./pair_count.ts";
 
 interface PairRemovalDeps {
   kv: Deno.Kv;

@@ -4,7 +4,7 @@
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
-import type { TicketRecord } from "./store.ts";
+import type { TicketRecord } from "../schema/records.ts";
 
 /** What becomes of a confirmation before ownership is asked: go on, or the same answer as before. */
 export type ConfirmResult = "confirm" | "confirmed_before";

@@ -3,39 +3,15 @@
  * responders at once one wins. Each change of a pair also changes the counts of both agents (D-215).
  */
 import type * as z from "zod";
-import type { PairingProfile, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
-import { digest } from "../../shared/server/crypto.ts";
-import { ServiceError } from "../../shared/protocol/errors.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
-import { type CommitAttempt, commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { knownCount, type PairCount, setCount } from "./pair_count.ts";
-
-/** One direction of a pair, as its owner sees the peer; time is milliseconds since the Unix epoch. */
-export interface PairRecord {
-  peerProfile: PairingProfile;
-  pairedAt: number;
-  /** ID of the ticket that made the pair. Absent in records of the previous version. */
-  ticketId?: string;
-}
-
-/** A ticket as stored, under the digest of its text; times are milliseconds since the Unix epoch. */
-export interface TicketRecord {
-  id: string;
-  initiatorAgentDid: string;
-  initiatorOwnerDid: string;
-  initiatorProfile: PairingProfile;
-  allowResponderAgentDid: string | null;
-  expiresAt: number;
-  confirmed: { responderAgentDid: string; responderProfile: PairingProfile; at: number } | null;
-}
-
-/** An open ticket of an agent, for its limit. */
-export interface OpenTicket {
-  id: string;
-  expiresAt: number;
-}
+import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";
+import { knownCount, setCount } from "./pair_count.ts";
+import type { PairingProfile, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { digest } from "../../shared/server/crypto.ts";
+import { type CommitAttempt, commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
 

@@ -11,7 +11,7 @@ import {
   signedHeaders,
   UnreachableError,
 } from "../support/agent_client.ts";
-import type { TicketRecord } from "../../proxy/trust/store.ts";
+import type { TicketRecord } from "../../proxy/schema/records.ts";
 import type {
   AgentRecord,
   ChallengeRecord,

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
-import type { PairCount } from "../../proxy/trust/pair_count.ts";
+import type { PairCount } from "../../proxy/schema/records.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { answered, outcome, refused, tally, withTime } from "../support/registry_world.ts";

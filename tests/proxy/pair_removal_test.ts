@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
-import type { PairCount } from "../../proxy/trust/pair_count.ts";
+import type { PairCount } from "../../proxy/schema/records.ts";
 import { PairRemoval } from "../../proxy/trust/pair_removal.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { FaultyKv, type KvCall } from "../support/faulty_kv.ts";

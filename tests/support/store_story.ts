@@ -3,7 +3,7 @@
  * starting a newer version over it. Run by itself it prints the store of this version, to be frozen in tests/vectors.
  */
 import { assertEquals } from "@std/assert";
-import { STORED as PROXY_STORED } from "../../proxy/schema/kv_keys.ts";
+import { STORED as PROXY_STORED } from "../../proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "../../registry/schema/retention.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";

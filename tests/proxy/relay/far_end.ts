@@ -1,7 +1,8 @@
 /**
  * The far end of a relay connection that is not real: keeps every frame and says what a test wants it to say.
  */
-import type { ConnectedAgent, Message, RelaySocket, SocketTransport } from "../../../proxy/relay/agent_sockets.ts";
+import type { ConnectedAgent, RelaySocket, SocketTransport } from "../../../proxy/relay/agent_sockets.ts";
+import type { Message } from "../../../proxy/schema/records.ts";
 import {
   decodeFrame,
   encodeFrame,

@@ -1,6 +1,7 @@
 /** Moving a store (D-97): everything that must go on working is in an export, and only a whole one is read. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { KEYS as PROXY_KEYS, STORED as PROXY_STORED } from "../../../../proxy/schema/kv_keys.ts";
+import { KEYS as PROXY_KEYS } from "../../../../proxy/schema/kv_keys.ts";
+import { STORED as PROXY_STORED } from "../../../../proxy/schema/retention.ts";
 import { KEYS as REGISTRY_KEYS } from "../../../../registry/schema/kv_keys.ts";
 import { STORED as REGISTRY_STORED } from "../../../../registry/schema/retention.ts";
 import { StoreRefused } from "../../../../shared/server/store/open_store.ts";

@@ -1,0 +1,37 @@
+/** How long each kind of record of the proxy is kept when a store is exported and imported. */
+import { receivedAtOf } from "../receipts/receipt_record.ts";
+import { deliveryEnd, unpackDelivery } from "../relay/delivery_record.ts";
+import type { DeliveryRecord, MailboxEntry, TicketRecord } from "./records.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { nonceEnd } from "../../shared/server/nonces.ts";
+import type { StoredKinds } from "../../shared/server/store/transfer.ts";
+
+const DAY_MS = 86_400_000;
+
+/** How long each kind is kept when a store is moved: the expiry of the table above. Where agents are is not moved. */
+export const STORED: StoredKinds = {
+  nonce: nonceEnd,
+  window: (_: unknown, now: number) => now + DAY_MS,
+  // The request ID does not change when a record ends.
+  delivery: (value: unknown) => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord),
+  receipt: (value: unknown) => receivedAtOf(value) + LIMITS.receiptKeptSeconds * 1000,
+  ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
+  open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
+  pair: "forever",
+  // Counted again where it is missing.
+  pair_count: "never",
+  pairs_ended: "forever",
+  mailbox: (value: MailboxEntry) => value.expiresAt + DAY_MS,
+  mailbox_part: (_: unknown, now: number) => now + 9 * DAY_MS,
+  mailbox_state: (_: unknown, now: number) => now + 9 * DAY_MS,
+  mailbox_expiry: (_: unknown, now: number) => now + 9 * DAY_MS,
+  crl_seen: "forever",
+  presence: "never",
+  instance: "never",
+  inbox: "never",
+  inbox_part: "never",
+  bell: "never",
+  sweep: "never",
+  commit_mark: "never",
+  probe: "never",
+};
