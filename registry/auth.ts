@@ -2,6 +2,11 @@
  * Who may call the registry: the authenticators that its route table names. Each proves one kind of caller and says
  * with which codes it refuses.
  */
+import { findHuman } from "./accounts/store.ts";
+import { findApiKey, touchApiKey } from "./api_keys/store.ts";
+import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
+import type { RegistryDeps } from "./deps.ts";
+import { authenticateService } from "./internal_services/store.ts";
 import { verifyAit } from "../shared/protocol/ait.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 import { equalConstantTime } from "../shared/protocol/base64url.ts";
@@ -9,30 +14,9 @@ import { parseDid } from "../shared/protocol/did.ts";
 import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
-import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { digest, readPublicKey } from "../shared/server/crypto.ts";
+import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
-import { findHuman } from "./accounts/store.ts";
-import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
-import { findApiKey, touchApiKey } from "./api_keys/store.ts";
-import type { RegistryDeps } from "./deps.ts";
-import { authenticateService } from "./internal_services/store.ts";
-import type { Refresher } from "./sessions/store.ts";
-
-/** A human with an API key. */
-export interface ApiKeyCaller {
-  human: HumanRecord;
-  key: ApiKeyRecord;
-}
-
-/** An internal service, or this very process. */
-export interface ServiceCaller {
-  id: string;
-  scopes: readonly ServiceScope[];
-}
-
-/** An agent that has shown its AIT and the key that belongs to it. */
-export type ProvenAgent = Refresher;
 
 /** Every way to authenticate, and whom it yields. */
 export interface RegistryCallers {

@@ -2,47 +2,24 @@
  * Admission: runs the checks and makes what they used up durable. Whoever is admitted still has to `settle`: nonce and
  * window go into one commit with what the route itself must record.
  */
-import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
-import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
-import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
-import { windowUpdate } from "../../shared/server/rate_limit.ts";
-import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
-import type { ProxyDeps } from "../deps.ts";
-import { KEYS } from "../schema/kv_keys.ts";
-import { RegistryUnavailable } from "../registry_client.ts";
 import {
   type AdmissionProfile,
   type AdmissionState,
   CHECKS,
   PreconditionFailed,
-  type PrefetchedRecords,
   recordDecision,
   requireSet,
 } from "./checks.ts";
-
-/** An agent whose request passed every check that its route asks for. */
-export interface AdmittedAgent {
-  agentDid: string;
-  ownerDid: string;
-  issuer: string;
-  aitJti: string;
-  name: string;
-  /** When the AIT expires, unix seconds. */
-  aitExpiresAt: number;
-  /** What was read ahead of a message. */
-  ahead: PrefetchedRecords["message"];
-  /**
-   * Makes the nonce and the counted request durable, together with `more`, while trust and session still stand. Gives
-   * what refused `more`, if anything did: nonce and window are durable then all the same. Called again, it is about
-   * `more` alone, and a store that fails is the route's.
-   *
-   * @throws {ServiceError} `PROXY_AUTH_REPLAY`, `PROXY_AUTH_FORBIDDEN`, `PROXY_AGENT_ACCESS_INVALID`,
-   * `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
-   * @throws {StoreUnavailable} when called again
-   */
-  settle<R>(more?: readonly Update<R>[]): Promise<R | null>;
-}
+import type { AdmittedAgent } from "../caller.ts";
+import type { ProxyDeps } from "../deps.ts";
+import { RegistryUnavailable } from "../registry_client.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
+import { windowUpdate } from "../../shared/server/rate_limit.ts";
+import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
+import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 /** Marks a window's refusal apart from those of the route's own records. */
 const LIMIT_EXCEEDED = Symbol("full");

@@ -6,7 +6,7 @@ import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shar
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
-import type { AdmittedAgent } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../caller.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { ReceiptRecord } from "./receipt_record.ts";
 import { listReceipts, recordReceipt } from "./store.ts";

@@ -5,7 +5,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Input } from "../../shared/server/http/route.ts";
-import type { AdmittedAgent } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../caller.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
 

@@ -20,7 +20,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
-import type { AdmittedAgent } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../caller.ts";
 import type { ProxyDeps } from "../deps.ts";
 import type { DeliveryId, DuplicateResult } from "./deliveries.ts";
 import type { ForwardResult } from "./message_forwarder.ts";

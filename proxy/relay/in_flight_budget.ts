@@ -5,7 +5,7 @@
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Input } from "../../shared/server/http/route.ts";
-import type { AdmittedAgent } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../caller.ts";
 import type { ProxyDeps } from "../deps.ts";
 
 export class InFlightBudget {

@@ -19,7 +19,7 @@ import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
-import type { AdmittedAgent } from "../admission/admit.ts";
+import type { AdmittedAgent } from "../caller.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { checkConfirmation, requireInitiator, requireOwnership } from "./pairing.ts";
 import * as store from "./store.ts";

@@ -5,7 +5,7 @@ import type * as z from "zod";
 import type { AccountProfile, BootstrapAnswer, BootstrapBody } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
-import type { ApiKeyCaller } from "../auth.ts";
+import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { bootstrapAdmin, humanView } from "./store.ts";
 

@@ -18,7 +18,7 @@ import { parseFramework } from "../../shared/protocol/names.ts";
 import { REGISTRATION_TEMPLATE } from "../../shared/protocol/registration.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
-import type { ApiKeyCaller } from "../auth.ts";
+import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { revokeSession } from "../sessions/store.ts";
 import * as store from "./store.ts";

@@ -5,7 +5,7 @@ import type * as z from "zod";
 import type { ApiKeyPath, CreateApiKeyBody } from "../../shared/protocol/api/accounts.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
-import type { ApiKeyCaller } from "../auth.ts";
+import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 import * as store from "./store.ts";
 

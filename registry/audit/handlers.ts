@@ -4,7 +4,7 @@
 import type * as z from "zod";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
-import type { ApiKeyCaller } from "../auth.ts";
+import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { readPage } from "../pages.ts";

@@ -7,7 +7,7 @@ import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { findAgent } from "../agents/store.ts";
-import type { ApiKeyCaller, ServiceCaller } from "../auth.ts";
+import type { ApiKeyCaller, ServiceCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { findSession } from "../sessions/store.ts";
 import { sessionState } from "../sessions/session_rules.ts";

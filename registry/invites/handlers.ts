@@ -15,7 +15,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { humanView } from "../accounts/store.ts";
-import type { ApiKeyCaller } from "../auth.ts";
+import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 import * as store from "./store.ts";
 

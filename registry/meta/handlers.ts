@@ -10,7 +10,7 @@ import { announceTrustChange } from "../../shared/server/store/trust_changes.ts"
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
-import type { ApiKeyCaller } from "../auth.ts";
+import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 

@@ -4,7 +4,7 @@
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";
 import type { Input } from "../../shared/server/http/route.ts";
-import type { ServiceCaller } from "../auth.ts";
+import type { ServiceCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 
 export async function getCrl(

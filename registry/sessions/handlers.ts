@@ -6,7 +6,7 @@ import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/prot
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
-import type { ProvenAgent, ServiceCaller } from "../auth.ts";
+import type { ProvenAgent, ServiceCaller } from "../callers.ts";
 import type { RegistryDeps } from "../deps.ts";
 import { checkAccessToken } from "./access_token.ts";
 import { refreshSession } from "./store.ts";
