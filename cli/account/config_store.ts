@@ -4,7 +4,8 @@
  */
 import { join } from "node:path";
 import { parseDisplayName } from "../../shared/protocol/names.ts";
-import { type Context, ensureConfigDir, type EnvironmentName } from "../context.ts";
+import type { Context, EnvironmentName } from "../context.ts";
+import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
 import { isDirectory, readPrivate, removeLeftovers, writePrivate } from "../files/private_files.ts";
 import { withLock } from "../files/lock.ts";

@@ -10,7 +10,8 @@ import { isAgentDid, isHumanDid } from "../../shared/protocol/did.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { isAgentName } from "../../shared/protocol/names.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
-import { type Context, ensureConfigDir } from "../context.ts";
+import type { Context } from "../context.ts";
+import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
 import {
   checkDirectory,

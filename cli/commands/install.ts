@@ -1,6 +1,6 @@
 /** `svc install`: which runtime messages go to, found or named, and written down for every agent or for one (D-227). */
 import { command } from "../command_line/command.ts";
-import { ensureConfigDir } from "../context.ts";
+import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
 import { FOR, parsePlatform, parsePort, placeOf, warnOfOwnSettings, WHICH_AGENT } from "./provider_world.ts";

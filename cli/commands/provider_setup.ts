@@ -1,7 +1,7 @@
 /** `svc provider setup`: the runtime's own settings, so that it takes what the connector brings; and back again. */
 import { join } from "node:path";
 import { command } from "../command_line/command.ts";
-import { ensureConfigDir } from "../context.ts";
+import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import {

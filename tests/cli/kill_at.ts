@@ -4,7 +4,7 @@
  *
  *   deno run -A tests/cli/kill_at.ts <n> <arguments of svc>
  */
-import { realSystem } from "../../cli/context.ts";
+import { realSystem } from "../../cli/system.ts";
 import { run } from "../../cli/main.ts";
 
 const [n, ...argv] = Deno.args;

@@ -47,11 +47,11 @@ export default {
     ),
 
     "no-ambient-env": rule(
-      ["**/config.ts", "**/config_reader.ts", "cli/context.ts", "tests/"],
+      ["**/config.ts", "**/config_reader.ts", "cli/system.ts", "tests/"],
       (report) =>
         bannedNames(["Deno.env", "process.env"], report, {
           why: "reads the environment, which is read once, checked as a whole and then frozen",
-          instead: "Read it in the service's config.ts (cli/context.ts in the CLI) and take the value as a parameter.",
+          instead: "Read it in the service's config.ts (cli/system.ts in the CLI) and take the value as a parameter.",
         }),
     ),
 

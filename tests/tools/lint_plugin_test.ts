@@ -119,7 +119,7 @@ for (const [rule, file, bad, good] of CASES) {
 const PLACES: [rule: string, source: string, allowed: string[], banned: string[]][] = [
   ["no-ambient-clock", "Date.now()", ["shared/clock.ts", "tests/e2e/x.ts"], ["registry/clock.ts", "cli/tests/x.ts"]],
   ["no-ambient-entropy", "Math.random()", ["shared/random.ts", "tests/x.ts"], ["cli/random.ts"]],
-  ["no-ambient-env", "Deno.env", ["proxy/config.ts", "cli/context.ts", "tests/x.ts"], [
+  ["no-ambient-env", "Deno.env", ["proxy/config.ts", "cli/system.ts", "tests/x.ts"], [
     "deploy.ts",
     "proxy/context.ts",
   ]],

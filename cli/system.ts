@@ -1,0 +1,109 @@
+/** The real system of a command: network, clock, entropy, terminal. The only file that reads the environment. */
+import { isLoopback } from "./client/service_url.ts";
+import { type EnvironmentName, type System, withLoopback } from "./context.ts";
+import { Interrupt } from "./terminal/interrupt.ts";
+import type { Terminal } from "./terminal/output.ts";
+import { systemClock } from "../shared/clock.ts";
+import { systemRandom } from "../shared/random.ts";
+
+/** The machine as it is. */
+export function realSystem(version: string): System {
+  const env = (name: EnvironmentName) => Deno.env.get(name) || undefined;
+  const isProxied = PROXIES.some((name) => env(name) !== undefined);
+  if (isProxied) Deno.env.set("NO_PROXY", withLoopback(env("NO_PROXY") ?? env("no_proxy")));
+  return {
+    fetch: sentOnce([]),
+    trusting: (pem) => sentOnce([pem]),
+    // Behind an HTTP proxy a direct connection says nothing about the way that requests take.
+    reach: async (url) => isProxied && !isLoopback(new URL(url).origin) || await reachable(url),
+    clock: systemClock,
+    random: systemRandom,
+    terminal: systemTerminal(),
+    stdin: readStandardInput,
+    confirm: Deno.stdin.isTerminal() && Deno.stderr.isTerminal() ? confirmOnTerminal : null,
+    interrupt: new Interrupt(systemClock),
+    env,
+    os: Deno.build.os,
+    uid: Deno.uid(),
+    pid: Deno.pid,
+    version,
+  };
+}
+
+const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
+
+/**
+ * `fetch` that sends a POST once. By itself the platform sends it again when a connection ends before the answer: always
+ * (Deno 2.7), or when the connection was kept from an earlier request; also when it redeems an invite or turns a
+ * refresh token. It cannot repeat a body that is a stream, nor find a kept connection where none are kept.
+ */
+function sentOnce(caCerts: string[]): typeof fetch {
+  // Created at once where certificates may be refused, else only when a request is sent.
+  let client = caCerts.length > 0 ? Deno.createHttpClient({ poolMaxIdlePerHost: 0, caCerts }) : undefined;
+  return (input: RequestInfo | URL, init?: RequestInit) => {
+    client ??= Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
+    return fetch(input, { ...init, ...(init?.method === "POST" ? { body: streamed(init.body) } : {}), client });
+  };
+}
+
+function streamed(body: BodyInit | null | undefined): ReadableStream | null {
+  return new Response(body ?? "").body;
+}
+
+function systemTerminal(): Terminal {
+  return {
+    stdout: (text) => write(Deno.stdout, text),
+    stderr: (text) => write(Deno.stderr, text),
+    stdoutIsTerminal: Deno.stdout.isTerminal(),
+    stderrIsTerminal: Deno.stderr.isTerminal(),
+    columns,
+  };
+}
+
+function columns(): number | null {
+  try {
+    return Deno.consoleSize().columns || null;
+  } catch {
+    return null;
+  }
+}
+
+function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): void {
+  const bytes = new TextEncoder().encode(text);
+  try {
+    for (let at = 0; at < bytes.length;) at += stream.writeSync(bytes.subarray(at));
+  } catch (error) {
+    // Whoever read along has gone (`svc … | head -1`): what is done is done all the same.
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+  }
+}
+
+async function readStandardInput(): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await new Response(Deno.stdin.readable).arrayBuffer());
+}
+
+async function confirmOnTerminal(question: string): Promise<boolean> {
+  write(Deno.stderr, `${question} [y/N] `);
+  const buffer = new Uint8Array(64);
+  const length = await Deno.stdin.read(buffer) ?? 0;
+  return /^y(es)?$/i.test(new TextDecoder().decode(buffer.subarray(0, length)).trim());
+}
+
+async function reachable(url: string): Promise<boolean> {
+  const { hostname, port, protocol } = new URL(url);
+  const abort = new AbortController();
+  const cancel = systemClock.after(1_000, () => abort.abort());
+  try {
+    const connection = await Deno.connect({
+      hostname: hostname.replace(/^\[|\]$/g, ""),
+      port: Number(port || (protocol === "https:" ? 443 : 80)),
+      signal: abort.signal,
+    });
+    connection.close();
+    return true;
+  } catch {
+    return false;
+  } finally {
+    cancel();
+  }
+}
