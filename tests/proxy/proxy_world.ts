@@ -10,8 +10,7 @@ import { fromBase64Url, toBase64Url, utf8Bytes } from "../../shared/protocol/bas
 import { sign } from "../../shared/protocol/ed25519.ts";
 import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
 import type { SigningKey } from "../../shared/protocol/jws.ts";
-import { errorsOf } from "../../shared/server/http/app.ts";
-import type { Route } from "../../shared/server/http/route.ts";
+import { errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { judgeEnvelope } from "../support/registry_world.ts";
 import { type TestAgent, World, type WorldOptions } from "../support/world.ts";
 

@@ -12,8 +12,7 @@ import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/error
 import type { VerificationKeys } from "../../shared/protocol/jws.ts";
 import { readKeyDocument } from "../../shared/protocol/key_document.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { errorsOf } from "../../shared/server/http/app.ts";
-import type { Route } from "../../shared/server/http/route.ts";
+import { errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { REGISTRY_URL, type RequestParts, type TestAgent, World, type WorldOptions } from "./world.ts";
 
 type Row = Route<RegistryDeps>;

@@ -12,9 +12,8 @@ import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
 import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../registry/auth.ts";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
-import { errorsOf } from "../../shared/server/http/app.ts";
+import { type Authenticators, errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { limitsOf } from "../../shared/server/http/openapi.ts";
-import type { Authenticators, Route } from "../../shared/server/http/route.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 

@@ -3,19 +3,16 @@
  * answers (D-10). Knows no route, no rule and no store of either service.
  */
 import { Hono } from "@hono/hono";
-import { isRequestId, type NewId } from "../../protocol/ids.ts";
-import { type ErrorCode, errorEnvelope, ERRORS, ServiceError } from "../../protocol/errors.ts";
-import { LIMITS } from "../../protocol/limits.ts";
 import type { Clock } from "../../clock.ts";
+import { type ErrorCode, errorEnvelope, ServiceError } from "../../protocol/errors.ts";
+import { isRequestId, type NewId } from "../../protocol/ids.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import type { Random } from "../../random.ts";
+import type { ApiDocs } from "./api_docs.ts";
 import { declaredBytes, parseJson, readBody, refuseByLength } from "./body.ts";
 import { BodyBudget } from "./body_budget.ts";
 import { clientBucket, type Peer, type TrustedProxies } from "./client_ip.ts";
-import type { Random } from "../../random.ts";
-import type { ApiDocs } from "./api_docs.ts";
 import { invalidInput, parseInput } from "./input.ts";
-import { StoreUnavailable } from "../store/store_errors.ts";
-import type { Level, Log } from "../log.ts";
-import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
 import {
   type Authenticator,
   type Authenticators,
@@ -24,6 +21,9 @@ import {
   type Route,
   type RouteLimit,
 } from "./route.ts";
+import type { Level, Log } from "../log.ts";
+import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
+import { StoreUnavailable } from "../store/store_errors.ts";
 
 /** What every service hands to its app. */
 export interface AppDeps {
@@ -114,24 +114,6 @@ export async function withoutBody(response: Response): Promise<Response> {
   const { status, headers } = response;
   if (response.body) headers.set("Content-Length", String((await response.arrayBuffer()).byteLength));
   return new Response(null, { status, headers });
-}
-
-/** Every code that a route can answer: its own, and those that follow from its row. */
-export function errorsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "errors">): ErrorCode[] {
-  const codes: (ErrorCode | undefined)[] = [
-    ...(route.precondition?.errors ?? []),
-    ...authenticator.errors,
-    ...route.errors,
-    route.invalid,
-    route.invalidPath,
-    ...(route.limit ? ["RATE_LIMIT_EXCEEDED"] as const : []),
-    "PAYLOAD_TOO_LARGE",
-    "REQUEST_TIMEOUT",
-    "SERVICE_UNAVAILABLE",
-    "INTERNAL_ERROR",
-  ];
-  const order = Object.keys(ERRORS);
-  return [...new Set(codes.filter((code) => code !== undefined))].sort((a, b) => order.indexOf(a) - order.indexOf(b));
 }
 
 /**

@@ -6,8 +6,15 @@ import * as z from "zod";
 import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
 import { HEADERS } from "../../protocol/proof.ts";
 import { LIMITS } from "../../protocol/limits.ts";
-import { errorsOf } from "./app.ts";
-import type { Authenticator, Authenticators, Credential, Route, RouteAnswer, RouteHeader } from "./route.ts";
+import {
+  type Authenticator,
+  type Authenticators,
+  type Credential,
+  errorsOf,
+  type Route,
+  type RouteAnswer,
+  type RouteHeader,
+} from "./route.ts";
 
 /** One service's part of a document. */
 export interface DocumentPart {

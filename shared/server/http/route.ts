@@ -4,7 +4,7 @@
  */
 import type * as z from "zod";
 import type { Bytes } from "../../protocol/base64url.ts";
-import type { ErrorCode } from "../../protocol/errors.ts";
+import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
 import type { BodyLease } from "./body_budget.ts";
 import type { Peer } from "./client_ip.ts";
 
@@ -168,4 +168,22 @@ export function json(body: unknown, status = 200, headers: Record<string, string
 /** 204. */
 export function noContent(): Response {
   return new Response(null, { status: 204, headers: { "Cache-Control": "no-store" } });
+}
+
+/** Every code that a route can answer: its own, and those that follow from its row. */
+export function errorsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "errors">): ErrorCode[] {
+  const codes: (ErrorCode | undefined)[] = [
+    ...(route.precondition?.errors ?? []),
+    ...authenticator.errors,
+    ...route.errors,
+    route.invalid,
+    route.invalidPath,
+    ...(route.limit ? ["RATE_LIMIT_EXCEEDED"] as const : []),
+    "PAYLOAD_TOO_LARGE",
+    "REQUEST_TIMEOUT",
+    "SERVICE_UNAVAILABLE",
+    "INTERNAL_ERROR",
+  ];
+  const order = Object.keys(ERRORS);
+  return [...new Set(codes.filter((code) => code !== undefined))].sort((a, b) => order.indexOf(a) - order.indexOf(b));
 }

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ErrorCode } from "../../../../shared/protocol/errors.ts";
-import { errorsOf } from "../../../../shared/server/http/app.ts";
+import { errorsOf } from "../../../../shared/server/http/route.ts";
 import { AUTHENTICATORS, errorOf, post, ROUTES, TestApp } from "./small_app.ts";
 
 Deno.test("I01: an unknown path is 404, a wrong method 405 with Allow; HEAD goes where GET goes", async () => {
