@@ -13,7 +13,7 @@ import { systemRandom } from "./shared/random.ts";
 import { ConfigError, ConfigReader, processEnviron } from "./shared/server/config_reader.ts";
 import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { readServerConfig } from "./shared/server/server_config.ts";
-import { sizesOf } from "./shared/server/store_sizes.ts";
+import { sizesOf } from "./shared/server/store/store_sizes.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 

@@ -4,7 +4,7 @@
  */
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Output, Terminal } from "./terminal/output.ts";
-import type { Authority } from "./tls.ts";
+import type { Authority } from "./client/tls.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
 

@@ -15,7 +15,7 @@ import { help } from "./command_line/help.ts";
 import { Output } from "./terminal/output.ts";
 import { parse, wantsJson } from "./command_line/parse.ts";
 import { resolveSecrets } from "./command_line/secret_input.ts";
-import { withAuthority } from "./tls.ts";
+import { withAuthority } from "./client/tls.ts";
 
 /** Runs one command line; the exit code. */
 export async function run(argv: readonly string[], world: System): Promise<number> {
@@ -36,7 +36,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     }
     const { command, input } = parsed;
     if (parsed.configDir !== undefined) out.hereWords = ["--config-dir", parsed.configDir];
-    if (namesAgents(command)) (await import("./agent_name.ts")).checkAgentWords(command, input);
+    if (namesAgents(command)) (await import("./agents/agent_name.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, command, input);
     const trusting = await withAuthority(world, parsed.ca);
     const ctx: Context = {

@@ -5,7 +5,7 @@ import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
 import type { AppDeps } from "../shared/server/http/app.ts";
 import type { ApiDocs } from "../shared/server/http/api_docs.ts";
 import type { GroupCommit, Update } from "../shared/server/store/group_commit.ts";
-import type { StoreProbe } from "../shared/server/store_probe.ts";
+import type { StoreProbe } from "../shared/server/store/store_probe.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { Random } from "../shared/random.ts";

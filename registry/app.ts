@@ -10,7 +10,7 @@ import { Nonces } from "../shared/server/nonces.ts";
 import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import type { Route } from "../shared/server/http/route.ts";
-import { StoreProbe } from "../shared/server/store_probe.ts";
+import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
 import { AUTHENTICATORS } from "./auth.ts";
 import { Changes } from "./changes.ts";

@@ -6,7 +6,7 @@ import type { ApiDocs } from "../shared/server/http/api_docs.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
-import type { StoreProbe } from "../shared/server/store_probe.ts";
+import type { StoreProbe } from "../shared/server/store/store_probe.ts";
 import type { Random } from "../shared/random.ts";
 import type { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";

@@ -23,8 +23,8 @@ import {
   syncDirectory,
 } from "../files/private_files.ts";
 import { type HeldLock, withLock } from "../files/lock.ts";
-import { requireAgentName } from "../agent_name.ts";
-import { PrivateFolder } from "../private_folder.ts";
+import { requireAgentName } from "./agent_name.ts";
+import { PrivateFolder } from "../files/private_folder.ts";
 import { parseServiceUrl } from "../client/service_url.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 

@@ -13,7 +13,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { AGENT_FILES, type AgentFolder, AgentStore, type Identity } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { ApiError, CliError, UnreachableError, wasRefused } from "../errors.ts";
-import { verifyIssuedToken } from "../issued_token.ts";
+import { verifyIssuedToken } from "./issued_token.ts";
 import type { RegistryClient, WantedAgent } from "../client/registry_client.ts";
 
 /** What became of it. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { Host } from "./autostart.ts";
-import { CONNECTOR_PERMISSIONS } from "../services/permissions.ts";
+import { CONNECTOR_PERMISSIONS } from "./permissions.ts";
 
 export function thisHost(ctx: Context): Host {
   const home = ctx.env("HOME");

@@ -7,9 +7,9 @@ import type { Clock } from "../../shared/clock.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Random } from "../../shared/random.ts";
-import { errorEnvelope, readText } from "../answers.ts";
+import { errorEnvelope, readText } from "./answers.ts";
 import { ApiError, UnreachableError } from "../errors.ts";
-import { unreachable } from "../tls.ts";
+import { unreachable } from "./tls.ts";
 
 /** What a client needs from the world. */
 export interface HttpDeps {

@@ -39,7 +39,7 @@ export const AGENT_COMMANDS = [
       }
       const ttlDays = options["ttl-days"] === undefined ? undefined : parseTtlDays(options["ttl-days"]);
       const [{ requireAgentName }, { createAgent }] = await Promise.all([
-        import("../agent_name.ts"),
+        import("../agents/agent_name.ts"),
         import("../agents/registration.ts"),
       ]);
       requireAgentName(name);

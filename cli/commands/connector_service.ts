@@ -55,7 +55,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       const [{ uninstallConnector }, { thisHost }, { requireAgentName }] = await Promise.all([
         import("../connector/service_setup.ts"),
         import("../autostart/this_host.ts"),
-        import("../agent_name.ts"),
+        import("../agents/agent_name.ts"),
       ]);
       const { system, removed } = await uninstallConnector(ctx, thisHost(ctx), requireAgentName(agentName), platform);
       const what = removed ? "is removed" : "was not there";

@@ -4,7 +4,7 @@ import type { AgentFolder } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { PLATFORM_IDS, type PlatformId } from "../platforms/platform.ts";
-import type { PrivateFolder } from "../private_folder.ts";
+import type { PrivateFolder } from "../files/private_folder.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
 export const FOR = {
@@ -58,7 +58,7 @@ export interface ProviderPlace {
 export async function placeOf(ctx: Context, agentName: string | undefined): Promise<ProviderPlace> {
   const [{ AgentStore }, { PrivateFolder }] = await Promise.all([
     import("../agents/agent_store.ts"),
-    import("../private_folder.ts"),
+    import("../files/private_folder.ts"),
   ]);
   const store = new AgentStore(ctx);
   const { agents } = await store.names();
@@ -91,7 +91,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
       import("../connector/delivery/runtime.ts"),
       import("../platforms/table.ts"),
       import("../platforms/local_machine.ts"),
-      import("../private_folder.ts"),
+      import("../files/private_folder.ts"),
     ]);
   const given = options["connector-base-url"] ?? options["connector-url"];
   const own = folder && files.readRuntimeFileIn(folder);

@@ -19,7 +19,7 @@ import { Inbox, type StoreResult } from "./delivery/inbox.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import type { Ack, ProxyPlace } from "./link/socket_link.ts";
 import { Outbox } from "./delivery/outbox.ts";
-import { readAllPeers } from "./peer_pages.ts";
+import { readAllPeers } from "./link/peer_pages.ts";
 import { findPeer, mergePeers, type Peers } from "./peers.ts";
 import { apiErrorOf, ProxyCaller } from "./link/proxy_call.ts";
 import { ReceiptSender } from "./delivery/receipts.ts";

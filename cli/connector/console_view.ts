@@ -6,7 +6,7 @@ import type { Cancel, Clock } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { printable, type Terminal } from "../terminal/output.ts";
 import { type EventFields, type EventName, EVENTS } from "./events.ts";
-import { cutToColumns } from "./width.ts";
+import { cutToColumns } from "../terminal/text_width.ts";
 
 const REDRAW_MS = 1_000;
 /** A line that wraps cannot be drawn over: a terminal that counts columns in another way must not wrap it (DECAWM). */

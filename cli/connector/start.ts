@@ -14,7 +14,7 @@ import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
 import { Database } from "./delivery/database.ts";
 import { reportDefects } from "./defects.ts";
-import { explainEnd } from "./ended.ts";
+import { explainEnd } from "./link/final_refusal.ts";
 import { openLink, type ProxyPlace } from "./link/socket_link.ts";
 import { announce, makeToken, openPort, withdraw } from "./local_api/discovery_file.ts";
 import { localApi } from "./local_api/local_api.ts";

@@ -8,7 +8,7 @@ import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { kindOf, removeFile, writePrivate } from "../files/private_files.ts";
-import type { PrivateFolder } from "../private_folder.ts";
+import type { PrivateFolder } from "../files/private_folder.ts";
 import { MAX_SETTINGS_BYTES } from "./machine.ts";
 
 /** One file as it is to be. */

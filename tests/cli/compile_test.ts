@@ -1,7 +1,7 @@
 /** What the build tools check of what they built: header and machine, the stub's version, permissions, the package. */
 import { assert, assertEquals } from "@std/assert";
 import { ENVIRONMENT } from "../../cli/context.ts";
-import { PERMISSIONS } from "../../cli/services/permissions.ts";
+import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
 import { machineOf, namesVersion, TARGETS } from "../tools/compile.ts";
 import { launcher, packageJson } from "../tools/pack.ts";
 

@@ -8,7 +8,7 @@
  * The runtime stub is downloaded by `deno compile`; DENORT_BIN names one that is here already.
  */
 import project from "../../deno.json" with { type: "json" };
-import { PERMISSIONS } from "../../cli/services/permissions.ts";
+import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 

@@ -5,7 +5,7 @@
  *   deno run -A tests/tools/pack.ts [--dist <folder>]
  */
 import project from "../../deno.json" with { type: "json" };
-import { PERMISSIONS } from "../../cli/services/permissions.ts";
+import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
 import { bundle } from "./compile.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");

@@ -7,7 +7,7 @@ import * as z from "zod";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
-import type { PrivateFolder } from "../../private_folder.ts";
+import type { PrivateFolder } from "../../files/private_folder.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeSource, type RuntimeTarget } from "../../platforms/platform.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { variable } from "../environment.ts";

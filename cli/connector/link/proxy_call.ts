@@ -4,10 +4,10 @@
  */
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { Random } from "../../../shared/random.ts";
-import { errorEnvelope, readText } from "../../answers.ts";
+import { errorEnvelope, readText } from "../../client/answers.ts";
 import { ApiError, UnreachableError } from "../../errors.ts";
 import { signedHeaders } from "../../client/signed_headers.ts";
-import { unreachable } from "../../tls.ts";
+import { unreachable } from "../../client/tls.ts";
 import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { ProxyPlace } from "./socket_link.ts";

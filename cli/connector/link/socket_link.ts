@@ -19,12 +19,12 @@ import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { errorEnvelope } from "../../answers.ts";
+import { errorEnvelope } from "../../client/answers.ts";
 import { type AgentIdentity, signedHeaders } from "../../client/signed_headers.ts";
 import { ApiError } from "../../errors.ts";
 import type { HttpDeps } from "../../client/service_call.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
-import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../../tls.ts";
+import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../../client/tls.ts";
 
 /** What is said about a message: taken, or why not. */
 export interface Ack {

@@ -1,7 +1,7 @@
 /** The local API as other commands of this machine call it: `connector status`, `doctor`, `relay-test`. */
 import * as z from "zod";
 import type { Clock } from "../../../shared/clock.ts";
-import { readText } from "../../answers.ts";
+import { readText } from "../../client/answers.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";

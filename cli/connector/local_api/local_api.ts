@@ -13,7 +13,7 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { CliError, UnreachableError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
 import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
-import { readAllPeers } from "../peer_pages.ts";
+import { readAllPeers } from "../link/peer_pages.ts";
 import { apiErrorOf, type ProxyAnswer } from "../link/proxy_call.ts";
 import { describeError } from "../link/refusals.ts";
 

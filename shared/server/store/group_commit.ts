@@ -17,7 +17,7 @@ import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../bounded_map.ts";
 import { StoreUnavailable } from "./store_errors.ts";
-import { isWrongMutation, type Mutation } from "../store_arguments.ts";
+import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 
 /** A key that is written or deleted unseen, beside a record that is checked. */
 export type Write = { key: Deno.KvKey; value: unknown; expireInMs: number } | { key: Deno.KvKey; delete: true };

@@ -8,9 +8,9 @@ import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { systemRandom } from "../../random.ts";
 import { retryWhileLocked, StoreUnavailable, wrapStoreErrors } from "./store_errors.ts";
-import { lockFile, StoreRefused } from "../store_lock.ts";
+import { lockFile, StoreRefused } from "./store_lock.ts";
 
-export { StoreRefused } from "../store_lock.ts";
+export { StoreRefused } from "./store_lock.ts";
 
 /** An open store. */
 export interface Store {

@@ -3,7 +3,7 @@ import { type Clock, sleep, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { fraction, type Random, systemRandom } from "../../random.ts";
 import { withDeadline } from "./open_store.ts";
-import { isCommitRefusal, isWrongKey, isWrongMutation } from "../store_arguments.ts";
+import { isCommitRefusal, isWrongKey, isWrongMutation } from "./store_arguments.ts";
 
 /** Waits up to about two seconds for a lock. */
 const LOCKED_TRIES = 64;

@@ -4,7 +4,7 @@ import { mergePeers } from "../../../cli/connector/peers.ts";
 import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairing_hint.ts";
 import { formatDuration, isConnectorHealthy, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
 import { viewOf } from "../../../cli/connector/console_view.ts";
-import { columnsOf, cutToColumns } from "../../../cli/connector/width.ts";
+import { columnsOf, cutToColumns } from "../../../cli/terminal/text_width.ts";
 import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";

@@ -1,9 +1,9 @@
 /** The name of an agent as a person gives it. Checked before any path is built from it (D-245). */
-import { isAgentDid } from "../shared/protocol/did.ts";
-import { isUlid } from "../shared/protocol/ids.ts";
-import { isAgentName } from "../shared/protocol/names.ts";
-import type { Command, RawInput } from "./command_line/command.ts";
-import { CliError } from "./errors.ts";
+import { isAgentDid } from "../../shared/protocol/did.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import { isAgentName } from "../../shared/protocol/names.ts";
+import type { Command, RawInput } from "../command_line/command.ts";
+import { CliError } from "../errors.ts";
 
 const RULE = "1 to 64 of A-Z, a-z, 0-9, ., _ and -, first and last a letter or digit";
 

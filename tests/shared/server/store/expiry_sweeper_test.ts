@@ -2,10 +2,10 @@
  * Ended records are deleted in small commits, by one instance at a time, and nothing else is (D-217).
  */
 import { assert, assertEquals } from "@std/assert";
-import { ExpirySweeper, type SweptFamily } from "../../../shared/server/expiry_sweeper.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { FaultyKv } from "../../support/faulty_kv.ts";
-import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { ExpirySweeper, type SweptFamily } from "../../../../shared/server/store/expiry_sweeper.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import { FaultyKv } from "../../../support/faulty_kv.ts";
+import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 
 const FAMILY: SweptFamily = {
   prefix: ["proxy", "nonce"],

@@ -3,10 +3,10 @@
  * to clean up. Isolates of one process (`deno serve --parallel`) share the file: they recognise each other over a
  * `BroadcastChannel`, which no other process hears. A pid is not enough, two containers can both be pid 1 (D-241).
  */
-import type { Clock } from "../clock.ts";
-import { LIMITS } from "../protocol/limits.ts";
-import { systemRandom } from "../random.ts";
-import { toBase64Url } from "../protocol/base64url.ts";
+import type { Clock } from "../../clock.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import { systemRandom } from "../../random.ts";
+import { toBase64Url } from "../../protocol/base64url.ts";
 
 /** The store is in use by another process, or cannot be used from here. For the person who starts the service. */
 export class StoreRefused extends Error {

@@ -2,10 +2,10 @@
  * Whether the store works, as a health check reports it: it can be read, it can be written (D-220), and no claim waits
  * over 5 s for its commit (D-216). A check takes 5 s at most, also when the store hangs.
  */
-import type { Clock } from "../clock.ts";
-import { LIMITS } from "../protocol/limits.ts";
-import type { GroupCommit } from "./store/group_commit.ts";
-import { withDeadline } from "./store/open_store.ts";
+import type { Clock } from "../../clock.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import type { GroupCommit } from "./group_commit.ts";
+import { withDeadline } from "./open_store.ts";
 
 interface StoreProbeDeps {
   kv: Deno.Kv;

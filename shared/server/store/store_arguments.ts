@@ -4,8 +4,8 @@
  * while the store works; Deno checks arguments before it writes anything.
  */
 import { serialize } from "node:v8";
-import { LIMITS } from "../protocol/limits.ts";
-import { utf8Bytes } from "../protocol/base64url.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import { utf8Bytes } from "../../protocol/base64url.ts";
 
 /** A key or a value that a commit carries. */
 export interface Mutation {

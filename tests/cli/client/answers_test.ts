@@ -1,13 +1,13 @@
 /** Answers of other programs: bounded reading, and error envelopes that name no code of their own making (D-246). */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { errorEnvelope, readText } from "../../cli/answers.ts";
-import { callService } from "../../cli/client/service_call.ts";
-import { ConnectorClient } from "../../cli/connector/local_api/client.ts";
-import { viewOf } from "../../cli/connector/console_view.ts";
-import { apiErrorOf } from "../../cli/connector/link/proxy_call.ts";
-import { ApiError, CliError } from "../../cli/errors.ts";
-import { ManualClock } from "../support/manual_clock.ts";
-import { seededRandom } from "../support/seeded_random.ts";
+import { errorEnvelope, readText } from "../../../cli/client/answers.ts";
+import { callService } from "../../../cli/client/service_call.ts";
+import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
+import { viewOf } from "../../../cli/connector/console_view.ts";
+import { apiErrorOf } from "../../../cli/connector/link/proxy_call.ts";
+import { ApiError, CliError } from "../../../cli/errors.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
 
 /** A body without an end, and how much of it was taken. */
 function endless() {
@@ -49,7 +49,7 @@ Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of 
     assertEquals(apiErrorOf(known)?.code, "UNKNOWN_ERROR");
     const fetch = () => Promise.resolve(new Response(text, { status: 400 }));
     const deps = { fetch, clock: new ManualClock(), random: seededRandom(1) };
-    const request = { method: "GET", url: "http://127.0.0.1:1/", answer: null } as const;
+    const request = { method: "GET", url: "http://127.0.0.1:1/", response: null } as const;
     assertEquals((await assertRejects(() => callService(deps, request), ApiError)).code, "UNKNOWN_ERROR");
   }
   assertEquals(errorEnvelope('{"error":{"code":"A_1","message":"m"}}'), { code: "A_1", message: "m" });

@@ -5,9 +5,9 @@
  * written: a restart, a crash or another instance changes nothing. Late deletion changes no decision, since every reader
  * compares the times in the record.
  */
-import { type Clock, sleep } from "../clock.ts";
-import { LIMITS } from "../protocol/limits.ts";
-import type { Log } from "./log.ts";
+import { type Clock, sleep } from "../../clock.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import type { Log } from "../log.ts";
 
 /** A family of records that is swept. */
 export interface SweptFamily {

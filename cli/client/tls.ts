@@ -3,8 +3,8 @@
  * addition to those of the system. Nothing turns verification off.
  */
 import { resolve } from "node:path";
-import type { System } from "./context.ts";
-import { CliError, UnreachableError } from "./errors.ts";
+import type { System } from "../context.ts";
+import { CliError, UnreachableError } from "../errors.ts";
 
 /** An authority that a person named with `--ca`. */
 export interface Authority {

@@ -1,11 +1,11 @@
 /** Verifies an identity token that a registry has just issued, before anything of it is kept (D-249). */
-import type { Agent } from "../shared/protocol/api/agents.ts";
-import { unixSeconds } from "../shared/protocol/time.ts";
-import type { Context } from "./context.ts";
-import { ApiError, CliError, UnreachableError } from "./errors.ts";
-import type { RegistryClient } from "./client/registry_client.ts";
-import { type TrustedKeys, trustedKeys } from "./verify/trusted_keys.ts";
-import { evaluateToken } from "./verify/evaluate.ts";
+import type { Agent } from "../../shared/protocol/api/agents.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import type { Context } from "../context.ts";
+import { ApiError, CliError, UnreachableError } from "../errors.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
+import { type TrustedKeys, trustedKeys } from "../verify/trusted_keys.ts";
+import { evaluateToken } from "../verify/evaluate.ts";
 
 /**
  * Checks signature, issuer, times, subject and key of the token.

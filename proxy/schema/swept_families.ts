@@ -2,12 +2,12 @@
  * The key families of the proxy that the expiry sweep deletes (D-217): the ones that grow with messages, and presence, whose
  * end depends on another record.
  */
-import { nonceEnd, type NonceRecord } from "../shared/server/nonces.ts";
-import type { SweptFamily } from "../shared/server/expiry_sweeper.ts";
-import { KEYS } from "./schema/kv_keys.ts";
-import { receivedAtOf } from "./receipts/receipt_record.ts";
-import type { Presence } from "./schema/records.ts";
-import { deliveryEnd, unpackDelivery } from "./relay/delivery_record.ts";
+import { nonceEnd, type NonceRecord } from "../../shared/server/nonces.ts";
+import type { SweptFamily } from "../../shared/server/store/expiry_sweeper.ts";
+import { KEYS } from "./kv_keys.ts";
+import { receivedAtOf } from "../receipts/receipt_record.ts";
+import type { Presence } from "./records.ts";
+import { deliveryEnd, unpackDelivery } from "../relay/delivery_record.ts";
 
 export function sweptFamilies(
   kv: Deno.Kv,

@@ -1,9 +1,9 @@
 /** Shows that the connector reads all pages of its peers (D-215), also of a proxy of the previous version. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { readAllPeers } from "../../../cli/connector/peer_pages.ts";
-import type { ProxyAnswer, ProxyRequest } from "../../../cli/connector/link/proxy_call.ts";
-import { UnreachableError } from "../../../cli/errors.ts";
-import { formatDid } from "../../../shared/protocol/did.ts";
+import { readAllPeers } from "../../../../cli/connector/link/peer_pages.ts";
+import type { ProxyAnswer, ProxyRequest } from "../../../../cli/connector/link/proxy_call.ts";
+import { UnreachableError } from "../../../../cli/errors.ts";
+import { formatDid } from "../../../../shared/protocol/did.ts";
 
 const place = { dialUrl: "https://proxy.example.test", origin: "https://proxy.example.test" };
 const peerOf = (n: number) => ({

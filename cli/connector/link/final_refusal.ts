@@ -2,10 +2,10 @@
  * Why a connector has ended permanently (D-249): the services refuse a deleted agent and a reissued token with the same
  * code, and only the second can be repaired by its owner.
  */
-import { parseDid } from "../../shared/protocol/did.ts";
-import type { Identity } from "../agents/agent_store.ts";
-import { ApiError } from "../errors.ts";
-import type { RegistryClient } from "../client/registry_client.ts";
+import { parseDid } from "../../../shared/protocol/did.ts";
+import type { Identity } from "../../agents/agent_store.ts";
+import { ApiError } from "../../errors.ts";
+import type { RegistryClient } from "../../client/registry_client.ts";
 
 const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
 

@@ -1,10 +1,10 @@
 /**
  * Reads the agent's peers from the proxy, all pages (D-215). A refusal is returned unchanged: the local API passes it on.
  */
-import { PeerList } from "../../shared/protocol/api/pairing.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
-import { UnreachableError } from "../errors.ts";
-import { apiErrorOf, type ProxyAnswer, type ProxyCaller } from "./link/proxy_call.ts";
+import { PeerList } from "../../../shared/protocol/api/pairing.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { UnreachableError } from "../../errors.ts";
+import { apiErrorOf, type ProxyAnswer, type ProxyCaller } from "./proxy_call.ts";
 
 export type Peer = PeerList["peers"][number];
 

@@ -1,9 +1,9 @@
 /** A folder of private files (D-81): each one is checked when it is read and replaced in one step when it is written. */
 import { join } from "node:path";
-import { utf8Bytes } from "../shared/protocol/base64url.ts";
-import type { Context } from "./context.ts";
-import { CliError } from "./errors.ts";
-import { readPrivate, removeFile, writePrivate } from "./files/private_files.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { readPrivate, removeFile, writePrivate } from "./private_files.ts";
 
 /** The largest file of an agent; what is larger is neither read nor written. */
 const MAX_BYTES = 64 * 1024;
