@@ -52,14 +52,14 @@ type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
 /** Repeats while another instance delivers the same message: its answer is this one's too. */
 async function waitForOtherInstance(
-  { bus, clock, deliveries }: ProxyDeps,
+  { presence, clock, deliveries }: ProxyDeps,
   id: DeliveryId,
   attempt: () => Promise<Response | InProgress>,
 ): Promise<Response> {
   while (true) {
     const answer = await attempt();
     if (answer instanceof Response) return answer;
-    if (await asRelayUnavailable(() => bus.isAlive(answer.instance))) {
+    if (await asRelayUnavailable(() => presence.isAlive(answer.instance))) {
       await sleep(clock, Math.min(LIMITS.underWayLookMs, Math.max(1, answer.until - clock.now())));
     } else await deliveries.markFailed(id, answer.instance);
   }
@@ -72,14 +72,14 @@ async function deliver(
   message: Message,
   exchange: RequestContext,
 ): Promise<Response | InProgress> {
-  const { hub, deliveries, dispatch, bus, config } = deps;
+  const { hub, deliveries, dispatch, presence, config } = deps;
   // The proof has shown that it is the body's.
   const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
   const mayQueue = prefersAsync(exchange.request.headers.get("prefer"));
   const begin = deliveries.begin(id, bodySha256);
   let dispatched: ForwardResult = { result: "offline" };
   if (hub.session(id.recipient)) {
-    const fence = bus.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.ahead?.presence));
+    const fence = presence.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.ahead?.presence));
     const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult | "moved">([begin, fence]));
     if (refused === null) {
       dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
@@ -87,7 +87,7 @@ async function deliver(
     else hub.replace(id.recipient);
   }
   const elsewhere = dispatched.result === "offline"
-    ? await asRelayUnavailable(() => bus.findInstance(id.recipient))
+    ? await asRelayUnavailable(() => presence.findInstance(id.recipient))
     : null;
   if (elsewhere) {
     const sent = dispatch.forwardTo(elsewhere, message, mayQueue, config.ackTimeoutMs);
@@ -103,7 +103,7 @@ async function deliver(
     }
     dispatched = await sent.dispatched();
     // No answer from an instance that died: its agents are offline.
-    const isGone = dispatched.result === "failed" && !(await asRelayUnavailable(() => bus.isAlive(elsewhere)));
+    const isGone = dispatched.result === "failed" && !(await asRelayUnavailable(() => presence.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, id, dispatched);
