@@ -21,6 +21,7 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Reservation } from "../../shared/server/nonces.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
+import type { AdmittedAgent, Prefetched } from "../caller.ts";
 import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
@@ -35,8 +36,8 @@ export interface AdmissionProfile {
   access: boolean;
   /** Check 9: which window counts. */
   window: "agent" | "receipts" | "connect";
-  /** Such requests are rare: what they rest on is not kept in mind. */
-  once?: true;
+  /** Such requests are rare: their records are not cached. */
+  uncached?: true;
 }
 
 /** A request while it is judged; each check fills in what it found. */
@@ -53,8 +54,8 @@ export interface AdmissionState {
   preconditions: Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
-  /** Nonce and window are durable. */
-  settled?: true;
+  /** Nonce and rate-limit count are durable. */
+  isCommitted?: true;
 }
 
 /** What a request was admitted on has changed before it took effect. */
@@ -66,13 +67,11 @@ const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
 /** The access token is no longer good. */
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
-type Ahead<T> = Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>>;
-
 /** Records that the checks to come need, and the delivery after them: asked for together, awaited where they count. */
 export interface PrefetchedRecords {
-  window: Ahead<WindowRecord>;
-  /** Of a message to an agent; else `null`. */
-  message: { pair: Ahead<PairRecord>; presence: Ahead<Presence> } | null;
+  window: Prefetched<WindowRecord>;
+  /** Of a message to an agent; otherwise `null`. */
+  message: AdmittedAgent["prefetched"];
 }
 
 /** One check. */
@@ -208,7 +207,7 @@ export function requireSet<T>(value: T | undefined): T {
 function readAhead(deps: ProxyDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
-  const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Ahead<T> => {
+  const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Prefetched<T> => {
     const entry = readCached(deps, key, isGood);
     // An earlier check may end the request before anybody waits for this.
     if (entry instanceof Promise) entry.catch(() => {});
