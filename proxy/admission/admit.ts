@@ -5,21 +5,29 @@
 import {
   type AdmissionProfile,
   type AdmissionState,
+  type CheckDeps,
   CHECKS,
   PreconditionFailed,
   recordDecision,
   requireSet,
 } from "./checks.ts";
+import type { BadProofLimiter } from "./bad_proof_limiter.ts";
 import type { Admission, AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
+import type { Clock } from "../../shared/clock.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
 import { windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+
+/** What admission uses. */
+export interface AdmissionDeps extends CheckDeps {
+  clock: Clock;
+  guard: BadProofLimiter;
+}
 
 type CommitResult<R> = { committed: true } | { committed: false; refused: R };
 
@@ -28,7 +36,7 @@ const LIMIT_EXCEEDED = Symbol("full");
 
 /** Runs the nine checks. A nonce whose request fails after check 5 is used up. */
 export async function admit(
-  deps: ProxyDeps,
+  deps: AdmissionDeps,
   exchange: RequestContext,
   profile: AdmissionProfile,
 ): Promise<AdmittedAgent> {
@@ -59,7 +67,7 @@ function isCostlyRefusal({ reservation }: AdmissionState, { code }: ServiceError
   return code === "PROXY_AUTH_INVALID_PROOF" || (reservation !== undefined && code !== "PROXY_AUTH_REPLAY");
 }
 
-function admissionOf(deps: ProxyDeps, state: AdmissionState): Admission {
+function admissionOf(deps: AdmissionDeps, state: AdmissionState): Admission {
   return {
     async commitAlone() {
       if (!state.isCommitted) await commitFirst(deps, state, []);
@@ -70,7 +78,7 @@ function admissionOf(deps: ProxyDeps, state: AdmissionState): Admission {
 
 /** Commits `updates` together with nonce and count. When `updates` refuse, it commits nonce and count without them. */
 async function commitFirst<R>(
-  deps: ProxyDeps,
+  deps: AdmissionDeps,
   state: AdmissionState,
   updates: readonly Update<R>[],
 ): Promise<CommitResult<R>> {
@@ -102,7 +110,7 @@ async function commitFirst<R>(
 
 /** Commits `updates` of a request whose nonce and count are durable. */
 async function commitLater<R>(
-  { commits }: ProxyDeps,
+  { commits }: AdmissionDeps,
   state: AdmissionState,
   updates: readonly Update<R>[],
 ): Promise<CommitResult<R>> {
@@ -145,7 +153,7 @@ async function claim<R>(commits: GroupCommit, updates: readonly Update<R>[]): Pr
 }
 
 /** The window of a refused request, which is written only to mend it after the clock stepped back. */
-function mendedWindow({ clock }: ProxyDeps, state: AdmissionState): Update<never>[] {
+function mendedWindow({ clock }: AdmissionDeps, state: AdmissionState): Update<never>[] {
   if (!state.decision?.mended) return [];
   return [windowUpdate(windowKey(state), requireSet(state.rule), () => clock.now(), () => {})];
 }
@@ -173,7 +181,7 @@ const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check
  * The authenticator of a profile. A message commits with its delivery record, at the latest after its handler; every
  * other request commits before its handler.
  */
-export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDeps, AdmittedAgent> {
+export function admission(profile: keyof typeof PROFILES): Authenticator<AdmissionDeps, AdmittedAgent> {
   return {
     stage: "after_body",
     credential: PROFILES[profile].access ? "agent_session" : "agent_proof",

@@ -2,8 +2,9 @@
  * THE nine checks of a request, in the specification's order (SPEC "POST /hooks/agent", D-60). Each row says with which
  * codes it refuses. The first that fails answers; nothing that is refused before check 5 leaves a trace.
  */
+import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
-import { readCached, requireUnchanged } from "../../shared/server/store/preconditions.ts";
+import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import {
   decide,
   type Decision,
@@ -18,11 +19,10 @@ import { TokenError } from "../../shared/protocol/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import type { Reservation } from "../../shared/server/nonces.ts";
+import type { Nonces, Reservation } from "../../shared/server/nonces.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
 import type { AdmittedAgent, Prefetched } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
 import { hasAnyPair } from "../trust/store.ts";
@@ -74,11 +74,24 @@ export interface PrefetchedRecords {
   message: AdmittedAgent["prefetched"];
 }
 
+/** What the checks use. */
+export interface CheckDeps extends RecordReader {
+  kv: Deno.Kv;
+  /** Origins that a proof may name; the public one first. */
+  origins: readonly string[];
+  config: { agentRequests: number; agentWindowMs: number };
+  aits: { verify(token: string): Promise<VerifiedAit> };
+  nonces: Nonces;
+  crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
+  /** The preconditions of a valid access token, or `null` for an invalid one (D-63). */
+  access(check: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
+}
+
 /** One check. */
 export interface AdmissionCheck {
   name: string;
   failsWith: readonly ErrorCode[];
-  run(deps: ProxyDeps, candidate: AdmissionState): Promise<void> | void;
+  run(deps: CheckDeps, candidate: AdmissionState): Promise<void> | void;
 }
 
 export const CHECKS: readonly AdmissionCheck[] = [
@@ -204,7 +217,7 @@ export function requireSet<T>(value: T | undefined): T {
   return value;
 }
 
-function readAhead(deps: ProxyDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
+function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
   const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Prefetched<T> => {
@@ -229,7 +242,7 @@ function isPresent(value: unknown): boolean {
   return value !== null;
 }
 
-function windowRule({ config }: Pick<ProxyDeps, "config">, { window }: AdmissionProfile): WindowRule {
+function windowRule({ config }: CheckDeps, { window }: AdmissionProfile): WindowRule {
   const { agentRequests: requests, agentWindowMs: windowMs } = config;
   const factor = window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
   return { name: window, requests: requests * factor, windowMs };
