@@ -32,19 +32,13 @@ export async function postMessage(
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
 ): Promise<Response> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
-  try {
-    const message = await parseMessage(deps, caller, exchange);
-    const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
-    const id: DeliveryId = { sender, recipient, requestId };
-    // A copy may wait for long: it counts before it waits.
-    if (deps.deliveries.isUnderWay(id)) await caller.settle();
-    const attempt = () => deliver(deps, caller, id, message, exchange);
-    return await deps.deliveries.runExclusive(id, () => waitForOtherInstance(deps, id, attempt));
-  } catch (error) {
-    // The request was admitted: its nonce is used up and it counts, whatever became of the message.
-    await caller.settle();
-    throw error;
-  }
+  const message = await parseMessage(deps, caller, exchange);
+  const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
+  const id: DeliveryId = { sender, recipient, requestId };
+  // A duplicate may wait until the other attempt ends: it counts before it waits.
+  if (deps.deliveries.isUnderWay(id)) await caller.admission.commitAlone();
+  const attempt = () => deliver(deps, caller, id, message, exchange);
+  return await deps.deliveries.runExclusive(id, () => waitForOtherInstance(deps, id, attempt));
 }
 
 /** Another instance delivers the message, until that moment at the latest. */
@@ -79,11 +73,13 @@ async function deliver(
   const begin = deliveries.begin(id, bodySha256);
   let dispatched: ForwardResult = { result: "offline" };
   if (hub.session(id.recipient)) {
-    const fence = presence.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.ahead?.presence));
-    const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult | "moved">([begin, fence]));
-    if (refused === null) {
+    const fence = presence.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.prefetched?.presence));
+    const commit = await asRelayUnavailable(() =>
+      caller.admission.commitWith<DuplicateResult | "moved">([begin, fence])
+    );
+    if (commit.committed) {
       dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
-    } else if (refused !== "moved") return answerRepeat(refused);
+    } else if (commit.refused !== "moved") return answerRepeat(commit.refused);
     else hub.replace(id.recipient);
   }
   const elsewhere = dispatched.result === "offline"
@@ -91,15 +87,14 @@ async function deliver(
     : null;
   if (elsewhere) {
     const sent = dispatch.forwardTo(elsewhere, message, mayQueue, config.ackTimeoutMs);
-    const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult>([begin, sent.update])).catch(
-      (error) => {
+    const commit = await asRelayUnavailable(() => caller.admission.commitWith<DuplicateResult>([begin, sent.update]))
+      .catch((error) => {
         sent.cancel();
         throw error;
-      },
-    );
-    if (refused) {
+      });
+    if (!commit.committed) {
       sent.cancel();
-      return answerRepeat(refused);
+      return answerRepeat(commit.refused);
     }
     dispatched = await sent.dispatched();
     // No answer from an instance that died: its agents are offline.
@@ -111,7 +106,7 @@ async function deliver(
   if (elsewhere) await deliveries.markFailed(id);
   if (mayQueue) return await queue(deps, caller, id, message, bodySha256);
   const repeat = await asRelayUnavailable(() => deliveries.repeat(id, bodySha256));
-  await caller.settle();
+  if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
   if (repeat) return answerRepeat(repeat);
   throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
 }
@@ -166,9 +161,13 @@ async function queue(
   const body = queuedAnswer(id, expiresAt, 0);
   const begin = deps.deliveries.begin(id, bodySha256, body);
   const enqueue = deps.mailbox.enqueue(message, expiresAt);
-  const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult | "mailbox_full">([begin, enqueue]));
-  if (refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
-  if (refused) return answerRepeat(refused);
+  const commit = await asRelayUnavailable(() =>
+    caller.admission.commitWith<DuplicateResult | "mailbox_full">([begin, enqueue])
+  );
+  if (!commit.committed) {
+    if (commit.refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
+    return answerRepeat(commit.refused);
+  }
   // The recipient may have come, and its line been found empty, while this was written.
   void deps.dispatch.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
@@ -191,7 +190,7 @@ async function parseMessage(deps: ProxyDeps, caller: AdmittedAgent, exchange: Re
   if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
-  const pair = await asRelayUnavailable(() => caller.ahead?.pair);
+  const pair = await asRelayUnavailable(() => caller.prefetched?.pair);
   if (recipient === caller.agentDid || !pair?.value) {
     throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   }

@@ -42,14 +42,7 @@ export function withInFlightBudget(
   return async (deps, input) => {
     const { caller, exchange } = input;
     if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
-    let release: () => void;
-    try {
-      release = deps.held.take(caller.agentDid, exchange.body.length);
-    } catch (error) {
-      // The request was admitted: its nonce is used up and it counts.
-      await caller.settle();
-      throw error;
-    }
+    const release = deps.held.take(caller.agentDid, exchange.body.length);
     exchange.room?.release();
     try {
       return await handler(deps, input);
