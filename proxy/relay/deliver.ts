@@ -9,7 +9,7 @@
  *                                                                     │  mailbox ─ 202 queued
  *                                                                     └─ offline: 502
  */
-import { sleep } from "../../shared/clock.ts";
+import { type Clock, sleep } from "../../shared/clock.ts";
 import { ConversationId, type HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -21,14 +21,26 @@ import { parseJson } from "../../shared/server/http/body.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
-import type { DeliveryId, DuplicateResult } from "./deliveries.ts";
-import type { ForwardResult } from "./message_forwarder.ts";
-import { prefersAsync } from "./prefer.ts";
 import type { Message } from "../schema/records.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
+import type { Deliveries, DeliveryId, DuplicateResult } from "./deliveries.ts";
+import type { Mailbox } from "./mailbox.ts";
+import type { ForwardResult, MessageForwarder } from "./message_forwarder.ts";
+import { prefersAsync } from "./prefer.ts";
+import type { PresenceStore } from "./presence.ts";
+
+interface DeliverDeps {
+  clock: Clock;
+  config: { injectIdentity: boolean; ackTimeoutMs: number };
+  deliveries: Deliveries;
+  dispatch: MessageForwarder;
+  hub: ConnectedAgents;
+  mailbox: Mailbox;
+  presence: PresenceStore;
+}
 
 export async function postMessage(
-  deps: ProxyDeps,
+  deps: DeliverDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
 ): Promise<Response> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
@@ -46,7 +58,7 @@ type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
 /** Repeats while another instance delivers the same message: its answer is this one's too. */
 async function waitForOtherInstance(
-  { presence, clock, deliveries }: ProxyDeps,
+  { presence, clock, deliveries }: DeliverDeps,
   id: DeliveryId,
   attempt: () => Promise<Response | InProgress>,
 ): Promise<Response> {
@@ -60,7 +72,7 @@ async function waitForOtherInstance(
 }
 
 async function deliver(
-  deps: ProxyDeps,
+  deps: DeliverDeps,
   caller: AdmittedAgent,
   id: DeliveryId,
   message: Message,
@@ -112,7 +124,7 @@ async function deliver(
 }
 
 /** What came of a message as the sender's answer; a 202 is put on record. */
-function answer({ deliveries }: ProxyDeps, id: DeliveryId, dispatched: ForwardResult): Response {
+function answer({ deliveries }: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): Response {
   switch (dispatched.result) {
     case "acked": {
       const { accepted, reason, connectedSockets } = dispatched;
@@ -138,7 +150,7 @@ function answer({ deliveries }: ProxyDeps, id: DeliveryId, dispatched: ForwardRe
   }
 }
 
-function accept(deliveries: ProxyDeps["deliveries"], id: DeliveryId, body: HookAnswer): Response {
+function accept(deliveries: Deliveries, id: DeliveryId, body: HookAnswer): Response {
   void deliveries.answered(id, body);
   return json(body, 202, body.queued ? QUEUED_HEADERS : {});
 }
@@ -151,7 +163,7 @@ function queuedAnswer({ requestId }: DeliveryId, expiresAt: number, connectedSoc
 
 /** Puts the message in the offline recipient's mailbox; the 202 stands in the same commit (D-68). */
 async function queue(
-  deps: ProxyDeps,
+  deps: DeliverDeps,
   caller: AdmittedAgent,
   id: DeliveryId,
   message: Message,
@@ -174,7 +186,7 @@ async function queue(
 }
 
 /** Media type, JSON, recipient, conversation, pair: in this order (D-60). */
-async function parseMessage(deps: ProxyDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Message> {
+async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Message> {
   const { headers } = exchange.request;
   const contentType = headers.get("content-type") ?? "";
   const isTooLong = contentType.length > LIMITS.contentTypeLength;

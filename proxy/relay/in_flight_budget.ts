@@ -7,7 +7,6 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ByteBudget } from "../../shared/server/byte_budget.ts";
 import type { Input } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
 
 export class InFlightBudget {
   readonly #budget = new ByteBudget({ total: LIMITS.heldBytes, perParty: LIMITS.heldPerSenderBytes });
@@ -35,10 +34,10 @@ export class InFlightBudget {
 
 type MessageInput = Input<undefined, undefined, undefined, AdmittedAgent | undefined>;
 
-/** The handler of a message, which counts as held until it is answered. */
-export function withInFlightBudget(
-  handler: (deps: ProxyDeps, input: MessageInput) => Promise<Response>,
-): (deps: ProxyDeps, input: MessageInput) => Promise<Response> {
+/** Returns the handler with each message counted as held until its response. */
+export function withInFlightBudget<D>(
+  handler: (deps: D, input: MessageInput) => Promise<Response>,
+): (deps: D & { held: InFlightBudget }, input: MessageInput) => Promise<Response> {
   return async (deps, input) => {
     const { caller, exchange } = input;
     if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
