@@ -6,7 +6,7 @@ import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
 import { proxyHealth } from "./proxy/meta/handlers.ts";
-import type { LocalWakeups } from "./proxy/relay/presence.ts";
+import type { LocalWakeups } from "./proxy/relay/instance_inbox.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";

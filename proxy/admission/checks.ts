@@ -2,8 +2,9 @@
  * THE nine checks of a request, in the specification's order (SPEC "POST /hooks/agent", D-60). Each row says with which
  * codes it refuses. The first that fails answers; nothing that is refused before check 5 leaves a trace.
  */
+import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
-import { readCached, requireUnchanged } from "../../shared/server/store/preconditions.ts";
+import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import {
   decide,
   type Decision,
@@ -18,10 +19,10 @@ import { TokenError } from "../../shared/protocol/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import type { Reservation } from "../../shared/server/nonces.ts";
+import type { Nonces, Reservation } from "../../shared/server/nonces.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
-import type { ProxyDeps } from "../deps.ts";
+import type { AdmittedAgent, Prefetched } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
 import { hasAnyPair } from "../trust/store.ts";
@@ -35,8 +36,8 @@ export interface AdmissionProfile {
   access: boolean;
   /** Check 9: which window counts. */
   window: "agent" | "receipts" | "connect";
-  /** Such requests are rare: what they rest on is not kept in mind. */
-  once?: true;
+  /** Such requests are rare: their records are not cached. */
+  uncached?: true;
 }
 
 /** A request while it is judged; each check fills in what it found. */
@@ -53,8 +54,8 @@ export interface AdmissionState {
   preconditions: Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
-  /** Nonce and window are durable. */
-  settled?: true;
+  /** Nonce and rate-limit count are durable. */
+  isCommitted?: true;
 }
 
 /** What a request was admitted on has changed before it took effect. */
@@ -66,20 +67,31 @@ const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
 /** The access token is no longer good. */
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
-type Ahead<T> = Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>>;
-
 /** Records that the checks to come need, and the delivery after them: asked for together, awaited where they count. */
 export interface PrefetchedRecords {
-  window: Ahead<WindowRecord>;
-  /** Of a message to an agent; else `null`. */
-  message: { pair: Ahead<PairRecord>; presence: Ahead<Presence> } | null;
+  window: Prefetched<WindowRecord>;
+  /** Of a message to an agent; otherwise `null`. */
+  message: AdmittedAgent["prefetched"];
+}
+
+/** What the checks use. */
+export interface CheckDeps extends RecordReader {
+  kv: Deno.Kv;
+  /** Origins that a proof may name; the public one first. */
+  origins: readonly string[];
+  config: { agentRequests: number; agentWindowMs: number };
+  aits: { verify(token: string): Promise<VerifiedAit> };
+  nonces: Nonces;
+  crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
+  /** The preconditions of a valid access token, or `null` for an invalid one (D-63). */
+  access(check: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
 }
 
 /** One check. */
 export interface AdmissionCheck {
   name: string;
   failsWith: readonly ErrorCode[];
-  run(deps: ProxyDeps, candidate: AdmissionState): Promise<void> | void;
+  run(deps: CheckDeps, candidate: AdmissionState): Promise<void> | void;
 }
 
 export const CHECKS: readonly AdmissionCheck[] = [
@@ -205,10 +217,10 @@ export function requireSet<T>(value: T | undefined): T {
   return value;
 }
 
-function readAhead(deps: ProxyDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
+function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
-  const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Ahead<T> => {
+  const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Prefetched<T> => {
     const entry = readCached(deps, key, isGood);
     // An earlier check may end the request before anybody waits for this.
     if (entry instanceof Promise) entry.catch(() => {});
@@ -230,7 +242,7 @@ function isPresent(value: unknown): boolean {
   return value !== null;
 }
 
-function windowRule({ config }: Pick<ProxyDeps, "config">, { window }: AdmissionProfile): WindowRule {
+function windowRule({ config }: CheckDeps, { window }: AdmissionProfile): WindowRule {
   const { agentRequests: requests, agentWindowMs: windowMs } = config;
   const factor = window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
   return { name: window, requests: requests * factor, windowMs };

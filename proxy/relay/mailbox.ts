@@ -3,7 +3,7 @@
  * acknowledged or ends in a receipt. Changes go through the group commit, whole or not at all; who hands a message over
  * is `drain.ts`.
  */
-import { storedReceipt } from "../receipts/receipt_record.ts";
+import { storedReceipt } from "../schema/receipt_record.ts";
 import type { MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { receiptUpdate } from "./deliveries.ts";
 import { KEYS } from "../schema/kv_keys.ts";

@@ -16,11 +16,11 @@
  * | mailbox_part, recipient, number, part | bytes of a payload | mailbox, through group commit | the same |
  * | mailbox_state, recipient | MailboxState | mailbox, through group commit | twice a message's |
  * | mailbox_expiry, time, recipient, number | true | mailbox, through group commit | the same |
- * | presence, agent | Presence | bus | a day after its instance's lease, swept |
- * | instance, id | InstanceLease | bus | valid for 12 s, kept a day longer |
- * | inbox, instance, id | StoredInstanceMessage | bus | a minute |
- * | inbox_part, instance, id, part | bytes of a note | bus | a minute |
- * | bell, instance | id of the newest note | bus | a minute |
+ * | presence, agent | Presence | presence | a day after its instance's lease, swept |
+ * | instance, id | InstanceLease | presence | valid for 12 s, kept a day longer |
+ * | inbox, instance, id | StoredInstanceMessage | instance inbox | a minute |
+ * | inbox_part, instance, id, part | bytes of a note | instance inbox | a minute |
+ * | bell, instance | id of the newest note | instance inbox | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
  * | sweep | SweepLease | expiry sweep | 2 minutes |
  * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |

@@ -1,6 +1,6 @@
 /** How long each kind of record of the proxy is kept when a store is exported and imported. */
-import { receivedAtOf } from "../receipts/receipt_record.ts";
-import { deliveryEnd, unpackDelivery } from "../relay/delivery_record.ts";
+import { receivedAtOf } from "./receipt_record.ts";
+import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import type { DeliveryRecord, MailboxEntry, TicketRecord } from "./records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { nonceEnd } from "../../shared/server/nonces.ts";
