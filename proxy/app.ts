@@ -71,7 +71,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   const senders = new SenderStatus(registry, clock);
   const drain = new MailboxDelivery({ kv, clock, log, hub, crl, senders, mailbox, ackTimeoutMs: config.ackTimeoutMs });
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
-  const bell = new TrustChanges(externals, (agentDids) => {
+  const trustChanges = new TrustChanges(externals, (agentDids) => {
     senders.forget(agentDids);
     void revalidation.onTrustChange(agentDids);
   });
@@ -142,11 +142,11 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
       drain.start();
       revalidation.start();
       sweeper.start();
-      await Promise.all([bell.start(), presence.start(isSole)]);
+      await Promise.all([trustChanges.start(), presence.start(isSole)]);
       inbox.start();
     },
     async stop() {
-      for (const part of [crl, drain, revalidation, bell, pairRemoval, sweeper, inbox]) part.stop();
+      for (const part of [crl, drain, revalidation, trustChanges, pairRemoval, sweeper, inbox]) part.stop();
       await presence.stop();
     },
   };

@@ -145,8 +145,8 @@ async function commitNonce<R>(
 
 async function claim<R>(commits: GroupCommit, updates: readonly Update<R>[]): Promise<R | null> {
   try {
-    const fate = await commits.claim(updates);
-    return fate.taken ? null : fate.refused;
+    const result = await commits.claim(updates);
+    return result.taken ? null : result.refused;
   } catch (error) {
     throw asDependencyFailure(error);
   }

@@ -91,7 +91,7 @@ export interface CheckDeps extends RecordReader {
 export interface AdmissionCheck {
   name: string;
   failsWith: readonly ErrorCode[];
-  run(deps: CheckDeps, candidate: AdmissionState): Promise<void> | void;
+  run(deps: CheckDeps, state: AdmissionState): Promise<void> | void;
 }
 
 export const CHECKS: readonly AdmissionCheck[] = [
@@ -103,12 +103,12 @@ export const CHECKS: readonly AdmissionCheck[] = [
       "PROXY_AUTH_INVALID_AIT",
       "PROXY_AUTH_DEPENDENCY_UNAVAILABLE",
     ],
-    async run(deps, candidate) {
-      const token = authorizationToken(candidate.exchange.request.headers, "Svc");
+    async run(deps, state) {
+      const token = authorizationToken(state.exchange.request.headers, "Svc");
       if (token === null) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
       if (token === "") throw new ServiceError("PROXY_AUTH_INVALID_SCHEME");
-      candidate.ait = await asInvalidAit(() => deps.aits.verify(token));
-      candidate.exchange.agentDid = candidate.ait.claims.sub;
+      state.ait = await asInvalidAit(() => deps.aits.verify(token));
+      state.exchange.agentDid = state.ait.claims.sub;
     },
   },
   {
@@ -119,11 +119,11 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "timestamp",
     failsWith: ["PROXY_AUTH_INVALID_TIMESTAMP", "PROXY_AUTH_TIMESTAMP_SKEW"],
-    run(_deps, candidate) {
-      const timestamp = requestTimestamp(candidate.exchange.request.headers, candidate.now);
+    run(_deps, state) {
+      const timestamp = requestTimestamp(state.exchange.request.headers, state.now);
       if (timestamp === "invalid") throw new ServiceError("PROXY_AUTH_INVALID_TIMESTAMP");
       if (timestamp === "skew") throw new ServiceError("PROXY_AUTH_TIMESTAMP_SKEW");
-      candidate.timestamp = timestamp;
+      state.timestamp = timestamp;
     },
   },
   {
@@ -144,13 +144,13 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "nonce",
     failsWith: ["PROXY_AUTH_REPLAY", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    run(deps, candidate) {
-      const { exchange, ait, timestamp } = candidate;
+    run(deps, state) {
+      const { exchange, ait, timestamp } = state;
       const nonce = exchange.request.headers.get(HEADERS.nonce) ?? "";
-      candidate.prefetched = readAhead(deps, candidate);
+      state.prefetched = readAhead(deps, state);
       const reservation = deps.nonces.reserve(requireSet(ait).claims.sub, nonce, requireSet(timestamp));
       if (!reservation) throw new ServiceError("PROXY_AUTH_REPLAY");
-      candidate.reservation = reservation;
+      state.reservation = reservation;
     },
   },
   {
@@ -185,30 +185,32 @@ export const CHECKS: readonly AdmissionCheck[] = [
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
       const { sub, jti } = requireSet(ait).claims;
       // A token sent twice is two in one header: no single one to ask about.
-      const held = accessToken.includes(",") ? null : await deps.access({ accessToken, agentDid: sub, aitJti: jti });
-      if (!held) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
-      preconditions.push(...held);
+      const unchanged = accessToken.includes(",")
+        ? null
+        : await deps.access({ accessToken, agentDid: sub, aitJti: jti });
+      if (!unchanged) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
+      preconditions.push(...unchanged);
     },
   },
   {
     name: "rate limit",
     failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, candidate) {
-      const { value } = await requireSet(candidate.prefetched).window;
-      candidate.rule = windowRule(deps, candidate.profile);
-      candidate.decision = decide(candidate.rule, value ?? [], candidate.now);
-      if (candidate.decision.allowed) return;
-      recordDecision(candidate, candidate.decision);
+    async run(deps, state) {
+      const { value } = await requireSet(state.prefetched).window;
+      state.rule = windowRule(deps, state.profile);
+      state.decision = decide(state.rule, value ?? [], state.now);
+      if (state.decision.allowed) return;
+      recordDecision(state, state.decision);
       throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
     },
   },
 ];
 
 /** Keeps what the window said, and tells the client. */
-export function recordDecision(candidate: AdmissionState, decision: Decision): void {
-  candidate.decision = decision;
-  const headers = rateLimitHeaders(requireSet(candidate.rule), decision);
-  for (const [name, value] of Object.entries(headers)) candidate.exchange.responseHeaders.set(name, value);
+export function recordDecision(state: AdmissionState, decision: Decision): void {
+  state.decision = decision;
+  const headers = rateLimitHeaders(requireSet(state.rule), decision);
+  for (const [name, value] of Object.entries(headers)) state.exchange.responseHeaders.set(name, value);
 }
 
 /** What an earlier check has found. */
@@ -249,9 +251,9 @@ function windowRule({ config }: CheckDeps, { window }: AdmissionProfile): Window
 }
 
 /** A token that must not be believed has one code, whatever is wrong with it. */
-async function asInvalidAit<T>(judge: () => T | Promise<T>): Promise<T> {
+async function asInvalidAit<T>(verify: () => T | Promise<T>): Promise<T> {
   try {
-    return await judge();
+    return await verify();
   } catch (error) {
     throw error instanceof TokenError ? new ServiceError("PROXY_AUTH_INVALID_AIT", { message: error.message }) : error;
   }

@@ -49,10 +49,10 @@ export async function recordReceipt(
     },
   };
   // The delivery is checked first: after its end even a repeated receipt is unknown.
-  const fate = await deps.commits.claim<First | "unknown">([receiptUpdate(id, now, "refuse"), first]);
-  if (fate.taken) return { requestId, recipientAgentDid, status, receivedAt: now };
-  if (fate.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
-  return { requestId, recipientAgentDid, status, receivedAt: fate.refused.receivedAt };
+  const result = await deps.commits.claim<First | "unknown">([receiptUpdate(id, now, "refuse"), first]);
+  if (result.taken) return { requestId, recipientAgentDid, status, receivedAt: now };
+  if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  return { requestId, recipientAgentDid, status, receivedAt: result.refused.receivedAt };
 }
 
 /** The receipts of a request ID that the reader may see, by the time they came. */

@@ -66,14 +66,14 @@ export async function pairConfirm(
   const { ticket, isNew } = await commitOptimistically(deps, async () => {
     const entry = await knownTicket(deps, body.ticket);
     const { initiatorOwnerDid, initiatorAgentDid } = entry.value;
-    const verdict = checkConfirmation(entry.value, caller.agentDid, deps.clock.now());
+    const confirmation = checkConfirmation(entry.value, caller.agentDid, deps.clock.now());
     const between = await store.readBetween(deps.kv, initiatorAgentDid, caller.agentDid);
-    if (verdict === "confirmed_before" && !store.isPairOfTicket(between.pair.value, entry.value)) {
+    if (confirmation === "confirmed_before" && !store.isPairOfTicket(between.pair.value, entry.value)) {
       throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
     }
     await requireOwnership(deps, caller.ownerDid, caller.agentDid);
     await requireInitiator(deps, initiatorOwnerDid, initiatorAgentDid);
-    if (verdict === "confirmed_before") {
+    if (confirmation === "confirmed_before") {
       return { operation: deps.kv.atomic(), result: { ticket: entry.value, isNew: false } };
     }
     const responder = { agentDid: caller.agentDid, profile: body.responderProfile };
