@@ -7,13 +7,13 @@ import { type App, createApp, type ServiceDeps } from "../shared/server/http/app
 import { ConfigError } from "../shared/server/config_reader.ts";
 import { GroupCommit } from "../shared/server/store/group_commit.ts";
 import { Nonces } from "../shared/server/nonces.ts";
+import { Changes } from "../shared/server/store/changes.ts";
 import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import type { Route } from "../shared/server/http/route.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
-import { AUTHENTICATORS } from "./auth.ts";
-import { Changes } from "./changes.ts";
+import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
@@ -62,7 +62,7 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
     showDetails: config.environment !== "production",
   };
   return {
-    ...createApp(routesWith(config.apiKeyRequestsPerMinute), AUTHENTICATORS, deps),
+    ...createApp<RegistryDeps, RegistryCallers>(routesWith(config.apiKeyRequestsPerMinute), AUTHENTICATORS, deps),
     deps,
     judgeAccess: (claim, records, refuse) => accessTokenPreconditions(deps, claim, records, refuse),
   };

@@ -5,8 +5,10 @@
 import { findHuman } from "./accounts/store.ts";
 import { findApiKey, touchApiKey } from "./api_keys/store.ts";
 import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
-import type { RegistryDeps } from "./deps.ts";
+import type { RegistryConfig } from "./config.ts";
 import { authenticateService } from "./internal_services/store.ts";
+import type { Signing } from "./signing_keys.ts";
+import type { Clock } from "../shared/clock.ts";
 import { verifyAit } from "../shared/protocol/ait.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 import { equalConstantTime } from "../shared/protocol/base64url.ts";
@@ -17,6 +19,22 @@ import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
 import { digest, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
+import type { Nonces } from "../shared/server/nonces.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import type { GroupCommit } from "../shared/server/store/group_commit.ts";
+
+/** What the authenticators work with. */
+export interface AuthDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  config: Pick<RegistryConfig, "bootstrapSecret" | "registryUrl">;
+  /** Origins that a proof may name; the public one first. */
+  origins: readonly string[];
+  signing: Signing;
+  reads: BatchedReads;
+  commits: GroupCommit;
+  nonces: Nonces;
+}
 
 /** Every way to authenticate, and whom it yields. */
 export interface RegistryCallers {
@@ -34,7 +52,7 @@ export interface RegistryCallers {
 
 const ALL_SCOPES: ServiceCaller = { id: "process", scopes: ["identity.read", "auth.validate", "crl.read"] };
 
-export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
+export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
   none: { stage: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
   bootstrap_secret: {
     stage: "before_body",
@@ -69,7 +87,7 @@ export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
   },
 };
 
-function checkBootstrapSecret(deps: RegistryDeps, { request }: RequestContext): null {
+function checkBootstrapSecret(deps: AuthDeps, { request }: RequestContext): null {
   const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
   const wanted = digest(deps.config.bootstrapSecret ?? "");
   if (!equalConstantTime(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
@@ -78,7 +96,7 @@ function checkBootstrapSecret(deps: RegistryDeps, { request }: RequestContext): 
 
 /** An API key; with `adminCode`, an admin's, and that code for anybody else's. */
 function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTERNAL_SERVICE_FORBIDDEN"): Authenticator<
-  RegistryDeps,
+  AuthDeps,
   ApiKeyCaller
 > {
   const errors: ErrorCode[] = ["API_KEY_MISSING", "API_KEY_INVALID", "API_KEY_REVOKED"];
@@ -106,7 +124,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
 }
 
 /** Anybody; who proves to be a service with the scope is exempt from the limit per IP (D-45, D-46). */
-function optionalService(scope: ServiceScope): Authenticator<RegistryDeps, ServiceCaller | null> {
+function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCaller | null> {
   return {
     stage: "before_limit",
     credential: "optional_service",
@@ -119,7 +137,7 @@ function optionalService(scope: ServiceScope): Authenticator<RegistryDeps, Servi
 
 /** The calling service; `null` when the request names none. Calls within the process need no credential (D-47). */
 async function findServiceCaller(
-  deps: RegistryDeps,
+  deps: AuthDeps,
   { peer, request }: RequestContext,
   scope: ServiceScope,
 ): Promise<ServiceCaller | null> {
@@ -134,7 +152,7 @@ async function findServiceCaller(
 }
 
 /** AIT, proof and nonce of a refresh (D-42); the revocation list is not asked, the agent's record is. */
-async function proveAgent(deps: RegistryDeps, exchange: RequestContext): Promise<ProvenAgent> {
+async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<ProvenAgent> {
   const refuse = (message: string) => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message });
   const { headers } = exchange.request;
   const now = deps.clock.now();

@@ -1,6 +1,5 @@
 /** What an authenticator knows of a caller. */
 import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
-import type { Refresher } from "./sessions/store.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 
 /** A human with an API key. */
@@ -16,4 +15,10 @@ export interface ServiceCaller {
 }
 
 /** An agent that has shown its AIT and the key that belongs to it. */
-export type ProvenAgent = Refresher;
+export interface ProvenAgent {
+  agentId: string;
+  agentDid: string;
+  aitJti: string;
+  /** `X-Svc-Timestamp`, Unix seconds. */
+  timestamp: number;
+}

@@ -3,13 +3,13 @@
  * of the commit that it counts, so that a quota holds under races and costs the same however many agents there are.
  */
 import type { Quotas } from "./config.ts";
-import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, Expiring, QuotaRecord, RevocationRecord } from "./schema/records.ts";
-import { yieldToEventLoop } from "../shared/clock.ts";
+import { type Clock, yieldToEventLoop } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
@@ -147,7 +147,10 @@ export function countInviteClosed(quota: QuotaRecord, expiresAt: number | null):
  * Makes the counts of a human that a version without them has stored. No change of this version commits before they
  * exist, so of several counts at once each finds the same. Open invites and challenges from before are not counted.
  */
-export async function ensureQuota(deps: RegistryDeps, humanId: string): Promise<void> {
+export async function ensureQuota(
+  deps: { kv: Deno.Kv; reads: BatchedReads; clock: Clock },
+  humanId: string,
+): Promise<void> {
   const { kv, reads } = deps;
   const key = KEYS.quota(humanId);
   if ((await kv.get(key)).value !== null) return;

@@ -2,10 +2,10 @@
  * Recovery (D-52): a new admin key when all are lost. Works on the store itself, on the registry's host; there is no
  * route to it. Audited like everything else.
  */
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
-import type { StoreDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { BootstrapRecord, HumanRecord, QuotaRecord } from "../schema/records.ts";
 

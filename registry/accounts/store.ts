@@ -3,7 +3,6 @@
  */
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { type IssuedService, issueService, putService } from "../internal_services/store.ts";
 import { newQuota } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -13,10 +12,16 @@ import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 
+export interface AccountDeps extends StoreDeps {
+  /** Authority of the DIDs that this registry issues. */
+  authority: string;
+}
+
 /** A new human, not yet stored. */
-export function newHuman(deps: RegistryDeps, displayName: string, role: Human["role"]): HumanRecord {
+export function newHuman(deps: AccountDeps, displayName: string, role: Human["role"]): HumanRecord {
   const id = deps.newId();
   const did = formatDid({ authority: deps.authority, kind: "human", id });
   return { id, did, displayName, role, status: "active", createdAt: toIso(deps.clock.now()) };
@@ -36,7 +41,7 @@ export function putHuman(
   );
 }
 
-export async function findHuman(deps: RegistryDeps, id: string): Promise<HumanRecord | null> {
+export async function findHuman(deps: Pick<StoreDeps, "kv">, id: string): Promise<HumanRecord | null> {
   return (await deps.kv.get<HumanRecord>(KEYS.human(id))).value;
 }
 
@@ -56,7 +61,7 @@ export async function bootstrapOpen(kv: Deno.Kv): Promise<boolean> {
  * @throws {ServiceError} `ADMIN_BOOTSTRAP_ALREADY_COMPLETED`
  */
 export async function bootstrapAdmin(
-  deps: RegistryDeps,
+  deps: AccountDeps,
   names: { displayName: string; apiKeyName: string },
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey; service: IssuedService }> {

@@ -4,14 +4,15 @@
  */
 import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { belowCursor } from "../pages.ts";
+import type { RegistryConfig } from "../config.ts";
 import { countChallenge, countDeletion, countRegistration, countReissue, ensureQuota, newQuota } from "../quota.ts";
-import { addRevocation } from "../revocation/store.ts";
+import type { CrlPublisher } from "../revocation/crl.ts";
+import { addRevocation, type Revoked } from "../revocation/store.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ChallengeRecord, HumanRecord, QuotaRecord, SessionRecord } from "../schema/records.ts";
 import { isLive } from "../sessions/session_rules.ts";
-import { issueSession, keptFor, revoked } from "../sessions/store.ts";
+import { issueSession, keptFor, revoked, type SessionDeps } from "../sessions/store.ts";
+import type { Signing } from "../signing_keys.ts";
 import { signAit } from "../../shared/protocol/ait.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -21,21 +22,37 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
+import { belowCursor } from "../../shared/server/store/pages.ts";
 
 const DAY_MS = 86_400_000;
+
+export interface AgentDeps extends SessionDeps {
+  config: Pick<
+    RegistryConfig,
+    "registryUrl" | "quotas" | "challengeTtlSeconds" | "accessTokenTtlSeconds" | "refreshTokenTtlSeconds"
+  >;
+  /** Authority of the DIDs that this registry issues. */
+  authority: string;
+  reads: BatchedReads;
+  changes: Changes;
+  signing: Signing;
+  crl: CrlPublisher;
+}
 
 /** The agent as it is answered. */
 export function agentView({ ownerId: _owner, reissues: _reissues, ...agent }: AgentRecord): Agent {
   return agent;
 }
 
-export async function findAgent(deps: RegistryDeps, id: string): Promise<AgentRecord | null> {
+export async function findAgent(deps: Pick<AgentDeps, "kv">, id: string): Promise<AgentRecord | null> {
   return (await deps.kv.get<AgentRecord>(KEYS.agent(id))).value;
 }
 
 /** @throws {ServiceError} `AGENT_NOT_FOUND`, the same for a foreign agent and none */
 export async function findOwnAgent(
-  deps: RegistryDeps,
+  deps: Pick<AgentDeps, "kv">,
   owner: HumanRecord,
   id: string,
 ): Promise<Deno.KvEntry<AgentRecord>> {
@@ -45,7 +62,7 @@ export async function findOwnAgent(
 }
 
 export async function createChallenge(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   owner: HumanRecord,
   publicKey: string,
 ): Promise<ChallengeRecord> {
@@ -83,7 +100,7 @@ export interface IssuedAgent {
  * `RATE_LIMIT_EXCEEDED`
  */
 export async function registerAgent(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   owner: HumanRecord,
   request: RegistrationRequest,
   requestId: string,
@@ -143,7 +160,7 @@ export async function registerAgent(
  * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`
  */
 export async function reissueAgent(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   owner: HumanRecord,
   id: string,
   requestId: string,
@@ -164,7 +181,7 @@ export async function reissueAgent(
     const now = deps.clock.now();
     const options = { quotas: deps.config.quotas, crlFill, now };
     const counted = countReissue(quota.value ?? newQuota(), before.reissues ?? [], options);
-    await addRevocation(deps, draft, before, "reissued", { key: quota.key, value: counted.quota });
+    await addRevocation(deps, draft, currentAit(before), "reissued", { key: quota.key, value: counted.quota });
     const agent: AgentRecord = { ...issued.agent, reissues: counted.ofAgent };
     draft.set(entry.key, agent);
     const fresh = isLive(session.value, now) ? null : newSession;
@@ -183,7 +200,7 @@ export async function reissueAgent(
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
  */
 export async function deleteAgent(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   owner: HumanRecord,
   id: string,
   requestId: string,
@@ -200,7 +217,7 @@ export async function deleteAgent(
     if (agent === null) throw new ServiceError("AGENT_NOT_FOUND");
     if (agent.status !== "active") throw new ServiceError("AGENT_REVOKE_INVALID_STATE");
     const counted = countDeletion(quota.value ?? newQuota());
-    await addRevocation(deps, draft, agent, "agent_deleted", { key: quota.key, value: counted });
+    await addRevocation(deps, draft, currentAit(agent), "agent_deleted", { key: quota.key, value: counted });
     const now = deps.clock.now();
     const kept = { expireIn: ENDED_KEPT_MS };
     const deleted: AgentRecord = { ...agent, status: "revoked", updatedAt: toIso(now) };
@@ -218,7 +235,7 @@ export async function deleteAgent(
  * agents than its limit, or none, and still a cursor.
  */
 export async function listAgents(
-  deps: RegistryDeps,
+  deps: Pick<AgentDeps, "kv" | "reads">,
   owner: HumanRecord,
   query: { status?: string | undefined; framework?: string | undefined; limit: number; cursor?: string | undefined },
 ): Promise<{ agents: AgentRecord[]; nextCursor: string | null }> {
@@ -257,7 +274,7 @@ export async function listAgents(
 const READ_AT_ONCE = 100;
 
 async function withNewAit(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   base: Omit<AgentRecord, "currentJti" | "expiresAt" | "updatedAt">,
 ): Promise<{ agent: AgentRecord; ait: string }> {
   const issuedAtSeconds = unixSeconds(deps.clock.now());
@@ -282,7 +299,7 @@ async function withNewAit(
   return { agent, ait };
 }
 
-/** When the agent's current AIT expires, milliseconds since the Unix epoch. */
-export function aitExpiry(agent: AgentRecord): number {
-  return parseIso(agent.expiresAt) ?? 0;
+/** The agent's current AIT, as a revocation names it. */
+function currentAit({ currentJti: jti, did: agentDid, expiresAt }: AgentRecord): Revoked {
+  return { jti, agentDid, expiresAt: parseIso(expiresAt) ?? 0 };
 }

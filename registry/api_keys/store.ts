@@ -2,8 +2,7 @@
  * API keys (PATs) in the store: kept by digest, listed by owner. A key in the clear exists only on its way out.
  */
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps, StoreDeps } from "../deps.ts";
-import { type Page, type PageQuery, readPage } from "../pages.ts";
+import type { Quotas } from "../config.ts";
 import { countApiKey, countApiKeyRevoked, ensureQuota, newQuota } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { ApiKeyRecord, HumanRecord, QuotaRecord } from "../schema/records.ts";
@@ -13,6 +12,16 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
+import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
+
+export interface ApiKeyDeps extends StoreDeps {
+  config: { quotas: Quotas };
+  reads: BatchedReads;
+  changes: Changes;
+}
 
 /** A new key, not yet stored, with the token that is shown once. */
 export interface IssuedApiKey {
@@ -20,7 +29,11 @@ export interface IssuedApiKey {
   token: string;
 }
 
-export function issueApiKey(deps: StoreDeps, humanId: string, name: string): IssuedApiKey {
+export function issueApiKey(
+  deps: Pick<StoreDeps, "clock" | "random" | "newId">,
+  humanId: string,
+  name: string,
+): IssuedApiKey {
   const token = makeSecret("pat", deps.random.bytes);
   const record: ApiKeyRecord = {
     id: deps.newId(),
@@ -48,7 +61,7 @@ export function apiKeyView({ id, name, status, createdAt, lastUsedAt }: ApiKeyRe
 }
 
 export async function createApiKey(
-  deps: RegistryDeps,
+  deps: ApiKeyDeps,
   owner: HumanRecord,
   name: string,
   requestId: string,
@@ -68,7 +81,11 @@ export async function createApiKey(
 }
 
 /** One page of the keys of a human, newest first. */
-export async function listApiKeys(deps: RegistryDeps, humanId: string, query: PageQuery): Promise<Page<ApiKeyRecord>> {
+export async function listApiKeys(
+  deps: Pick<ApiKeyDeps, "kv" | "reads">,
+  humanId: string,
+  query: PageQuery,
+): Promise<Page<ApiKeyRecord>> {
   const page = await readPage<string>(deps.kv, KEYS.apiKeysOf(humanId), query);
   const keys = await Promise.all(page.items.map((digest) => deps.reads.get<ApiKeyRecord>(KEYS.apiKey(digest))));
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
@@ -80,7 +97,7 @@ export async function listApiKeys(deps: RegistryDeps, humanId: string, query: Pa
  * @throws {ServiceError} `API_KEY_NOT_FOUND`
  */
 export async function revokeApiKey(
-  deps: RegistryDeps,
+  deps: Omit<ApiKeyDeps, "config">,
   owner: HumanRecord,
   id: string,
   requestId: string,
@@ -106,12 +123,15 @@ export async function revokeApiKey(
   });
 }
 
-export async function findApiKey(deps: RegistryDeps, token: string): Promise<Deno.KvEntryMaybe<ApiKeyRecord>> {
+export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Promise<Deno.KvEntryMaybe<ApiKeyRecord>> {
   return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
 }
 
 /** Notes the use of a key, at most once a minute. Losing against another change is fine: that one counts. */
-export async function touchApiKey(deps: RegistryDeps, entry: Deno.KvEntry<ApiKeyRecord>): Promise<void> {
+export async function touchApiKey(
+  deps: Pick<StoreDeps, "kv" | "clock">,
+  entry: Deno.KvEntry<ApiKeyRecord>,
+): Promise<void> {
   const { lastUsedAt } = entry.value;
   const now = deps.clock.now();
   const last = lastUsedAt === null ? null : parseIso(lastUsedAt);

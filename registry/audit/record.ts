@@ -8,28 +8,6 @@ import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 
-/** Everything that is audited. */
-export const AUDIT_EVENTS = [
-  "admin.bootstrapped",
-  "admin.recovered",
-  "invite.created",
-  "invite.deleted",
-  "invite.redeemed",
-  "api_key.created",
-  "api_key.revoked",
-  "agent.registered",
-  "agent.reissued",
-  "agent.deleted",
-  "session.refreshed",
-  "session.recovered",
-  "session.revoked",
-  "session.reuse_detected",
-  "service.created",
-  "service.rotated",
-  "service.deleted",
-  "signing_key.rotated",
-] as const;
-
 /** Adds an entry to a commit. */
 export function audited(
   operation: Deno.AtomicOperation,

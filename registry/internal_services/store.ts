@@ -3,8 +3,6 @@
  * Secrets are kept as digests; a rotated one lives for another hour.
  */
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { type Page, type PageQuery, readPage } from "../pages.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
 import type { InternalService, ServiceScope } from "../../shared/protocol/api/services.ts";
@@ -15,7 +13,10 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
+import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
 /** A new or rotated service with the secret that is shown once. */
 export interface IssuedService {
@@ -23,7 +24,11 @@ export interface IssuedService {
   secret: string;
 }
 
-export function issueService(deps: RegistryDeps, name: string, scopes: ServiceScope[]): IssuedService {
+export function issueService(
+  deps: Pick<StoreDeps, "clock" | "random" | "newId">,
+  name: string,
+  scopes: ServiceScope[],
+): IssuedService {
   const secret = makeSecret("service", deps.random.bytes);
   const record: ServiceRecord = {
     id: deps.newId(),
@@ -56,7 +61,7 @@ export function serviceView(record: ServiceRecord): InternalService {
 
 /** @throws {ServiceError} `INTERNAL_SERVICE_ALREADY_EXISTS` */
 export async function createService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   admin: HumanRecord,
   { name, scopes }: { name: string; scopes: ServiceScope[] },
   requestId: string,
@@ -73,7 +78,7 @@ export async function createService(
 }
 
 /** One page of all services, newest first. */
-export async function listServices(deps: RegistryDeps, query: PageQuery): Promise<Page<ServiceRecord>> {
+export async function listServices(deps: Pick<StoreDeps, "kv">, query: PageQuery): Promise<Page<ServiceRecord>> {
   return await readPage(deps.kv, KEYS.services(), query);
 }
 
@@ -83,7 +88,7 @@ export async function listServices(deps: RegistryDeps, query: PageQuery): Promis
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
 export async function rotateService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   admin: HumanRecord,
   id: string,
   requestId: string,
@@ -112,7 +117,7 @@ export async function rotateService(
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
 export async function deleteService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   admin: HumanRecord,
   id: string,
   requestId: string,
@@ -131,7 +136,7 @@ export async function deleteService(
 
 /** The service that these credentials are of, or `null`. */
 export async function authenticateService(
-  deps: RegistryDeps,
+  deps: Pick<StoreDeps, "kv" | "clock"> & { reads: BatchedReads },
   id: string,
   secret: string,
 ): Promise<ServiceRecord | null> {
@@ -152,7 +157,7 @@ export async function authenticateService(
   return record;
 }
 
-async function activeService(deps: RegistryDeps, id: string): Promise<Deno.KvEntry<ServiceRecord>> {
+async function activeService(deps: Pick<StoreDeps, "kv">, id: string): Promise<Deno.KvEntry<ServiceRecord>> {
   const entry = await deps.kv.get<ServiceRecord>(KEYS.service(id));
   if (entry.value === null || entry.value.status !== "active") throw new ServiceError("INTERNAL_SERVICE_NOT_FOUND");
   return entry;

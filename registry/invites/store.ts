@@ -1,12 +1,9 @@
 /**
  * Invites in the store. A code works once: invite, human and API key change in one commit.
  */
-import { newHuman, putHuman } from "../accounts/store.ts";
+import { type AccountDeps, newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
-import type { Draft } from "../changes.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { type Page, type PageQuery, readPage } from "../pages.ts";
 import { countInvite, countInviteClosed, ensureQuota, newQuota } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, InviteRecord, QuotaRecord } from "../schema/records.ts";
@@ -14,6 +11,14 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
+
+export interface InviteDeps extends AccountDeps {
+  reads: BatchedReads;
+  changes: Changes;
+}
 
 /** `redeemed` is judged before `expired` (D-37). */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {
@@ -22,7 +27,7 @@ export function inviteStatus(invite: InviteRecord, now: number): "unused" | "red
 }
 
 export async function createInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   admin: HumanRecord,
   expiresAt: string | null,
   requestId: string,
@@ -60,7 +65,7 @@ export async function createInvite(
  * @throws {ServiceError} `INVITE_REDEEM_CODE_INVALID`, `INVITE_REDEEM_ALREADY_USED`, `INVITE_REDEEM_EXPIRED`
  */
 export async function redeemInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   { code, displayName, apiKeyName }: { code: string; displayName: string; apiKeyName: string },
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey }> {
@@ -89,7 +94,7 @@ export async function redeemInvite(
 }
 
 /** One page of all invites, newest first. */
-export async function listInvites(deps: RegistryDeps, query: PageQuery): Promise<Page<InviteRecord>> {
+export async function listInvites(deps: Pick<InviteDeps, "kv">, query: PageQuery): Promise<Page<InviteRecord>> {
   return await readPage(deps.kv, KEYS.invites(), query);
 }
 
@@ -99,7 +104,7 @@ export async function listInvites(deps: RegistryDeps, query: PageQuery): Promise
  * @throws {ServiceError} `INVITE_NOT_FOUND`
  */
 export async function deleteInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   admin: HumanRecord,
   id: string,
   requestId: string,

@@ -2,15 +2,14 @@
  * Revocations in the store (D-21): one key for each revoked AIT, written in the commit of the change that revokes it,
  * and the list's sequence number, one more with each.
  */
-import { aitExpiry } from "../agents/store.ts";
-import type { Draft } from "../changes.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { AgentRecord, CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
+import type { CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
 import type { Revocation } from "../../shared/protocol/crl.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
+import type { Draft } from "../../shared/server/store/changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
 /**
@@ -25,25 +24,33 @@ export function seqOf(head: unknown): number {
   return seq as number;
 }
 
+/** An AIT to revoke. */
+export interface Revoked {
+  jti: string;
+  agentDid: string;
+  /** When the AIT expires, milliseconds since the Unix epoch. */
+  expiresAt: number;
+}
+
 /**
- * Adds the revocation of the agent's current AIT to a change: the entry, the list's next number, and the owner's count.
+ * Adds the revocation of an AIT to a change: the entry, the list's next number, and the owner's count.
  *
  * @param quota the owner's counts, as the change leaves them otherwise
  */
 export async function addRevocation(
-  deps: RegistryDeps,
+  deps: Pick<StoreDeps, "clock" | "newId">,
   draft: Draft,
-  agent: AgentRecord,
+  { jti, agentDid, expiresAt }: Revoked,
   reason: Revocation["reason"],
   quota: { key: Deno.KvKey; value: QuotaRecord },
 ): Promise<void> {
   const head = await draft.get<CrlHead>(KEYS.crlHead());
   const next: CrlHead = { seq: seqOf(head.value) + 1 };
   const now = deps.clock.now();
-  const keptUntil = Math.ceil(aitExpiry(agent) / 1000) + LIMITS.crlKeptSeconds;
+  const keptUntil = Math.ceil(expiresAt / 1000) + LIMITS.crlKeptSeconds;
   const record: RevocationRecord = {
-    jti: agent.currentJti,
-    agentDid: agent.did,
+    jti,
+    agentDid,
     reason,
     revokedAt: unixSeconds(now),
     keptUntil,
@@ -51,7 +58,7 @@ export async function addRevocation(
   draft.set(head.key, next);
   draft.set(quota.key, countRevocation(quota.value, keptUntil * 1000, now));
   draft.also((operation) => {
-    operation.set(KEYS.revocation(record.jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) });
-    announceTrustChange(operation, deps.newId, [agent.did]);
+    operation.set(KEYS.revocation(jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) });
+    announceTrustChange(operation, deps.newId, [agentDid]);
   });
 }

@@ -1,5 +1,4 @@
 /** The records of the registry in the store, as kv_keys.ts lists them. */
-import type { AUDIT_EVENTS } from "../audit/record.ts";
 import type { ApiKey, Human } from "../../shared/protocol/api/accounts.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { InternalService } from "../../shared/protocol/api/services.ts";
@@ -147,5 +146,27 @@ export interface StoredKey {
 
 /** How many things end at which moment (milliseconds since the Unix epoch), soonest first. */
 export type Expiring = readonly (readonly [until: number, count: number])[];
+
+/** Everything that is audited. */
+export const AUDIT_EVENTS = [
+  "admin.bootstrapped",
+  "admin.recovered",
+  "invite.created",
+  "invite.deleted",
+  "invite.redeemed",
+  "api_key.created",
+  "api_key.revoked",
+  "agent.registered",
+  "agent.reissued",
+  "agent.deleted",
+  "session.refreshed",
+  "session.recovered",
+  "session.revoked",
+  "session.reuse_detected",
+  "service.created",
+  "service.rotated",
+  "service.deleted",
+  "signing_key.rotated",
+] as const;
 
 export type AuditEvent = (typeof AUDIT_EVENTS)[number];

@@ -11,7 +11,6 @@ import type {
   SpentRefresh,
 } from "./records.ts";
 import { auditKeptMs, ENDED_KEPT_MS } from "./kv_keys.ts";
-import { sessionEnd } from "../sessions/session_rules.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import type { NonceRecord } from "../../shared/server/nonces.ts";
@@ -20,6 +19,11 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 /** When a record that ended at this ISO time is deleted; `null` while it has not ended. */
 const endedAt = (time: string | null | undefined): number | null =>
   time === null || time === undefined ? null : (parseIso(time) ?? NaN) + ENDED_KEPT_MS;
+
+/** When the session ends, or has ended; milliseconds since the Unix epoch. */
+export function sessionEnd({ revokedAt, refreshExpiresAt }: SessionRecord): number {
+  return revokedAt ?? refreshExpiresAt;
+}
 
 /** How long each kind is kept when a store is moved: the expiry of the table above. */
 export const STORED: StoredKinds = {

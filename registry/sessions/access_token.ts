@@ -5,17 +5,18 @@
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isSecret } from "../../shared/protocol/secrets.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
+import type { Clock } from "../../shared/clock.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { AgentRecord, SessionRecord } from "../schema/records.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { evaluateAccessToken } from "./session_rules.ts";
 
 /** Judges an access token by the records as they are now; `expired` only for the right token. */
 export async function checkAccessToken(
-  deps: RegistryDeps,
+  deps: { reads: BatchedReads; clock: Clock },
   claim: AccessTokenCheck,
 ): Promise<"good" | "wrong" | "expired"> {
   if (!isSecret("access", claim.accessToken)) return "wrong";
@@ -30,7 +31,7 @@ export async function checkAccessToken(
 
 /** `JudgeAccess` over the registry's records. */
 export async function accessTokenPreconditions<R>(
-  deps: RegistryDeps,
+  deps: { clock: Clock },
   claim: AccessTokenCheck,
   records: RecordReader,
   refuse: R,

@@ -28,11 +28,6 @@ export function isLive(session: SessionRecord | null, now: number): session is S
   return session !== null && session.status === "active" && now < session.refreshExpiresAt;
 }
 
-/** When the session ends, or has ended; milliseconds since the Unix epoch. */
-export function sessionEnd({ revokedAt, refreshExpiresAt }: SessionRecord): number {
-  return revokedAt ?? refreshExpiresAt;
-}
-
 /** The state that the ownership answer tells. */
 export function sessionState(session: SessionRecord, now: number): "active" | "revoked" | "expired" {
   if (session.status === "revoked") return "revoked";

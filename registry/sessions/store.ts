@@ -8,12 +8,19 @@ import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { AgentRecord, AuditEvent, SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
+import type { ProvenAgent } from "../callers.ts";
+import type { RegistryConfig } from "../config.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import { evaluateRefresh, type RefreshRequest, sessionEnd } from "./session_rules.ts";
+import { sessionEnd } from "../schema/retention.ts";
+import { evaluateRefresh, type RefreshRequest } from "./session_rules.ts";
+
+export interface SessionDeps extends StoreDeps {
+  config: Pick<RegistryConfig, "accessTokenTtlSeconds" | "refreshTokenTtlSeconds">;
+}
 
 /** A session not yet stored, with the tokens that are shown once. */
 export interface IssuedSession {
@@ -23,7 +30,7 @@ export interface IssuedSession {
 
 /** Makes new tokens; `before` is the session they continue. */
 export function issueSession(
-  deps: RegistryDeps,
+  deps: Pick<SessionDeps, "clock" | "random" | "config">,
   before: Partial<SessionRecord> = {},
 ): IssuedSession {
   const now = deps.clock.now();
@@ -52,25 +59,17 @@ export function issueSession(
 }
 
 /** The session, revoked now. */
-export function revoked({ clock }: Pick<RegistryDeps, "clock">, session: SessionRecord): SessionRecord {
+export function revoked({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): SessionRecord {
   return { ...session, status: "revoked", revokedAt: clock.now() };
 }
 
 /** Options of a write: the record is deleted 90 days after the session's end (D-218). */
-export function keptFor({ clock }: Pick<RegistryDeps, "clock">, session: SessionRecord): { expireIn: number } {
+export function keptFor({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): { expireIn: number } {
   return { expireIn: Math.max(1, sessionEnd(session) + ENDED_KEPT_MS - clock.now()) };
 }
 
-export async function findSession(deps: RegistryDeps, agentId: string): Promise<SessionRecord | null> {
+export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string): Promise<SessionRecord | null> {
   return (await deps.kv.get<SessionRecord>(KEYS.session(agentId))).value;
-}
-
-/** Who refreshes: the identity that the AIT and its proof have shown. */
-export interface Refresher {
-  agentId: string;
-  agentDid: string;
-  aitJti: string;
-  timestamp: number;
 }
 
 /**
@@ -79,12 +78,12 @@ export interface Refresher {
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`
  */
 export async function refreshSession(
-  deps: RegistryDeps,
-  refresher: Refresher,
+  deps: SessionDeps,
+  caller: ProvenAgent,
   { refreshToken, recovery }: { refreshToken: string; recovery: boolean },
   requestId: string,
 ): Promise<AgentAuth> {
-  const { agentId, agentDid, aitJti, timestamp } = refresher;
+  const { agentId, agentDid, aitJti, timestamp } = caller;
   const request: RefreshRequest = { digest: digest(refreshToken), recovery, timestamp };
   const [agent, entry, spent] = await deps.kv.getMany<[AgentRecord, SessionRecord, SpentRefresh]>([
     KEYS.agent(agentId),
@@ -147,7 +146,7 @@ export async function refreshSession(
 
 /** Revokes a session, if there is one that is not; again changes nothing. */
 export async function revokeSession(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   agentId: string,
   audit: { event: AuditEvent; actor: string; subject: string; requestId: string },
 ): Promise<void> {
