@@ -1,5 +1,5 @@
 /**
- * Puts the registry together: dependencies in, an app that answers requests out.
+ * Builds the registry from its dependencies: an app that answers requests.
  */
 import { authorityOf } from "../shared/protocol/did.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
@@ -23,16 +23,16 @@ import { accessTokenPreconditions } from "./sessions/access_token.ts";
 import { Signing } from "./signing_keys.ts";
 import type { SigningKeySet } from "./schema/records.ts";
 
-/** A registry that answers. */
+/** A registry that answers requests. */
 export interface Registry extends App {
   deps: RegistryDeps;
-  /** Judges access tokens for a proxy in the same process. */
+  /** Checks access tokens for a proxy in the same process. */
   judgeAccess: CheckAccessToken;
 }
 
 /**
- * Opens the registry on its store: fixes the issuer at the first start, loads or makes the signing key. Over a store
- * that has both, that is one read.
+ * Opens the registry on its store. The first start stores the issuer and makes the signing key; each later start is one
+ * read.
  *
  * @throws {ConfigError} when the store belongs to another issuer
  * @throws {StoreRefused} when a newer version wrote it
@@ -68,13 +68,14 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
   };
 }
 
-/** The table with the configured limit of the API-key routes. */
+/** Returns the route table with the configured limit of the API-key routes. */
 function routesWith(requests: number): Route<RegistryDeps>[] {
   return REGISTRY_ROUTES.map((row) =>
     row.limit?.per === "api-key" ? { ...row, limit: { ...row.limit, requests } } : row
   );
 }
 
+/** @throws {ConfigError} when the store belongs to another issuer */
 async function fixIssuer(kv: Deno.Kv, stored: string | null, issuer: string): Promise<void> {
   let value = stored;
   if (value === null) {
@@ -83,7 +84,7 @@ async function fixIssuer(kv: Deno.Kv, stored: string | null, issuer: string): Pr
   }
   if (value !== issuer) {
     throw new ConfigError([
-      `REGISTRY_URL: the store was made for ${value}, and its identities are valid for that address only; ` +
+      `REGISTRY_URL: the store belongs to ${value}, and its identities are valid for that address only; ` +
       `set REGISTRY_URL=${value}, or KV_URL to a new store`,
     ]);
   }

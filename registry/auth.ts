@@ -1,6 +1,6 @@
 /**
- * Who may call the registry: the authenticators that its route table names. Each proves one kind of caller and says
- * with which codes it refuses.
+ * The authenticators that the registry's route table names. Each one verifies one kind of caller and lists its error
+ * codes.
  */
 import { findHuman } from "./accounts/store.ts";
 import { findApiKey, touchApiKey } from "./api_keys/store.ts";
@@ -15,6 +15,7 @@ import { equalConstantTime } from "../shared/protocol/base64url.ts";
 import { parseDid } from "../shared/protocol/did.ts";
 import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
 import { digest, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
@@ -36,7 +37,7 @@ export interface AuthDeps {
   nonces: Nonces;
 }
 
-/** Every way to authenticate, and whom it yields. */
+/** The authenticators and the type of the caller that each one returns. */
 export interface RegistryCallers {
   none: null;
   bootstrap_secret: null;
@@ -94,7 +95,7 @@ function checkBootstrapSecret(deps: AuthDeps, { request }: RequestContext): null
   return null;
 }
 
-/** An API key; with `adminCode`, an admin's, and that code for anybody else's. */
+/** Requires an API key. With `adminCode`, the key must be an admin's; any other key is refused with that code. */
 function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTERNAL_SERVICE_FORBIDDEN"): Authenticator<
   AuthDeps,
   ApiKeyCaller
@@ -123,7 +124,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
   };
 }
 
-/** Anybody; who proves to be a service with the scope is exempt from the limit per IP (D-45, D-46). */
+/** Admits any caller. A service that proves the scope is exempt from the limit per IP (D-45, D-46). */
 function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCaller | null> {
   return {
     stage: "before_limit",
@@ -135,7 +136,11 @@ function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCa
   };
 }
 
-/** The calling service; `null` when the request names none. Calls within the process need no credential (D-47). */
+/**
+ * Returns the calling service, or `null` when the request names none. Calls within the process need no credential (D-47).
+ *
+ * @throws {ServiceError} `INTERNAL_SERVICE_UNAUTHORIZED`, `INTERNAL_SERVICE_FORBIDDEN`
+ */
 async function findServiceCaller(
   deps: AuthDeps,
   { peer, request }: RequestContext,
@@ -151,7 +156,12 @@ async function findServiceCaller(
   return caller;
 }
 
-/** AIT, proof and nonce of a refresh (D-42); the revocation list is not asked, the agent's record is. */
+/**
+ * Verifies AIT, proof and nonce of a refresh (D-42) and commits the nonce. The handler checks the agent's record, so the
+ * revocation list is not read.
+ *
+ * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`
+ */
 async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<ProvenAgent> {
   const refuse = (message: string) => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message });
   const { headers } = exchange.request;
@@ -164,8 +174,8 @@ async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<Pro
   });
   exchange.agentDid = claims.sub;
   const timestamp = requestTimestamp(headers, now);
-  if (timestamp === "invalid") throw refuse("X-Svc-Timestamp is missing or no unix time");
-  if (timestamp === "skew") throw refuse("X-Svc-Timestamp is over 300 s off");
+  if (timestamp === "invalid") throw refuse("X-Svc-Timestamp is missing or not a Unix timestamp");
+  if (timestamp === "skew") throw refuse(`X-Svc-Timestamp is more than ${LIMITS.timestampSkewSeconds} s off`);
   const nonce = headers.get(HEADERS.nonce) ?? "";
   if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
   if (!holdsProof(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins)) {

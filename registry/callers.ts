@@ -1,4 +1,4 @@
-/** What an authenticator knows of a caller. */
+/** The callers that the authenticators of the registry return. */
 import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 
@@ -8,13 +8,13 @@ export interface ApiKeyCaller {
   key: ApiKeyRecord;
 }
 
-/** An internal service, or this very process. */
+/** An internal service, or this process. */
 export interface ServiceCaller {
   id: string;
   scopes: readonly ServiceScope[];
 }
 
-/** An agent that has shown its AIT and the key that belongs to it. */
+/** An agent that has proved possession of the key in its AIT. */
 export interface ProvenAgent {
   agentId: string;
   agentDid: string;

@@ -1,5 +1,5 @@
 /**
- * What the registry's handlers work with: built once in `app.ts`, never a global.
+ * All dependencies of the registry, built once in `app.ts`. Only `app.ts` and `routes.ts` import this type (D-196).
  */
 import type { AppDeps } from "../shared/server/http/app.ts";
 import type { ApiDocs } from "../shared/server/http/api_docs.ts";
@@ -18,14 +18,14 @@ export interface RegistryDeps extends AppDeps {
   random: Random;
   config: RegistryConfig;
   documents: ApiDocs;
-  /** Authority of every DID that this registry issues. */
+  /** Authority of the DIDs that this registry issues. */
   authority: string;
-  /** Origins that a proof may name. */
+  /** Origins that a proof may name; the public one first. */
   origins: readonly string[];
   signing: Signing;
   crl: CrlPublisher;
   commits: GroupCommit;
-  /** The queue of changes that share a head or a quota. */
+  /** The queue of changes that share a record, such as a quota. */
   changes: Changes;
   reads: BatchedReads;
   probe: StoreProbe;

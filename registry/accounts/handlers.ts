@@ -1,5 +1,5 @@
 /**
- * HTTP of accounts: the bootstrap and the caller's own profile (D-33, D-34).
+ * HTTP handlers of accounts: the bootstrap and the caller's own profile (D-33, D-34).
  */
 import type * as z from "zod";
 import type { AccountProfile, BootstrapAnswer, BootstrapBody } from "../../shared/protocol/api/accounts.ts";
@@ -9,7 +9,7 @@ import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { type AccountDeps, bootstrapAdmin, humanView } from "./store.ts";
 
-/** Bootstrap is possible only with a configured secret. */
+/** Refuses the bootstrap when no secret is configured. */
 export const bootstrapEnabled = {
   errors: ["ADMIN_BOOTSTRAP_DISABLED"] as const,
   check(deps: { config: Pick<RegistryConfig, "bootstrapSecret"> }): void {

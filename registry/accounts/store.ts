@@ -1,5 +1,5 @@
 /**
- * Human accounts in the store, and the bootstrap that makes the first one.
+ * Human accounts in the store, and the bootstrap that creates the first one.
  */
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
@@ -20,14 +20,14 @@ export interface AccountDeps extends StoreDeps {
   authority: string;
 }
 
-/** A new human, not yet stored. */
+/** Returns a new human that is not stored yet. */
 export function newHuman(deps: AccountDeps, displayName: string, role: Human["role"]): HumanRecord {
   const id = deps.newId();
   const did = formatDid({ authority: deps.authority, kind: "human", id });
   return { id, did, displayName, role, status: "active", createdAt: toIso(deps.clock.now()) };
 }
 
-/** Adds a new human, its first API key and its counts to a commit that has room for two checks. */
+/** Adds a new human, its first API key and its counts to a commit. Adds two checks. */
 export function putHuman(
   operation: Deno.AtomicOperation,
   human: HumanRecord,
@@ -45,18 +45,19 @@ export async function findHuman(deps: Pick<StoreDeps, "kv">, id: string): Promis
   return (await deps.kv.get<HumanRecord>(KEYS.human(id))).value;
 }
 
-/** The account as it is answered. */
+/** Returns the account in its public form. */
 export function humanView({ id, did, displayName, role, status }: HumanRecord): Human {
   return { id, did, displayName, role, status };
 }
 
-/** True until the first admin exists. */
+/** Returns true until the first admin exists. */
 export async function bootstrapOpen(kv: Deno.Kv): Promise<boolean> {
   return (await kv.get(KEYS.bootstrap())).value === null;
 }
 
 /**
- * Makes the first admin, its key and the proxy's service credential in one commit; of many at once one wins.
+ * Creates the first admin, its API key and the proxy's service credential in one commit. Of concurrent calls one
+ * succeeds.
  *
  * @throws {ServiceError} `ADMIN_BOOTSTRAP_ALREADY_COMPLETED`
  */

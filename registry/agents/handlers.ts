@@ -1,5 +1,5 @@
 /**
- * HTTP of agents (D-38 to D-41).
+ * HTTP handlers of agents (D-38 to D-41).
  */
 import type * as z from "zod";
 import type {

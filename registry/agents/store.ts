@@ -1,5 +1,5 @@
 /**
- * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts; a
+ * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts. A
  * request that loses a race gets an error.
  */
 import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
@@ -41,7 +41,7 @@ export interface AgentDeps extends SessionDeps {
   crl: CrlPublisher;
 }
 
-/** The agent as it is answered. */
+/** Returns the agent in its public form. */
 export function agentView({ ownerId: _owner, reissues: _reissues, ...agent }: AgentRecord): Agent {
   return agent;
 }
@@ -50,7 +50,7 @@ export async function findAgent(deps: Pick<AgentDeps, "kv">, id: string): Promis
   return (await deps.kv.get<AgentRecord>(KEYS.agent(id))).value;
 }
 
-/** @throws {ServiceError} `AGENT_NOT_FOUND`, the same for a foreign agent and none */
+/** @throws {ServiceError} `AGENT_NOT_FOUND`, also when another human owns the agent */
 export async function findOwnAgent(
   deps: Pick<AgentDeps, "kv">,
   owner: HumanRecord,
@@ -86,7 +86,7 @@ export async function createChallenge(
   });
 }
 
-/** An agent with a fresh AIT, and a session where one was made. */
+/** An agent with its new AIT. `agentAuth` is present when a new session was created. */
 export interface IssuedAgent {
   agent: AgentRecord;
   ait: string;
@@ -94,9 +94,9 @@ export interface IssuedAgent {
 }
 
 /**
- * Registers an agent: challenge used, agent and session stored, counts raised, in one commit.
+ * Registers an agent. One commit marks the challenge as used, stores agent and session, and raises the counts.
  *
- * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_NOT_FOUND`, those of `judgeRegistration`, `QUOTA_EXCEEDED`,
+ * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_NOT_FOUND`, those of `checkRegistration`, `QUOTA_EXCEEDED`,
  * `RATE_LIMIT_EXCEEDED`
  */
 export async function registerAgent(
@@ -154,9 +154,9 @@ export async function registerAgent(
 }
 
 /**
- * Issues a new AIT and revokes the one before; an agent without a live session gets a new one too (D-40).
+ * Issues a new AIT and revokes the previous one. An agent without a live session also gets a new session (D-40).
  *
- * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when revoked or when another change won,
+ * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first,
  * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`
  */
 export async function reissueAgent(
@@ -194,8 +194,8 @@ export async function reissueAgent(
 }
 
 /**
- * Revokes an agent permanently: its AIT goes on the list, its session ends (D-41). A reissue or refresh that commits
- * first changes nothing about it. No quota refuses it.
+ * Revokes an agent permanently: adds its AIT to the revocation list and ends its session (D-41). It also succeeds when a
+ * reissue or refresh commits first. No quota refuses it.
  *
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
  */
@@ -231,8 +231,8 @@ export async function deleteAgent(
 }
 
 /**
- * One page of a human's agents, newest first. A page with a filter reads at most 1,000 agents (D-215): it may have fewer
- * agents than its limit, or none, and still a cursor.
+ * Returns one page of a human's agents, newest first. A page with a filter reads at most 1,000 agents (D-215). It may
+ * hold fewer agents than its limit, or none, and still return a cursor.
  */
 export async function listAgents(
   deps: Pick<AgentDeps, "kv" | "reads">,
@@ -260,7 +260,7 @@ export async function listAgents(
   for await (const { key } of index) {
     ids.push(last = String(key.at(-1)));
     read++;
-    // The first slice is as long as the page and one more: without a filter it is all that is read.
+    // The first step reads the page and one more: without a filter nothing else is read.
     if (ids.length < (read <= query.limit + 1 ? query.limit + 1 : READ_AT_ONCE)) continue;
     const nextCursor = await add();
     if (nextCursor !== null) return { agents, nextCursor };
@@ -270,7 +270,7 @@ export async function listAgents(
   return { agents, nextCursor: read === LIMITS.filteredPageReads ? last : null };
 }
 
-/** Agents that one step of a filtered page reads. */
+/** Number of agents that one step of a filtered page reads. */
 const READ_AT_ONCE = 100;
 
 async function withNewAit(
@@ -299,7 +299,7 @@ async function withNewAit(
   return { agent, ait };
 }
 
-/** The agent's current AIT, as a revocation names it. */
+/** Returns the agent's current AIT, to revoke it. */
 function currentAit({ currentJti: jti, did: agentDid, expiresAt }: AgentRecord): Revoked {
   return { jti, agentDid, expiresAt: parseIso(expiresAt) ?? 0 };
 }

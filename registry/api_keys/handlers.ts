@@ -1,5 +1,5 @@
 /**
- * HTTP of the caller's own API keys (D-35).
+ * HTTP handlers of the caller's own API keys (D-35).
  */
 import type * as z from "zod";
 import type { ApiKeyPath, CreateApiKeyBody } from "../../shared/protocol/api/accounts.ts";

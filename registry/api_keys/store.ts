@@ -1,5 +1,5 @@
 /**
- * API keys (PATs) in the store: kept by digest, listed by owner. A key in the clear exists only on its way out.
+ * API keys (PATs) in the store, by digest and by owner. The store never holds the token.
  */
 import { audited } from "../audit/record.ts";
 import type { Quotas } from "../config.ts";
@@ -23,7 +23,7 @@ export interface ApiKeyDeps extends StoreDeps {
   changes: Changes;
 }
 
-/** A new key, not yet stored, with the token that is shown once. */
+/** A new key that is not stored yet, with the token that is shown once. */
 export interface IssuedApiKey {
   record: ApiKeyRecord;
   token: string;
@@ -47,7 +47,7 @@ export function issueApiKey(
   return { record, token };
 }
 
-/** Adds a new key to a commit. */
+/** Adds a new key to a commit. Adds one check. */
 export function putApiKey(operation: Deno.AtomicOperation, { record }: IssuedApiKey): Deno.AtomicOperation {
   return operation
     .check({ key: KEYS.apiKey(record.digest), versionstamp: null })
@@ -55,11 +55,12 @@ export function putApiKey(operation: Deno.AtomicOperation, { record }: IssuedApi
     .set(KEYS.apiKeyOf(record.humanId, record.id), record.digest);
 }
 
-/** The key as it is listed: without token and digest. */
+/** Returns the key in its public form, without token and digest. */
 export function apiKeyView({ id, name, status, createdAt, lastUsedAt }: ApiKeyRecord): ApiKey {
   return { id, name, status, createdAt, lastUsedAt };
 }
 
+/** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
 export async function createApiKey(
   deps: ApiKeyDeps,
   owner: HumanRecord,
@@ -80,7 +81,7 @@ export async function createApiKey(
   });
 }
 
-/** One page of the keys of a human, newest first. */
+/** Returns one page of the keys of a human, newest first. */
 export async function listApiKeys(
   deps: Pick<ApiKeyDeps, "kv" | "reads">,
   humanId: string,
@@ -92,7 +93,7 @@ export async function listApiKeys(
 }
 
 /**
- * Revokes one key of a human; again changes nothing.
+ * Revokes one key of a human. Idempotent.
  *
  * @throws {ServiceError} `API_KEY_NOT_FOUND`
  */
@@ -127,7 +128,7 @@ export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Pr
   return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
 }
 
-/** Notes the use of a key, at most once a minute. Losing against another change is fine: that one counts. */
+/** Records the use of a key, at most once a minute. A lost race needs no retry: the other change counts. */
 export async function touchApiKey(
   deps: Pick<StoreDeps, "kv" | "clock">,
   entry: Deno.KvEntry<ApiKeyRecord>,

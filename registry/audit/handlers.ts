@@ -1,5 +1,5 @@
 /**
- * HTTP of the audit log (D-50): pages, newest first.
+ * HTTP handler of the audit log (D-50): pages, newest first.
  */
 import type * as z from "zod";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";

@@ -1,6 +1,6 @@
 /**
- * The audit log (D-50): who did what, when, in which request. An entry is part of the commit it tells of, and is never
- * changed. Holds no secret and no digest of one.
+ * The audit log (D-50): event, actor, subject, time and request. An entry is part of the commit that it records and never
+ * changes. It holds no secret and no digest of one.
  */
 import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
@@ -8,7 +8,7 @@ import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 
-/** Adds an entry to a commit. */
+/** Adds an audit event to a commit. */
 export function audited(
   operation: Deno.AtomicOperation,
   deps: { clock: Clock; newId: NewId },

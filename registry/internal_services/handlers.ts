@@ -1,5 +1,5 @@
 /**
- * HTTP of internal services: managing them (D-46), and what they may ask (D-48).
+ * HTTP handlers of internal services: their management (D-46) and the ownership query (D-48).
  */
 import type * as z from "zod";
 import type { CreateServiceBody, Ownership, OwnershipBody, ServicePath } from "../../shared/protocol/api/services.ts";

@@ -1,6 +1,6 @@
 /**
- * Internal services in the store: who may call the registry as a service, and with which scopes (D-46, D-47).
- * Secrets are kept as digests; a rotated one lives for another hour.
+ * Internal services in the store, with their scopes (D-46, D-47). Secrets are stored as digests. A rotated secret works
+ * for one more hour.
  */
 import { audited } from "../audit/record.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
@@ -18,7 +18,7 @@ import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
-/** A new or rotated service with the secret that is shown once. */
+/** A new or rotated service, with the secret that is shown once. */
 export interface IssuedService {
   record: ServiceRecord;
   secret: string;
@@ -45,7 +45,7 @@ export function issueService(
   return { record, secret };
 }
 
-/** Adds a new service to a commit; its name must be free. */
+/** Adds a new service to a commit. The commit fails when the name is taken. Adds one check. */
 export function putService(operation: Deno.AtomicOperation, { record }: IssuedService): Deno.AtomicOperation {
   return operation
     .check({ key: KEYS.serviceName(record.name), versionstamp: null })
@@ -53,7 +53,7 @@ export function putService(operation: Deno.AtomicOperation, { record }: IssuedSe
     .set(KEYS.service(record.id), record);
 }
 
-/** The service as it is listed. */
+/** Returns the service in its public form. */
 export function serviceView(record: ServiceRecord): InternalService {
   const { id, name, scopes, status, createdAt, rotatedAt, lastUsedAt } = record;
   return { id, name, scopes, status, createdAt, rotatedAt, lastUsedAt };
@@ -77,13 +77,13 @@ export async function createService(
   });
 }
 
-/** One page of all services, newest first. */
+/** Returns one page of all services, newest first. */
 export async function listServices(deps: Pick<StoreDeps, "kv">, query: PageQuery): Promise<Page<ServiceRecord>> {
   return await readPage(deps.kv, KEYS.services(), query);
 }
 
 /**
- * Gives a service a new secret; the old one works for an hour more.
+ * Creates a new secret for a service. The old secret works for one more hour.
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
@@ -112,7 +112,7 @@ export async function rotateService(
 }
 
 /**
- * Revokes a service; its name is free again.
+ * Revokes a service and frees its name.
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
@@ -134,7 +134,7 @@ export async function deleteService(
   });
 }
 
-/** The service that these credentials are of, or `null`. */
+/** Returns the service with these credentials, or `null`. Records the use at most once a minute. */
 export async function authenticateService(
   deps: Pick<StoreDeps, "kv" | "clock"> & { reads: BatchedReads },
   id: string,
@@ -157,6 +157,7 @@ export async function authenticateService(
   return record;
 }
 
+/** @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND` */
 async function activeService(deps: Pick<StoreDeps, "kv">, id: string): Promise<Deno.KvEntry<ServiceRecord>> {
   const entry = await deps.kv.get<ServiceRecord>(KEYS.service(id));
   if (entry.value === null || entry.value.status !== "active") throw new ServiceError("INTERNAL_SERVICE_NOT_FOUND");

@@ -1,5 +1,5 @@
 /**
- * HTTP of invites (D-36, D-37).
+ * HTTP handlers of invites (D-36, D-37).
  */
 import type * as z from "zod";
 import type {

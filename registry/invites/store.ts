@@ -1,5 +1,5 @@
 /**
- * Invites in the store. A code works once: invite, human and API key change in one commit.
+ * Invites in the store. A code works once, because one commit changes invite, human and API key.
  */
 import { type AccountDeps, newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
@@ -20,12 +20,13 @@ export interface InviteDeps extends AccountDeps {
   changes: Changes;
 }
 
-/** `redeemed` is judged before `expired` (D-37). */
+/** `redeemed` takes precedence over `expired` (D-37). */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {
   if (invite.redeemedAt !== null) return "redeemed";
   return invite.expiresAt !== null && now >= (parseIso(invite.expiresAt) ?? 0) ? "expired" : "unused";
 }
 
+/** @throws {ServiceError} `QUOTA_EXCEEDED` */
 export async function createInvite(
   deps: InviteDeps,
   admin: HumanRecord,
@@ -60,7 +61,7 @@ export async function createInvite(
 }
 
 /**
- * Redeems a code for a new human with an API key; of many at once one wins.
+ * Redeems a code for a new human with an API key. Of concurrent calls one succeeds.
  *
  * @throws {ServiceError} `INVITE_REDEEM_CODE_INVALID`, `INVITE_REDEEM_ALREADY_USED`, `INVITE_REDEEM_EXPIRED`
  */
@@ -93,13 +94,13 @@ export async function redeemInvite(
   });
 }
 
-/** One page of all invites, newest first. */
+/** Returns one page of all invites, newest first. */
 export async function listInvites(deps: Pick<InviteDeps, "kv">, query: PageQuery): Promise<Page<InviteRecord>> {
   return await readPage(deps.kv, KEYS.invites(), query);
 }
 
 /**
- * Deletes an invite; its code is then unknown.
+ * Deletes an invite. Its code is unknown afterwards.
  *
  * @throws {ServiceError} `INVITE_NOT_FOUND`
  */
@@ -122,7 +123,7 @@ export async function deleteInvite(
   });
 }
 
-/** The invite no longer counts in the quota of the admin who made it. */
+/** Removes the invite from the quota of the admin who created it. */
 async function closeInvite(draft: Draft, invite: InviteRecord): Promise<void> {
   if (invite.createdBy === undefined) return;
   const quota = await draft.get<QuotaRecord>(KEYS.quota(invite.createdBy));

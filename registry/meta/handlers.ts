@@ -1,5 +1,5 @@
 /**
- * HTTP of what the registry says of itself: health, metadata, keys, key rotation (D-22, D-30, D-31, D-53).
+ * HTTP handlers of health, metadata, the key document and key rotation (D-22, D-30, D-31, D-53).
  */
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -64,7 +64,7 @@ export async function keys(
   return conditionalResponse(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
 }
 
-/** A new signing key. When it signs, the list is signed again at its next request. */
+/** Creates a new signing key. Once it signs, the next request for the revocation list signs the list again. */
 export async function rotateKeys(
   deps: StoreDeps & { signing: Signing },
   { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,

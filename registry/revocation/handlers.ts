@@ -1,5 +1,5 @@
 /**
- * HTTP of the revocation list (D-21).
+ * HTTP handler of the revocation list (D-21).
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";

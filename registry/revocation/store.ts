@@ -1,6 +1,6 @@
 /**
- * Revocations in the store (D-21): one key for each revoked AIT, written in the commit of the change that revokes it,
- * and the list's sequence number, one more with each.
+ * Revocations in the store (D-21): one key for each revoked AIT. The commit that revokes an AIT writes the key and raises
+ * the list's sequence number by one.
  */
 import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -13,9 +13,9 @@ import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
 /**
- * The sequence number that a stored head says.
+ * Returns the sequence number of a stored head: 0 when nothing was ever revoked.
  *
- * @throws {TypeError} for a head that does not parse: taken for "nothing was ever revoked" it would undo revocations
+ * @throws {TypeError} when the head does not parse: treating it as 0 would undo revocations
  */
 export function seqOf(head: unknown): number {
   if (head === null) return 0;
@@ -33,9 +33,9 @@ export interface Revoked {
 }
 
 /**
- * Adds the revocation of an AIT to a change: the entry, the list's next number, and the owner's count.
+ * Adds the revocation of an AIT to a change: the entry, the next sequence number of the list, and the owner's count.
  *
- * @param quota the owner's counts, as the change leaves them otherwise
+ * @param quota the owner's counts after the other parts of the change
  */
 export async function addRevocation(
   deps: Pick<StoreDeps, "clock" | "newId">,

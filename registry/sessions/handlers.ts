@@ -1,5 +1,5 @@
 /**
- * HTTP of agent sessions: refresh and validate (D-42 to D-45).
+ * HTTP handlers of agent sessions: refresh and validate (D-42 to D-45).
  */
 import type * as z from "zod";
 import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/protocol/api/sessions.ts";
@@ -20,7 +20,7 @@ export async function refresh(
   return json(response);
 }
 
-/** The proxy asks this for every message. */
+/** A proxy in another process calls this to check the access token of a request. */
 export async function validate(
   deps: { reads: BatchedReads; clock: Clock },
   { body, exchange }: Input<undefined, undefined, z.output<typeof ValidateBody>, ServiceCaller | null>,

@@ -1,6 +1,6 @@
 /**
- * Agent sessions in the store. Every change is one commit that checks agent and session, so that neither a race of two
- * refreshes nor one of refresh and revoke can bring anything back to life.
+ * Agent sessions in the store. Every change is one commit that checks agent and session, so that no race of refreshes and
+ * revocations restores a token that has ended.
  */
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -22,13 +22,13 @@ export interface SessionDeps extends StoreDeps {
   config: Pick<RegistryConfig, "accessTokenTtlSeconds" | "refreshTokenTtlSeconds">;
 }
 
-/** A session not yet stored, with the tokens that are shown once. */
+/** A session that is not stored yet, with the tokens that are shown once. */
 export interface IssuedSession {
   record: SessionRecord;
   agentAuth: AgentAuth;
 }
 
-/** Makes new tokens; `before` is the session they continue. */
+/** Creates new tokens. `before` is the session that they continue. */
 export function issueSession(
   deps: Pick<SessionDeps, "clock" | "random" | "config">,
   before: Partial<SessionRecord> = {},
@@ -58,12 +58,12 @@ export function issueSession(
   return { record, agentAuth };
 }
 
-/** The session, revoked now. */
+/** Returns the session, revoked now. */
 export function revoked({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): SessionRecord {
   return { ...session, status: "revoked", revokedAt: clock.now() };
 }
 
-/** Options of a write: the record is deleted 90 days after the session's end (D-218). */
+/** Returns the options of a write: the record is deleted 90 days after the end of the session (D-218). */
 export function keptFor({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): { expireIn: number } {
   return { expireIn: Math.max(1, sessionEnd(session) + ENDED_KEPT_MS - clock.now()) };
 }
@@ -73,7 +73,7 @@ export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string):
 }
 
 /**
- * Carries a refresh out (D-42 to D-44).
+ * Refreshes a session (D-42 to D-44). A reused token revokes the session.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`
  */
@@ -144,7 +144,7 @@ export async function refreshSession(
   return next.agentAuth;
 }
 
-/** Revokes a session, if there is one that is not; again changes nothing. */
+/** Revokes the active session of an agent, if there is one. Idempotent. */
 export async function revokeSession(
   deps: StoreDeps,
   agentId: string,
