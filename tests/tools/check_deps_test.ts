@@ -198,6 +198,7 @@ Deno.test("the rules refuse deps.ts in every file but app.ts and routes.ts, and 
     check([{ path, text: `import "${specifier}";\n` }], [...DEPENDENCY_RULES, ...PREPARED_RULES]).length;
   assertEquals(refused("proxy/relay/deliver.ts", "../deps.ts"), 1);
   assertEquals(refused("proxy/app.ts", "./deps.ts"), 0);
+  assertEquals(refused("registry/quota.ts", "./deps.ts"), 1);
   assertEquals(refused("registry/routes.ts", "./deps.ts"), 0);
   assertEquals(refused("registry/schema/records.ts", "../audit/record.ts"), 1);
   assertEquals(refused("registry/schema/records.ts", "./kv_keys.ts"), 0);

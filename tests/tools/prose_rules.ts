@@ -11,7 +11,15 @@ export interface ProseRule {
 }
 
 /** Paths whose prose is clean: a file, `folder/`, or `.` for all. The list only grows. */
-export const CHECKED: readonly string[] = [];
+export const CHECKED: readonly string[] = [
+  "CHANGELOG.md",
+  "deploy.ts",
+  "deploy_store.ts",
+  "docs/operations.md",
+  "docs/security.md",
+  "registry/",
+  "tests/tools/demo.ts",
+];
 
 /** Paths that no rule reads: data, copies of other projects, and the examples of these rules. */
 const NOT_CHECKED = ["tests/vectors/", "shared/jsr/", "tests/tools/prose_rules.ts", "tests/tools/prose_rules_test.ts"];

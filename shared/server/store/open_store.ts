@@ -5,8 +5,9 @@
  */
 import { dirname } from "node:path";
 import { type Clock, systemClock } from "../../clock.ts";
+import type { NewId } from "../../protocol/ids.ts";
 import { LIMITS } from "../../protocol/limits.ts";
-import { systemRandom } from "../../random.ts";
+import { type Random, systemRandom } from "../../random.ts";
 import { retryWhileLocked, StoreUnavailable, wrapStoreErrors } from "./store_errors.ts";
 import { lockFile, StoreRefused } from "./store_lock.ts";
 
@@ -20,6 +21,14 @@ export interface Store {
   /** True for a file that nobody else has open: whoever used it before is gone. */
   isExclusive: boolean;
   close(): void;
+}
+
+/** What code that reads and writes records of a store needs (D-196). */
+export interface StoreDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  random: Random;
+  newId: NewId;
 }
 
 /**
