@@ -4,7 +4,6 @@
  */
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Output, Terminal } from "./terminal/output.ts";
-import type { Authority } from "./client/tls.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
 
@@ -40,6 +39,14 @@ export const ENVIRONMENT = [
   "SVC_CA",
 ] as const;
 export type EnvironmentName = (typeof ENVIRONMENT)[number];
+
+/** An authority that a person named with `--ca`. */
+export interface Authority {
+  /** Absolute path of the file. */
+  path: string;
+  /** One or more certificates. */
+  pem: string;
+}
 
 /** Everything outside the program. */
 export interface System {

@@ -6,7 +6,7 @@ import { resolve } from "node:path";
 import project from "../deno.json" with { type: "json" };
 import { ClockCheck } from "./client/clock_check.ts";
 import type { Command } from "./command_line/command.ts";
-import { COMMANDS } from "./commands/table.ts";
+import { COMMANDS, GROUPS } from "./commands/table.ts";
 import type { Context, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
 import { realSystem } from "./system.ts";
@@ -30,7 +30,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       return EXIT.done;
     }
     if (parsed.kind === "help") {
-      const text = help(parsed.path);
+      const text = help(parsed.path, COMMANDS, GROUPS);
       out.result({ help: text }, text.split("\n"));
       return EXIT.done;
     }

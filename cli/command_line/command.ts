@@ -74,6 +74,9 @@ export interface Command extends Omit<CommandSpec<Args, Options>, "run"> {
   run(ctx: Context, input: RawInput): Promise<number | void>;
 }
 
+/** One sentence on each group of commands, by the words that they share. */
+export type Groups = Readonly<Record<string, string>>;
+
 /** Input as the parser makes it. */
 export interface RawInput {
   args: Record<string, string | undefined>;

@@ -1,11 +1,12 @@
 /** The command that prints completion scripts. */
-import { command } from "../command_line/command.ts";
+import { type Command, command, type Groups } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-export const COMPLETION_COMMANDS = [
+/** Builds the command. `commands` is called when the command runs: the list has this command in it. */
+export const completionCommands = (commands: () => readonly Command[], groups: Groups): readonly Command[] => [
   command({
     path: ["completions"],
     summary: "Print a completion script for your shell",
@@ -25,7 +26,7 @@ export const COMPLETION_COMMANDS = [
         throw new CliError("CLI_USAGE", `There is no completion for ${args.shell}.${didYouMean(args.shell, SHELLS)}`);
       }
       const { completionScript } = await import("../command_line/completion_scripts.ts");
-      const script = completionScript(shell);
+      const script = completionScript(shell, commands(), groups);
       ctx.out.result({ shell, script }, script.split("\n"));
     },
   }),

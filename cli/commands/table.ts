@@ -2,12 +2,12 @@
  * THE command table: every command, in the order in which help and docs/cli.md show them. What a command does is in the
  * file of its group.
  */
-import type { Command } from "../command_line/command.ts";
+import type { Command, Groups } from "../command_line/command.ts";
 import { ADMIN_COMMANDS } from "./admin.ts";
 import { AGENT_COMMANDS } from "./agent.ts";
 import { AGENT_TOKEN_COMMANDS } from "./agent_tokens.ts";
 import { API_KEY_COMMANDS } from "./api_key.ts";
-import { COMPLETION_COMMANDS } from "./completions.ts";
+import { completionCommands } from "./completions.ts";
 import { CONFIG_COMMANDS } from "./config.ts";
 import { CONNECTOR_COMMANDS } from "./connector.ts";
 import { CONNECTOR_SERVICE_COMMANDS } from "./connector_service.ts";
@@ -19,26 +19,8 @@ import { PROVIDER_COMMANDS } from "./provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider_setup.ts";
 import { VERIFY_COMMANDS } from "./verify.ts";
 
-export const COMMANDS: readonly Command[] = [
-  ...ADMIN_COMMANDS,
-  ...CONFIG_COMMANDS,
-  ...INVITE_COMMANDS,
-  ...AGENT_COMMANDS,
-  ...AGENT_TOKEN_COMMANDS,
-  ...API_KEY_COMMANDS,
-  ...CONNECTOR_COMMANDS,
-  ...CONNECTOR_START_COMMANDS,
-  ...CONNECTOR_SERVICE_COMMANDS,
-  ...INSTALL_COMMANDS,
-  ...PROVIDER_SETUP_COMMANDS,
-  ...PROVIDER_COMMANDS,
-  ...VERIFY_COMMANDS,
-  ...EXPLAIN_COMMANDS,
-  ...COMPLETION_COMMANDS,
-];
-
 /** What the commands of a group have in common. */
-export const GROUPS: Readonly<Record<string, string>> = {
+export const GROUPS: Groups = {
   admin: "The registry itself: its first admin, the services that ask it, its signing keys.",
   "admin service": "Credentials of the services that ask the registry, the proxy first of all.",
   "admin keys": "The keys that sign identity tokens and revocation lists.",
@@ -55,3 +37,21 @@ export const GROUPS: Readonly<Record<string, string>> = {
   explain: "Error codes.",
   completions: "Completion in your shell.",
 };
+
+export const COMMANDS: readonly Command[] = [
+  ...ADMIN_COMMANDS,
+  ...CONFIG_COMMANDS,
+  ...INVITE_COMMANDS,
+  ...AGENT_COMMANDS,
+  ...AGENT_TOKEN_COMMANDS,
+  ...API_KEY_COMMANDS,
+  ...CONNECTOR_COMMANDS,
+  ...CONNECTOR_START_COMMANDS,
+  ...CONNECTOR_SERVICE_COMMANDS,
+  ...INSTALL_COMMANDS,
+  ...PROVIDER_SETUP_COMMANDS,
+  ...PROVIDER_COMMANDS,
+  ...VERIFY_COMMANDS,
+  ...EXPLAIN_COMMANDS,
+  ...completionCommands(() => COMMANDS, GROUPS),
+];
