@@ -1,17 +1,17 @@
 /**
- * Completion scripts for shells, written from the command table: commands, options, their fixed values, and the agents
- * of this machine. The scripts run without svc.
+ * Shell completion scripts, generated from the command table: commands, options, their fixed values, and the agents on
+ * this machine. The scripts do not call svc.
  */
 import { type Command, type Completion, GLOBAL_OPTIONS, type Groups, type OptionSpec } from "./command.ts";
 
-/** A place on the command line: a group of commands, or a command. */
+/** A position on the command line: after a group of commands, or after a command. */
 interface Place {
-  /** `agent auth`, or empty. */
+  /** The words so far, for example `agent auth`; may be empty. */
   path: string;
-  /** What may come next, and what it is. */
+  /** Words that may follow, with their summaries. */
   words: { word: string; summary: string }[];
   options: { name: string; spec: OptionSpec }[];
-  /** What the first argument may be. */
+  /** Completion of the first argument. */
   argument: Completion | undefined;
 }
 
@@ -23,7 +23,7 @@ export function completionScript(
 ): string {
   const places = allPlaces(commands, groups);
   if (shell === "fish") return fishScript(places);
-  // zsh runs bash's completion functions.
+  // zsh can run bash completion functions.
   const forZsh = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n" +
     "autoload -Uz bashcompinit && bashcompinit\n";
   return shell === "bash" ? bashScript(places) : forZsh + bashScript(places);

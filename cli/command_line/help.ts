@@ -1,15 +1,16 @@
 /**
- * Help at every level and docs/cli.md, written from the command table. States no fact of its own about a command.
+ * Help texts and docs/cli.md, generated from the command table.
  */
 import { type Command, type Example, GLOBAL_OPTIONS, type Groups, type OptionSpec, usageOf } from "./command.ts";
 
-const EXIT_CODES = "0 done, 1 failed, 2 wrong use, 3 not authorised, 4 not found, 5 the service could not be reached";
-const INTRODUCTION = "Operator's tool of svc: identities for agents, and a relay between them.";
-/** Commands whose examples a newcomer follows, in this order. */
+const EXIT_CODES =
+  "0 success, 1 failure, 2 usage error, 3 not authorised, 4 not found, 5 service unreachable, 130 interrupted";
+const INTRODUCTION = "Command-line tool for svc: agent identities, and message relay between agents.";
+/** Commands whose examples appear under "First steps", in this order. */
 const FIRST_STEPS = ["config init", "invite redeem", "agent create", "connector start"];
-const STANDARD_INPUT = "A secret can also be given as -: it is then read from standard input.";
+const STANDARD_INPUT = "Pass - as a secret to read it from standard input.";
 
-/** Help on a command, on a group of commands, or on all of them. */
+/** Returns the help of a command, of a group of commands, or of the whole program. */
 export function help(path: readonly string[], commands: readonly Command[], groups: Groups): string {
   const found = find(commands, path.join(" "));
   if (found) return commandHelp(found);
@@ -115,7 +116,7 @@ function columns(rows: readonly (readonly [string, string])[]): string[] {
   return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
 }
 
-/** docs/cli.md: every command with its arguments, options and examples. */
+/** Returns docs/cli.md: every command with its arguments, options and examples. */
 export function renderCliDoc(commands: readonly Command[], groups: Groups): string {
   const lines = [
     "# The command `svc`",

@@ -1,11 +1,11 @@
-/** The command that prints completion scripts. */
+/** `svc completions`: prints shell completion scripts. */
 import { type Command, command, type Groups } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-/** Builds the command. `commands` is called when the command runs: the list has this command in it. */
+/** Returns the command. It calls `commands` at run time, because that list contains this command. */
 export const completionCommands = (commands: () => readonly Command[], groups: Groups): readonly Command[] => [
   command({
     path: ["completions"],
@@ -15,10 +15,10 @@ export const completionCommands = (commands: () => readonly Command[], groups: G
     examples: [
       {
         run: "svc completions bash >~/.local/share/bash-completion/completions/svc",
-        purpose: "For bash, from the next shell on",
+        purpose: "Install for bash; active in new shells",
       },
-      { run: "svc completions zsh >>~/.zshrc", purpose: "For zsh" },
-      { run: "svc completions fish >~/.config/fish/completions/svc.fish", purpose: "For fish" },
+      { run: "svc completions zsh >>~/.zshrc", purpose: "Install for zsh" },
+      { run: "svc completions fish >~/.config/fish/completions/svc.fish", purpose: "Install for fish" },
     ],
     async run(ctx, { args }) {
       const shell = SHELLS.find((known) => known === args.shell);
