@@ -22,9 +22,10 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import { errorEnvelope } from "../../client/answers.ts";
 import { type AgentIdentity, signedHeaders } from "../../client/signed_headers.ts";
 import { ApiError } from "../../errors.ts";
+import type { Authority } from "../../context.ts";
 import type { HttpDeps } from "../../client/service_call.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
-import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../../client/tls.ts";
+import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../client/tls.ts";
 
 /** What is said about a message: taken, or why not. */
 export interface Ack {
