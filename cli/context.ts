@@ -78,6 +78,8 @@ export interface System {
 export interface Context extends System {
   configDir: string;
   out: Output;
+  /** Called with the headers of each response of a service. */
+  onResponse?: ((headers: Headers) => void) | undefined;
 }
 
 /**

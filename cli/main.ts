@@ -41,7 +41,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     const trusting = await withAuthority(world, parsed.ca);
     const ctx: Context = {
       ...trusting,
-      fetch: clockCheck.watching(trusting.fetch),
+      onResponse: (headers) => clockCheck.see(headers),
       out,
       // Evaluated on use: a command that stores no files works without a home directory.
       get configDir() {

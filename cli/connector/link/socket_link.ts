@@ -19,7 +19,7 @@ import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { errorEnvelope } from "../../client/answers.ts";
+import { errorEnvelope, wholeSeconds } from "../../client/http.ts";
 import { type AgentIdentity, signedHeaders } from "../../client/signed_headers.ts";
 import { ApiError } from "../../errors.ts";
 import type { Authority } from "../../context.ts";
@@ -243,8 +243,7 @@ function refusal({ statusCode: status = 0, headers }: UnexpectedResponse, body: 
     const value = headers[name];
     return typeof value === "string" ? value : null;
   };
-  const seconds = Number(header("retry-after") ?? NaN);
-  const more = [header(HEADERS.requestId), Number.isInteger(seconds) ? seconds : null] as const;
+  const more = [header(HEADERS.requestId), wholeSeconds(header("retry-after"))] as const;
   const { code, message } = errorEnvelope(body) ?? { code: null, message: `The proxy answered with status ${status}` };
   const error = new RefusedError(status, code, message, ...more);
   error.date = header("date");

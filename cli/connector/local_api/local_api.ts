@@ -10,11 +10,11 @@ import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { apiErrorOf, type HttpResponse } from "../../client/http.ts";
 import { CliError, UnreachableError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
 import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
-import { apiErrorOf, type ProxyAnswer } from "../link/proxy_call.ts";
 import { describeError } from "../link/refusals.ts";
 
 class LocalError extends Error {
@@ -157,13 +157,13 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
   connector.deps.tell(sendingEvent(response), {
     to: recipient,
     status: response.status,
-    requestId: response.requestId,
+    requestId: response.headers.get(HEADERS.requestId),
   });
   return passed(response);
 }
 
 /** The event of a message that the proxy answered; an accepted one may still wait for its recipient (D-240). */
-function sendingEvent({ status, text }: ProxyAnswer): "sent" | "queued" | "not_taken" | "not_sent" {
+function sendingEvent({ status, text }: HttpResponse): "sent" | "queued" | "not_taken" | "not_sent" {
   if (status >= 300) return "not_sent";
   try {
     const { delivered, queued } = HookAnswer.parse(JSON.parse(text));
@@ -229,16 +229,18 @@ async function passOn(connector: Connector, method: "GET" | "POST", target: stri
   return passed(await ask(connector, method, target, body));
 }
 
-function ask(connector: Connector, method: "GET" | "POST", target: string, body?: string): Promise<ProxyAnswer> {
+function ask(connector: Connector, method: "GET" | "POST", target: string, body?: string): Promise<HttpResponse> {
   return connector.proxy.call({ method, target, ...(body === undefined ? {} : { body }) });
 }
 
 /** The proxy's answer, as it is. */
-function passed({ status, text, requestId, retryAfter }: ProxyAnswer): Response {
+function passed({ status, text, headers: given }: HttpResponse): Response {
   const headers = new Headers({ "Cache-Control": "no-store" });
   if (text !== "") headers.set("Content-Type", "application/json; charset=utf-8");
-  if (requestId !== null) headers.set(HEADERS.requestId, requestId);
-  if (retryAfter !== null) headers.set("Retry-After", retryAfter);
+  for (const name of [HEADERS.requestId, "Retry-After"]) {
+    const value = given.get(name);
+    if (value !== null) headers.set(name, value);
+  }
   return new Response(status === 204 ? null : text, { status, headers });
 }
 
