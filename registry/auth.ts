@@ -13,6 +13,7 @@ import { equalConstantTime } from "../shared/protocol/base64url.ts";
 import { parseDid } from "../shared/protocol/did.ts";
 import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
 import { digest, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
@@ -147,7 +148,7 @@ async function proveAgent(deps: RegistryDeps, exchange: RequestContext): Promise
   exchange.agentDid = claims.sub;
   const timestamp = requestTimestamp(headers, now);
   if (timestamp === "invalid") throw refuse("X-Svc-Timestamp is missing or no unix time");
-  if (timestamp === "skew") throw refuse("X-Svc-Timestamp is over 300 s off");
+  if (timestamp === "skew") throw refuse(`X-Svc-Timestamp is over ${LIMITS.timestampSkewSeconds} s off`);
   const nonce = headers.get(HEADERS.nonce) ?? "";
   if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
   if (!holdsProof(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins)) {
