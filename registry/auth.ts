@@ -11,13 +11,12 @@ import type { Signing } from "./signing_keys.ts";
 import type { Clock } from "../shared/clock.ts";
 import { verifyAit } from "../shared/protocol/ait.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
-import { equalConstantTime } from "../shared/protocol/base64url.ts";
 import { parseDid } from "../shared/protocol/did.ts";
 import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
-import { digest, readPublicKey } from "../shared/server/crypto.ts";
+import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
@@ -91,7 +90,7 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
 function checkBootstrapSecret(deps: AuthDeps, { request }: RequestContext): null {
   const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
   const wanted = digest(deps.config.bootstrapSecret ?? "");
-  if (!equalConstantTime(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
+  if (!equalDigests(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
   return null;
 }
 

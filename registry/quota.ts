@@ -6,13 +6,12 @@
 import type { Quotas } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, Expiring, QuotaRecord, RevocationRecord } from "./schema/records.ts";
-import { type Clock, yieldToEventLoop } from "../shared/clock.ts";
+import { type Clock, DAY_MS, yieldToEventLoop } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 
-const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 /** The end of an invite without an expiry. */
 const NEVER = Number.MAX_SAFE_INTEGER;

@@ -119,7 +119,12 @@ function timestampStep(timestamp: string, nowSeconds: number): VerificationStep 
   if (seconds === null) return failed("timestamp", "It is missing or not a Unix timestamp");
   const off = seconds - nowSeconds;
   const when = `${Math.abs(off)} s ${off < 0 ? "before" : "after"} the time of the check`;
-  return step("timestamp", Math.abs(off) <= LIMITS.timestampSkewSeconds, when, `${when}; 300 s are allowed`);
+  return step(
+    "timestamp",
+    Math.abs(off) <= LIMITS.timestampSkewSeconds,
+    when,
+    `${when}; ${LIMITS.timestampSkewSeconds} s are allowed`,
+  );
 }
 
 /** Compares the body's hash with and without a final line feed, because editors add one that was not sent. */

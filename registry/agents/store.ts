@@ -13,6 +13,7 @@ import type { AgentRecord, ChallengeRecord, HumanRecord, QuotaRecord, SessionRec
 import { isLive } from "../sessions/session_rules.ts";
 import { issueSession, keptFor, revoked, type SessionDeps } from "../sessions/store.ts";
 import type { Signing } from "../signing_keys.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { signAit } from "../../shared/protocol/ait.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -25,8 +26,6 @@ import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 import { belowCursor } from "../../shared/server/store/pages.ts";
-
-const DAY_MS = 86_400_000;
 
 export interface AgentDeps extends SessionDeps {
   config: Pick<

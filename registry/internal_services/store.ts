@@ -6,13 +6,12 @@ import { audited } from "../audit/record.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
 import type { InternalService, ServiceScope } from "../../shared/protocol/api/services.ts";
-import { equalConstantTime } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { digest } from "../../shared/server/crypto.ts";
+import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
@@ -146,8 +145,8 @@ export async function authenticateService(
   const record = entry.value;
   if (record?.status !== "active") return null;
   const now = deps.clock.now();
-  const isCurrent = equalConstantTime(record.digest, given);
-  const isPrevious = record.previousDigest !== null && equalConstantTime(record.previousDigest, given) &&
+  const isCurrent = equalDigests(record.digest, given);
+  const isPrevious = record.previousDigest !== null && equalDigests(record.previousDigest, given) &&
     now < record.previousUntil;
   if (!isCurrent && !isPrevious) return null;
   const last = record.lastUsedAt === null ? null : parseIso(record.lastUsedAt);
