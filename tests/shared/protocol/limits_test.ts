@@ -58,7 +58,7 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-241", "contentTypeLength", 256],
 ];
 
-Deno.test("LIMITS holds the numbers of the decisions, and the table says where from", async (t) => {
+Deno.test("the limits hold the numbers of the decisions, each with its source", async (t) => {
   for (const [decision, name, value] of DECIDED) {
     await t.step(`${decision} ${name}`, () => {
       assertEquals(LIMITS[name], value);
@@ -67,7 +67,7 @@ Deno.test("LIMITS holds the numbers of the decisions, and the table says where f
   }
 });
 
-Deno.test("LIMIT_TABLE's rows are positive whole numbers with a source and words", () => {
+Deno.test("rows of the limit table are positive integers with a source and a description", () => {
   for (const [name, { value, source, what }] of rows) {
     assert(Number.isSafeInteger(value) && value > 0, name);
     assertMatch(source, /^(SPEC Limits|(D-\d{2,3}|PROTOCOL \d|ARCHITECTURE \d)(, D-\d{2,3})*)$/);
@@ -75,7 +75,7 @@ Deno.test("LIMIT_TABLE's rows are positive whole numbers with a source and words
   }
 });
 
-Deno.test("LIMIT_TABLE's names end in their unit", () => {
+Deno.test("names of the limit table end with their unit", () => {
   const units: [ending: RegExp, unit: string][] = [
     [/Ms$/, "ms"],
     [/[^r]Seconds$/, "s"],
@@ -91,7 +91,7 @@ Deno.test("LIMIT_TABLE's names end in their unit", () => {
   }
 });
 
-Deno.test("LIMITS cannot be changed", () => {
+Deno.test("the limits cannot be changed", () => {
   assertThrows(() => Object.assign(LIMITS, { aitBytes: 1 }), TypeError);
   assertEquals(LIMITS.aitBytes, 8192);
 });
