@@ -1,6 +1,6 @@
 /**
- * Shows the queue of changes (D-221): many at once all succeed, share commits, take effect whole or not at all, and
- * wait for another instance for 5 s at most.
+ * Shows the queue of changes (D-221): concurrent changes all succeed, share commits, take effect completely or not at
+ * all, and wait for another instance for at most 5 s.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Changes } from "../../shared/server/store/changes.ts";
@@ -31,7 +31,7 @@ function open(faulty: FaultyKv, maxChecks = 100) {
   return { clock, kv, changes, count };
 }
 
-Deno.test("1,000 reissues and deletions at once over two instances all succeed", async () => {
+Deno.test("1,000 concurrent reissues and deletions at two instances all succeed", async () => {
   await using w = await openRegistry({ registry: AMPLE });
   await using other = await openRegistry({ kv: w.kv, clock: w.clock, seed: 2, registry: AMPLE });
   const owner = await w.person();
@@ -46,7 +46,7 @@ Deno.test("1,000 reissues and deletions at once over two instances all succeed",
   assertEquals([seq, revocations.length], [1000, 1000]);
 });
 
-Deno.test("revocations succeed when four of five of their commits meet another instance's", async () => {
+Deno.test("revocations succeed when four of five of their commits conflict with another instance", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv, registry: AMPLE });
   const owner = await w.person();
@@ -57,7 +57,7 @@ Deno.test("revocations succeed when four of five of their commits meet another i
   for (const a of agents) assertEquals(await withTime(w, tally([of(w, a, "POST", "/reissue")]), 50), { "200": 1 });
 });
 
-Deno.test("changes that wait share a commit, and each sees those before it", async () => {
+Deno.test("changes that wait share a commit, and each sees the earlier ones", async () => {
   using faulty = await FaultyKv.open();
   const { count } = open(faulty);
   let commits = 0;
@@ -67,7 +67,7 @@ Deno.test("changes that wait share a commit, and each sees those before it", asy
   assertEquals(commits, 2);
 });
 
-Deno.test("a change that throws writes nothing, and the others of its commit take effect", async () => {
+Deno.test("a change that throws writes nothing, and the other changes of its commit take effect", async () => {
   using faulty = await FaultyKv.open();
   const { kv, changes, count } = open(faulty);
   const failing = changes.run(async (draft) => {
@@ -82,7 +82,7 @@ Deno.test("a change that throws writes nothing, and the others of its commit tak
   assertEquals([(await kv.get(["n"])).value, (await kv.get(["trace"])).value], [2, null]);
 });
 
-Deno.test("a commit holds no more checks than the store takes", async () => {
+Deno.test("a commit holds no more checks than the store accepts", async () => {
   using faulty = await FaultyKv.open({ maxChecks: 10 });
   const { kv, count } = open(faulty, 10);
   await Promise.all(Array.from({ length: 35 }, (_, i) => count(["n", i])));
@@ -90,7 +90,7 @@ Deno.test("a commit holds no more checks than the store takes", async () => {
   assertEquals(faulty.mostChecks, 10);
 });
 
-Deno.test("a change that meets other instances is tried again for 5 s, then refused without a trace", async () => {
+Deno.test("a change is retried for 5 s when it conflicts with other instances, then refused without a write", async () => {
   using faulty = await FaultyKv.open();
   const { clock, kv, count } = open(faulty);
   const began = clock.now();

@@ -1,6 +1,6 @@
 /**
- * Shows how the registry's variables are read (PROTOCOL section 7): what they stand at, what is accepted, and that every
- * problem is named at once, without the secret that has it.
+ * Shows how the registry's variables are read (docs/operations.md#configuration): defaults, accepted values, and that
+ * all problems are reported together without the secret concerned.
  */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { MAX_KEYS } from "../../shared/protocol/key_document.ts";
@@ -13,7 +13,7 @@ import { PROXY_URL, REGISTRY_URL } from "../support/world.ts";
 
 const PLACE = { environment: "dev", registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, version: "1" } as const;
 
-/** Reads these variables, and gives the problems too. */
+/** Reads these variables. Returns the configuration and its problems. */
 function read(variables: Record<string, string>): { config: RegistryConfig; problems: string[] } {
   const reader = new ConfigReader((name) => variables[name]);
   const config = readRegistryConfig(reader, PLACE);
@@ -30,7 +30,7 @@ const jwk = ({ publicKey: x, seed: d }: KeyPair, more: Record<string, unknown> =
 });
 const keySet = (...keys: unknown[]) => ({ REGISTRY_SIGNING_KEYS: JSON.stringify({ keys }) });
 
-Deno.test("without any variable the registry has no bootstrap secret, makes its own keys and keeps the spec's lifetimes", () => {
+Deno.test("the registry without variables has no bootstrap secret, creates its keys and uses default lifetimes", () => {
   const asked: string[] = [];
   const config = readRegistryConfig(new ConfigReader((name) => void asked.push(name)), PLACE);
   assertEquals(config, {
@@ -54,7 +54,7 @@ Deno.test("without any variable the registry has no bootstrap secret, makes its 
   assertEquals(asked.sort(), [...REGISTRY_VARIABLES].sort());
 });
 
-Deno.test("every variable is read", () => {
+Deno.test("every variable of the registry is read", () => {
   const { config, problems } = read({
     BOOTSTRAP_SECRET: " a secret ",
     ACCESS_TOKEN_TTL_SECONDS: "1",
@@ -77,7 +77,7 @@ Deno.test("every variable is read", () => {
   );
 });
 
-Deno.test("lifetimes are whole seconds of at least one; each bad one is named, all together", () => {
+Deno.test("a lifetime is an integer of at least one second, and all invalid ones are reported together", () => {
   const names = ["ACCESS_TOKEN_TTL_SECONDS", "REFRESH_TOKEN_TTL_SECONDS", "CHALLENGE_TTL_SECONDS"];
   for (const bad of ["0", "-1", "1.5", "1e3", "abc", " 5", "9".repeat(20), "0x10", "31536001"]) {
     const { problems } = read(Object.fromEntries(names.map((name) => [name, bad])));
@@ -85,7 +85,7 @@ Deno.test("lifetimes are whole seconds of at least one; each bad one is named, a
   }
 });
 
-Deno.test("REGISTRY_SIGNING_KEYS: a private JWK Set is taken, with kid and status or without", async (t) => {
+Deno.test("configured signing keys are accepted as a private JWK Set with or without kid and status", async (t) => {
   const [one, two] = [await pairOf(1), await pairOf(2)];
   const active = { kid: null, publicKey: one.publicKey, seed: one.seed, status: "active" as const };
   const retired = { kid: "old", publicKey: two.publicKey, seed: null, status: "retired" as const };
@@ -112,7 +112,7 @@ Deno.test("REGISTRY_SIGNING_KEYS: a private JWK Set is taken, with kid and statu
   }
 });
 
-Deno.test("REGISTRY_SIGNING_KEYS: each bad set is refused, and says what is wrong with it", async (t) => {
+Deno.test("each invalid set of signing keys is refused with its reason", async (t) => {
   const [one, two] = [await pairOf(1), await pairOf(2)];
   const publicOnly = { kty: "OKP", crv: "Ed25519", x: one.publicKey };
   const rows: [what: string, text: string, says: string][] = [
@@ -121,13 +121,13 @@ Deno.test("REGISTRY_SIGNING_KEYS: each bad set is refused, and says what is wron
     ["a list", "[]", "keys"],
     ["no keys", "{}", "keys"],
     ["no key", '{"keys":[]}', "at least one"],
-    ["keys is no list", '{"keys":{}}', "keys"],
+    ["keys is not a list", '{"keys":{}}', "keys"],
     ["a key that is null", '{"keys":[null]}', "kty"],
     ["a key that is text", '{"keys":["x"]}', "kty"],
     ["RSA", JSON.stringify({ keys: [jwk(one, { kty: "RSA" })] }), "kty"],
     ["X25519", JSON.stringify({ keys: [jwk(one, { crv: "X25519" })] }), "crv"],
     ["x of 31 bytes", JSON.stringify({ keys: [jwk(one, { x: toBase64Url(new Uint8Array(31)) })] }), "x must"],
-    ["x no point", JSON.stringify({ keys: [jwk(one, { x: `Ag${"A".repeat(41)}` })] }), "x must"],
+    ["x is not a point", JSON.stringify({ keys: [jwk(one, { x: `Ag${"A".repeat(41)}` })] }), "x must"],
     ["x missing", JSON.stringify({ keys: [jwk(one, { x: undefined })] }), "x must"],
     ["d of 31 bytes", JSON.stringify({ keys: [jwk(one, { d: toBase64Url(new Uint8Array(31)) })] }), "d must"],
     ["d padded", JSON.stringify({ keys: [jwk(one, { d: `${one.seed}=` })] }), "d must"],
@@ -151,7 +151,7 @@ Deno.test("REGISTRY_SIGNING_KEYS: each bad set is refused, and says what is wron
   }
 });
 
-Deno.test("REGISTRY_SIGNING_KEYS: all problems of all keys are named together, beside those of other variables", async () => {
+Deno.test("all problems of all signing keys are reported together with those of other variables", async () => {
   const one = await pairOf(1);
   const { problems } = read({
     ...keySet(jwk(one, { kty: "EC", status: "x", kid: "" }), jwk(one, { d: "x" }), jwk(one, { x: "x" })),
@@ -167,7 +167,7 @@ Deno.test("REGISTRY_SIGNING_KEYS: all problems of all keys are named together, b
   assert(!text.includes(one.seed));
 });
 
-Deno.test("REGISTRY_SIGNING_KEYS: a set that cannot serve is refused at the start, not by everybody who verifies", async (t) => {
+Deno.test("a set of signing keys that no verifier accepts is refused at the start", async (t) => {
   const [one, two] = [await pairOf(1), await pairOf(2)];
   const rows: [what: string, keys: unknown[]][] = [
     ["d is not the private half of x", [jwk(one, { d: two.seed })]],
@@ -191,7 +191,7 @@ Deno.test("REGISTRY_SIGNING_KEYS: a set that cannot serve is refused at the star
   }
 });
 
-Deno.test("the issuer is fixed at the first start: another REGISTRY_URL on the same store is refused and both are named", async () => {
+Deno.test("another registry origin on the same store is refused at the start, and both origins are named", async () => {
   await using w = await openRegistry();
   const registryUrl = "https://elsewhere.example";
   const error = await assertRejects(() => openRegistry({ kv: w.kv, registry: { registryUrl } }), ConfigError);
@@ -201,7 +201,7 @@ Deno.test("the issuer is fixed at the first start: another REGISTRY_URL on the s
   await answered(await inside(again, "/health"));
 });
 
-Deno.test("a REGISTRY_URL whose host cannot be part of a DID is refused", async () => {
+Deno.test("a registry origin is refused when its host cannot be part of a DID", async () => {
   for (
     const registryUrl of ["https://[::1]", "https://[2001:db8::1]:8443", `https://${"a".repeat(60)}.${"b".repeat(60)}`]
   ) {
@@ -209,7 +209,7 @@ Deno.test("a REGISTRY_URL whose host cannot be part of a DID is refused", async 
   }
 });
 
-Deno.test("a bootstrap secret under 24 characters is refused in production, without repeating it", () => {
+Deno.test("production refuses a bootstrap secret under 24 characters without printing it", () => {
   const problemsOf = (environment: "production" | "dev", secret: string) => {
     const reader = new ConfigReader((name) => name === "BOOTSTRAP_SECRET" ? secret : undefined);
     readRegistryConfig(reader, { ...PLACE, environment });

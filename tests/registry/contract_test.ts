@@ -1,6 +1,6 @@
 /**
- * Shows that the registry's routes are those of the specification, and that each row of the table keeps its promises:
- * who may call, what bad input is called, how often. Every answer here is held to its row (support/registry_world.ts).
+ * Shows that the registry has the required routes (docs/conformance.md) and that each row of the route table holds:
+ * callers, codes for invalid input, limits. Each answer is compared with its row (support/registry_world.ts).
  */
 import { inspectRoutes } from "@hono/hono/dev";
 import { assert, assertEquals, assertMatch } from "@std/assert";
@@ -11,17 +11,17 @@ import { AUTHENTICATORS } from "../../registry/auth.ts";
 import { codesOf, moveTo, openRegistry, outcome, refused, tally } from "../support/registry_world.ts";
 import { BOOTSTRAP_SECRET, type Person, REGISTRY_URL, type TestAgent, type World } from "../support/world.ts";
 
-/** Who may call, as the specification's "Authentication" says it. */
-type Who = "anybody" | "bootstrap" | "key" | "admin" | "service" | "service or anybody" | "agent";
+/** Who may call, as docs/conformance.md requires it. */
+type Who = "public" | "bootstrap" | "key" | "admin" | "service" | "service or public" | "agent";
 
 interface Promises {
   /** Code for a user's key on an admin's route. */
   role?: ErrorCode;
-  /** Code for a bad id in the path. */
+  /** Code for a malformed ID in the path. */
   badId?: ErrorCode;
-  /** Code for a bad query. */
+  /** Code for an invalid query. */
   badQuery?: ErrorCode;
-  /** Code for a bad body, and bodies of the wrong types. */
+  /** Code for an invalid body, and bodies of the wrong types. */
   badBody?: ErrorCode;
   wrong?: unknown[];
   /** An empty body stands for `{}`. */
@@ -38,14 +38,14 @@ const REFRESH = "AGENT_AUTH_REFRESH_INVALID", VALIDATE = "AGENT_AUTH_VALIDATE_IN
 const AGENT_PATH = "AGENT_REVOKE_INVALID_PATH", SERVICE_ROLE = "INTERNAL_SERVICE_FORBIDDEN";
 const NO_SERVICE = "INTERNAL_SERVICE_NOT_FOUND";
 
-/** Every route of the specification's registry tables, with what it and the decisions say of it. */
+/** Every required route, with its conditions and those that decisions add. */
 const SPEC_ROWS: [route: string, who: Who, promises: Promises][] = [
-  ["GET /health", "anybody", { limit: null }],
-  ["GET /.well-known/svc-keys.json", "anybody", { limit: null }],
-  ["GET /v1/crl", "service or anybody", { limit: 30 }],
-  ["GET /v1/resolve/:id", "anybody", { badId: "AGENT_RESOLVE_INVALID_PATH", limit: 10 }],
-  ["GET /v1/metadata", "anybody", { limit: null }],
-  ["POST /v1/invites/redeem", "anybody", {
+  ["GET /health", "public", { limit: null }],
+  ["GET /.well-known/svc-keys.json", "public", { limit: null }],
+  ["GET /v1/crl", "service or public", { limit: 30 }],
+  ["GET /v1/resolve/:id", "public", { badId: "AGENT_RESOLVE_INVALID_PATH", limit: 10 }],
+  ["GET /v1/metadata", "public", { limit: null }],
+  ["POST /v1/invites/redeem", "public", {
     badBody: "INVITE_REDEEM_INVALID",
     wrong: [{}, { code: 1 }, { code: "" }, { code: null }, { code: ["x"] }, { code: "x".repeat(129) }, {
       code: "x",
@@ -58,7 +58,7 @@ const SPEC_ROWS: [route: string, who: Who, promises: Promises][] = [
     wrong: [{}, { refreshToken: 1 }, { refreshToken: "" }, { refreshToken: "x", recovery: "yes" }],
     limit: 20,
   }],
-  ["POST /v1/agents/auth/validate", "service or anybody", {
+  ["POST /v1/agents/auth/validate", "service or public", {
     badBody: VALIDATE,
     wrong: [{}, { agentDid: AGENT }, { aitJti: ID }, { agentDid: HUMAN, aitJti: ID }, { agentDid: AGENT, aitJti: 1 }],
     limit: 120,
@@ -115,7 +115,7 @@ const SPEC_ROWS: [route: string, who: Who, promises: Promises][] = [
   }],
 ];
 
-/** What the project adds, and where that is decided. */
+/** Routes that the project adds, with the decision. */
 const PROJECT_ROWS: [route: string, who: Who, promises: Promises, decision: string][] = [
   ["GET /v1/invites", "admin", { role: "ADMIN_REQUIRED", limit: 600 }, "D-36"],
   ["DELETE /v1/invites/:id", "admin", { role: "ADMIN_REQUIRED", badId: "INVITE_NOT_FOUND", limit: 600 }, "D-36"],
@@ -130,9 +130,9 @@ const PROJECT_ROWS: [route: string, who: Who, promises: Promises, decision: stri
   ["DELETE /v1/admin/internal-services/:id", "admin", { role: SERVICE_ROLE, badId: NO_SERVICE, limit: 600 }, "D-46"],
   ["GET /v1/admin/audit", "admin", { role: "ADMIN_REQUIRED", badQuery: "AUDIT_INVALID_QUERY", limit: 600 }, "D-50"],
   ["POST /v1/admin/keys/rotate", "admin", { role: "ADMIN_REQUIRED", limit: 600 }, "D-53"],
-  ["GET /openapi.json", "anybody", { limit: null }, "section 7"],
-  ["GET /docs", "anybody", { limit: null }, "section 7"],
-  ["GET /docs/style.css", "anybody", { limit: null }, "section 7"],
+  ["GET /openapi.json", "public", { limit: null }, "section 7"],
+  ["GET /docs", "public", { limit: null }, "section 7"],
+  ["GET /docs/style.css", "public", { limit: null }, "section 7"],
 ];
 
 const ROWS = [...SPEC_ROWS, ...PROJECT_ROWS].map(([route, who, promises]) => {
@@ -170,7 +170,7 @@ const BAD_IDS = [
   `${ID}%0A`,
 ];
 
-/** A world with an admin, a user, an agent and the credentials of a service with every scope. */
+/** Opens a world with an admin, a user, an agent and the credentials of a service with every scope. */
 interface Cast {
   w: World;
   admin: Person;
@@ -191,7 +191,7 @@ async function cast(): Promise<Cast> {
   return { w, admin, user: agent.owner, agent, service: { "X-Svc-Service-Id": id, "X-Svc-Service-Secret": secret } };
 }
 
-/** The request as somebody sends it who may. */
+/** The request with the credentials that it needs. */
 async function permitted(
   c: Cast,
   row: (typeof ROWS)[number],
@@ -209,16 +209,16 @@ async function permitted(
     case "bootstrap":
       return new Request(REGISTRY_URL + target, { ...init, headers: { "x-bootstrap-secret": BOOTSTRAP_SECRET } });
     case "service":
-    case "service or anybody":
+    case "service or public":
       return new Request(REGISTRY_URL + target, { ...init, headers: c.service });
-    case "anybody":
+    case "public":
       return new Request(REGISTRY_URL + target, init);
   }
 }
 
 const target = (row: { path: string }, id = ID) => row.path.replace(":id", id);
 
-Deno.test("the app mounts exactly the rows of the table", async () => {
+Deno.test("the registry mounts exactly the rows of the route table", async () => {
   await using w = await openRegistry();
   const mounted = inspectRoutes(w.registry.hono).filter((row) => !row.isMiddleware);
   const wanted = REGISTRY_ROUTES.map(({ method, path }) => `${method} ${path}`);
@@ -226,12 +226,12 @@ Deno.test("the app mounts exactly the rows of the table", async () => {
   assertEquals(new Set(wanted).size, wanted.length);
 });
 
-Deno.test("the table has every route of the specification, and besides these only what a decision adds", () => {
+Deno.test("the route table has every required route, and only decisions add others", () => {
   assertEquals(REGISTRY_ROUTES.map((row) => `${row.method} ${row.path}`).sort(), ROWS.map((row) => row.route).sort());
   for (const [route, , , decision] of PROJECT_ROWS) assertMatch(decision, /^(D-\d\d|section 7)$/, route);
 });
 
-Deno.test("every row is complete: known authenticator, stated limit, codes of the error table, code for bad input", () => {
+Deno.test("every route has a known authenticator, a stated limit, known codes and a code for invalid input", () => {
   for (const row of REGISTRY_ROUTES) {
     const what = `${row.method} ${row.path}`;
     assert(Object.hasOwn(AUTHENTICATORS, row.auth), what);
@@ -244,12 +244,12 @@ Deno.test("every row is complete: known authenticator, stated limit, codes of th
   }
 });
 
-Deno.test("each route without a credential answers its code of authentication", async (t) => {
+Deno.test("each route answers its authentication code when the credential is missing", async (t) => {
   const c = await cast();
   await using w = c.w;
   const codes: Record<Who, ErrorCode | null> = {
-    "anybody": null,
-    "service or anybody": null,
+    "public": null,
+    "service or public": null,
     "bootstrap": "ADMIN_BOOTSTRAP_UNAUTHORIZED",
     "key": "API_KEY_MISSING",
     "admin": "API_KEY_MISSING",
@@ -268,7 +268,7 @@ Deno.test("each route without a credential answers its code of authentication", 
   }
 });
 
-Deno.test("each route with a wrong credential answers its code of authentication", async (t) => {
+Deno.test("each route answers its authentication code when the credential is wrong", async (t) => {
   const c = await cast();
   await using w = c.w;
   const pat = `svc_pat_${toBase64Url(w.random.bytes(32))}`;
@@ -280,7 +280,7 @@ Deno.test("each route with a wrong credential answers its code of authentication
     [["key", "admin"], { Authorization: `Bearer ${pat}` }, "API_KEY_INVALID"],
     [["key", "admin"], basic, "API_KEY_INVALID"],
     [["key", "admin"], { Authorization: `Svc ${c.agent.identity.ait}` }, "API_KEY_INVALID"],
-    [["service", "service or anybody"], service, "INTERNAL_SERVICE_UNAUTHORIZED"],
+    [["service", "service or public"], service, "INTERNAL_SERVICE_UNAUTHORIZED"],
     [["service"], { Authorization: `Bearer ${c.admin.apiKey}` }, "INTERNAL_SERVICE_UNAUTHORIZED"],
     [["agent"], { Authorization: `Bearer ${c.user.apiKey}` }, "AGENT_AUTH_REFRESH_UNAUTHORIZED"],
   ];
@@ -295,7 +295,7 @@ Deno.test("each route with a wrong credential answers its code of authentication
   }
 });
 
-Deno.test("each admin route answers a user's key with 403, before it looks at the input", async (t) => {
+Deno.test("each admin route answers 403 to a user's key before it reads the input", async (t) => {
   const c = await cast();
   await using w = c.w;
   for (const row of ROWS.filter(({ who }) => who === "admin")) {
@@ -307,7 +307,7 @@ Deno.test("each admin route answers a user's key with 403, before it looks at th
   }
 });
 
-Deno.test("each route with a body calls junk by its own code", async (t) => {
+Deno.test("each route with a body answers its own code when the body is invalid", async (t) => {
   const c = await cast();
   await using _ = c.w;
   for (const row of ROWS.filter(({ badBody }) => badBody !== undefined)) {
@@ -323,7 +323,7 @@ Deno.test("each route with a body calls junk by its own code", async (t) => {
   }
 });
 
-Deno.test("each route with an id calls a bad one by its own code, and knows no id that was never given out", async (t) => {
+Deno.test("each route with an ID answers its own code when the ID is malformed or unknown", async (t) => {
   const c = await cast();
   await using w = c.w;
   const unknown: Record<string, ErrorCode> = {
@@ -350,7 +350,7 @@ Deno.test("each route with an id calls a bad one by its own code, and knows no i
   }
 });
 
-Deno.test("each limited route answers what is over its limit with 429 and says when to come back", async (t) => {
+Deno.test("each limited route answers 429 with Retry-After when its limit is exceeded", async (t) => {
   const c = await cast();
   await using w = c.w;
   await w.clock.advance(60_000);
@@ -362,7 +362,7 @@ Deno.test("each limited route answers what is over its limit with 429 and says w
     if (row.limit === null) continue;
     await t.step(`${row.route}: ${row.limit}`, async () => {
       moveTo(w, 1000 + i);
-      // The 600 of a key are spent above; an address is spent by requests that nobody needs to be known for.
+      // The checks above use up the 600 requests of a key. Requests without a credential use up those of an address.
       const spend = row.limit === 600 ? 0 : row.limit ?? 0;
       const body = row.path.endsWith("/redeem") ? { code: "svc_inv_unknown" } : row.badBody && {};
       const once = () => w.ask(row.method, target(row), { body });

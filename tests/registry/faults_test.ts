@@ -1,6 +1,6 @@
 /**
- * Shows that whatever call of the store fails, and however, the registry does a thing whole or not at all (O09, O13).
- * That commits meet others, or the store is gone for everybody: `store_test.ts`.
+ * Shows that a step of the registry takes effect completely or not at all when any call of the store fails.
+ * `store_test.ts` shows conflicting commits and a store that fails for every caller.
  */
 import { assertEquals } from "@std/assert";
 import { failEach, GONE, TOO_LARGE } from "../support/each_fault.ts";
@@ -8,7 +8,7 @@ import { FaultyKv } from "../support/faulty_kv.ts";
 import { openRegistry } from "../support/registry_world.ts";
 import { STEPS } from "./steps.ts";
 
-/** What a caller's credential and limits leave behind. */
+/** Records that a caller's credential and limits leave. */
 const BESIDE = ["window", "nonce", "api_key"];
 
 const trialOf = ([, record, wanted, prepare]: (typeof STEPS)[number]) => ({
@@ -19,14 +19,14 @@ const trialOf = ([, record, wanted, prepare]: (typeof STEPS)[number]) => ({
 });
 
 for (const step of STEPS) {
-  Deno.test(`O09: ${step[0]}: a store that fails at any call of it is 503, and leaves all of it or nothing`, () =>
+  Deno.test(`${step[0]} is 503 and takes effect completely or not at all when the store fails at any call`, () =>
     failEach(trialOf(step), GONE));
 
-  Deno.test(`O09: ${step[0]}: a commit that throws a TypeError is 500 or 503, and leaves all of it or nothing`, () =>
+  Deno.test(`${step[0]} is 500 or 503 and takes effect completely or not at all when a commit throws a TypeError`, () =>
     failEach(trialOf(step), TOO_LARGE));
 }
 
-Deno.test("O13: no commit of the services uses sum, min, max or mutate", async () => {
+Deno.test("commits of the services never use sum, min, max or mutate", async () => {
   const found: string[] = [];
   async function look(path: string): Promise<void> {
     for await (const { name, isDirectory } of Deno.readDir(path)) {
@@ -40,7 +40,7 @@ Deno.test("O13: no commit of the services uses sum, min, max or mutate", async (
   assertEquals(found, []);
 });
 
-Deno.test("O13: the store of these tests refuses arithmetic beside other mutations, and takes it alone", async () => {
+Deno.test("the store of these tests refuses arithmetic next to other mutations and accepts it alone", async () => {
   using faulty = await FaultyKv.open();
   const refused = await faulty.kv.atomic().set(["a"], 1).sum(["b"], 1n).commit().catch((error) => error);
   assertEquals(refused.cause instanceof TypeError, true);

@@ -1,6 +1,6 @@
 /**
- * Shows that texts of 60 to 100 KiB in every field, header and query that is checked are answered (I12). No bounds on
- * time here: a pattern that runs away never answers at all.
+ * Shows that texts of 60 to 100 KiB in every checked field, header and query are answered. There is no bound on the
+ * time: a pattern with exponential cost never answers.
  */
 import { assert, assertEquals } from "@std/assert";
 import { moveTo, openRegistry, outcome, refused } from "../support/registry_world.ts";
@@ -8,7 +8,7 @@ import { REGISTRY_URL } from "../support/world.ts";
 
 const KIB = 1024;
 
-Deno.test("I12: texts of 60 KiB in every field that is checked, and of 100 KiB in every header and query, are answered", async (t) => {
+Deno.test("texts of 60 KiB in every checked field and of 100 KiB in headers and queries are answered", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const hostile = ["a", " ", "a.", "0", "-", "\u0300", "👋", "2026-02-21T00:00:00.", "did:svc:", "01", "A=", "\\u0000"];
@@ -47,7 +47,7 @@ Deno.test("I12: texts of 60 KiB in every field that is checked, and of 100 KiB i
   });
 });
 
-Deno.test("I12: headers of 100 KiB are answered, and never with a 5xx", async (t) => {
+Deno.test("headers of 100 KiB are answered with a status below 500", async (t) => {
   await using w = await openRegistry();
   const agent = await w.agent();
   const about = { agentDid: agent.agent.did, aitJti: agent.agent.currentJti };
@@ -60,33 +60,32 @@ Deno.test("I12: headers of 100 KiB are answered, and never with a 5xx", async (t
     "If-None-Match",
   ];
   const signed = ["X-Svc-Timestamp", "X-Svc-Nonce", "X-Svc-Proof", "X-Svc-Body-SHA256", "X-Svc-Agent-Access"];
+  // A long run of each text: a pattern with more than linear cost is slow on one of them.
+  const seeds = ["a", " a", "0", ",", "a.", "Bearer ", '"', "::"];
+  const value = seeds.map((seed) => seed.repeat(100 * KIB / seeds.length / seed.length)).join("");
   for (const name of [...names, ...signed, "X-Svc-Service-Id", "X-Svc-Service-Secret"]) {
     await t.step(name, async () => {
-      for (const [i, seed] of ["a", " a", "0", ",", "a.", "Bearer ", '"', "::"].entries()) {
-        moveTo(w, i);
-        const value = seed.repeat(100 * KIB / seed.length);
-        const headers = { "X-Svc-Agent-Access": agent.agentAuth.accessToken, [name]: value };
-        for (
-          const answer of [
-            await w.ask("GET", "/v1/me", { headers }),
-            await w.ask("GET", "/.well-known/svc-keys.json", { headers }),
-            await w.ask("GET", "/v1/crl", { headers }),
-            await w.ask("POST", "/v1/admin/bootstrap", { headers }),
-            await w.ask("POST", "/v1/agents/auth/validate", { headers, body: about }),
-            await w.ask("POST", "/v1/agents/auth/refresh", { headers, body: { refreshToken: "x" } }),
-            await w.fetch(
-              await w.signed(agent, {
-                base: REGISTRY_URL,
-                target: "/v1/agents/auth/refresh",
-                body: JSON.stringify({ refreshToken: "x" }),
-                headers: { [name]: value },
-              }),
-            ),
-          ]
-        ) {
-          assert(answer.status < 500, await answer.clone().text());
-          await answer.body?.cancel();
-        }
+      const headers = { "X-Svc-Agent-Access": agent.agentAuth.accessToken, [name]: value };
+      for (
+        const answer of [
+          await w.ask("GET", "/v1/me", { headers }),
+          await w.ask("GET", "/.well-known/svc-keys.json", { headers }),
+          await w.ask("GET", "/v1/crl", { headers }),
+          await w.ask("POST", "/v1/admin/bootstrap", { headers }),
+          await w.ask("POST", "/v1/agents/auth/validate", { headers, body: about }),
+          await w.ask("POST", "/v1/agents/auth/refresh", { headers, body: { refreshToken: "x" } }),
+          await w.fetch(
+            await w.signed(agent, {
+              base: REGISTRY_URL,
+              target: "/v1/agents/auth/refresh",
+              body: JSON.stringify({ refreshToken: "x" }),
+              headers: { [name]: value },
+            }),
+          ),
+        ]
+      ) {
+        assert(answer.status < 500, await answer.clone().text());
+        await answer.body?.cancel();
       }
     });
   }

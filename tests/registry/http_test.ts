@@ -1,6 +1,7 @@
 /**
- * Shows what the registry does with requests as such (D-10 to D-15): unknown paths, other methods, large and slow bodies,
- * request ids, the shape of every refusal, and that nothing of a request or of the inside comes back in one.
+ * Shows how the registry handles any request (D-10 to D-15): unknown paths, other methods, large bodies and slow ones
+ * (D-12), request IDs (D-11), the shape of every error, and that no answer shows the request or the inside of the
+ * service.
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { assert, assertEquals, assertMatch } from "@std/assert";
@@ -15,7 +16,7 @@ const ID = "01KHYQ5H00AAAAAAAAAAAAAAAA";
 const KIB = 1024;
 const PATHS = [...new Set(REGISTRY_ROUTES.map((row) => row.path))];
 
-/** A request with a method that `new Request` refuses and HTTP has. */
+/** A request with a method that HTTP has and `new Request` refuses. */
 function withMethod(method: string, path: string): Request {
   const request = new Request(REGISTRY_URL + path);
   return new Proxy(request, {
@@ -27,7 +28,7 @@ function withMethod(method: string, path: string): Request {
   });
 }
 
-/** A body that comes in pieces and without a length. */
+/** A body that arrives in pieces, without a length. */
 function chunked(pieces: Iterable<string>): ReadableStream<Uint8Array<ArrayBuffer>> {
   const rest = pieces[Symbol.iterator]();
   return new ReadableStream({
@@ -39,7 +40,7 @@ function chunked(pieces: Iterable<string>): ReadableStream<Uint8Array<ArrayBuffe
   });
 }
 
-Deno.test("I01: an unknown path is 404 NOT_FOUND with any method", async () => {
+Deno.test("an unknown path is 404 with any method", async () => {
   await using w = await openRegistry();
   const paths = [
     "/",
@@ -61,12 +62,12 @@ Deno.test("I01: an unknown path is 404 NOT_FOUND with any method", async () => {
   }
 });
 
-Deno.test("I01: a method that a path does not have is 405 METHOD_NOT_ALLOWED and Allow names those it has", async (t) => {
+Deno.test("a known path is 405 with the allowed methods when the method is another", async (t) => {
   await using w = await openRegistry();
   for (const path of PATHS) {
     await t.step(path, async () => {
       const has = REGISTRY_ROUTES.filter((row) => row.path === path).map((row) => row.method as string);
-      // /v1/agents/challenge is one of /v1/agents/:id too, which has further methods.
+      // /v1/agents/challenge also matches /v1/agents/:id, which has other methods.
       const others = ["GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE"].filter((name) => !rowOf(name, path));
       for (const method of others) {
         const answer = await w.registry.fetch(withMethod(method, path.replace(":id", ID)), w.peer);
@@ -79,7 +80,7 @@ Deno.test("I01: a method that a path does not have is 405 METHOD_NOT_ALLOWED and
   }
 });
 
-Deno.test("HEAD answers as GET does, without a body", async () => {
+Deno.test("a HEAD request is answered like GET, without a body", async () => {
   await using w = await openRegistry();
   for (const path of ["/health", "/v1/metadata", "/.well-known/svc-keys.json"]) {
     const head = await w.ask("HEAD", path);
@@ -90,7 +91,7 @@ Deno.test("HEAD answers as GET does, without a body", async () => {
   }
 });
 
-Deno.test("D-11: every answer carries x-request-id: the client's own where it is one, else a new ULID", async (t) => {
+Deno.test("every answer carries the client's request ID when it is valid, else a new ULID", async (t) => {
   await using w = await openRegistry();
   const kept = ["12345678", "a.b_c:d-e", "x".repeat(128), "svc:0001"];
   const replaced = ["1234567", "x".repeat(129), "a b c d e f", "req/1234", "ümlaut-id", "1,2,3,4,5", '"quoted"', ""];
@@ -114,7 +115,7 @@ Deno.test("D-11: every answer carries x-request-id: the client's own where it is
   }
 });
 
-Deno.test("I06: a Content-Length over 64 KiB is 413 at once on every route, before limit and credential", async () => {
+Deno.test("a Content-Length over 64 KiB is 413 on every route before limit and credential are checked", async () => {
   await using w = await openRegistry();
   for (const row of REGISTRY_ROUTES) {
     for (const length of [64 * KIB + 1, 2 ** 30, Number.MAX_SAFE_INTEGER]) {
@@ -126,7 +127,7 @@ Deno.test("I06: a Content-Length over 64 KiB is 413 at once on every route, befo
   }
 });
 
-Deno.test("D-12: a body may be 64 KiB long, and is cut one byte later, also without a length", async (t) => {
+Deno.test("a body of 64 KiB is accepted and one byte more is refused, also without a length", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const body = (bytes: number) =>
@@ -168,7 +169,7 @@ Deno.test("D-12: a body may be 64 KiB long, and is cut one byte later, also with
   });
 });
 
-Deno.test("D-12: a body that is not complete after 10 s is 408 and given up, one that is in time is served", async (t) => {
+Deno.test("a body that is not complete within 10 s is 408", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const headers = { Authorization: `Bearer ${apiKey}` };
@@ -197,7 +198,7 @@ Deno.test("D-12: a body that is not complete after 10 s is 408 and given up, one
   }
 });
 
-Deno.test("a body that breaks off is 408, not 500", async () => {
+Deno.test("a body is 408, not 500, when the client aborts it", async () => {
   await using w = await openRegistry();
   let pieces = 0;
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
@@ -206,7 +207,7 @@ Deno.test("a body that breaks off is 408, not 500", async () => {
   await refused(await w.fetch(`${REGISTRY_URL}/v1/invites/redeem`, { method: "POST", body }), "REQUEST_TIMEOUT");
 });
 
-Deno.test("D-15: of several faults the first in order answers", async (t) => {
+Deno.test("a request with several faults is answered with the first in the order of checks", async (t) => {
   await using w = await openRegistry();
   const admin = await w.admin();
   const user = await w.person();
@@ -256,7 +257,7 @@ Deno.test("D-15: of several faults the first in order answers", async (t) => {
   });
 });
 
-Deno.test("I10: details are shown in local and dev, never in production", async (t) => {
+Deno.test("error details are shown in local and dev, never in production", async (t) => {
   for (const environment of ["local", "dev", "production"] as const) {
     await t.step(environment, async () => {
       await using w = await openRegistry({ registry: { environment } });
@@ -277,7 +278,7 @@ Deno.test("I10: details are shown in local and dev, never in production", async 
   }
 });
 
-Deno.test("I10, I11: what goes wrong inside is 500 INTERNAL_ERROR in the same envelope, and says nothing of it", async (t) => {
+Deno.test("an internal failure is 500 in the same envelope without its cause", async (t) => {
   for (const environment of ["dev", "production"] as const) {
     await t.step(environment, async () => {
       using faulty = await FaultyKv.open();
@@ -296,7 +297,7 @@ Deno.test("I10, I11: what goes wrong inside is 500 INTERNAL_ERROR in the same en
   }
 });
 
-Deno.test("I14: no refusal repeats a secret that was sent in", async () => {
+Deno.test("an error response never repeats a secret of the request", async () => {
   await using w = await openRegistry();
   const agent = await w.agent();
   const { apiKey } = agent.owner;
@@ -342,7 +343,7 @@ Deno.test("I14: no refusal repeats a secret that was sent in", async () => {
   }
 });
 
-Deno.test("I15: a foreign Host or an absolute request target never gets into an answer or a DID", async () => {
+Deno.test("a foreign Host or an absolute request target never appears in an answer or a DID", async () => {
   await using w = await openRegistry();
   const evil = async (path: string, init: RequestInit = {}): Promise<string> => {
     const headers = { Host: "evil.example", "X-Forwarded-Host": "evil.example", ...init.headers };

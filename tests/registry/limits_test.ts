@@ -1,6 +1,6 @@
 /**
- * Shows the registry's limits (D-14, D-49, D-51): so many in any minute and not one fewer, each address and key for
- * itself, whose address it is behind proxies, and who is exempt.
+ * Shows the registry's limits (D-14, D-45, D-49, D-51): exactly the stated number in any minute, counted for each
+ * address and key, the address behind proxies, and the exempt callers.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { Peer } from "../../shared/server/http/client_ip.ts";
@@ -21,14 +21,14 @@ import type { World } from "../support/world.ts";
 const RESOLVE = "/v1/resolve/01KHYQ5H00AAAAAAAAAAAAAAAA";
 const OVER = "429 RATE_LIMIT_EXCEEDED", UNDER = "404 AGENT_NOT_FOUND";
 
-/** One of ten a minute, as if from this socket, with this forwarding header. */
+/** Sends one of ten requests a minute, as from this socket and with this forwarding header. */
 async function knock(w: World, address: string | null, forwardedFor?: string): Promise<string> {
   w.peer = { from: "socket", address };
   const headers: Record<string, string> = forwardedFor === undefined ? {} : { "X-Forwarded-For": forwardedFor };
   return await outcome(await w.ask("GET", RESOLVE, { headers }));
 }
 
-/** Spends the ten of a caller, then says whether another shares them. */
+/** Uses the ten requests of a caller. Returns whether another caller shares them. */
 async function share(w: World, one: (string | null)[], two: (string | null)[]): Promise<boolean> {
   await w.clock.advance(60_000);
   const [address = null, forwarded] = one;
@@ -38,7 +38,7 @@ async function share(w: World, one: (string | null)[], two: (string | null)[]): 
   return await knock(w, other, otherForwarded ?? undefined) === OVER;
 }
 
-Deno.test("a window slides: random arrivals over ten minutes get exactly what a model says", async () => {
+Deno.test("the sliding window accepts random arrivals over ten minutes exactly as a model does", async () => {
   await using w = await openRegistry();
   const random = seededRandom(7);
   const taken: number[] = [];
@@ -53,7 +53,7 @@ Deno.test("a window slides: random arrivals over ten minutes get exactly what a 
   assert(taken.length > 50 && taken.length < 1000);
 });
 
-Deno.test("Retry-After is the first whole second at which another is taken; what was refused is not counted", async () => {
+Deno.test("Retry-After is the first whole second at which a request is accepted; refused ones do not count", async () => {
   await using w = await openRegistry();
   const start = w.clock.now();
   for (let i = 0; i < 10; i++) {
@@ -73,7 +73,7 @@ Deno.test("Retry-After is the first whole second at which another is taken; what
   assertEquals(await knock(w, "192.0.2.7"), OVER);
 });
 
-Deno.test("D-14: RateLimit counts down with every request", async () => {
+Deno.test("the RateLimit header counts down with every request", async () => {
   await using w = await openRegistry();
   for (let left = 9; left >= 0; left--) {
     const answer = await w.ask("GET", RESOLVE);
@@ -84,7 +84,7 @@ Deno.test("D-14: RateLimit counts down with every request", async () => {
   }
 });
 
-Deno.test("of 100 at once as many pass as the limit says, over two instances and a restart too", async () => {
+Deno.test("exactly the limit of 100 concurrent requests pass at two instances, also after a restart", async () => {
   await using w = await openRegistry();
   assertEquals(await tally(Array.from({ length: 100 }, () => w.ask("GET", RESOLVE))), { [UNDER]: 10, [OVER]: 90 });
   await restart(w);
@@ -98,7 +98,7 @@ Deno.test("of 100 at once as many pass as the limit says, over two instances and
   }
 });
 
-Deno.test("C18: the 31st list in a minute is 429; a service with crl.read and the process itself are exempt", async () => {
+Deno.test("the 31st revocation list in a minute is 429, except for a service with its scope and the process", async () => {
   await using w = await openRegistry();
   const get = (headers = {}) => w.ask("GET", "/v1/crl", { headers });
   assertEquals(await tally(Array.from({ length: 31 }, () => get())), { "404 CRL_NOT_FOUND": 30, [OVER]: 1 });
@@ -112,7 +112,7 @@ Deno.test("C18: the 31st list in a minute is 429; a service with crl.read and th
   assertEquals(await tally(Array.from({ length: 100 }, () => get())), { "404 CRL_NOT_FOUND": 100 });
 });
 
-Deno.test("D-45: 120 validations a minute for anybody, any number for a service with the scope", async () => {
+Deno.test("validations are limited to 120 a minute, except for a service with the scope", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const ask = (more = {}) => validate(w, a, a.agentAuth.accessToken, more);
@@ -129,7 +129,7 @@ Deno.test("D-45: 120 validations a minute for anybody, any number for a service 
   await refused(await ask({ ...credential, "X-Svc-Service-Secret": "x" }), "INTERNAL_SERVICE_UNAUTHORIZED");
 });
 
-Deno.test("E20: the 21st refresh in a minute is 429, and its token is still good when the minute has passed", async () => {
+Deno.test("the 21st refresh in a minute is 429, and its token is still valid after the minute", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   for (let i = 0; i < 20; i++) await refused(await refresh(w, a, "unknown"), "AGENT_AUTH_REFRESH_INVALID", 401);
@@ -139,7 +139,7 @@ Deno.test("E20: the 21st refresh in a minute is 429, and its token is still good
   await answered(await refresh(w, a, a.agentAuth.refreshToken, { nonce: "N".repeat(20) }));
 });
 
-Deno.test("D-51: 60 unknown codes a minute from one address; what succeeds and what is used is not counted", async () => {
+Deno.test("redemption is limited to 60 unknown codes a minute for an address, without used codes and successes", async () => {
   await using w = await openRegistry();
   const admin = await w.admin();
   const redeem = (code: string) => w.ask("POST", "/v1/invites/redeem", { body: { code } });
@@ -158,7 +158,7 @@ Deno.test("D-51: 60 unknown codes a minute from one address; what succeeds and w
   await answered(await redeem(last), 201);
 });
 
-Deno.test("D-51: 600 requests a minute for each human, over all routes, all keys and from any address; another has its own", async () => {
+Deno.test("each human has 600 requests a minute over all routes, keys and addresses", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const made = await w.ask("POST", "/v1/me/api-keys", { apiKey });
@@ -176,21 +176,21 @@ Deno.test("D-51: 600 requests a minute for each human, over all routes, all keys
   await answered(await w.ask("GET", "/v1/me", { apiKey }));
 });
 
-Deno.test("D-49, H07: whose bucket it is", async (t) => {
+Deno.test("a request counts for its peer or for the hop before the trusted proxies", async (t) => {
   await using w = await openRegistry({ trustedProxies: ["10.0.0.0/8", "192.0.2.1", "2001:db8:ffff::/48"] });
   const rows: [what: string, one: (string | null)[], two: (string | null)[], shared: boolean][] = [
     ["the same address", ["198.51.100.1"], ["198.51.100.1"], true],
     ["another address", ["198.51.100.1"], ["198.51.100.2"], false],
-    ["a header that nobody trusted sent", ["198.51.100.1", "203.0.113.1"], ["198.51.100.1", "203.0.113.2"], true],
+    ["a header from an untrusted peer", ["198.51.100.1", "203.0.113.1"], ["198.51.100.1", "203.0.113.2"], true],
     [
-      "a header that poses as a trusted proxy",
+      "a header with the address of a trusted proxy",
       ["198.51.100.1", "10.0.0.1"],
       ["198.51.100.1", "203.0.113.2, 10.0.0.1"],
       true,
     ],
     ["two clients behind a trusted proxy", ["10.0.0.1", "203.0.113.1"], ["10.0.0.1", "203.0.113.2"], false],
     ["one client behind two trusted proxies", ["10.0.0.1", "203.0.113.1"], ["10.9.9.9", "203.0.113.1"], true],
-    ["what the client forges stands on the left", ["10.0.0.1", "1.1.1.1, 203.0.113.1"], [
+    ["forged addresses are on the left", ["10.0.0.1", "1.1.1.1, 203.0.113.1"], [
       "10.0.0.1",
       "2.2.2.2,203.0.113.1",
     ], true],
@@ -206,9 +206,9 @@ Deno.test("D-49, H07: whose bucket it is", async (t) => {
       ["8.8.8.8"],
       true,
     ],
-    ["behind a proxy and straight from the same address", ["10.0.0.1", "203.0.113.1"], ["203.0.113.1"], true],
+    ["behind a proxy and directly from the same address", ["10.0.0.1", "203.0.113.1"], ["203.0.113.1"], true],
     ["a trusted proxy without the header", ["10.0.0.1"], ["10.0.0.1"], true],
-    ["hops that are no addresses share one", ["10.0.0.1", "unknown"], ["10.0.0.2", "_hidden"], true],
+    ["hops that are not addresses share one", ["10.0.0.1", "unknown"], ["10.0.0.2", "_hidden"], true],
     ["an IPv6 /64", ["2001:db8:1:2::1"], ["2001:db8:1:2:ffff:ffff:ffff:ffff"], true],
     ["another IPv6 /64", ["2001:db8:1:2::1"], ["2001:db8:1:3::1"], false],
     ["IPv6 in another spelling", ["2001:db8::1"], ["2001:0DB8:0000:0000:0000:0000:0000:0002"], true],
@@ -221,14 +221,14 @@ Deno.test("D-49, H07: whose bucket it is", async (t) => {
     ["IPv4-compatible is not IPv4", ["::198.51.100.1"], ["198.51.100.1"], false],
     ["with a zone", ["fe80::1%eth0"], ["fe80::2%eth1"], true],
     ["unknown peers share one", [null], [null], true],
-    ["an unknown peer's header is not believed", [null, "203.0.113.1"], [null, "203.0.113.2"], true],
+    ["an unknown peer's header is ignored", [null, "203.0.113.1"], [null, "203.0.113.2"], true],
   ];
   for (const [what, one, two, shared] of rows) {
     await t.step(what, async () => assertEquals(await share(w, one, two), shared));
   }
 });
 
-Deno.test("H08: any number of addresses in one /64 have ten between them", async () => {
+Deno.test("all addresses of one /64 share one limit", async () => {
   await using w = await openRegistry();
   const answers = Array.from({ length: 1000 }, (_, i) => {
     w.peer = { from: "socket", address: `2001:db8:0:7:${i.toString(16)}::${(i * 7).toString(16)}` };
@@ -237,7 +237,7 @@ Deno.test("H08: any number of addresses in one /64 have ten between them", async
   assertEquals(await tally(answers), { [UNDER]: 10, [OVER]: 990 });
 });
 
-Deno.test("a bucket is one address's: many addresses do not wait for each other", async () => {
+Deno.test("many addresses are counted without waiting for each other", async () => {
   await using w = await openRegistry();
   const answers = Array.from({ length: 1000 }, (_, i) => {
     moveTo(w, i % 100);
@@ -246,7 +246,7 @@ Deno.test("a bucket is one address's: many addresses do not wait for each other"
   assertEquals(await tally(answers), { [UNDER]: 1000 });
 });
 
-Deno.test("H12: a clock that steps back ten minutes blocks nobody for longer than a window, and grants no second limit", async () => {
+Deno.test("a clock that steps back blocks no address for longer than a window and grants no second limit", async () => {
   await using w = await openRegistry();
   const peer: Peer = { from: "socket", address: "192.0.2.7" };
   for (const before of [5, 10]) {

@@ -1,4 +1,7 @@
-/** Shows how lists are paged (D-215): each record once, a bound on every page, and what a filtered page may read. */
+/**
+ * Shows how lists are paged (D-215): each record once, a bound on every page, and the number of records that a filtered
+ * page reads.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { AgentRecord } from "../../registry/schema/records.ts";
@@ -12,7 +15,7 @@ interface PageAnswer {
   [list: string]: unknown;
 }
 
-/** Reads a list page by page; returns the IDs of each page. */
+/** Reads a list page by page. Returns the IDs of each page. */
 async function walk(w: World, apiKey: string, path: string, list: string, limit?: number): Promise<string[][]> {
   const pages: string[][] = [];
   for (let cursor: string | null = null;;) {
@@ -27,6 +30,9 @@ async function walk(w: World, apiKey: string, path: string, list: string, limit?
     if (cursor === null) return pages;
   }
 }
+
+/** A human creates at most 100 API keys in 24 h: the tests move the clock once. */
+const DAY_MS = 86_400_000;
 
 const LISTS: [path: string, list: string, create: (w: World, apiKey: string, i: number) => Promise<Response>][] = [
   ["/v1/me/api-keys", "apiKeys", (w, apiKey) => w.ask("POST", "/v1/me/api-keys", { apiKey })],
@@ -102,7 +108,7 @@ Deno.test("a filtered page of agents reads at most 1,000 of them and returns a c
   assert(reads >= 1000 && reads < 1020, String(reads));
   const second = await page(`status=active&cursor=${first.pagination.nextCursor}`);
   assertEquals([second.agents.map(({ id }) => id), second.pagination.nextCursor], [[a.agent.id], null]);
-  // Without a filter a page reads what it answers, and one more.
+  // Without a filter a page reads the records that it returns, and one more.
   const plain = await page("limit=100");
   assertEquals([plain.agents.length, plain.pagination.nextCursor], [100, plain.agents.at(-1)?.id]);
   assert(reads < 120, String(reads));

@@ -1,6 +1,6 @@
 /**
- * Shows the quotas of one human (D-210): what each refuses and with which answer, that a refusal changes nothing, that
- * they hold under races and over instances, and that a store of an older version is counted.
+ * Shows the quotas of one human (D-210): the answer of each, that a refusal changes nothing, that they hold for
+ * concurrent requests and over instances, and that a store of an older version is counted.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
@@ -25,7 +25,7 @@ async function challenge(w: World, { apiKey }: Person, { publicKey }: KeyPair): 
   return await w.ask("POST", "/v1/agents/challenge", { apiKey, body: { publicKey } });
 }
 
-/** A registration that is ready to be sent. */
+/** A registration that is ready to send. */
 async function registration(w: World, owner: Person): Promise<() => Promise<Response>> {
   const keys = await keyPairFromSeed(w.random.bytes(32));
   const given = await answered<Challenge>(await challenge(w, owner, keys), 201);
@@ -48,7 +48,7 @@ async function snapshot(w: World): Promise<unknown[]> {
   ) => [key, versionstamp]);
 }
 
-/** Asserts that a call is refused so, and that no record but the rate limit's changes. */
+/** Asserts that a call is refused with this code, and that only the rate limit's records change. */
 async function refusedWithoutTrace(w: World, wanted: string, call: () => Promise<Response>): Promise<Response> {
   const before = await snapshot(w);
   const answer = await call();
@@ -67,7 +67,7 @@ Deno.test("registration is refused when the human has its active agents, and all
   const third = await registration(w, owner);
   await refusedWithoutTrace(w, OVER, third);
   await answered(await on(w, a, "DELETE"), 204);
-  // The challenge was not used up.
+  // The refusal did not use up the challenge.
   await answered(await third(), 201);
   await w.agent(await w.person());
 });
@@ -139,7 +139,7 @@ Deno.test("reissues in 24 h are limited per agent and per human", async () => {
   await answered(await reissue(w, b));
   await refusedWithoutTrace(w, RATE, () => reissue(w, b));
   await answered(await reissue(w, await w.agent()));
-  // Ending things is never refused.
+  // A quota never refuses a deletion or revocation.
   await answered(await on(w, a, "DELETE", "/auth/revoke"), 204);
   await answered(await on(w, a, "DELETE"), 204);
   await w.clock.advance(DAY_MS);
@@ -169,7 +169,7 @@ Deno.test("an invite is refused when the admin has 1,000 open ones, until one is
   const other = await answered<{ invite: { id: string } }>(await invite(), 201);
   const expiring = new Date(w.clock.now() + 3_600_000).toISOString();
   await answered(await invite(expiring), 201);
-  // As if there were 997 more.
+  // As if there were 997 more invites.
   const record = await quotaOf(w, { id, did: "", apiKey });
   assert(record);
   const full = record.invites.map(([until, count]) => [until, count === 2 ? 999 : count] as const);
@@ -185,7 +185,7 @@ Deno.test("an invite is refused when the admin has 1,000 open ones, until one is
   await answered(await invite(), 201);
 });
 
-Deno.test("of many requests at once over two instances exactly as many pass as the quota says", async () => {
+Deno.test("exactly the quota of many concurrent requests passes at two instances", async () => {
   await using w = await openWith({ agents: 5, apiKeys: 4 });
   await using other = await openWith({ agents: 5, apiKeys: 4 }, { kv: w.kv, seed: 2 });
   const owner = await w.person();
@@ -200,7 +200,7 @@ Deno.test("of many requests at once over two instances exactly as many pass as t
   assertEquals([agents, apiKeys], [5, 4]);
 });
 
-Deno.test("a store without counts is counted at the first change, however many arrive at once", async () => {
+Deno.test("a store without counts is counted at the first of several concurrent changes", async () => {
   await using w = await openWith({ agents: 4, apiKeys: 3, revocations: 3 });
   const owner = await w.person();
   const agents = [await w.agent(owner), await w.agent(owner), await w.agent(owner)];
@@ -246,10 +246,10 @@ Deno.test("the limit of API-key routes counts a human's requests, whichever of i
   assertEquals((await ask((await w.person()).apiKey)).headers.get("ratelimit-policy"), '"api-key";q=5;w=60');
 });
 
-/** Fills the list up to a share of what verifiers read, with entries of agents that do not exist. */
+/** Fills the list up to a share of the size that verifiers read, with entries of agents that do not exist. */
 async function fillList(w: World, share: number): Promise<void> {
   const now = unixSeconds(w.clock.now());
-  // The longest authority there may be, so that few entries fill the list.
+  // The longest possible authority, so that few entries fill the list.
   const authority = `${"x".repeat(60)}.${"x".repeat(58)}`;
   const prefix = `did:svc:${authority}:agent:`;
   const entry = { jti: w.newId(), agentDid: prefix + w.newId(), reason: "reissued", revokedAt: now };

@@ -1,6 +1,6 @@
 /**
- * Shows that no secret is kept or logged in the clear (D-08, D-50, I10): after every route that hands one out has been
- * played, neither the store nor the log holds it; and that a log line is one JSON object whatever a request says (P03).
+ * Shows that no secret is stored or logged (D-08, D-50): after a call of every route that returns one, neither store
+ * nor log holds it, and every log line is one JSON object.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
@@ -22,7 +22,7 @@ import {
 } from "../support/registry_world.ts";
 import { BOOTSTRAP_SECRET, type TestAgent, type World } from "../support/world.ts";
 
-/** Plays every route that hands out a secret; gives everything secret that was handed out or sent. */
+/** Calls every route that returns a secret. Returns every secret that was returned or sent. */
 async function playSecrets(
   w: World,
 ): Promise<{ secrets: Map<string, string>; agent: TestAgent; service: Record<string, string> }> {
@@ -96,7 +96,7 @@ async function playSecrets(
   };
 }
 
-/** Everything in the store, keys and values, as text; the record of signing keys apart. */
+/** All keys and values of the store as text, without the record of signing keys. */
 async function storedText(w: World): Promise<{ all: string; signingKeys: string }> {
   const entries = await Array.fromAsync(w.kv.list({ prefix: [] }));
   const own = JSON.stringify(KEYS.signingKeys());
@@ -108,7 +108,7 @@ async function storedText(w: World): Promise<{ all: string; signingKeys: string 
   };
 }
 
-Deno.test("D-08: after every route that hands out a secret was played, no key and no value in the store holds one", async () => {
+Deno.test("the store holds no secret after every route that returns one was called", async () => {
   await using w = await openRegistry();
   const { secrets } = await playSecrets(w);
   assert(secrets.size >= 20);
@@ -126,7 +126,7 @@ Deno.test("D-08: after every route that hands out a secret was played, no key an
   }
 });
 
-Deno.test("D-08: the store holds the seed of the active signing key alone, in its own record and nowhere else", async () => {
+Deno.test("the store holds the seed of the active signing key only, in its own record", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   const seeds = async () => {
     const { value } = await w.kv.get<{ keys: { seed: string | null; status: string }[] }>(KEYS.signingKeys());
@@ -145,7 +145,7 @@ Deno.test("D-08: the store holds the seed of the active signing key alone, in it
   }
 });
 
-Deno.test("D-50: the audit log holds no secret and no digest of one", async () => {
+Deno.test("the audit log holds no secret and no digest of a secret", async () => {
   await using w = await openRegistry();
   await playSecrets(w);
   const { apiKey } = await w.admin();
@@ -161,7 +161,7 @@ Deno.test("D-50: the audit log holds no secret and no digest of one", async () =
   assert(!/svc_(pat|agt|rft|srv|inv)_/.test(text));
 });
 
-/** The lines that the log of the world makes, as they are written. */
+/** The lines that the world's log writes. */
 function linesOf(w: World): string[] {
   const lines: string[] = [];
   const log = jsonLog(w.clock, "svc", (line) => lines.push(line));
@@ -169,7 +169,7 @@ function linesOf(w: World): string[] {
   return lines;
 }
 
-Deno.test("P04: every refused credential is logged with code, request id, address and, once proven, the agent; no secret", async (t) => {
+Deno.test("a refused credential is logged with code, request ID, address and proven agent, without a secret", async (t) => {
   await using w = await openRegistry();
   const { secrets, agent, service } = await playSecrets(w);
   w.log.length = 0;
@@ -271,7 +271,7 @@ Deno.test("P04: every refused credential is logged with code, request id, addres
   });
 });
 
-Deno.test("D-08: a secret that somebody puts into a path or a query by mistake is not logged", async () => {
+Deno.test("a secret in a path or a query is not logged", async () => {
   await using w = await openRegistry();
   const prefixes = Object.values(SECRET_KINDS).map(({ prefix }) => prefix);
   const played = await playSecrets(w);
@@ -291,7 +291,7 @@ Deno.test("D-08: a secret that somebody puts into a path or a query by mistake i
   for (const [name, secret] of secrets) assert(!text.includes(secret), `${name} is logged`);
 });
 
-Deno.test("P03: whatever a request says, a log line is one JSON object", async () => {
+Deno.test("a log line is one JSON object for any request", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv, trustedProxies: ["192.0.2.1"] });
   const { apiKey } = await w.admin();
@@ -318,7 +318,7 @@ Deno.test("P03: whatever a request says, a log line is one JSON object", async (
   assertStringIncludes(lines.at(-1) ?? "", "broken");
 });
 
-Deno.test("what succeeded leaves no line at all", async () => {
+Deno.test("a successful request writes no log line", async () => {
   await using w = await openRegistry();
   await playSecrets(w);
   assertEquals(w.log, []);

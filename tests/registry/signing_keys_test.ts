@@ -1,6 +1,6 @@
 /**
- * Shows the registry's signing keys (D-22, D-53): made once and kept, published without their private half, rotated
- * without anybody being locked out, or given by configuration.
+ * Shows the registry's signing keys (D-22, D-53): created once and kept, published without their private half, rotated
+ * without invalidating a token, or given by configuration.
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { readRegistryConfig } from "../../registry/config.ts";
@@ -26,6 +26,7 @@ import {
   restart,
   withTime,
 } from "../support/registry_world.ts";
+import { trials } from "../support/trials.ts";
 import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../support/world.ts";
 
 interface Published {
@@ -48,7 +49,7 @@ async function crlKid(w: World): Promise<string> {
   return parseJws(crl, "CRL", LIMITS.crlBytes).kid;
 }
 
-/** A world with these keys in its configuration. */
+/** A world with these configured keys. */
 function configured(keys: unknown[], kv?: Deno.Kv): Promise<World> {
   const reader = new ConfigReader((name) => name === "REGISTRY_SIGNING_KEYS" ? JSON.stringify({ keys }) : undefined);
   const place = { environment: "dev", registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, version: "1" } as const;
@@ -59,7 +60,7 @@ function configured(keys: unknown[], kv?: Deno.Kv): Promise<World> {
 
 const pairOf = (n: number) => keyPairFromSeed(new Uint8Array(32).fill(n));
 
-Deno.test("the key is made at the first start and kept: after restarts the same one signs and verifies", async () => {
+Deno.test("the signing key is created at the first start and used after restarts", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   const a = await w.agent();
   const before = await read(w);
@@ -71,7 +72,7 @@ Deno.test("the key is made at the first start and kept: after restarts the same 
   await answered(await refresh(w, a, a.agentAuth.refreshToken));
 });
 
-Deno.test("of several instances at their first start on one store one makes the key", async () => {
+Deno.test("one of several instances creates the key at their first start on one store", async () => {
   const kv = await Deno.openKv(":memory:");
   const worlds = await Promise.all([1, 2, 3, 4].map((seed) => openRegistry({ kv, seed })));
   const documents = await Promise.all(worlds.map(read));
@@ -81,7 +82,7 @@ Deno.test("of several instances at their first start on one store one makes the 
   kv.close();
 });
 
-Deno.test("C19, D-22: the key document has public members only, is cacheable for 300 s and answers 304", async () => {
+Deno.test("the key document has public members only, is cacheable for 300 s and is answered 304", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   await rotate(w);
   const answer = await w.ask("GET", "/.well-known/svc-keys.json");
@@ -101,7 +102,7 @@ Deno.test("C19, D-22: the key document has public members only, is cacheable for
   await answered(changed);
 });
 
-Deno.test("D-53: a rotation puts a new active key first, retires the old one, and locks nobody out", async () => {
+Deno.test("a rotation adds a new active key first, retires the old one, and keeps every token valid", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   const [a, gone] = [await w.agent(), await w.agent()];
   await remove(w, gone);
@@ -111,12 +112,12 @@ Deno.test("D-53: a rotation puts a new active key first, retires the old one, an
   assertEquals(retiredKid, old?.kid);
   assertNotEquals(kid, retiredKid);
   assertEquals(await kidsOf(w), [[kid, "active"], [retiredKid, "retired"]]);
-  // The list is signed anew at once, though nothing else about it has changed.
+  // The list is signed again at once, although only its key has changed.
   assertEquals(await crlKid(w), kid);
   const after = await readCrl(w);
   assertEquals([after.seq, after.revocations], [before.seq, before.revocations]);
   assertNotEquals(after.jti, before.jti);
-  // The old AIT goes on; a new one is the new key's.
+  // The old AIT stays valid. The new key signs a new AIT.
   assertEquals(parseAit(a.identity.ait).kid, retiredKid);
   const next = await refreshed(w, a, a.agentAuth.refreshToken);
   const path = `/v1/agents/${a.agent.id}/reissue`;
@@ -127,7 +128,7 @@ Deno.test("D-53: a rotation puts a new active key first, retires the old one, an
   assertEquals(await kidsOf(w), [[kid, "active"], [retiredKid, "retired"]]);
 });
 
-Deno.test("D-53: another instance signs with the new key at its next use", async () => {
+Deno.test("another instance signs with the new key at its next use after a rotation", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   await using other = await openRegistry({ kv: w.kv, seed: 2, sharedProcess: true });
   await remove(w, await w.agent());
@@ -137,13 +138,13 @@ Deno.test("D-53: another instance signs with the new key at its next use", async
   assertEquals(await read(other), await read(w));
 });
 
-Deno.test("D-53: before the first revocation a rotation makes no list", async () => {
+Deno.test("a rotation creates no list before the first revocation", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   await rotate(w);
   await refused(await w.ask("GET", "/v1/crl"), "CRL_NOT_FOUND");
 });
 
-Deno.test("C14, D-22: a retired key verifies until the last AIT that it can have signed has expired, then it is gone", async () => {
+Deno.test("a retired key is published until the last token that it can have signed has expired", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   const owner = await w.person();
   const keys = await keyPairFromSeed(w.random.bytes(32));
@@ -163,7 +164,7 @@ Deno.test("C14, D-22: a retired key verifies until the last AIT that it can have
   await refused(await refresh(w, who, token), "AGENT_AUTH_REFRESH_UNAUTHORIZED");
 });
 
-Deno.test("D-53: of rotations at once each is done or told to come back; one key is active at the end", async () => {
+Deno.test("each of several concurrent rotations succeeds or is asked to retry, and one key is active", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   const { apiKey } = await w.admin();
   const work = Array.from({ length: 5 }, () => w.ask("POST", "/v1/admin/keys/rotate", { apiKey }));
@@ -178,10 +179,10 @@ Deno.test("D-53: of rotations at once each is done or told to come back; one key
   }
 });
 
-Deno.test("a rotation against a revocation: the list that follows is complete and the new key's, 20 rounds", async () => {
+Deno.test("the list is complete and signed by the new key when rotation and revocation are concurrent", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   const { apiKey } = await w.admin();
-  for (let round = 1; round <= 20; round++) {
+  for (let round = 1; round <= trials(20); round++) {
     const a = await w.agent();
     const work = [w.ask("POST", "/v1/admin/keys/rotate", { apiKey }), remove(w, a), inside(w, "/v1/crl")] as const;
     const [rotated] = await withTime(w, Promise.all(work));
@@ -192,7 +193,7 @@ Deno.test("a rotation against a revocation: the list that follows is complete an
   }
 });
 
-Deno.test("REGISTRY_SIGNING_KEYS: the first active key signs, the others verify; nothing of them is stored", async () => {
+Deno.test("the first active configured key signs, the others verify, and none is stored", async () => {
   const [one, two, three] = [await pairOf(1), await pairOf(2), await pairOf(3)];
   const jwk = { kty: "OKP", crv: "Ed25519" };
   await using w = await configured([
@@ -213,7 +214,7 @@ Deno.test("REGISTRY_SIGNING_KEYS: the first active key signs, the others verify;
   for (const { seed } of [one, two, three]) assert(!stored.includes(seed));
 });
 
-Deno.test("REGISTRY_SIGNING_KEYS: a key moved to retired still verifies AITs, and signs no more", async () => {
+Deno.test("a configured key that is moved to retired verifies AITs and no longer signs", async () => {
   const [one, two] = [await pairOf(1), await pairOf(2)];
   const jwk = { kty: "OKP", crv: "Ed25519" };
   await using before = await configured([{ ...jwk, x: one.publicKey, d: one.seed, kid: "one" }]);
@@ -229,7 +230,7 @@ Deno.test("REGISTRY_SIGNING_KEYS: a key moved to retired still verifies AITs, an
   assertEquals((await readCrl(after)).seq, 1);
 });
 
-Deno.test("D-53: configured keys are not rotated by a request: 409 SIGNING_KEYS_CONFIGURED, after 401 and 403", async () => {
+Deno.test("a rotation is 409 after 401 and 403 when the keys are configured", async () => {
   const one = await pairOf(1);
   await using w = await configured([{ kty: "OKP", crv: "Ed25519", x: one.publicKey, d: one.seed }]);
   const ask = (apiKey?: string) => w.ask("POST", "/v1/admin/keys/rotate", { apiKey });
@@ -240,7 +241,7 @@ Deno.test("D-53: configured keys are not rotated by a request: 409 SIGNING_KEYS_
   assertEquals(await read(w), before);
 });
 
-Deno.test("many rotations: every AIT of the last 90 days still refreshes", async () => {
+Deno.test("every AIT of the last 90 days still refreshes after many rotations", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   const agents: TestAgent[] = [];
   for (let i = 0; i < 10; i++) {

@@ -1,5 +1,6 @@
 /**
- * What the registry writes: one call of each kind, for tests that let the store fail under it. Knows nothing of failures.
+ * One call of each kind that the registry writes, for tests in which the store fails, and the set-up that these tests
+ * share.
  */
 import type { Challenge } from "../../shared/protocol/api/agents.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -9,7 +10,7 @@ import type { KvCall } from "../support/faulty_kv.ts";
 import { answered, refresh } from "../support/registry_world.ts";
 import { BOOTSTRAP_SECRET, type World } from "../support/world.ts";
 
-/** One call of each kind that writes, with what must be there for it; each in a world of its own. */
+/** One call of each kind that writes, with the records that it needs, each in its own world. */
 export type Step = [
   name: string,
   record: string,

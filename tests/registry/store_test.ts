@@ -1,6 +1,6 @@
 /**
- * Shows the registry on a store that misbehaves (D-10, O08, O09): gone, it answers 503 and nothing is half done; with ten
- * checks a commit, as KV Connect has it, everything works; commits that meet others are tried again.
+ * Shows the registry on a failing store (D-10): it answers 503 and changes nothing when the store fails, works with ten
+ * checks in a commit as KV Connect requires, and retries conflicting commits.
  */
 import { assert, assertEquals } from "@std/assert";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
@@ -24,7 +24,7 @@ import { STEPS, touches } from "./steps.ts";
 /** Routes that answer from memory and configuration. */
 const NEEDS_NO_STORE = ["/v1/metadata", "/openapi.json", "/docs", "/docs/style.css"];
 
-/** A request on each route, as somebody who may sends it. */
+/** A request on each route, with the credentials that it needs. */
 async function everyRoute(w: World, admin: Person, agent: TestAgent): Promise<[string, Response][]> {
   const answers: [string, Response][] = [];
   for (const [i, { method, path }] of REGISTRY_ROUTES.entries()) {
@@ -58,7 +58,7 @@ async function everyRoute(w: World, admin: Person, agent: TestAgent): Promise<[s
   return answers;
 }
 
-Deno.test("with the store gone every route that needs it is 503 SERVICE_UNAVAILABLE with Retry-After, and comes back", async () => {
+Deno.test("every route that needs the store is 503 with Retry-After while the store fails", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   const admin = await w.admin();
@@ -81,7 +81,7 @@ Deno.test("with the store gone every route that needs it is 503 SERVICE_UNAVAILA
   await answered(await refresh(w, agent, agent.agentAuth.refreshToken));
 });
 
-Deno.test("a store that reads and does not write: nothing is 500, and nothing changes", async () => {
+Deno.test("no route is 500 and nothing changes when the store only reads", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   const admin = await w.admin();
@@ -97,7 +97,7 @@ Deno.test("a store that reads and does not write: nothing is 500, and nothing ch
   assertEquals(await snapshot(), before);
 });
 
-Deno.test("the store is closed under the registry: 503, health too", async () => {
+Deno.test("every route and health are 503 when the store is closed", async () => {
   const kv = await Deno.openKv(":memory:");
   wrapStoreErrors(kv);
   await using w = await openRegistry({ kv });
@@ -106,7 +106,7 @@ Deno.test("the store is closed under the registry: 503, health too", async () =>
   assertEquals((await w.ask("GET", "/health")).status, 503);
 });
 
-Deno.test("O08: a commit that meets another is tried again; the client sees success, 503, or the conflict of a refresh", async (t) => {
+Deno.test("a commit that conflicts is retried; the client gets success, 503 or a refresh conflict", async (t) => {
   for (const [name, record, wanted, prepare] of STEPS) {
     await t.step(name, async () => {
       using faulty = await FaultyKv.open();
@@ -115,7 +115,7 @@ Deno.test("O08: a commit that meets another is tried again; the client sees succ
       let met = false;
       faulty.faults = { conflicts: (commit) => !met && (met = touches(record)(commit)) };
       const result = await withTime(w, call().then(outcome));
-      assert(met, "no such commit came");
+      assert(met, "no such commit was made");
       const allowed = [
         wanted,
         "503 SERVICE_UNAVAILABLE",
@@ -129,7 +129,7 @@ Deno.test("O08: a commit that meets another is tried again; the client sees succ
   }
 });
 
-/** Changes of the queue: tried again for 5 s (D-221). */
+/** Changes of the queue are retried for 5 s (D-221). */
 const QUEUED = [
   "invite",
   "redemption",
@@ -141,7 +141,7 @@ const QUEUED = [
   "deletion of an agent",
 ];
 
-Deno.test("O08: records that stay contended are 503 in the end, after ten tries or 5 s", async (t) => {
+Deno.test("records that stay contended are 503 after ten attempts or 5 s", async (t) => {
   for (const [name, record, , prepare] of STEPS) {
     if (["use of a key", "refresh"].includes(name)) continue;
     await t.step(name, async () => {
@@ -153,13 +153,13 @@ Deno.test("O08: records that stay contended are 503 in the end, after ten tries 
       const began = w.clock.now();
       assertEquals(await withTime(w, call().then(outcome), 100), "503 SERVICE_UNAVAILABLE");
       if (QUEUED.includes(name)) return assert(w.clock.now() - began <= 5_300 && tries > 20, `${tries} tries`);
-      // A count is first tried with whatever else waits, then alone.
+      // A count is first tried in one commit with other waiting claims, then alone.
       assert(tries >= 1 && tries <= 11, `${tries} tries`);
     });
   }
 });
 
-Deno.test("each change is one commit: when the store fails in it, nothing is seen of it, and it can be done again", async (t) => {
+Deno.test("each change takes no effect and can be repeated when the store fails in its commit", async (t) => {
   for (const [name, record, wanted, prepare] of STEPS) {
     if (["count of a limit"].includes(name)) continue;
     await t.step(name, async () => {
@@ -175,13 +175,13 @@ Deno.test("each change is one commit: when the store fails in it, nothing is see
       await refused(await call(), "SERVICE_UNAVAILABLE");
       assertEquals(await snapshot(), before);
       faulty.faults = {};
-      // The signed request of a refresh has spent its nonce: it is made anew by the call.
+      // The signed request of a refresh has used its nonce, so the call signs again.
       assertEquals(await outcome(await call()), wanted);
     });
   }
 });
 
-Deno.test("with ten checks a commit, as KV Connect has it, everything works, also when many claims gather", async (t) => {
+Deno.test("every change works with ten checks in a commit, also when many claims wait", async (t) => {
   for (const [name, , wanted, prepare] of STEPS) {
     await t.step(name, async () => {
       using faulty = await FaultyKv.open({ maxChecks: 10 });
@@ -203,7 +203,7 @@ Deno.test("with ten checks a commit, as KV Connect has it, everything works, als
   });
 });
 
-Deno.test("O08: with three commits in ten meeting others, twenty agents live their lives and the books are right", async () => {
+Deno.test("twenty agents end with correct records when three of ten commits conflict", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   const owner = await w.person();

@@ -1,6 +1,6 @@
 /** The seeds with odd numbers; two files, so that two cores share them. */
 import { runSeed, seedsOf } from "./seeds.ts";
 
-Deno.test("O10: whatever the network, the machines and the clocks do, no invariant breaks (odd seeds)", async () => {
+Deno.test("every invariant holds for any faults of network, machines and clocks (odd seeds)", async () => {
   for (const seed of seedsOf(1, 2)) await runSeed(seed);
 });

@@ -1,6 +1,6 @@
 /**
- * Shows the bootstrap (D-33): who may make the first admin, that exactly one is made, and what it comes with; and the
- * caller's own profile (D-34).
+ * Shows the bootstrap (D-33): who can create the first admin, that exactly one is created, and what the answer holds;
+ * the caller's own account (D-34); and the recovery of the first admin (D-52).
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { recoverAdmin } from "../../../registry/accounts/recovery.ts";
@@ -20,14 +20,14 @@ async function countOf(w: World, key: Deno.KvKey): Promise<number> {
   return (await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length;
 }
 
-Deno.test("F01: bootstrap needs a configured secret, and that very secret", async (t) => {
+Deno.test("bootstrap is refused when no secret is configured or the secret is another one", async (t) => {
   await t.step("not configured: 503", async () => {
     await using w = await openRegistry({ registry: { bootstrapSecret: null } });
     for (const secret of [null, "", BOOTSTRAP_SECRET]) {
       await refused(await bootstrap(w, undefined, secret), "ADMIN_BOOTSTRAP_DISABLED");
     }
   });
-  await t.step("configured: 401 until the right one comes", async () => {
+  await t.step("configured: 401 until the right secret is sent", async () => {
     await using w = await openRegistry();
     const wrong = [null, "", "x", BOOTSTRAP_SECRET.toUpperCase(), BOOTSTRAP_SECRET.slice(1), `${BOOTSTRAP_SECRET}, x`];
     for (const secret of wrong) await refused(await bootstrap(w, undefined, secret), "ADMIN_BOOTSTRAP_UNAUTHORIZED");
@@ -35,7 +35,7 @@ Deno.test("F01: bootstrap needs a configured secret, and that very secret", asyn
   });
 });
 
-Deno.test("F02: after the first admin the right secret is 409 and a wrong one still 401, also after a restart", async () => {
+Deno.test("bootstrap is 409 for the right secret and 401 for a wrong one when an admin exists", async () => {
   await using w = await openRegistry();
   await answered(await bootstrap(w), 201);
   for (let start = 0; start < 2; start++) {
@@ -45,7 +45,7 @@ Deno.test("F02: after the first admin the right secret is 409 and a wrong one st
   }
 });
 
-Deno.test("F02: bootstrap stays closed when everything it made but the account is gone", async () => {
+Deno.test("bootstrap stays closed when only the account that it created is left", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const services = await w.ask("GET", "/v1/admin/internal-services", { apiKey });
@@ -58,7 +58,7 @@ Deno.test("F02: bootstrap stays closed when everything it made but the account i
   await refused(await bootstrap(w), "ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
 });
 
-Deno.test("F03: of 100 bootstraps at once one wins; one admin, one key, one service are stored", async () => {
+Deno.test("one bootstrap of 100 concurrent ones succeeds and stores one admin, one key and one service", async () => {
   await using w = await openRegistry();
   const counts = await tally(Array.from({ length: 100 }, () => bootstrap(w)));
   assertEquals(counts, { "201": 1, "409 ADMIN_BOOTSTRAP_ALREADY_COMPLETED": 99 });
@@ -67,7 +67,7 @@ Deno.test("F03: of 100 bootstraps at once one wins; one admin, one key, one serv
   }
 });
 
-Deno.test("F04: a bad body is 400, and bootstrap can be called afterwards", async () => {
+Deno.test("bootstrap is 400 when its body is invalid, and succeeds afterwards", async () => {
   await using w = await openRegistry();
   const long = "x".repeat(65);
   for (const body of ["{", "[]", "null", "1", { displayName: long }, { apiKeyName: long }, { displayName: null }]) {
@@ -76,7 +76,7 @@ Deno.test("F04: a bad body is 400, and bootstrap can be called afterwards", asyn
   await answered(await bootstrap(w, { displayName: "Ada" }), 201);
 });
 
-Deno.test("D-33: bootstrap answers admin, key and the proxy's credential; names have defaults", async (t) => {
+Deno.test("bootstrap answers admin, key and the proxy's credential, with default names", async (t) => {
   const rows: [body: unknown, displayName: string, keyName: string][] = [
     [undefined, "Admin", "bootstrap-admin"],
     [{}, "Admin", "bootstrap-admin"],
@@ -104,7 +104,7 @@ Deno.test("D-33: bootstrap answers admin, key and the proxy's credential; names 
   }
 });
 
-Deno.test("D-33: bootstrap judges in the order 503, 429, 401, 400, 409", async () => {
+Deno.test("bootstrap checks in the order 503, 429, 401, 400, 409", async () => {
   await using off = await openRegistry({ registry: { bootstrapSecret: null } });
   await refused(await bootstrap(off, "{", "wrong"), "ADMIN_BOOTSTRAP_DISABLED");
   await using w = await openRegistry();
@@ -117,7 +117,7 @@ Deno.test("D-33: bootstrap judges in the order 503, 429, 401, 400, 409", async (
   await refused(await bootstrap(w), "RATE_LIMIT_EXCEEDED");
 });
 
-Deno.test("F21: wrong secrets are 429 from the 11th in a minute; the right one works once the minute has passed", async (t) => {
+Deno.test("bootstrap is 429 from the 11th wrong secret in a minute, and works after the minute", async (t) => {
   await t.step("one after another", async () => {
     await using w = await openRegistry();
     const outcomes: string[] = [];
@@ -144,7 +144,7 @@ Deno.test("F21: wrong secrets are 429 from the 11th in a minute; the right one w
     const counts = await tally(Array.from({ length: 50 }, (_, i) => bootstrap(w, undefined, `guess ${i}`)));
     assertEquals(counts, { "401 ADMIN_BOOTSTRAP_UNAUTHORIZED": 10, "429 RATE_LIMIT_EXCEEDED": 40 });
   });
-  await t.step("right ones and bad bodies are not counted", async () => {
+  await t.step("requests with the right secret and invalid bodies are not counted", async () => {
     await using w = await openRegistry();
     for (let i = 0; i < 30; i++) await refused(await bootstrap(w, "{"), "ADMIN_BOOTSTRAP_INVALID");
     await answered(await bootstrap(w), 201);
@@ -152,7 +152,7 @@ Deno.test("F21: wrong secrets are 429 from the 11th in a minute; the right one w
   });
 });
 
-Deno.test("bootstrap is one commit: when it fails nothing is left, and it can be called again", async () => {
+Deno.test("bootstrap stores nothing and can be called again when its commit fails", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   faulty.faults = { fails: ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "bootstrap") };
@@ -164,7 +164,7 @@ Deno.test("bootstrap is one commit: when it fails nothing is left, and it can be
   await answered(await bootstrap(w), 201);
 });
 
-Deno.test("D-34: GET /v1/me answers the caller and the key in use", async () => {
+Deno.test("the account route answers the caller and the key in use", async () => {
   await using w = await openRegistry();
   const { apiKey, did } = await w.person("Ada");
   const made = await w.ask("POST", "/v1/me/api-keys", { apiKey, body: { name: "laptop" } });
@@ -186,7 +186,7 @@ Deno.test("D-34: GET /v1/me answers the caller and the key in use", async () => 
   assert(!JSON.stringify(me).includes("svc_pat_"));
 });
 
-Deno.test("D-52: recovery on the store gives the first admin a new key and its role back, and is noted", async () => {
+Deno.test("recovery on the store restores the first admin's role, creates a key and is audited", async () => {
   await using w = await openRegistry();
   const { kv, clock, random, newId } = w;
   assertEquals(await recoverAdmin({ kv, clock, random, newId }), null);

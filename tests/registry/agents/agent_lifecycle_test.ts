@@ -1,6 +1,6 @@
 /**
- * Shows what becomes of registered agents (D-39 to D-41): listed in pages, resolved, reissued, deleted; by their owner
- * alone, and with one outcome however requests race.
+ * Shows the life of registered agents (D-39, D-40, D-41): listed in pages, resolved, reissued and deleted, by their
+ * owner only, and with one result when requests are concurrent.
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { verifyAit } from "../../../shared/protocol/ait.ts";
@@ -22,11 +22,12 @@ import {
   validate,
   withTime,
 } from "../../support/registry_world.ts";
+import { trials } from "../../support/trials.ts";
 import { AMPLE_QUOTAS, type Person, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 
 const UNKNOWN = "01KHYQ5H00AAAAAAAAAAAAAAAA";
 
-/** A call about an agent: `""`, `/reissue` or `/auth/revoke`. */
+/** Sends a call about an agent: `""`, `/reissue` or `/auth/revoke`. */
 function about(w: World, method: string, a: Pick<TestAgent, "agent" | "owner">, what = ""): Promise<Response> {
   return w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
 }
@@ -41,7 +42,7 @@ async function page(w: World, owner: Person, query: string): Promise<AgentList> 
 
 const revokedJtis = async (w: World) => (await readCrl(w)).revocations.map(({ jti }) => jti);
 
-Deno.test("G14: the list takes limit 1 to 100, a known status, a framework and a ULID cursor, and nothing else", async (t) => {
+Deno.test("the agent list accepts limit 1 to 100, a known status, a framework and a ULID cursor only", async (t) => {
   await using w = await openRegistry();
   const { owner, agent } = await w.agent();
   const good: [query: string, limit: number, count: number][] = [
@@ -81,7 +82,7 @@ Deno.test("G14: the list takes limit 1 to 100, a known status, a framework and a
   }
 });
 
-Deno.test("D-39: the list is the caller's own, newest first, filtered, and names the expiry of the AIT", async () => {
+Deno.test("the agent list holds the caller's agents, newest first, filtered, with the expiry of the AIT", async () => {
   await using w = await openRegistry();
   const one = await w.agent();
   const { owner } = one;
@@ -113,7 +114,7 @@ Deno.test("D-39: the list is the caller's own, newest first, filtered, and names
   assertEquals([second.agents.length, second.pagination.nextCursor], [1, null]);
 });
 
-Deno.test("G15: a walk through 250 agents meets each exactly once, while 50 come and 50 are deleted", async (t) => {
+Deno.test("agent list pagination returns each agent once while agents are added and deleted", async (t) => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const owner = await w.person();
   const keys = await keyPairFromSeed(w.random.bytes(32));
@@ -156,7 +157,7 @@ Deno.test("G15: a walk through 250 agents meets each exactly once, while 50 come
   }
 });
 
-Deno.test("a full last page has no next cursor", async () => {
+Deno.test("the last page has no next cursor when it is full", async () => {
   await using w = await openRegistry();
   const { owner } = await w.agent();
   await w.agent(owner);
@@ -164,7 +165,7 @@ Deno.test("a full last page has no next cursor", async () => {
   assertNotEquals((await page(w, owner, "limit=1")).pagination.nextCursor, null);
 });
 
-Deno.test("G16: a foreign agent and none answer alike, on every route", async (t) => {
+Deno.test("every route answers alike for an agent of another owner and an unknown agent", async (t) => {
   await using w = await openRegistry();
   const { agent } = await w.agent();
   const stranger = await w.person();
@@ -184,13 +185,13 @@ Deno.test("G16: a foreign agent and none answer alike, on every route", async (t
   assertEquals((await answered<{ status: string }>(await w.ask("GET", `/v1/resolve/${agent.id}`))).status, "active");
 });
 
-Deno.test("D-39: GET /v1/agents/:id answers the owner with the full record", async () => {
+Deno.test("the agent route answers the owner with the full record", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   assertEquals(await answered<{ agent: Agent }>(await about(w, "GET", a)), { agent: a.agent });
 });
 
-Deno.test("D-40: a reissue gives a new AIT for the stored days from now, and revokes the one before", async () => {
+Deno.test("a reissue returns a new AIT for the stored days from now, and revokes the previous one", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const keys = await keyPairFromSeed(w.random.bytes(32));
@@ -218,7 +219,7 @@ Deno.test("D-40: a reissue gives a new AIT for the stored days from now, and rev
   assertEquals(agentAuth.tokenType, "Bearer");
 });
 
-Deno.test("E04: after a reissue the session goes on, with the new jti only", async () => {
+Deno.test("the session stays valid after a reissue, with the new AIT only", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const { agent } = await reissued(w, a);
@@ -226,7 +227,7 @@ Deno.test("E04: after a reissue the session goes on, with the new jti only", asy
   await refused(await validate(w, a, a.agentAuth.accessToken), "AGENT_AUTH_VALIDATE_UNAUTHORIZED");
 });
 
-Deno.test("G18, G19: a deleted agent stays deleted: no second deletion, no reissue, and it resolves as revoked", async () => {
+Deno.test("a deleted agent cannot be deleted or reissued again, and resolves as revoked", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   await w.clock.advance(1000);
@@ -240,7 +241,7 @@ Deno.test("G18, G19: a deleted agent stays deleted: no second deletion, no reiss
   assertEquals(await revokedJtis(w), [a.agent.currentJti]);
 });
 
-Deno.test("G22: anybody may resolve an agent: five fields, also of a revoked one; the 11th in a minute is 429", async () => {
+Deno.test("resolving an agent needs no credential, returns five fields, and is 429 from the 11th in a minute", async () => {
   await using w = await openRegistry();
   const { agent, owner } = await w.agent();
   const path = `/v1/resolve/${agent.id}`;
@@ -256,19 +257,19 @@ Deno.test("G22: anybody may resolve an agent: five fields, also of a revoked one
   await answered(await w.ask("GET", path));
 });
 
-Deno.test("G21: delete against reissue, 200 rounds: the agent ends revoked, every jti ever issued is on the list", async () => {
+Deno.test("the agent ends revoked with every token on the list when deletion and reissue are concurrent", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const owner = await w.person();
   const keys = await keyPairFromSeed(w.random.bytes(32));
   const jtis: string[] = [];
   const reissues: Record<string, number> = {};
-  for (let round = 0; round < 200; round++) {
+  for (let round = 0; round < trials(20); round++) {
     const a = await w.agent(owner, undefined, keys);
     jtis.push(a.agent.currentJti);
     const calls = [() => about(w, "DELETE", a), () => about(w, "POST", a, "/reissue")];
     if (round % 2) calls.reverse();
     const first = calls[0]?.();
-    // Every other pair of rounds the first has a head start.
+    // The first request starts earlier in every other pair of rounds.
     if (round % 4 > 1) await flushTasks();
     const answers = await withTime(w, Promise.all([first, calls[1]?.()]), 100);
     const [deleted, reissue] = round % 2 ? answers.reverse() : answers;
@@ -285,7 +286,7 @@ Deno.test("G21: delete against reissue, 200 rounds: the agent ends revoked, ever
   assert(Object.keys(reissues).length === 2, `both ends were seen: ${JSON.stringify(reissues)}`);
 });
 
-Deno.test("of 50 deletions of one agent at once one is 204, of 20 reissues each has an AIT of its own", async () => {
+Deno.test("one of 50 concurrent deletions of an agent is 204, and each of 20 reissues returns its own AIT", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const answers = await withTime(w, Promise.all(Array.from({ length: 20 }, () => about(w, "POST", a, "/reissue"))));
@@ -302,7 +303,7 @@ Deno.test("of 50 deletions of one agent at once one is 204, of 20 reissues each 
   assertEquals(await withTime(w, tally(work)), { "204": 1, "409 AGENT_REVOKE_INVALID_STATE": 49 });
 });
 
-Deno.test("40 agents deleted at once: each deletion takes effect, the sequence number counts them all", async () => {
+Deno.test("40 concurrent deletions of agents all take effect and are all counted by the sequence number", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const agents: TestAgent[] = [];
@@ -313,7 +314,7 @@ Deno.test("40 agents deleted at once: each deletion takes effect, the sequence n
   assertEquals([seq, revocations.length], [40, 40]);
 });
 
-Deno.test("D-40: a reissue that meets the end of a lapsed session is 200 or 409, never 503", async (t) => {
+Deno.test("a reissue is 200 or 409, never 503, when it meets the end of an expired session", async (t) => {
   const rows: [what: string, meanwhile: (w: World, a: TestAgent) => Promise<Response>, codes: (ErrorCode | null)[]][] =
     [
       ["another reissue", (w, a) => about(w, "POST", a, "/reissue"), ["AGENT_REISSUE_INVALID_STATE"]],

@@ -1,6 +1,6 @@
 /**
- * Shows how an agent is registered (D-05, D-07, D-20, D-23, D-38): the challenge, the proof over exactly what is sent,
- * in which order a registration is judged, and what it makes, once.
+ * Shows the registration of an agent (D-05, D-07, D-20, D-23, D-38): the challenge, the proof over exactly the values
+ * sent, the order of the checks, and the single record that results.
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
@@ -36,7 +36,7 @@ interface Wanted {
   ttlDays?: number;
 }
 
-/** The body of a registration; `sent` replaces what is sent, not what is signed. */
+/** The body of a registration. `sent` replaces the values that are sent, not those that are signed. */
 async function registration(
   { challengeId, nonce, ownerDid }: Challenge,
   keys: KeyPair,
@@ -51,7 +51,7 @@ async function registration(
 const register = (w: World, owner: Person, body: unknown) =>
   w.ask("POST", "/v1/agents", { apiKey: owner.apiKey, body });
 
-/** Challenge and registration with a fresh key. */
+/** Requests a challenge and registers an agent with a new key. */
 async function registered(
   w: World,
   owner: Person,
@@ -62,7 +62,7 @@ async function registered(
   return await register(w, owner, await registration(await challenge(w, owner, keys.publicKey), keys, wanted, sent));
 }
 
-Deno.test("G01: a challenge has six fields, a nonce of 24 bytes and lives for five minutes", async () => {
+Deno.test("a challenge has six fields, a nonce of 24 bytes and a lifetime of five minutes", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const { publicKey } = await keyPair(w);
@@ -77,7 +77,7 @@ Deno.test("G01: a challenge has six fields, a nonce of 24 bytes and lives for fi
   assertNotEquals([one.challengeId, one.nonce], [two.challengeId, two.nonce]);
 });
 
-Deno.test("G02, G08: whatever is not a usable Ed25519 public key gets no challenge", async (t) => {
+Deno.test("a challenge is refused when the public key is not a usable Ed25519 key", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const { publicKey } = await keyPair(w);
@@ -98,7 +98,7 @@ Deno.test("G02, G08: whatever is not a usable Ed25519 public key gets no challen
     ["hex", [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")],
     ["with a blank", ` ${publicKey}`],
     ["trailing bits", `${publicKey.slice(0, -1)}${publicKey.endsWith("B") ? "D" : "B"}`],
-    ["no point: 2", point(2)],
+    ["not a point: 2", point(2)],
     ["y = p", filled(0xed, 0xff, 0x7f)],
     ["y = p + 1", filled(0xee, 0xff, 0x7f)],
     ["y = 2^255 - 1", filled(0xff, 0xff, 0x7f)],
@@ -124,7 +124,7 @@ function filledBytes(byte: number): Uint8Array {
   return new Uint8Array(32).fill(byte);
 }
 
-Deno.test("G03: each way to fail a challenge has a code of its own, all 400", async (t) => {
+Deno.test("each failure of a challenge has its own code with status 400", async (t) => {
   await using w = await openRegistry();
   const owner = await w.person();
   const other = await w.person();
@@ -165,7 +165,7 @@ Deno.test("G03: each way to fail a challenge has a code of its own, all 400", as
   });
 });
 
-Deno.test("D-38: found, replayed, expired, mismatch, proof: the first in this order answers", async () => {
+Deno.test("registration checks a challenge in the order found, replayed, expired, key mismatch, proof", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const other = await w.person();
@@ -186,7 +186,7 @@ Deno.test("D-38: found, replayed, expired, mismatch, proof: the first in this or
   await refused(await register(w, other, { ...await bad(used), name: "" }), "AGENT_REGISTRATION_INVALID");
 });
 
-Deno.test("a challenge serves until the last millisecond of its five minutes", async () => {
+Deno.test("a challenge is accepted until the last millisecond of its five minutes", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const keys = await keyPair(w);
@@ -195,7 +195,7 @@ Deno.test("a challenge serves until the last millisecond of its five minutes", a
   await answered(await register(w, owner, await registration(c, keys)), 201);
 });
 
-Deno.test("G05: what is signed is what must be sent: name, framework and ttlDays, also when left out", async (t) => {
+Deno.test("registration requires the signed name, framework and lifetime, also when they are left out", async (t) => {
   await using w = await openRegistry();
   const owner = await w.person();
   const rows: [what: string, signed: Wanted, sent: Record<string, unknown>][] = [
@@ -222,7 +222,7 @@ Deno.test("G05: what is signed is what must be sent: name, framework and ttlDays
   });
 });
 
-Deno.test("G06: a failed proof does not use the challenge up", async () => {
+Deno.test("a challenge can still be used when a proof has failed", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const keys = await keyPair(w);
@@ -236,7 +236,7 @@ Deno.test("G06: a failed proof does not use the challenge up", async () => {
   await answered(await register(w, owner, await registration(c, keys)), 201);
 });
 
-Deno.test("G10: an agent's name can be a directory's name", async (t) => {
+Deno.test("an agent name is accepted only when it can name a directory", async (t) => {
   await using w = await openRegistry();
   const owner = await w.person();
   for (const name of ["a", "0", "a".repeat(64), "A.b_c-9", "console", "COM", "com10x"]) {
@@ -281,7 +281,7 @@ Deno.test("G10: an agent's name can be a directory's name", async (t) => {
   }
 });
 
-Deno.test("G11, G12: ttlDays is a whole number from 1 to 90, framework 1 to 32 code points of text", async (t) => {
+Deno.test("a lifetime is an integer from 1 to 90, and a framework 1 to 32 code points of text", async (t) => {
   await using w = await openRegistry();
   const owner = await w.person();
   const good: Omit<Wanted, "name">[] = [{ ttlDays: 1 }, { ttlDays: 90 }, { framework: "x".repeat(32) }, {
@@ -304,7 +304,7 @@ Deno.test("G11, G12: ttlDays is a whole number from 1 to 90, framework 1 to 32 c
   }
 });
 
-Deno.test("G13: the AIT says of the agent what its record says, for exactly ttlDays, under a published key", async (t) => {
+Deno.test("the AIT states the agent's record, lasts for its exact lifetime and has a published key", async (t) => {
   await using w = await openRegistry();
   const owner = await w.person();
   for (const [wanted, ttlDays] of [[{}, 30], [{ ttlDays: 1 }, 1], [{ ttlDays: 90, framework: "x" }, 90]] as const) {
@@ -335,7 +335,7 @@ Deno.test("G13: the AIT says of the agent what its record says, for exactly ttlD
   }
 });
 
-Deno.test("registerAgent: of 100 registrations with one challenge one wins, the rest learn that it was used", async () => {
+Deno.test("one of 100 concurrent registrations with one challenge succeeds, the others are refused as replayed", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const keys = await keyPair(w);
@@ -350,7 +350,7 @@ Deno.test("registerAgent: of 100 registrations with one challenge one wins, the 
   }
 });
 
-Deno.test("registerAgent is one commit: when it fails no agent is left, and the challenge still serves", async () => {
+Deno.test("registration stores no agent and leaves the challenge usable when its commit fails", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   const owner = await w.person();

@@ -1,11 +1,12 @@
 /**
- * Shows API keys (D-32, D-35): what is refused, that a token is shown once, that revoking one revokes that one at once
- * and for good, and how use is noted.
+ * Shows API keys (D-32, D-35): which credentials are refused, that a token is shown once, that a revocation takes
+ * effect at once and permanently, and how the last use is recorded.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApiKey } from "../../../shared/protocol/api/accounts.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { answered, openRegistry, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
+import { trials } from "../../support/trials.ts";
 import type { World } from "../../support/world.ts";
 
 const PATH = "/v1/me/api-keys";
@@ -23,7 +24,7 @@ async function list(w: World, apiKey: string): Promise<ApiKey[]> {
 
 const me = (w: World, apiKey: string) => w.ask("GET", "/v1/me", { apiKey });
 
-Deno.test("F13, D-32: whatever is not one known API key is 401 with its code", async (t) => {
+Deno.test("a credential that is not one known API key is 401 with its code", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const revoked = await create(w, apiKey);
@@ -52,12 +53,12 @@ Deno.test("F13, D-32: whatever is not one known API key is 401 with its code", a
       await refused(answer, code, 401);
     });
   }
-  await t.step("the scheme in any case is fine", async () => {
+  await t.step("the scheme is accepted in upper and lower case", async () => {
     for (const scheme of ["bearer", "BEARER", "bEaReR"]) {
       await answered(await w.ask("GET", "/v1/me", { headers: { Authorization: `${scheme} ${apiKey}` } }));
     }
   });
-  await t.step("a key in another header or in the query is none", async () => {
+  await t.step("a key in another header or in the query is ignored", async () => {
     await refused(
       await w.ask("GET", `/v1/me?access_token=${apiKey}`, { headers: { "X-Api-Key": apiKey } }),
       "API_KEY_MISSING",
@@ -65,7 +66,7 @@ Deno.test("F13, D-32: whatever is not one known API key is 401 with its code", a
   });
 });
 
-Deno.test("D-35: a new key is answered once with its token, works at once, and its name has a default", async () => {
+Deno.test("a new API key is returned once with its token, works at once and has a default name", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const createdAt = new Date(w.clock.now()).toISOString();
@@ -77,7 +78,7 @@ Deno.test("D-35: a new key is answered once with its token, works at once, and i
   }
 });
 
-Deno.test("F14: the list has every key of the caller, newest first, and nothing that a token could be told from", async () => {
+Deno.test("the API key list has every key of the caller, newest first, without any part of a token", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   await w.person();
@@ -95,7 +96,7 @@ Deno.test("F14: the list has every key of the caller, newest first, and nothing 
   for (const token of [apiKey, ...made.map((key) => key.token)]) assert(!text.includes(token.slice(8, 14)), text);
 });
 
-Deno.test("D-35, F14: lastUsedAt follows the last use within a minute, and is written at most once a minute", async () => {
+Deno.test("the last use of an API key is recorded within a minute, and written at most once a minute", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const { id, token } = await create(w, apiKey);
@@ -117,7 +118,7 @@ Deno.test("D-35, F14: lastUsedAt follows the last use within a minute, and is wr
   assertEquals(await read(), second);
 });
 
-Deno.test("F15: a key is revoked by its owner alone; whose it is, or whether it exists, nobody else learns", async (t) => {
+Deno.test("an API key is revoked by its owner only, and its existence is hidden from other callers", async (t) => {
   await using w = await openRegistry();
   const owner = await w.person();
   const other = await w.person();
@@ -137,20 +138,20 @@ Deno.test("F15: a key is revoked by its owner alone; whose it is, or whether it 
   }
   assertEquals(bodies.get("foreign"), bodies.get("unknown"));
   await answered(await me(w, token));
-  await t.step("own: 204, again 204, and no other key suffers", async () => {
+  await t.step("own: 204, again 204, and no other key changes", async () => {
     const { token: third } = await create(w, owner.apiKey);
     for (let i = 0; i < 2; i++) await answered(await w.ask("DELETE", `${PATH}/${id}`, { apiKey: owner.apiKey }), 204);
     await refused(await me(w, token), "API_KEY_REVOKED");
     for (const apiKey of [owner.apiKey, third, other.apiKey]) await answered(await me(w, apiKey));
   });
-  await t.step("an admin does not revoke other people's keys", async () => {
+  await t.step("an admin cannot revoke keys of other owners", async () => {
     const { apiKey } = await w.admin();
     const [key] = await list(w, other.apiKey);
     await refused(await w.ask("DELETE", `${PATH}/${key?.id}`, { apiKey }), "API_KEY_NOT_FOUND");
   });
 });
 
-Deno.test("F16: the key in use may revoke itself, and is refused from the next request on", async () => {
+Deno.test("an API key can revoke itself, and is refused from the next request on", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const [key] = await list(w, apiKey);
@@ -165,12 +166,12 @@ Deno.test("F16: the key in use may revoke itself, and is refused from the next r
   }
 });
 
-Deno.test("revoking a key while it is in use: it is never alive again, 50 rounds", async () => {
+Deno.test("a revoked API key is never accepted again when it is revoked while in use", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
-  for (let round = 0; round < 50; round++) {
+  for (let round = 0; round < trials(20); round++) {
     const { id, token } = await create(w, apiKey);
-    // Each use notes the time, unless it was noted within the minute: here each wants to write.
+    // Each use writes the time unless a use within the minute has written it: here each use has to write.
     w.clock.step(61_000);
     const work = [me(w, token), me(w, token), w.ask("DELETE", `${PATH}/${id}`, { apiKey }), me(w, token)];
     const outcomes = await withTime(w, Promise.all(work.map(async (answer) => outcome(await answer))));
@@ -181,7 +182,7 @@ Deno.test("revoking a key while it is in use: it is never alive again, 50 rounds
   }
 });
 
-Deno.test("20 revocations of one key at once: all 204, one event", async () => {
+Deno.test("20 concurrent revocations of one API key are all 204 and write one audit event", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const { id } = await create(w, apiKey);

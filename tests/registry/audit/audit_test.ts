@@ -1,6 +1,6 @@
 /**
- * Shows the audit log (D-50): every event of the list is there with who, what, when and the request, in the order of
- * things, for admins alone, page by page, and never with a secret.
+ * Shows the audit log (D-50): every listed event has actor, action, time and request, newest first, in pages, for
+ * admins only, and without a secret.
  */
 import { assert, assertEquals } from "@std/assert";
 import { AUDIT_EVENTS } from "../../../registry/schema/records.ts";
@@ -15,7 +15,7 @@ async function page(w: World, query = "limit=100"): Promise<AuditList> {
   );
 }
 
-/** Does one thing of each kind, each in a request with an id of its own. */
+/** Does one thing of each kind, each in a request with its own ID. */
 async function playEverything(
   w: World,
 ): Promise<{ wanted: [event: string, actor: string, subject: string, requestId: string][] }> {
@@ -103,15 +103,15 @@ async function playEverything(
   return { wanted };
 }
 
-Deno.test("D-50: every kind of event is noted with who did what to whom, and in which request, newest first", async () => {
+Deno.test("the audit log holds actor, action, target and request of every event, newest first", async () => {
   await using w = await openRegistry();
   const { wanted } = await playEverything(w);
   const { events } = await page(w);
   const noted = events.toReversed().map(({ event, actor, subject, requestId }) => [event, actor, subject, requestId]);
-  // The registration went through the client, which leaves the request id to the registry.
+  // The client sends the registration, which leaves the request ID to the registry.
   const known = noted.map((row) => row[0] === "agent.registered" ? [...row.slice(0, 3), ""] : row);
   assertEquals(known, wanted);
-  // Recovery is done on the store, not by a request: its event has its test there.
+  // Recovery works on the store, without a request: accounts_test.ts shows its event.
   assertEquals(new Set(noted.map(([event]) => event)).size, AUDIT_EVENTS.length - 1);
   const ids = events.map(({ id }) => id);
   assertEquals(ids, [...new Set(ids)].sort().reverse());
@@ -120,7 +120,7 @@ Deno.test("D-50: every kind of event is noted with who did what to whom, and in 
   assertEquals(times[0], w.clock.now());
 });
 
-Deno.test("D-50: what was refused leaves no event", async () => {
+Deno.test("a refused request writes no audit event", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const { apiKey } = a.owner;
@@ -136,7 +136,7 @@ Deno.test("D-50: what was refused leaves no event", async () => {
   assertEquals(await page(w), before);
 });
 
-Deno.test("D-50: the log is an admin's, and its query takes limit and cursor only in their form", async () => {
+Deno.test("the audit log is open to admins only, and accepts only a valid limit and cursor", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   await refused(await w.ask("GET", "/v1/admin/audit", { apiKey }), "ADMIN_REQUIRED");
@@ -158,7 +158,7 @@ Deno.test("D-50: the log is an admin's, and its query takes limit and cursor onl
   }
 });
 
-Deno.test("D-50: pages join without a gap or a double, while events are added", async () => {
+Deno.test("the audit log's pages have no gap and no duplicate while events are added", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const { apiKey } = await w.person();
   for (let i = 0; i < 60; i++) await answered(await w.ask("POST", "/v1/me/api-keys", { apiKey }), 201);

@@ -1,11 +1,12 @@
 /**
- * Shows internal services (D-46 to D-48): who manages them, which credentials the registry takes from one, with which
- * scope, and what it tells of an agent's owner.
+ * Shows internal services (D-46 to D-48): who manages them, which credentials the registry accepts (D-13), which scopes
+ * they need (D-47), and the answer about an agent's owner.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { InternalService, Ownership } from "../../../shared/protocol/api/services.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { answered, moveTo, openRegistry, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
+import { trials } from "../../support/trials.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 
 const PATH = "/v1/admin/internal-services";
@@ -41,7 +42,7 @@ function ownership(w: World, headers: Record<string, string>, body: unknown): Pr
 
 const of = ({ owner, agent }: TestAgent) => ({ ownerDid: owner.did, agentDid: agent.did });
 
-Deno.test("F17: internal services are an admin's: 403 for a user's key, 401 for none", async (t) => {
+Deno.test("the internal service routes are 403 for a user's key and 401 without a key", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const { id } = await create(w, "relay");
@@ -59,7 +60,7 @@ Deno.test("F17: internal services are an admin's: 403 for a user's key, 401 for 
   assertEquals((await list(w)).map(({ name }) => name), ["relay", "proxy"]);
 });
 
-Deno.test("D-46: a service is answered once with its secret, listed without, newest first", async () => {
+Deno.test("an internal service is returned once with its secret, and listed without it, newest first", async () => {
   await using w = await openRegistry();
   const createdAt = new Date(w.clock.now()).toISOString();
   const { id, secret, ...rest } = await create(w, "relay-2_x", ["crl.read", "auth.validate"]);
@@ -72,7 +73,7 @@ Deno.test("D-46: a service is answered once with its secret, listed without, new
   assert(!JSON.stringify(await list(w)).includes("svc_srv_"));
 });
 
-Deno.test("D-46: a name is 2 to 64 of a-z, 0-9, _ and -, scopes are known and not repeated, and a name is taken once", async (t) => {
+Deno.test("an internal service needs a unique valid name and known scopes without repetition", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const post = (body: unknown) => w.ask("POST", PATH, { apiKey, body });
@@ -105,7 +106,7 @@ Deno.test("D-46: a name is 2 to 64 of a-z, 0-9, _ and -, scopes are known and no
   });
 });
 
-Deno.test("F19, D-46: after a rotation the new secret works at once and the old one for an hour, not a second longer", async () => {
+Deno.test("a rotated secret works for exactly one more hour, and the new one at once", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const one = await create(w, "relay");
@@ -123,7 +124,7 @@ Deno.test("F19, D-46: after a rotation the new secret works at once and the old 
   for (const service of [three, four]) await answered(await ownership(w, credential(service), of(a)));
 });
 
-Deno.test("D-46: a deleted service is refused at once, with old and new secret; its name is free, its id is unknown", async () => {
+Deno.test("a deleted service is refused at once with both secrets, and its name can be used again", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const { apiKey } = await w.admin();
@@ -147,11 +148,11 @@ Deno.test("D-46: a deleted service is refused at once, with old and new secret; 
   ]);
 });
 
-Deno.test("a rotation against a deletion, 30 rounds: the service ends revoked and neither secret works", async () => {
+Deno.test("a service ends revoked with no working secret when rotation and deletion are concurrent", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const { apiKey } = await w.admin();
-  for (let round = 0; round < 30; round++) {
+  for (let round = 0; round < trials(20); round++) {
     const service = await create(w, `relay-${round}`);
     const calls = [
       () => w.ask("POST", `${PATH}/${service.id}/rotate`, { apiKey }),
@@ -172,7 +173,7 @@ Deno.test("a rotation against a deletion, 30 rounds: the service ends revoked an
   }
 });
 
-Deno.test("F18, D-13, D-47: the ownership route is for services alone: whatever else comes is 401", async (t) => {
+Deno.test("the ownership route is 401 without exactly one valid service credential", async (t) => {
   await using w = await openRegistry();
   const a = await w.agent();
   const admin = await w.admin();
@@ -205,7 +206,7 @@ Deno.test("F18, D-13, D-47: the ownership route is for services alone: whatever 
   }
 });
 
-Deno.test("D-47: a service may do what its scopes say, and is 403 elsewhere", async (t) => {
+Deno.test("a service is 403 on routes outside its scopes", async (t) => {
   await using w = await openRegistry();
   const a = await w.agent();
   const about = { agentDid: a.agent.did, aitJti: a.agent.currentJti };
@@ -229,7 +230,7 @@ Deno.test("D-47: a service may do what its scopes say, and is 403 elsewhere", as
   }
 });
 
-Deno.test("D-48: ownership tells whether this human owns this agent, how it stands, and how its session stands", async (t) => {
+Deno.test("the ownership route answers ownership, agent status and session status", async (t) => {
   await using w = await openRegistry({ registry: { refreshTokenTtlSeconds: 60 } });
   const service = credential(await create(w, "relay"));
   const agents = { live: await w.agent(), revoked: await w.agent(), deleted: await w.agent() };
@@ -240,7 +241,7 @@ Deno.test("D-48: ownership tells whether this human owns this agent, how it stan
   const nobody = { ownsAgent: false, agentStatus: null, session: null };
   const rows: [what: string, body: unknown, wanted: Ownership][] = [
     ["its owner", of(live), { ownsAgent: true, agentStatus: "active", session: "active" }],
-    ["somebody else", { ...of(live), ownerDid: revoked.owner.did }, {
+    ["another caller", { ...of(live), ownerDid: revoked.owner.did }, {
       ownsAgent: false,
       agentStatus: "active",
       session: "active",
@@ -279,7 +280,7 @@ Deno.test("D-48: ownership tells whether this human owns this agent, how it stan
   });
 });
 
-Deno.test("lastUsedAt of a service follows its use, at most once a minute", async () => {
+Deno.test("the last use of a service is written at most once a minute", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const service = await create(w, "relay");
@@ -298,7 +299,7 @@ Deno.test("lastUsedAt of a service follows its use, at most once a minute", asyn
   assertEquals(await use(), await read());
 });
 
-Deno.test("D-47: calls that stay in the process need no credential", async () => {
+Deno.test("calls within the process need no credential", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   moveTo(w, 1);

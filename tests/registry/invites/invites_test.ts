@@ -1,12 +1,13 @@
 /**
- * Shows invites (D-36, D-37): who makes them, which expiries are taken, that a code works exactly once, and what the
- * person who redeems it gets.
+ * Shows invites (D-36, D-37): who creates them, which expiries are accepted (D-03), that a code works exactly once, and
+ * what a redemption creates.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { Invite, RedeemInviteAnswer } from "../../../shared/protocol/api/invites.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { answered, moveTo, openRegistry, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
+import { trials } from "../../support/trials.ts";
 import type { World } from "../../support/world.ts";
 
 const REDEEM = "/v1/invites/redeem";
@@ -26,7 +27,7 @@ async function create(w: World, body?: unknown): Promise<Created> {
 const redeem = (w: World, body: unknown) => w.ask("POST", REDEEM, { body });
 const inMs = (w: World, ms: number) => new Date(w.clock.now() + ms).toISOString();
 
-Deno.test("F12: an admin makes invites, for ever or until a time that lies ahead; nobody else does", async (t) => {
+Deno.test("only an admin creates invites, without an end or with one in the future", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const user = await w.person();
@@ -54,7 +55,7 @@ Deno.test("F12: an admin makes invites, for ever or until a time that lies ahead
   }
 });
 
-Deno.test("I13: of many forms of a time only RFC 3339 of a real day is taken, and is answered as UTC", async (t) => {
+Deno.test("an expiry is accepted only as RFC 3339 of an existing day, and is returned in UTC", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const good: [text: string, utc: string][] = [
@@ -120,7 +121,7 @@ Deno.test("I13: of many forms of a time only RFC 3339 of a real day is taken, an
   }
 });
 
-Deno.test("D-03: an expiry that its offset carries out of the year 9999 is refused, or lasts as long as it says", async () => {
+Deno.test("an expiry whose offset moves it past the year 9999 is refused or kept exactly", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const answer = await w.ask("POST", "/v1/invites", { apiKey, body: { expiresAt: "9999-12-31T23:59:59-01:00" } });
@@ -129,7 +130,7 @@ Deno.test("D-03: an expiry that its offset carries out of the year 9999 is refus
   await answered(await redeem(w, { code: invite.code }), 201);
 });
 
-Deno.test("F06, F07: a code that is unknown, expired, used or no code at all has a name of its own", async (t) => {
+Deno.test("an unknown, expired, used or malformed invite code has its own error code", async (t) => {
   await using w = await openRegistry();
   const expired = await create(w, { expiresAt: inMs(w, 1000) });
   const used = await create(w);
@@ -158,7 +159,7 @@ Deno.test("F06, F07: a code that is unknown, expired, used or no code at all has
   }
 });
 
-Deno.test("an invite is good until the millisecond of its expiry", async () => {
+Deno.test("an invite is valid until the millisecond of its expiry", async () => {
   await using w = await openRegistry();
   const [a, b] = [await create(w, { expiresAt: inMs(w, 60_000) }), await create(w, { expiresAt: inMs(w, 60_000) })];
   await w.clock.advance(59_999);
@@ -167,7 +168,7 @@ Deno.test("an invite is good until the millisecond of its expiry", async () => {
   await refused(await redeem(w, { code: b.code }), "INVITE_REDEEM_EXPIRED");
 });
 
-Deno.test("F08: names of the redeemer are 1 to 64 code points of text, counted after trimming", async (t) => {
+Deno.test("names of a redemption have 1 to 64 code points of text after trimming", async (t) => {
   await using w = await openRegistry();
   const good = ["a", "x".repeat(64), "👋".repeat(64), "  Ada  ", "Ω ' \" < > & \\", "null"];
   const bad = [
@@ -201,7 +202,7 @@ Deno.test("F08: names of the redeemer are 1 to 64 code points of text, counted a
   }
 });
 
-Deno.test("F09: who redeems gets a user's account and a key that works; a role in the body is not read", async () => {
+Deno.test("a redemption creates a user account with a working key, and ignores a role in the body", async () => {
   await using w = await openRegistry();
   const { code } = await create(w);
   const body = JSON.stringify({ code, role: "admin", status: "x", id: "x" }).replace(
@@ -216,7 +217,7 @@ Deno.test("F09: who redeems gets a user's account and a key that works; a role i
   await refused(await w.ask("GET", "/v1/invites", { apiKey: apiKey.token }), "ADMIN_REQUIRED");
 });
 
-Deno.test("D-36: the list tells admins how each invite stands, newest first, and never a code", async () => {
+Deno.test("the invite list shows the status of each invite, newest first, without its code", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const expires = inMs(w, 1000);
@@ -240,7 +241,7 @@ Deno.test("D-36: the list tells admins how each invite stands, newest first, and
   for (const { code } of [one, two, three, four]) assert(!text.includes(code.slice(8)), text);
 });
 
-Deno.test("D-36: a deleted invite is gone: its code is unknown, its id too", async () => {
+Deno.test("a deleted invite's code and ID are unknown", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const { id, code } = await create(w);
@@ -252,7 +253,7 @@ Deno.test("D-36: a deleted invite is gone: its code is unknown, its id too", asy
   assert(!invites.some((invite) => invite.id === id));
 });
 
-Deno.test("redeemInvite: of 1000 at once one wins, 999 learn that it is used; one human and one key are stored", async () => {
+Deno.test("one of 1,000 concurrent redemptions succeeds and stores one human and one key", async () => {
   await using w = await openRegistry();
   const { code } = await create(w);
   const count = async (key: Deno.KvKey) => (await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length;
@@ -265,15 +266,15 @@ Deno.test("redeemInvite: of 1000 at once one wins, 999 learn that it is used; on
   assertEquals([await count(KEYS.human("x")), await count(KEYS.apiKey("x"))], before.map((n) => n + 1));
 });
 
-Deno.test("redeeming against deleting: the person exists or the invite is gone, never both or neither, 50 rounds", async () => {
+Deno.test("an invite is redeemed before its deletion or not at all when both are concurrent", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
-  for (let round = 0; round < 50; round++) {
+  for (let round = 0; round < trials(20); round++) {
     const { id, code } = await create(w);
     const work = [redeem(w, { code }), w.ask("DELETE", `/v1/invites/${id}`, { apiKey })];
     if (round % 2) work.reverse();
     const outcomes = await withTime(w, Promise.all(work.map(async (answer) => outcome(await answer))));
-    // Both may succeed, one after the other; a code that was deleted first redeems nothing.
+    // Both can succeed, one after the other. A code that is deleted first redeems nothing.
     assert(outcomes.includes("204"), String(outcomes));
     assertMatch(outcomes.filter((name) => name !== "204").join(), /^(201|400 INVITE_REDEEM_CODE_INVALID)$/);
     await refused(await redeem(w, { code }), "INVITE_REDEEM_CODE_INVALID");
@@ -281,7 +282,7 @@ Deno.test("redeeming against deleting: the person exists or the invite is gone, 
   }
 });
 
-Deno.test("redeemInvite is one commit: when it fails nothing changes, and the code still works", async () => {
+Deno.test("a redemption changes nothing and leaves the code valid when its commit fails", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   const { code } = await create(w);

@@ -1,6 +1,6 @@
 /**
- * Shows what the registry says of itself (D-30, D-31): health, which is honest, and metadata, which comes from the
- * configuration alone.
+ * Shows what the registry reports about itself (D-30, D-31): health, which checks store and key, and metadata, which is
+ * configuration only.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
@@ -8,7 +8,7 @@ import { FaultyKv } from "../../support/faulty_kv.ts";
 import { answered, openRegistry } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 
-Deno.test("D-30: a registry that can work is 200 ok, in exactly these members", async (t) => {
+Deno.test("health is 200 with exactly its members when store and key work", async (t) => {
   for (const environment of ["local", "dev", "production"] as const) {
     await t.step(environment, async () => {
       await using w = await openRegistry({ registry: { environment, version: "1.2.3" } });
@@ -19,7 +19,7 @@ Deno.test("D-30: a registry that can work is 200 ok, in exactly these members", 
   }
 });
 
-Deno.test("D-30: without store or key it is 503 unavailable and says which; it is ok again when they are back", async (t) => {
+Deno.test("health is 503 and names the failed check without store or key, and 200 when they are back", async (t) => {
   await t.step("store", async () => {
     using faulty = await FaultyKv.open();
     await using w = await openRegistry({ kv: faulty.kv });
@@ -45,7 +45,7 @@ Deno.test("D-30: without store or key it is 503 unavailable and says which; it i
   });
 });
 
-Deno.test("health tells no cause, no key and no path", async () => {
+Deno.test("health shows no cause, no key and no path", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   faulty.faults = { fails: () => new Error("secret cause in /srv/data.kv") };
@@ -53,7 +53,7 @@ Deno.test("health tells no cause, no key and no path", async () => {
   assert(!/secret|srv|cause|seed|stack/.test(text), text);
 });
 
-Deno.test("D-31: metadata has four members, as configured", async () => {
+Deno.test("metadata has its four configured members", async () => {
   const place = { environment: "production", version: "9.9.9" } as const;
   await using w = await openRegistry({ registry: place });
   const wanted = { registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, ...place };
@@ -67,7 +67,7 @@ Deno.test("D-31: metadata has four members, as configured", async () => {
   assertEquals(await answered(await w.ask("GET", "/v1/metadata", { headers })), wanted);
 });
 
-Deno.test("health, keys, metadata and the documents know no limit", async () => {
+Deno.test("health, keys, metadata and the documents have no rate limit", async () => {
   await using w = await openRegistry();
   for (
     const path of ["/health", "/v1/metadata", "/.well-known/svc-keys.json", "/openapi.json", "/docs", "/docs/style.css"]

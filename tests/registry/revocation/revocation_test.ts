@@ -1,6 +1,6 @@
 /**
- * Shows the revocation list (D-21): what is on it, in the same moment as the change; when it is signed anew; that it
- * forgets nothing too early, and that it is an error rather than an old list when it cannot be built.
+ * Shows the revocation list (D-21): it holds an entry as soon as the change is answered, when it is signed again, how
+ * long it keeps entries, and that it is an error, not an old list, when it cannot be built.
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
@@ -40,7 +40,7 @@ async function etagOf(w: World): Promise<string> {
   return answer.headers.get("etag") ?? "";
 }
 
-Deno.test("C01: before the first revocation ever there is no list: 404 CRL_NOT_FOUND", async () => {
+Deno.test("the revocation list is 404 before the first revocation", async () => {
   await using w = await openRegistry();
   await w.agent();
   await refused(await w.ask("GET", "/v1/crl"), "CRL_NOT_FOUND");
@@ -48,7 +48,7 @@ Deno.test("C01: before the first revocation ever there is no list: 404 CRL_NOT_F
   await refused(await w.ask("GET", "/v1/crl"), "CRL_NOT_FOUND");
 });
 
-Deno.test("C03: the moment a deletion is answered its jti is on a signed list of exactly the form laid down", async () => {
+Deno.test("a deleted agent's token is on a signed list of the stated form once the deletion is answered", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   await remove(w, a);
@@ -74,7 +74,7 @@ Deno.test("C03: the moment a deletion is answered its jti is on a signed list of
   assertEquals((await readCrl(w)).seq, 1);
 });
 
-Deno.test("C17: after two reissues both old jtis are listed as reissued, newest first; the current one is not", async () => {
+Deno.test("the list names both old tokens as reissued, newest first, after two reissues", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const first = a.agent.currentJti;
@@ -89,7 +89,7 @@ Deno.test("C17: after two reissues both old jtis are listed as reissued, newest 
   assertEquals([newest?.jti, newest?.reason], [third, "agent_deleted"]);
 });
 
-Deno.test("seq rises by one with each revocation and with nothing else, over restarts and instances", async () => {
+Deno.test("the sequence number rises by one with each revocation only, over restarts and instances", async () => {
   await using w = await openRegistry();
   const agents = [await w.agent(), await w.agent(), await w.agent()];
   await using other = await openRegistry({ kv: w.kv, seed: 2 });
@@ -105,7 +105,7 @@ Deno.test("seq rises by one with each revocation and with nothing else, over res
   }
 });
 
-Deno.test("each deletion of many at once is on the list that is fetched right after its own answer", async () => {
+Deno.test("each of many concurrent deletions is on the list that is fetched after its answer", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const agents: TestAgent[] = [];
@@ -115,8 +115,8 @@ Deno.test("each deletion of many at once is on the list that is fetched right af
     Promise.all(agents.map(async (a) => {
       await remove(w, a);
       const { seq, revocations } = await readCrl(w);
-      assert(revocations.some(({ jti }) => jti === a.agent.currentJti), "acknowledged and not listed");
-      assert(revocations.length >= seq, "the list lacks what its number promises");
+      assert(revocations.some(({ jti }) => jti === a.agent.currentJti), "acknowledged but not listed");
+      assert(revocations.length >= seq, "the list lacks entries that its sequence number counts");
       return seq;
     })),
     20,
@@ -124,7 +124,7 @@ Deno.test("each deletion of many at once is on the list that is fetched right af
   assert(Math.max(...seqs) === 30);
 });
 
-Deno.test("C19: ETag and 304 save the list, which clients must ask about each time", async (t) => {
+Deno.test("the list has an ETag, is answered 304 when it is unchanged, and is checked each time", async (t) => {
   await using w = await openRegistry();
   await remove(w, await w.agent());
   const answer = await w.ask("GET", "/v1/crl");
@@ -148,7 +148,7 @@ Deno.test("C19: ETag and 304 save the list, which clients must ask about each ti
   });
 });
 
-Deno.test("the list is signed once a change, and anew when half its life has passed", async () => {
+Deno.test("the list is signed once for each change, and again after half its lifetime", async () => {
   await using w = await openRegistry();
   await remove(w, await w.agent());
   const tags = await Promise.all(Array.from({ length: 20 }, () => etagOf(w)));
@@ -163,7 +163,7 @@ Deno.test("the list is signed once a change, and anew when half its life has pas
   assertEquals(second.revocations, first.revocations);
 });
 
-Deno.test("after the clock was set back a list is not served from the future", async () => {
+Deno.test("a list from the future is not served after the clock was set back", async () => {
   await using w = await openRegistry();
   await remove(w, await w.agent());
   await readCrl(w);
@@ -171,7 +171,7 @@ Deno.test("after the clock was set back a list is not served from the future", a
   assertEquals((await readCrl(w)).iat, unixSeconds(w.clock.now()));
 });
 
-Deno.test("C16: an entry stays until an hour after its AIT's end; then the list is shorter, and there for ever", async () => {
+Deno.test("an entry stays until one hour after its token's expiry, and the list stays after its last entry", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const keys = await keyPairFromSeed(w.random.bytes(32));
@@ -193,7 +193,7 @@ Deno.test("C16: an entry stays until an hour after its AIT's end; then the list 
   assertEquals([await listed(), (await readCrl(w)).seq], [1, 2]);
 });
 
-Deno.test("C16: of two AITs of one agent each is kept for its own hour", async () => {
+Deno.test("each token of one agent is listed until one hour after its own expiry", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const keys = await keyPairFromSeed(w.random.bytes(32));
@@ -210,7 +210,7 @@ Deno.test("C16: of two AITs of one agent each is kept for its own hour", async (
   assertEquals(await jtis(), []);
 });
 
-Deno.test("C20: a record that does not parse is 500 CRL_BUILD_FAILED, also where an older list is in memory", async (t) => {
+Deno.test("the list is 500 when a record does not parse, also with an older list in memory", async (t) => {
   const corruptions: [what: string, record: unknown][] = [
     ["a bad date", { revokedAt: "yesterday" }],
     ["a negative date", { revokedAt: -1 }],
@@ -240,7 +240,7 @@ Deno.test("C20: a record that does not parse is 500 CRL_BUILD_FAILED, also where
   }
 });
 
-Deno.test("C20: a head that does not parse is 500 CRL_BUILD_FAILED, never a 404 or a list without its number", async (t) => {
+Deno.test("the list is 500, not 404, when its head does not parse", async (t) => {
   for (const head of [{}, { seq: "1" }, { seq: -1 }, { seq: 1.5 }, { seq: null }, "1"]) {
     await t.step(JSON.stringify(head), async () => {
       await using w = await openRegistry();
@@ -251,7 +251,7 @@ Deno.test("C20: a head that does not parse is 500 CRL_BUILD_FAILED, never a 404 
   }
 });
 
-Deno.test("D-21: when store or key fail the list is 500, and is there again when they are", async (t) => {
+Deno.test("the list is 500 while store or key fail, and is served again afterwards", async (t) => {
   const faults: [what: string, fails: (name: unknown) => boolean][] = [
     ["the head", (name) => name === "crl_head"],
     ["the records", (name) => name === "revocation"],
@@ -273,7 +273,7 @@ Deno.test("D-21: when store or key fail the list is 500, and is there again when
   }
 });
 
-Deno.test("a revocation is one commit with its change: when it fails neither is seen", async (t) => {
+Deno.test("neither a revocation nor its change takes effect when their commit fails", async (t) => {
   for (const [what, method, path] of [["reissue", "POST", "/reissue"], ["deletion", "DELETE", ""]] as const) {
     await t.step(what, async () => {
       using faulty = await FaultyKv.open();
@@ -300,7 +300,7 @@ Deno.test("a revocation is one commit with its change: when it fails neither is 
   }
 });
 
-Deno.test("10 000 entries are listed, signed and verified, newest first", async () => {
+Deno.test("a list of 10,000 entries is signed and verified, newest first", async () => {
   await using w = await openRegistry();
   const now = unixSeconds(w.clock.now());
   const jtis: string[] = [];
@@ -324,7 +324,7 @@ Deno.test("10 000 entries are listed, signed and verified, newest first", async 
   assertEquals([after.seq, after.revocations.length, after.revocations[0]?.jti], [10_001, 10_001, a.agent.currentJti]);
 });
 
-Deno.test("a long list is built at most once a second, and no request gets one that lacks an acknowledged revocation", async () => {
+Deno.test("a long list is built at most once a second and never lacks an acknowledged revocation", async () => {
   await using w = await openRegistry();
   const now = unixSeconds(w.clock.now());
   for (let batch = 0; batch < 2; batch++) {
@@ -348,7 +348,7 @@ Deno.test("a long list is built at most once a second, and no request gets one t
     await remove(w, a);
     const removedAt = w.clock.now();
     const { jti, revocations } = await readCrl(w);
-    assert(revocations.some((one) => one.jti === a.agent.currentJti), "acknowledged and not listed");
+    assert(revocations.some((one) => one.jti === a.agent.currentJti), "acknowledged but not listed");
     assert(w.clock.now() - removedAt <= 1_100, `visible after ${w.clock.now() - removedAt} ms`);
     builds.set(jti, w.clock.now());
   });

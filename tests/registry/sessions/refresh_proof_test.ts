@@ -1,6 +1,6 @@
 /**
- * Shows what a refresh must prove (D-20, D-24, D-25, D-42): a genuine, current AIT, the key that belongs to it, over this
- * very request, once. Every refusal here is 401 AGENT_AUTH_REFRESH_UNAUTHORIZED and leaves the token unused.
+ * Shows what a refresh must prove (D-20, D-24, D-25, D-42): a genuine current AIT and its key, over this request, once.
+ * Every refusal here is 401 AGENT_AUTH_REFRESH_UNAUTHORIZED and leaves the token unused.
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
@@ -20,12 +20,13 @@ import {
   restart,
   tally,
 } from "../../support/registry_world.ts";
+import { trials } from "../../support/trials.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, type World } from "../../support/world.ts";
 
 const UNAUTHORIZED = "AGENT_AUTH_REFRESH_UNAUTHORIZED";
 const TARGET = "/v1/agents/auth/refresh";
 
-/** Runs each row from an address of its own: 20 a minute is the limit. */
+/** Runs each row from its own address, because the limit is 20 a minute. */
 async function eachRefused(
   t: Deno.TestContext,
   w: World,
@@ -40,14 +41,14 @@ async function eachRefused(
       await refused(answer, UNAUTHORIZED);
     });
   }
-  await t.step("and the token still works", async () => {
+  await t.step("the token still works", async () => {
     await answered(await refresh(w, a, a.agentAuth.refreshToken));
   });
 }
 
 const withAit = (ait: string): RequestParts => ({ headers: { Authorization: `Svc ${ait}` } });
 
-Deno.test("E10: without any one of the headers, or with a malformed one, a refresh is refused", async (t) => {
+Deno.test("a refresh is refused when a header is missing or malformed", async (t) => {
   await using w = await openRegistry();
   const a = await w.agent();
   const { ait } = a.identity;
@@ -87,7 +88,7 @@ Deno.test("E10: without any one of the headers, or with a malformed one, a refre
   ]);
 });
 
-Deno.test("D-24: the proof holds for exactly one method, origin, path, time, nonce, body, recipient and AIT", async (t) => {
+Deno.test("a proof is valid for exactly one method, origin, path, time, nonce, body, recipient and AIT", async (t) => {
   await using w = await openRegistry();
   const a = await w.agent();
   const other = await w.agent();
@@ -112,12 +113,12 @@ Deno.test("D-24: the proof holds for exactly one method, origin, path, time, non
     const answer = await refresh(w, other, "x", { signed: { origin: PROXY_URL } });
     assertStringIncludes(await refused(answer, UNAUTHORIZED), REGISTRY_URL);
   });
-  await t.step("another agent's own AIT and proof do not open this agent's token", async () => {
+  await t.step("another agent's own AIT and proof are not valid for this agent's token", async () => {
     await refused(await refresh(w, other, a.agentAuth.refreshToken), "AGENT_AUTH_REFRESH_INVALID", 401);
   });
 });
 
-Deno.test("E10, A: a forged, foreign, expired or superseded AIT is refused, even with a proof that fits it", async (t) => {
+Deno.test("a forged, foreign, expired or superseded AIT is refused with a proof that matches it", async (t) => {
   await using w = await openRegistry();
   const a = await w.agent();
   const genuine = await w.registry.deps.signing.current();
@@ -139,7 +140,7 @@ Deno.test("E10, A: a forged, foreign, expired or superseded AIT is refused, even
   const [head = "", payload = "", signature = ""] = a.identity.ait.split(".");
   const claims = JSON.parse(new TextDecoder().decode(fromBase64Url(payload) ?? undefined));
   const encode = (value: unknown) => toBase64Url(utf8Bytes(typeof value === "string" ? value : JSON.stringify(value)));
-  /** Header and payload as given, correctly signed with the registry's key. */
+  /** A token with this header and payload, correctly signed with the registry's key. */
   const raw = async (header: unknown, body: unknown) => {
     const input = `${encode(header)}.${encode(body)}`;
     return `${input}.${await sign(genuine.privateKey, utf8Bytes(input))}`;
@@ -148,7 +149,7 @@ Deno.test("E10, A: a forged, foreign, expired or superseded AIT is refused, even
   const changed = async (changes: Record<string, unknown>) => await raw(header, { ...claims, ...changes });
   const flipped = (part: string) => part.slice(0, -5) + (part.at(-5) === "A" ? "B" : "A") + part.slice(-4);
   const aits: [what: string, ait: string | Promise<string>][] = [
-    ["signed by a stranger under the registry's kid", signAit(grant, own)],
+    ["signed by another key under the kid of the registry", signAit(grant, own)],
     ["unknown kid", signAit(grant, { ...own, kid: "unknown" })],
     ["typ CRL", signJws("CRL", claims, genuine)],
     ["typ JWT", signJws("JWT", claims, genuine)],
@@ -175,7 +176,7 @@ Deno.test("E10, A: a forged, foreign, expired or superseded AIT is refused, even
     ["a human's DID", changed({ sub: agent.ownerDid })],
     ["a DID of another authority", changed({ sub: agent.did.replace("registry.example.test", "elsewhere.example") })],
     ["an agent that does not exist", changed({ sub: agent.did.slice(0, -26) + w.newId() })],
-    ["a further claim", changed({ role: "admin" })],
+    ["an additional claim", changed({ role: "admin" })],
     ["no cnf", changed({ cnf: undefined })],
     ["cnf with a private member", changed({ cnf: { jwk: { ...claims.cnf.jwk, d: "x" } } })],
     ["lifetime of 91 days", changed({ exp: claims.iat + 91 * 86_400 })],
@@ -192,13 +193,13 @@ Deno.test("E10, A: a forged, foreign, expired or superseded AIT is refused, even
       await refused(await refresh(w, forged, a.agentAuth.refreshToken), UNAUTHORIZED);
     });
   }
-  await t.step("an AIT of the right jti within its times is fine", async () => {
+  await t.step("an AIT with the right jti within its times is accepted", async () => {
     const ait = await signAit({ ...grant, issuedAtSeconds: now + 60 }, genuine);
     await answered(await refresh(w, { identity: { ...a.identity, ait } }, a.agentAuth.refreshToken));
   });
 });
 
-Deno.test("E10, D-42: a superseded AIT is refused, the new one refreshes; an AIT expires to the second", async () => {
+Deno.test("a superseded AIT is refused, the new one is accepted, and an AIT expires to the second", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const path = `/v1/agents/${a.agent.id}/reissue`;
@@ -212,7 +213,7 @@ Deno.test("E10, D-42: a superseded AIT is refused, the new one refreshes; an AIT
   await refused(await refresh(w, current, last.refreshToken), UNAUTHORIZED);
 });
 
-Deno.test("D-42: body, proof, revoked, jti, token, expired: the first in this order answers", async () => {
+Deno.test("a refresh checks in the order body, proof, revoked, token ID, token, expired", async () => {
   await using w = await openRegistry({ registry: { refreshTokenTtlSeconds: 60 } });
   const a = await w.agent();
   const owned = (method: string, what: string) =>
@@ -231,7 +232,7 @@ Deno.test("D-42: body, proof, revoked, jti, token, expired: the first in this or
   await refused(await refresh(w, a, "unknown", bad), UNAUTHORIZED);
 });
 
-Deno.test("D-25: a timestamp may be 300 s off either way, on whole seconds", async () => {
+Deno.test("a timestamp may differ by 300 s in both directions, in whole seconds", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   w.clock.step(500);
@@ -246,7 +247,7 @@ Deno.test("D-25: a timestamp may be 300 s off either way, on whole seconds", asy
   }
 });
 
-Deno.test("E19: the identical request is served once; again is 401, also at once, after a restart and as long as it is fresh", async (t) => {
+Deno.test("an identical request is 401 while its timestamp is fresh, also concurrently and after a restart", async (t) => {
   await using w = await openRegistry();
   const a = await w.agent();
   const body = JSON.stringify({ refreshToken: a.agentAuth.refreshToken });
@@ -278,10 +279,10 @@ Deno.test("E19: the identical request is served once; again is 401, also at once
   });
 });
 
-Deno.test("D-25: the identical request at two instances at once is served by one of them", async () => {
+Deno.test("an identical request at two instances is accepted by one of them", async () => {
   await using w = await openRegistry();
   await using other = await openRegistry({ kv: w.kv, seed: 2 });
-  for (let round = 0; round < 20; round++) {
+  for (let round = 0; round < trials(20); round++) {
     const a = await w.agent();
     const body = JSON.stringify({ refreshToken: a.agentAuth.refreshToken });
     const request = await w.signed(a, { base: REGISTRY_URL, target: TARGET, body });
@@ -292,7 +293,7 @@ Deno.test("D-25: the identical request at two instances at once is served by one
   }
 });
 
-Deno.test("D-25: a failed proof does not use its nonce up, a later refusal does, and nonces are each agent's own", async () => {
+Deno.test("a failed proof leaves its nonce unused, a later refusal uses it, and each agent has its own nonces", async () => {
   await using w = await openRegistry();
   const [a, b] = [await w.agent(), await w.agent()];
   const nonce = "N".repeat(24);

@@ -1,6 +1,6 @@
 /**
- * Shows that a session has one fate however requests race: one refresh wins, and nothing that was revoked comes back to
- * life (D-42 to D-44, I1, I2). On the real store; each round is judged by using what it left.
+ * Shows that a session has one state after concurrent requests: one refresh succeeds, and no revoked token works again
+ * (D-42 to D-44). Runs on the real store. Each round uses the tokens that it leaves.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
@@ -20,15 +20,17 @@ import {
   withTime,
 } from "../../support/registry_world.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
+import { trials } from "../../support/trials.ts";
 import { AMPLE_QUOTAS, type TestAgent, type World } from "../../support/world.ts";
 
+const ROUNDS = trials(20);
 const REVOKED = "AGENT_AUTH_REFRESH_REVOKED";
 const CONFLICT = "409 AGENT_AUTH_REFRESH_CONFLICT", INVALID = "401 AGENT_AUTH_REFRESH_INVALID";
 
 const owned = (w: World, method: string, a: TestAgent, what: string) =>
   w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
 
-/** Runs both at once, in either order of starting, and gives the answers in the order of the arguments. */
+/** Runs both concurrently, in either order of starting. Returns the answers in the order of the arguments. */
 async function race(
   w: World,
   round: number,
@@ -40,16 +42,15 @@ async function race(
   return await withTime(w, Promise.all(work), 50) as [Response, Response];
 }
 
-/** One owner and one key pair for all rounds: making them is not what is tested. */
+/** One owner and one key pair for all rounds, because the test does not concern their creation. */
 async function eachRound(
   w: World,
-  rounds: number,
   run: (round: number, a: TestAgent) => Promise<string>,
 ): Promise<Record<string, number>> {
   const owner = await w.person();
   const keys = await keyPairFromSeed(w.random.bytes(32));
   const ends: Record<string, number> = {};
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     const a = await w.agent(owner, undefined, keys);
     const end = await run(round, a);
     ends[end] = (ends[end] ?? 0) + 1;
@@ -58,7 +59,7 @@ async function eachRound(
   return ends;
 }
 
-Deno.test("refreshSession: of 20 refreshes with one token exactly one is 200, and its pair is the live one", async () => {
+Deno.test("one of 20 concurrent refreshes with one token succeeds, and its pair is the valid one", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const a = await w.agent();
   const requests = Array.from({ length: 20 }, () => refresh(w, a, a.agentAuth.refreshToken));
@@ -74,10 +75,10 @@ Deno.test("refreshSession: of 20 refreshes with one token exactly one is 200, an
   await refreshed(w, a, agentAuth.refreshToken);
 });
 
-Deno.test("refreshSession: two instances, one token, 50 rounds: never two winners", async () => {
+Deno.test("one refresh succeeds when two instances get the same token", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   await using other = await openRegistry({ kv: w.kv, seed: 2 });
-  await eachRound(w, 50, async (round, a) => {
+  await eachRound(w, async (round, a) => {
     other.clock.step(w.clock.now() - other.clock.now());
     moveTo(other, round + 10_000);
     const [here, there] = await race(
@@ -94,9 +95,9 @@ Deno.test("refreshSession: two instances, one token, 50 rounds: never two winner
   });
 });
 
-Deno.test("refresh against revocation of the session, 200 rounds: nothing is resurrected", async () => {
+Deno.test("no token is valid after a revocation of the session that is concurrent with a refresh", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
-  const ends = await eachRound(w, 200, async (round, a) => {
+  const ends = await eachRound(w, async (round, a) => {
     const [rotated, revoked] = await race(
       w,
       round,
@@ -117,9 +118,9 @@ Deno.test("refresh against revocation of the session, 200 rounds: nothing is res
   assert(Object.keys(ends).every((end) => known.includes(end)), JSON.stringify(ends));
 });
 
-Deno.test("refresh against deletion, 100 rounds: the agent ends revoked and no token works", async () => {
+Deno.test("no token is valid after a deletion of the agent that is concurrent with a refresh", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
-  const ends = await eachRound(w, 100, async (round, a) => {
+  const ends = await eachRound(w, async (round, a) => {
     const [rotated, deleted] = await race(
       w,
       round,
@@ -137,12 +138,12 @@ Deno.test("refresh against deletion, 100 rounds: the agent ends revoked and no t
   });
   const known = ["200", CONFLICT, `401 ${REVOKED}`];
   assert(Object.keys(ends).every((end) => known.includes(end)), JSON.stringify(ends));
-  assertEquals((await readCrl(w)).revocations.length, 100);
+  assertEquals((await readCrl(w)).revocations.length, ROUNDS);
 });
 
-Deno.test("refresh against reissue, 100 rounds: one live pair is left, good with the new AIT and not with the old", async () => {
+Deno.test("one token pair is left, valid with the new AIT only, when refresh and reissue are concurrent", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
-  const ends = await eachRound(w, 100, async (round, a) => {
+  const ends = await eachRound(w, async (round, a) => {
     const [rotated, reissued] = await race(
       w,
       round,
@@ -150,7 +151,7 @@ Deno.test("refresh against reissue, 100 rounds: one live pair is left, good with
       () => owned(w, "POST", a, "/reissue"),
     );
     const { agent, ait, agentAuth } = await answered<ReissueAnswer>(reissued);
-    assertEquals(agentAuth, undefined, "the session lives");
+    assertEquals(agentAuth, undefined, "the session stays valid");
     const live = rotated.status === 200
       ? (await answered<{ agentAuth: AgentAuth }>(rotated.clone())).agentAuth
       : a.agentAuth;
@@ -164,9 +165,9 @@ Deno.test("refresh against reissue, 100 rounds: one live pair is left, good with
   assert(Object.keys(ends).every((end) => known.includes(end)), JSON.stringify(ends));
 });
 
-Deno.test("recovery against the use of what was lost, 100 rounds: at most one pair lives", async () => {
+Deno.test("at most one pair is valid when recovery and use of the lost pair are concurrent", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
-  await eachRound(w, 100, async (round, a) => {
+  await eachRound(w, async (round, a) => {
     moveTo(w, round + 20_000);
     const lost = await refreshed(w, a, a.agentAuth.refreshToken);
     await w.clock.advance(1000);
@@ -180,7 +181,7 @@ Deno.test("recovery against the use of what was lost, 100 rounds: at most one pa
     for (const answer of answers) {
       if (answer.status === 200) pairs.push((await answered<{ agentAuth: AgentAuth }>(answer.clone())).agentAuth);
     }
-    assert(pairs.length <= 1, "two pairs were handed out");
+    assert(pairs.length <= 1, "two pairs were returned");
     const ends = [];
     for (const { accessToken } of [a.agentAuth, lost, ...pairs]) ends.push((await validate(w, a, accessToken)).status);
     assert(ends.filter((status) => status === 204).length <= 1, String(ends));
@@ -188,7 +189,7 @@ Deno.test("recovery against the use of what was lost, 100 rounds: at most one pa
   });
 });
 
-Deno.test("20 recoveries at once: one is 200, the others wait and try again", async () => {
+Deno.test("one of 20 concurrent recoveries succeeds, and the others are 409", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const a = await w.agent();
   await refreshed(w, a, a.agentAuth.refreshToken);
@@ -198,7 +199,7 @@ Deno.test("20 recoveries at once: one is 200, the others wait and try again", as
   assertEquals(await withTime(w, tally(requests)), { "200": 1, [CONFLICT]: 19 });
 });
 
-Deno.test("what happens between a refresh's judgement and its commit makes it 409, and is not undone by it", async (t) => {
+Deno.test("a change between the checks of a refresh and its commit makes it 409 and stays in effect", async (t) => {
   const rows: [what: string, meanwhile: (w: World, a: TestAgent) => Promise<Response>, then: string][] = [
     ["revocation of the session", (w, a) => owned(w, "DELETE", a, "/auth/revoke"), `401 ${REVOKED}`],
     ["deletion of the agent", (w, a) => owned(w, "DELETE", a, ""), `401 ${REVOKED}`],
@@ -222,7 +223,7 @@ Deno.test("what happens between a refresh's judgement and its commit makes it 40
   }
 });
 
-Deno.test("revocations of one session at once are all 204, and leave one event", async () => {
+Deno.test("concurrent revocations of one session are all 204 and write one audit event", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const a = await w.agent();
   const work = Array.from({ length: 20 }, () => owned(w, "DELETE", a, "/auth/revoke"));

@@ -1,6 +1,6 @@
 /**
- * Shows an agent's session (D-42 to D-45): what validate says of an access token, how a refresh rotates, what becomes of
- * older tokens, how a lost answer is recovered, and how a dead session is revived.
+ * Shows an agent's session (D-42 to D-45): the validation of an access token, the rotation by a refresh, older tokens
+ * (D-43), the recovery of a lost answer (D-44), and the new session after a reissue (D-40).
  */
 import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
@@ -28,7 +28,7 @@ const DAY_MS = 86_400_000;
 const owned = (w: World, method: string, a: TestAgent, what: string) =>
   w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
 
-/** An agent whose AIT outlives every session here. */
+/** An agent whose AIT expires after every session here. */
 async function agentFor90Days(w: World): Promise<TestAgent> {
   const owner = await w.person();
   const keys = await keyPairFromSeed(w.random.bytes(32));
@@ -37,14 +37,14 @@ async function agentFor90Days(w: World): Promise<TestAgent> {
   return { owner, agent, keys, identity, agentAuth, client: w.clientOf(identity) };
 }
 
-/** Asserts that these tokens are the session's, by using both; gives those that follow. */
+/** Asserts that these are the session's tokens by using both. Returns the next ones. */
 async function isLive(w: World, a: TestAgent, auth: AgentAuth): Promise<AgentAuth> {
   await answered(await validate(w, a, auth.accessToken), 204);
   await w.clock.advance(1000);
   return await refreshed(w, a, auth.refreshToken);
 }
 
-Deno.test("E03: validate is 204 for the agent's live token, and has a code for everything else", async (t) => {
+Deno.test("validation is 204 for the agent's valid token and has a code for every other one", async (t) => {
   await using w = await openRegistry();
   const a = await w.agent();
   const b = await w.agent();
@@ -95,7 +95,7 @@ Deno.test("E03: validate is 204 for the agent's live token, and has a code for e
   });
 });
 
-Deno.test("D-45: validate writes nothing", async () => {
+Deno.test("validation writes nothing", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const stored = async () => (await Array.fromAsync(w.kv.list({ prefix: [] }))).map((e) => [e.key, e.versionstamp]);
@@ -109,7 +109,7 @@ Deno.test("D-45: validate writes nothing", async () => {
   assertEquals(await stored(), before);
 });
 
-Deno.test("E05: a refresh gives a new pair: 15 minutes and 30 days from now, and the old access token is dead", async () => {
+Deno.test("a refresh returns a new pair for 15 minutes and 30 days, and ends the old access token", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   await w.clock.advance(60_000);
@@ -142,7 +142,7 @@ Deno.test("configured lifetimes are kept", async () => {
   await refused(await refresh(w, a, next.refreshToken), "AGENT_AUTH_REFRESH_EXPIRED");
 });
 
-Deno.test("E07, D-43: the token before the current one is 401 and the session goes on, as often as it comes", async () => {
+Deno.test("the direct predecessor of the current token is 401 each time and the session stays valid", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const next = await refreshed(w, a, a.agentAuth.refreshToken);
@@ -150,7 +150,7 @@ Deno.test("E07, D-43: the token before the current one is 401 and the session go
   await isLive(w, a, next);
 });
 
-Deno.test("E08: a body without a usable refreshToken is 400, before anybody is authenticated", async () => {
+Deno.test("a refresh is 400 before authentication when its body has no usable token", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   const long = `svc_rft_${"A".repeat(10 * 1024)}`;
@@ -173,7 +173,7 @@ Deno.test("E08: a body without a usable refreshToken is 400, before anybody is a
   await isLive(w, a, a.agentAuth);
 });
 
-Deno.test("D-43: a token older than the predecessor was copied: 401 and the session is revoked", async (t) => {
+Deno.test("a token older than the predecessor is 401 and revokes the session", async (t) => {
   for (const generations of [2, 3, 5]) {
     for (let shown = 0; shown <= generations; shown++) {
       await t.step(`after ${generations} refreshes, token ${shown}`, async () => {
@@ -194,7 +194,7 @@ Deno.test("D-43: a token older than the predecessor was copied: 401 and the sess
   }
 });
 
-Deno.test("D-43: an old token's digest is kept until the token's own expiry; after it the session does not suffer", async () => {
+Deno.test("an old token revokes the session until the token's own expiry only", async () => {
   await using w = await openRegistry({ registry: { refreshTokenTtlSeconds: 100 } });
   const a = await w.agent();
   await w.clock.advance(10_000);
@@ -206,7 +206,7 @@ Deno.test("D-43: an old token's digest is kept until the token's own expiry; aft
   await isLive(w, a, two);
 });
 
-Deno.test("an unknown token, and one of another agent, is 401 and nobody's session suffers", async () => {
+Deno.test("an unknown token and a token of another agent are 401 and end no session", async () => {
   await using w = await openRegistry();
   const [a, b] = [await w.agent(), await w.agent()];
   const spent = b.agentAuth.refreshToken;
@@ -229,7 +229,7 @@ Deno.test("an unknown token, and one of another agent, is 401 and nobody's sessi
   await isLive(w, b, two);
 });
 
-Deno.test("E09, D-44: a lost answer is recovered with the token that was sent; what was lost is dead, one pair lives", async (t) => {
+Deno.test("recovery with the sent token replaces the pair of a lost answer", async (t) => {
   for (const losses of [1, 2, 3]) {
     await t.step(`${losses} lost in a row`, async () => {
       await using w = await openRegistry();
@@ -248,7 +248,7 @@ Deno.test("E09, D-44: a lost answer is recovered with the token that was sent; w
         await refused(await refresh(w, a, refreshToken, { recovery: true }), INVALID, 401);
       }
       const next = await isLive(w, a, found);
-      // The found pair has been used now: what was sent is two generations old, and was copied if it comes again.
+      // The found pair has been used: the sent token is two generations old, so its reuse means a copy.
       await w.clock.advance(1000);
       await refused(await refresh(w, a, sent, { recovery: true }), INVALID, 401);
       await refused(await refresh(w, a, next.refreshToken), REVOKED);
@@ -256,7 +256,7 @@ Deno.test("E09, D-44: a lost answer is recovered with the token that was sent; w
   }
 });
 
-Deno.test("D-44: a recovery not later than the last refresh is 409, and works once signed a second later", async (t) => {
+Deno.test("a recovery is 409 when it is not later than the last refresh, and succeeds a second later", async (t) => {
   await t.step("in the same second", async () => {
     await using w = await openRegistry();
     const a = await w.agent();
@@ -281,7 +281,7 @@ Deno.test("D-44: a recovery not later than the last refresh is 409, and works on
     await refused(late, "AGENT_AUTH_REFRESH_CONFLICT");
     await isLive(w, a, current);
   });
-  await t.step("by the client's clock, whatever the server's says", async () => {
+  await t.step("by the client's clock, not the server's", async () => {
     await using w = await openRegistry();
     const a = await w.agent();
     const ahead = (seconds: number) => String(unixSeconds(w.clock.now()) + seconds);
@@ -293,13 +293,13 @@ Deno.test("D-44: a recovery not later than the last refresh is 409, and works on
   });
 });
 
-Deno.test("D-44: recovery with the current token is a refresh like any other", async () => {
+Deno.test("recovery with the current token is an ordinary refresh", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   await isLive(w, a, await refreshed(w, a, a.agentAuth.refreshToken, { recovery: true }));
 });
 
-Deno.test("E14: after 30 days a refresh token is 401 EXPIRED, not a millisecond before; recovery does not help", async () => {
+Deno.test("a refresh token is refused as expired after exactly 30 days, also for recovery", async () => {
   await using w = await openRegistry();
   const [a, b, c] = [await agentFor90Days(w), await agentFor90Days(w), await agentFor90Days(w)];
   await refreshed(w, c, c.agentAuth.refreshToken);
@@ -310,7 +310,7 @@ Deno.test("E14: after 30 days a refresh token is 401 EXPIRED, not a millisecond 
   await refused(await refresh(w, c, c.agentAuth.refreshToken, { recovery: true }), "AGENT_AUTH_REFRESH_EXPIRED");
 });
 
-Deno.test("E13: a revoked session refreshes and validates no more; the AIT is not revoked; again is 204", async () => {
+Deno.test("a revoked session is refused, its AIT stays valid, and revoking it again is 204", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
   for (let i = 0; i < 2; i++) await answered(await owned(w, "DELETE", a, "/auth/revoke"), 204);
@@ -322,7 +322,7 @@ Deno.test("E13: a revoked session refreshes and validates no more; the AIT is no
   await refused(answer, "PROXY_PAIR_INVALID_BODY");
 });
 
-Deno.test("E21, D-40: an agent whose session is dead comes back by a reissue, under the same DID", async (t) => {
+Deno.test("a reissue gives an agent whose session has ended a new session under the same DID", async (t) => {
   const deaths: [what: string, die: (w: World, a: TestAgent) => Promise<unknown>][] = [
     ["revoked", (w, a) => owned(w, "DELETE", a, "/auth/revoke")],
     ["expired", (w) => w.clock.advance(30 * DAY_MS)],
@@ -338,7 +338,7 @@ Deno.test("E21, D-40: an agent whose session is dead comes back by a reissue, un
       const a = await agentFor90Days(w);
       await die(w, a);
       const { agent, ait, agentAuth } = await answered<ReissueAnswer>(await owned(w, "POST", a, "/reissue"));
-      assert(agentAuth, "a session that is dead is replaced");
+      assert(agentAuth, "an ended session is replaced");
       assertEquals(agent.did, a.agent.did);
       const revived = { ...a, agent, identity: { ...a.identity, ait } };
       await isLive(w, revived, agentAuth);
@@ -354,9 +354,9 @@ Deno.test("a deleted agent's refresh is REVOKED", async () => {
   await refused(await refresh(w, a, a.agentAuth.refreshToken), REVOKED);
 });
 
-Deno.test("E22: tokens have 43 even characters after their prefix, and none of 100 000 comes twice", () => {
+Deno.test("tokens have 43 evenly distributed characters after their prefix, and none of 10,000 repeats", () => {
   for (const [kind, prefix] of [["access", "svc_agt_"], ["refresh", "svc_rft_"]] as const) {
-    const samples = 100_000;
+    const samples = 10_000;
     const seen = new Set<string>();
     const counts = Array.from({ length: 43 }, () => new Map<string, number>());
     for (let i = 0; i < samples; i++) {
@@ -370,11 +370,11 @@ Deno.test("E22: tokens have 43 even characters after their prefix, and none of 1
     }
     assertEquals(seen.size, samples);
     for (const [at, count] of counts.entries()) {
-      // 256 bits in characters of 6: the last one carries 4.
+      // 256 bits in characters of 6 bits: the last one carries 4.
       const symbols = at === 42 ? 16 : 64;
       const chi2 = [...count.values()].reduce((sum, n) => sum + (n - samples / symbols) ** 2 / (samples / symbols), 0);
       const [df, z] = [symbols - 1, 6];
-      // Wilson and Hilferty; z = 6 is p = 10^-9: never by chance.
+      // Wilson and Hilferty. z = 6 is p = 10^-9, so a failure is not chance.
       const bound = df * (1 - 2 / (9 * df) + z * Math.sqrt(2 / (9 * df))) ** 3;
       assertEquals(count.size, symbols);
       assert(chi2 < bound, `${kind} position ${at}: χ² ${chi2} over ${bound}`);

@@ -36,14 +36,14 @@ async function refusal(token: string, at = now, of: { issuer: string; keys: type
   return (await assertRejects(() => verifyAit(token, of, at), TokenError)).reason;
 }
 
-Deno.test("verifyAit() gives the claims of the valid vectors", async (t) => {
+Deno.test("AIT verification returns the claims of the valid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys) ?? fail();
   for (const { name, token, claims } of valid) {
     await t.step(name, async () => assertEquals(await verifyAit(token, { issuer, keys: vectorKeys }, now), claims));
   }
 });
 
-Deno.test("verifyAit() refuses the invalid vectors", async (t) => {
+Deno.test("AIT verification refuses the invalid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys) ?? fail();
   const reasons: Record<string, TokenRefusal> = {
     "unknown kid": "unknown_kid",
@@ -69,14 +69,14 @@ Deno.test("verifyAit() refuses the invalid vectors", async (t) => {
   }
 });
 
-Deno.test("signAit() writes header and claims as the valid vectors have them", async () => {
+Deno.test("AIT signing writes header and claims of the valid vectors", async () => {
   for (const { token, claims } of valid) {
     const ours = await signAit(grantOf(claims), signer);
     assertEquals(ours.split(".").slice(0, 2), token.split(".").slice(0, 2));
   }
 });
 
-Deno.test("verifyAit() gives back what signAit() was given", async () => {
+Deno.test("AIT verification returns the claims that were signed", async () => {
   const grant: fc.Arbitrary<AitGrant> = fc.record({
     authority: host,
     agent: ulid,
@@ -107,11 +107,11 @@ Deno.test("verifyAit() gives back what signAit() was given", async () => {
   );
 });
 
-Deno.test("verifyAit() accepts a retired key", async () => {
+Deno.test("AIT verification accepts a retired key", async () => {
   assertEquals(await verifyAit(await signed(JSON.stringify(claims), "test-0"), authority, now), claims);
 });
 
-Deno.test("verifyAit() refuses claims that are not those of an AIT, correctly signed", async (t) => {
+Deno.test("AIT verification refuses claims that are not an AIT's, also correctly signed", async (t) => {
   const { cnf, sub, ownerDid, jti, iat, nbf, exp } = claims;
   const { jwk } = cnf;
   const jwkWith = (member: object) => ({ cnf: { jwk: { ...jwk, ...member } } });
@@ -192,14 +192,14 @@ Deno.test("verifyAit() refuses claims that are not those of an AIT, correctly si
   }
 });
 
-Deno.test("verifyAit() refuses every DID when its issuer has no authority", async () => {
+Deno.test("AIT verification refuses every DID when its issuer has no authority", async () => {
   for (const iss of ["http://[::1]:8787", "https://registry.example.test."]) {
     const token = await signed(JSON.stringify({ ...claims, iss }));
     assertEquals(await refusal(token, now, { issuer: iss, keys: published }), "claims");
   }
 });
 
-Deno.test("verifyAit() judges exp without leeway, and nbf and iat with 60 s", async (t) => {
+Deno.test("AIT verification checks exp without leeway, and nbf and iat with 60 s", async (t) => {
   const token = await signed(JSON.stringify(claims));
   const { iat, exp } = claims;
   const rows: [name: string, at: number, expected: TokenRefusal | "valid"][] = [
@@ -219,7 +219,7 @@ Deno.test("verifyAit() judges exp without leeway, and nbf and iat with 60 s", as
   }
 });
 
-Deno.test("judgeAitTimes() judges a token that was verified before", () => {
+Deno.test("the AIT time check accepts or refuses a token that was verified before", () => {
   const { iat, nbf, exp } = claims;
   checkAitTimes({ iat, nbf, exp }, exp - 1);
   checkAitTimes({ iat, nbf, exp }, iat - 60);

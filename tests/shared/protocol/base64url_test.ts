@@ -23,14 +23,14 @@ const KNOWN: [text: string, bytes: number[]][] = [
   ["AAAA", [0, 0, 0]],
 ];
 
-Deno.test("fromBase64Url() and toBase64Url() agree with the examples of RFC 4648", () => {
+Deno.test("base64url encoding and decoding agree with the examples of RFC 4648", () => {
   for (const [text, bytes] of KNOWN) {
     assertEquals(fromBase64Url(text), new Uint8Array(bytes), text);
     assertEquals(toBase64Url(new Uint8Array(bytes)), text);
   }
 });
 
-Deno.test("fromBase64Url() refuses every text that is not canonical", async (t) => {
+Deno.test("base64url decoding refuses every text that is not canonical", async (t) => {
   const whole = ["AA", "AAA", "AAAA", "AAAAAA"];
   const foreign = [..."+/.~*%,:;!$&=@#|\\\"'`(){}[]<>?^\0\x7f", "é", "Ａ", "\u212a", "\u200b", "\ud800", "👋"];
   const blanks = [" ", "\t", "\n", "\r", "\r\n", "\v", "\f", "\u00a0", "\u0085", "\u2028", "\ufeff", "%20"];
@@ -58,7 +58,7 @@ Deno.test("fromBase64Url() refuses every text that is not canonical", async (t) 
   });
 });
 
-Deno.test("fromBase64Url() gives back what toBase64Url() was given", () => {
+Deno.test("base64url decoding returns the bytes that were encoded", () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
       const text = toBase64Url(bytes);
@@ -69,7 +69,7 @@ Deno.test("fromBase64Url() gives back what toBase64Url() was given", () => {
   );
 });
 
-Deno.test("fromBase64Url() accepts no second text for the same bytes", () => {
+Deno.test("base64url decoding accepts one text only for the same bytes", () => {
   const nearly = fc.string({ unit: fc.constantFrom(...ALPHABET, "=", "+", "/", " "), maxLength: 9 });
   fc.assert(
     fc.property(fc.oneof(nearly, anyText), (text) => {
@@ -80,11 +80,11 @@ Deno.test("fromBase64Url() accepts no second text for the same bytes", () => {
   );
 });
 
-Deno.test("utf8Bytes() encodes beyond ASCII", () => {
+Deno.test("UTF-8 encoding includes text beyond ASCII", () => {
   assertEquals(utf8Bytes("aé👋"), new Uint8Array([0x61, 0xc3, 0xa9, 0xf0, 0x9f, 0x91, 0x8b]));
 });
 
-Deno.test("sha256() gives the known digests, alike for a text and its bytes", async () => {
+Deno.test("SHA-256 returns the known digests for a text and for its bytes", async () => {
   assertEquals(await sha256(""), "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU");
   assertEquals(await sha256("abc"), "ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0");
   assertEquals(await sha256(utf8Bytes("grüße 👋")), await sha256("grüße 👋"));

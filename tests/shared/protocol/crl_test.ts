@@ -50,7 +50,7 @@ async function refusal(token: string, at = now): Promise<TokenRefusal> {
   return (await assertRejects(() => verifyCrl(token, authority, at), TokenError)).reason;
 }
 
-Deno.test("verifyCrl() gives the claims of the valid vectors", async (t) => {
+Deno.test("CRL verification returns the claims of the valid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys);
   assert(vectorKeys);
   for (const { name, token } of valid) {
@@ -60,7 +60,7 @@ Deno.test("verifyCrl() gives the claims of the valid vectors", async (t) => {
   }
 });
 
-Deno.test("verifyCrl() refuses the invalid vectors", async (t) => {
+Deno.test("CRL verification refuses the invalid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys);
   assert(vectorKeys);
   const reasons: Record<string, TokenRefusal> = {
@@ -79,7 +79,7 @@ Deno.test("verifyCrl() refuses the invalid vectors", async (t) => {
   }
 });
 
-Deno.test("signCrl() writes header and claims as the valid vectors have them", async () => {
+Deno.test("CRL signing writes header and claims of the valid vectors", async () => {
   for (const { token } of valid) {
     const { iss, jti, iat, seq, revocations } = payloadOf(token);
     const ours = await signCrl({ issuer: iss, jti, issuedAtSeconds: iat, seq, revocations }, signer);
@@ -87,7 +87,7 @@ Deno.test("signCrl() writes header and claims as the valid vectors have them", a
   }
 });
 
-Deno.test("verifyCrl() gives back what signCrl() was given", async () => {
+Deno.test("CRL verification returns the claims that were signed", async () => {
   const grant = fc.record({
     jti: ulid,
     issuedAtSeconds: fc.integer({ min: 946_684_800, max: 4_102_444_800 }),
@@ -109,7 +109,7 @@ Deno.test("verifyCrl() gives back what signCrl() was given", async () => {
   );
 });
 
-Deno.test("verifyCrl() reads a list of 10 000 entries", async () => {
+Deno.test("CRL verification reads a list of 10,000 entries", async () => {
   const revocations = Array.from({ length: 10_000 }, (_, i) => ({
     ...ENTRY,
     jti: `01KHYQ5H00${String(i).padStart(16, "0")}`,
@@ -121,18 +121,18 @@ Deno.test("verifyCrl() reads a list of 10 000 entries", async () => {
   assertEquals([read.length, read[0], read.at(-1)], [10_000, revocations[0], revocations.at(-1)]);
 });
 
-Deno.test("verifyCrl() counts a missing seq as 0", async () => {
+Deno.test("CRL verification counts a missing seq as 0", async () => {
   const { seq: _, ...claims } = CLAIMS;
   assertEquals(await verifyCrl(await signed(claims), authority, now), { ...claims, seq: 0 });
 });
 
-Deno.test("verifyCrl() refuses a key that is not active or not published", async () => {
+Deno.test("CRL verification refuses a key that is not active or not published", async () => {
   assertEquals(await refusal(await signed(CLAIMS, { kid: "test-0" })), "unknown_kid");
   assertEquals(await refusal(await signed(CLAIMS, { kid: "test-2" })), "unknown_kid");
   assertEquals(await refusal(await signed(CLAIMS, { kid: "constructor" })), "unknown_kid");
 });
 
-Deno.test("verifyCrl() refuses another key's signature", async () => {
+Deno.test("CRL verification refuses another key's signature", async () => {
   const other = await keyPairFromSeed(new Uint8Array(32).fill(2));
   const { iss, jti, seq, revocations } = CLAIMS;
   const token = await signCrl({ issuer: iss, jti, issuedAtSeconds: now, seq, revocations }, {
@@ -142,13 +142,13 @@ Deno.test("verifyCrl() refuses another key's signature", async () => {
   assertEquals(await refusal(token), "signature");
 });
 
-Deno.test("verifyCrl() refuses an identity token and a further header member", async () => {
+Deno.test("CRL verification refuses an identity token and an additional header member", async () => {
   assertEquals(await refusal(await signed(CLAIMS, { typ: "AIT" })), "header");
   assertEquals(await refusal(await signed(CLAIMS, { typ: "crl" })), "header");
   assertEquals(await refusal(await signed(CLAIMS, { cty: "x" })), "header");
 });
 
-Deno.test("verifyCrl() refuses claims that are not those of a CRL, correctly signed", async (t) => {
+Deno.test("CRL verification refuses claims that are not a CRL's, also correctly signed", async (t) => {
   const entry = (change: object) => ({ revocations: [{ ...ENTRY, ...change }] });
   const rows: [name: string, change: object, reason?: TokenRefusal][] = [
     ["iss of another registry", { iss: "https://evil.example.test" }, "issuer"],
@@ -184,7 +184,7 @@ Deno.test("verifyCrl() refuses claims that are not those of a CRL, correctly sig
   }
 });
 
-Deno.test("verifyCrl() judges exp without leeway and iat with 60 s", async () => {
+Deno.test("CRL verification checks exp without leeway and iat with 60 s", async () => {
   const token = await signed(CLAIMS);
   await verifyCrl(token, authority, CLAIMS.exp - 1);
   assertEquals(await refusal(token, CLAIMS.exp), "expired");
@@ -192,7 +192,7 @@ Deno.test("verifyCrl() judges exp without leeway and iat with 60 s", async () =>
   assertEquals(await refusal(token, CLAIMS.iat - 61), "not_yet_valid");
 });
 
-Deno.test("isCrlRollback() compares seq, then iat", async (t) => {
+Deno.test("the rollback check compares seq, then iat", async (t) => {
   const rows: [name: string, candidate: [number, number], current: [number, number], expected: boolean][] = [
     ["the same list", [5, 100], [5, 100], false],
     ["signed anew", [5, 101], [5, 100], false],
@@ -213,7 +213,7 @@ function payloadOf(token: string): typeof CLAIMS {
   return JSON.parse(new TextDecoder().decode(bytes));
 }
 
-Deno.test("verifyCrl() reads a list in slices, with a turn for others between them", async () => {
+Deno.test("CRL verification reads a list in slices and yields to the event loop between them", async () => {
   const revocations = Array.from({ length: 20_000 }, (_, i) => ({
     ...ENTRY,
     jti: `01KHYQ5H00${String(i).padStart(16, "0")}`,
@@ -225,7 +225,7 @@ Deno.test("verifyCrl() reads a list in slices, with a turn for others between th
   assert(turns > token.length / 200_000, `${turns} turns for ${token.length} bytes`);
 });
 
-Deno.test("verifyCrl() refuses a list over 32 MiB, and a text that is not a token, before any other work", async () => {
+Deno.test("CRL verification refuses a list over 32 MiB and a text that is not a token before any other work", async () => {
   const turn = () => Promise.reject(new Error("there was work"));
   const token = await signed(CLAIMS);
   const [header = "", payload = "", signature = ""] = token.split(".");
@@ -245,7 +245,7 @@ Deno.test("verifyCrl() refuses a list over 32 MiB, and a text that is not a toke
   }
 });
 
-Deno.test("verifyCrl() refuses a payload that is not base64url, not UTF-8 or has a fourth part, correctly signed", async () => {
+Deno.test("CRL verification refuses a signed payload that is not base64url, not UTF-8 or has a fourth part", async () => {
   const header = toBase64Url(utf8Bytes(JSON.stringify({ alg: "EdDSA", typ: "CRL", kid: "test-1" })));
   const payload = toBase64Url(utf8Bytes(JSON.stringify(CLAIMS)));
   const notUtf8 = toBase64Url(new Uint8Array([...utf8Bytes('{"revocations":["'), 0xff, ...utf8Bytes('"]}')]));

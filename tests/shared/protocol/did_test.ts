@@ -105,7 +105,7 @@ const INVALID: [name: string, text: string][] = [
   ["100 KiB", `did:svc:${"a.".repeat(51_200)}test:agent:${ID}`],
 ];
 
-Deno.test("parseDid() reads every valid DID", async (t) => {
+Deno.test("DID parsing reads every valid DID", async (t) => {
   for (const [host, kind, id] of VALID) {
     const text = `did:svc:${host}:${kind}:${id}`;
     await t.step(text, () => {
@@ -116,7 +116,7 @@ Deno.test("parseDid() reads every valid DID", async (t) => {
   }
 });
 
-Deno.test("parseDid() refuses", async (t) => {
+Deno.test("DID parsing refuses each malformed DID", async (t) => {
   for (const [name, text] of INVALID) {
     await t.step(name, () => {
       assertEquals(parseDid(text), null);
@@ -126,7 +126,7 @@ Deno.test("parseDid() refuses", async (t) => {
   }
 });
 
-Deno.test("parseDid() refuses a host that URLs read as a hexadecimal IPv4 address or as nothing", async (t) => {
+Deno.test("DID parsing refuses a host that URLs read as a hexadecimal IPv4 address or as nothing", async (t) => {
   for (const host of ["0x7f000001", "127.0.0.0x1", "example.0x1", "example.0x"]) {
     await t.step(host, () => {
       assertEquals(authorityOf(`https://${host}`) === host, false);
@@ -135,18 +135,18 @@ Deno.test("parseDid() refuses a host that URLs read as a hexadecimal IPv4 addres
   }
 });
 
-Deno.test("isAgentDid() and isHumanDid() are false for what is no text", () => {
+Deno.test("the DID checks are false for a value that is not a text", () => {
   for (const value of [undefined, null, 1, true, {}, [`did:svc:localhost:agent:${ID}`]]) {
     assertEquals([isAgentDid(value), isHumanDid(value)], [false, false]);
   }
 });
 
-Deno.test("parseDid() gives back what formatDid() was given", () => {
+Deno.test("DID parsing returns the parts that were formatted", () => {
   const did = fc.record({ authority, kind: fc.constantFrom<DidKind>("agent", "human"), id: ulid });
   fc.assert(fc.property(did, (parts) => assertEquals(parseDid(formatDid(parts)), parts)), RUNS);
 });
 
-Deno.test("parseDid() accepts no second text for the same DID", () => {
+Deno.test("DID parsing accepts one text only for the same DID", () => {
   const nearly = fc.tuple(fc.constantFrom("did", "Did"), fc.oneof(authority, anyText), fc.string(), ulid)
     .map(([scheme, host, kind, id]) => `${scheme}:svc:${host}:${kind}:${id}`);
   fc.assert(
@@ -163,7 +163,7 @@ Deno.test("the longest DID fills the identity block's field exactly", () => {
   assertEquals(`did:svc:${AUTHORITY_119}:human:${ID}`.length, LIMITS.identityOwnerDid);
 });
 
-Deno.test("authorityOf() gives the host name of an issuer, or null", async (t) => {
+Deno.test("the authority of an issuer is its host name, or null", async (t) => {
   const rows: [issuer: string, expected: string | null][] = [
     ["https://registry.example.test", "registry.example.test"],
     ["https://registry.example.test:8443", "registry.example.test"],
@@ -190,7 +190,7 @@ Deno.test("authorityOf() gives the host name of an issuer, or null", async (t) =
   }
 });
 
-Deno.test("authorityOf() of an issuer with a valid authority is that authority", () => {
+Deno.test("the authority of an issuer with a valid authority is that authority", () => {
   fc.assert(
     fc.property(authority, fc.integer({ min: 1, max: 65_535 }), (host, port) => {
       assertEquals([isAuthority(host), authorityOf(`https://${host}:${port}`)], [true, host]);

@@ -22,7 +22,7 @@ const SMALL_ORDER_Y = [
   0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n,
 ];
 
-Deno.test("verify() gives the stated verdict for every Wycheproof vector", async () => {
+Deno.test("verification returns the stated result for every Wycheproof vector", async () => {
   const file = sharedVectors("wycheproof-ed25519");
   if (!file) return;
   let checked = 0;
@@ -37,7 +37,7 @@ Deno.test("verify() gives the stated verdict for every Wycheproof vector", async
   assertEquals([checked, file.numberOfTests], [151, 151]);
 });
 
-Deno.test("keyPairFromSeed(), sign() and verify() agree with RFC 8032", async () => {
+Deno.test("key pairs, signing and verification agree with RFC 8032", async () => {
   const file = sharedVectors("rfc8032");
   if (!file) return;
   assert(file.length > 0);
@@ -50,7 +50,7 @@ Deno.test("keyPairFromSeed(), sign() and verify() agree with RFC 8032", async ()
   }
 });
 
-Deno.test("isPublicKey() refuses every small-order point in every encoding", async (t) => {
+Deno.test("the public key check refuses every small-order point in every encoding", async (t) => {
   const encodings = SMALL_ORDER_Y.flatMap((y) => y < 19n ? [y, y + P] : [y])
     .flatMap((y) => [encode(y), encode(y, 0x80)]);
   assertEquals(encodings.length, 14);
@@ -62,13 +62,13 @@ Deno.test("isPublicKey() refuses every small-order point in every encoding", asy
   }
 });
 
-Deno.test("isPublicKey() refuses every y that is not below p", () => {
+Deno.test("the public key check refuses every y that is not below p", () => {
   for (let y = P; y < 2n ** 255n; y++) {
     assertEquals([isPublicKey(toBase64Url(encode(y))), isPublicKey(toBase64Url(encode(y, 0x80)))], [false, false]);
   }
 });
 
-Deno.test("isPublicKey() accepts the key of any seed", async () => {
+Deno.test("the public key check accepts the key of any seed", async () => {
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ minLength: 32, maxLength: 32 }), async (seed) => {
       assert(isPublicKey((await keyPairFromSeed(seed)).publicKey));
@@ -77,7 +77,7 @@ Deno.test("isPublicKey() accepts the key of any seed", async () => {
   );
 });
 
-Deno.test("isPublicKey() accepts exactly the canonical points outside the small subgroup", () => {
+Deno.test("the public key check accepts exactly the canonical points outside the small subgroup", () => {
   const y = fc.oneof(fc.bigInt({ min: 0n, max: 40n }), fc.bigInt({ min: 0n, max: 2n ** 255n - 1n }));
   fc.assert(
     fc.property(y, fc.constantFrom(0, 0x80), (value, sign) => {
@@ -87,7 +87,7 @@ Deno.test("isPublicKey() accepts exactly the canonical points outside the small 
   );
 });
 
-Deno.test("isPublicKey() refuses", async (t) => {
+Deno.test("the public key check refuses each malformed key", async (t) => {
   const key = (await keyPairFromSeed(SEED)).publicKey;
   const bytes = fromBase64Url(key) ?? new Uint8Array();
   const standard = btoa(String.fromCharCode(...encode(3n, 0).fill(0xfb)));
@@ -117,31 +117,31 @@ Deno.test("isPublicKey() refuses", async (t) => {
   for (const [name, value] of rows) await t.step(name, () => assertEquals(isPublicKey(value), false));
 });
 
-Deno.test("importPublicKey() refuses what is not 32 bytes of base64url", async () => {
+Deno.test("public key import refuses what is not 32 bytes of base64url", async () => {
   for (const text of ["", "AAAA", "A".repeat(42), "A".repeat(44), `${"A".repeat(43)}=`, "A".repeat(42) + "B"]) {
     await assertRejects(async () => await importPublicKey(text), TypeError);
   }
 });
 
-Deno.test("keyPairFromSeed() makes the key pairs of the vectors", async () => {
+Deno.test("key pairs from seeds are those of the vectors", async () => {
   for (const { seed, x } of [vectors("proof").agentKey, vectors("registration").agentKey]) {
     const pair = await keyPairFromSeed(fromBase64Url(seed) ?? new Uint8Array());
     assertEquals([pair.publicKey, pair.seed], [x, seed]);
   }
 });
 
-Deno.test("keyPairFromSeed() gives a private key that cannot be exported", async () => {
+Deno.test("a key pair from a seed has a private key that cannot be exported", async () => {
   const { privateKey } = await keyPairFromSeed(SEED);
   assertEquals([privateKey.extractable, privateKey.usages], [false, ["sign"]]);
 });
 
-Deno.test("keyPairFromSeed() refuses a seed that is not 32 bytes", async () => {
+Deno.test("a key pair is refused when the seed is not 32 bytes", async () => {
   for (const length of [0, 31, 33, 64]) {
     await assertRejects(() => keyPairFromSeed(new Uint8Array(length)), TypeError);
   }
 });
 
-Deno.test("verify() accepts what sign() signed, and nothing that differs in a bit", async () => {
+Deno.test("verification accepts a signature and refuses one that differs in a bit", async () => {
   const pair = await keyPairFromSeed(SEED);
   const key = await importPublicKey(pair.publicKey);
   const message = fc.uint8Array({ minLength: 1, maxLength: 80 }).map((bytes) => new Uint8Array(bytes));
@@ -157,7 +157,7 @@ Deno.test("verify() accepts what sign() signed, and nothing that differs in a bi
   );
 });
 
-Deno.test("verify() refuses a signature whose S was raised by the group order", async () => {
+Deno.test("verification refuses a signature whose S was raised by the group order", async () => {
   const pair = await keyPairFromSeed(SEED);
   const message = utf8Bytes("svc");
   const bytes = fromBase64Url(await sign(pair.privateKey, message)) ?? new Uint8Array(64);
@@ -165,7 +165,7 @@ Deno.test("verify() refuses a signature whose S was raised by the group order", 
   assertEquals(await verify(await importPublicKey(pair.publicKey), toBase64Url(raised), message), false);
 });
 
-Deno.test("verify() is false, and never throws, for any malformed signature", async () => {
+Deno.test("verification is false and does not throw for a malformed signature", async () => {
   const key = await importPublicKey((await keyPairFromSeed(SEED)).publicKey);
   const good = toBase64Url(new Uint8Array(64));
   for (

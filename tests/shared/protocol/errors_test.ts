@@ -16,7 +16,7 @@ type OneStatus = Exclude<ErrorCode, "AGENT_AUTH_REFRESH_INVALID">;
 const rows = Object.entries(ERRORS);
 const CODES = Object.keys(ERRORS) as ErrorCode[];
 
-Deno.test("new ServiceError() takes its status from the table", () => {
+Deno.test("a service error takes its status from the table", () => {
   for (const code of CODES) {
     if (code === "AGENT_AUTH_REFRESH_INVALID") continue;
     const error = new ServiceError(code);
@@ -26,7 +26,7 @@ Deno.test("new ServiceError() takes its status from the table", () => {
   }
 });
 
-Deno.test("AGENT_AUTH_REFRESH_INVALID is the only code with two statuses, and whoever throws chooses", () => {
+Deno.test("one code has two statuses, and the caller that throws it chooses one", () => {
   const two = rows.filter(([, { status }]) => typeof status !== "number").map(([code]) => code);
   assertEquals(two, ["AGENT_AUTH_REFRESH_INVALID"]);
   for (const status of [400, 401] as const) {
@@ -34,7 +34,7 @@ Deno.test("AGENT_AUTH_REFRESH_INVALID is the only code with two statuses, and wh
   }
 });
 
-Deno.test("new ServiceError() does not compile for an unknown code, nor without the choice of two statuses", () => {
+Deno.test("a service error does not compile for an unknown code or without a choice of two statuses", () => {
   // @ts-expect-error: the code is not in the table
   assertThrows(() => new ServiceError("NO_SUCH_CODE"));
   // @ts-expect-error: the status must be chosen
@@ -43,7 +43,7 @@ Deno.test("new ServiceError() does not compile for an unknown code, nor without 
   new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 409 });
 });
 
-Deno.test("new ServiceError() carries message, details, headers and cause", () => {
+Deno.test("a service error carries message, details, headers and cause", () => {
   const cause = new Error("inside");
   const details = { fieldErrors: { name: ["must be text"] }, formErrors: [] };
   const error = new ServiceError("RATE_LIMIT_EXCEEDED", {
@@ -58,7 +58,7 @@ Deno.test("new ServiceError() carries message, details, headers and cause", () =
   assert(error.cause === cause);
 });
 
-Deno.test("errorEnvelope() is exactly code and message", () => {
+Deno.test("the error envelope is exactly code and message", () => {
   for (const code of CODES as OneStatus[]) {
     const envelope = errorEnvelope(new ServiceError(code), true);
     assertEquals(Object.keys(envelope), ["error"]);
@@ -68,7 +68,7 @@ Deno.test("errorEnvelope() is exactly code and message", () => {
   }
 });
 
-Deno.test("errorEnvelope() shows details only when asked, and the cause never", () => {
+Deno.test("the error envelope shows details only on request, and never the cause", () => {
   const details = { fieldErrors: { name: ["must be text"] }, formErrors: ["one is missing"] };
   const error = new ServiceError("INVITE_CREATE_INVALID", { message: "Bad", details, cause: new Error("secret") });
   const hidden = { error: { code: "INVITE_CREATE_INVALID", message: "Bad" } };
@@ -79,7 +79,7 @@ Deno.test("errorEnvelope() shows details only when asked, and the cause never", 
   );
 });
 
-Deno.test("errorEnvelope() says the condition of the table when no better message is given", () => {
+Deno.test("the error envelope has the condition of the table when there is no other message", () => {
   for (const code of CODES as OneStatus[]) {
     const { message } = errorEnvelope(new ServiceError(code), false).error;
     assertEquals(message.slice(1), ERRORS[code].when.slice(1));
@@ -87,7 +87,7 @@ Deno.test("errorEnvelope() says the condition of the table when no better messag
   }
 });
 
-Deno.test("isErrorCode() is true for the codes of the table only", () => {
+Deno.test("the error code check is true for the codes of the table only", () => {
   for (const code of CODES) assert(isErrorCode(code));
   for (const text of ["", "constructor", "toString", "__proto__", "hasOwnProperty", "not_found", "NOT_FOUND "]) {
     assertEquals(isErrorCode(text), false);
@@ -111,7 +111,7 @@ Deno.test("errorCodeOf returns a well-formed code, and UNKNOWN_ERROR for any oth
   for (const value of others) assertEquals(errorCodeOf(value), "UNKNOWN_ERROR", JSON.stringify(value));
 });
 
-Deno.test("ERRORS has a condition and a remedy for every code, and statuses of errors only", () => {
+Deno.test("the error table has a condition and a fix for every code, and error statuses only", () => {
   for (const [code, { status, when, fix }] of rows) {
     assertMatch(code, /^[A-Z]+(_[A-Z]+)+$/);
     assert(when.trim() !== "" && fix.trim() !== "", code);
@@ -119,6 +119,6 @@ Deno.test("ERRORS has a condition and a remedy for every code, and statuses of e
   }
 });
 
-Deno.test("ERRORS cannot be changed", () => {
+Deno.test("the error table cannot be changed", () => {
   assertThrows(() => Object.assign(ERRORS, { NOT_FOUND: null }), TypeError);
 });

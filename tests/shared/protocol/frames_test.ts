@@ -105,18 +105,18 @@ const fromConnector: fc.Arbitrary<ConnectorFrame> = fc.oneof(
   heartbeatAck,
 );
 
-Deno.test("decodeFrame() gives back what encodeFrame() was given by the proxy", () => {
+Deno.test("frame decoding returns the frame that the proxy encoded", () => {
   fc.assert(fc.property(fromProxy, (frame) => assertEquals(decodeFrame(encodeFrame(frame), "proxy"), frame)), RUNS);
 });
 
-Deno.test("decodeFrame() gives back what encodeFrame() was given by the connector", () => {
+Deno.test("frame decoding returns the frame that the connector encoded", () => {
   fc.assert(
     fc.property(fromConnector, (frame) => assertEquals(decodeFrame(encodeFrame(frame), "connector"), frame)),
     RUNS,
   );
 });
 
-Deno.test("encodeFrame() writes one JSON object whose last member is the payload, byte for byte", () => {
+Deno.test("frame encoding writes one JSON object whose last member is the unchanged payload", () => {
   fc.assert(
     fc.property(deliver, (frame) => {
       const text = encodeFrame(frame);
@@ -130,7 +130,7 @@ Deno.test("encodeFrame() writes one JSON object whose last member is the payload
   );
 });
 
-Deno.test("decodeFrame() keeps the payload's text", async (t) => {
+Deno.test("frame decoding keeps the payload's text", async (t) => {
   const payloads = [
     "null",
     "12345678901234567890",
@@ -154,21 +154,21 @@ Deno.test("decodeFrame() keeps the payload's text", async (t) => {
   assertEquals(Object.hasOwn(Object.prototype, "x"), false);
 });
 
-Deno.test("decodeFrame() reads a deliver frame in any order, its payload last", () => {
+Deno.test("frame decoding reads a deliver frame in any order with its payload last", () => {
   const { payload, ...rest } = DELIVER;
   const reversed = Object.fromEntries(Object.entries(rest).reverse());
   const text = `{${JSON.stringify(reversed).slice(1, -1)} , "paylo\\u0061d" :  ${payload} \n}`;
   assertEquals(decodeFrame(text, "proxy"), { ...DELIVER, payload: `  ${payload} \n` });
 });
 
-Deno.test("decodeFrame() ignores unknown members", () => {
+Deno.test("frame decoding ignores unknown members", () => {
   for (const [frame, from] of [[ACK, "connector"], [REVOKED, "proxy"]] as const) {
     const read = decode(JSON.stringify({ ...frame, more: { x: 1 } }), from);
     assertEquals({ ...read, more: undefined }, { ...frame, more: undefined });
   }
 });
 
-Deno.test("decodeFrame() lets each side send its own frames only", async (t) => {
+Deno.test("frame decoding accepts from each side its own frames only", async (t) => {
   const rows: [frame: Frame, proxy: boolean, connector: boolean][] = [
     [DELIVER, true, false],
     [ACK, false, true],
@@ -189,7 +189,7 @@ Deno.test("decodeFrame() lets each side send its own frames only", async (t) => 
   }
 });
 
-Deno.test("decodeFrame() refuses a frame", async (t) => {
+Deno.test("frame decoding refuses each malformed frame", async (t) => {
   const rows: [name: string, frame: Frame, change: Record<string, unknown>][] = [
     ["of version 2", HEARTBEAT, { v: 2 }],
     ["whose version is text", HEARTBEAT, { v: "1" }],
@@ -242,7 +242,7 @@ Deno.test("decodeFrame() refuses a frame", async (t) => {
   }
 });
 
-Deno.test("decodeFrame() refuses a deliver frame whose payload is missing or not last", () => {
+Deno.test("frame decoding refuses a deliver frame whose payload is missing or not last", () => {
   const { payload, ...rest } = DELIVER;
   const first = `{"payload":${payload},${JSON.stringify(rest).slice(1)}`;
   for (const text of [JSON.stringify(rest), first, encodeFrame(DELIVER).slice(0, -1) + ',"x":1}']) {
@@ -250,7 +250,7 @@ Deno.test("decodeFrame() refuses a deliver frame whose payload is missing or not
   }
 });
 
-Deno.test("decodeFrame() throws nothing but FrameError", () => {
+Deno.test("frame decoding throws a frame error only", () => {
   const mutated = fc.tuple(
     fc.oneof<fc.Arbitrary<Frame>[]>(fromProxy, fromConnector),
     jsonText,
@@ -281,7 +281,7 @@ Deno.test("decodeFrame() throws nothing but FrameError", () => {
   );
 });
 
-Deno.test("decodeFrame() refuses what is no JSON object", async (t) => {
+Deno.test("frame decoding refuses a text that is not a JSON object", async (t) => {
   const rows = [
     "",
     " ",
@@ -303,14 +303,14 @@ Deno.test("decodeFrame() refuses what is no JSON object", async (t) => {
   }
 });
 
-Deno.test("decodeFrame() bears a frame nested 100 000 deep", () => {
+Deno.test("frame decoding handles a frame that is nested 100,000 deep", () => {
   const payload = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
   const frame = decodeFrame(encodeFrame({ ...DELIVER, payload }), "proxy");
   assert(frame.type === "deliver" && frame.payload === payload);
   assertThrows(() => decodeFrame(payload, "connector"), FrameError);
 });
 
-Deno.test("decodeFrame() accepts 1 MiB, and refuses one byte more", () => {
+Deno.test("frame decoding accepts 1 MiB, and refuses one byte more", () => {
   const room = LIMITS.frameBytes - encodeFrame({ ...DELIVER, payload: '""' }).length;
   assertEquals(LIMITS.frameBytes, 1_048_576);
   assertEquals(decodeFrame(encodeFrame({ ...DELIVER, payload: `"${"x".repeat(room)}"` }), "proxy").type, "deliver");
@@ -318,7 +318,7 @@ Deno.test("decodeFrame() accepts 1 MiB, and refuses one byte more", () => {
   assertThrows(() => decodeFrame(over, "proxy"), FrameError, "1048576 bytes");
 });
 
-Deno.test("decodeFrame() accepts 8 KiB from a connector, and refuses one byte more", () => {
+Deno.test("frame decoding accepts 8 KiB from a connector, and refuses one byte more", () => {
   const head = { v: 1, id: DELIVER.id, ts: DELIVER.ts, type: "heartbeat" };
   const padded = (bytes: number, fill = "x") => {
     const room = bytes - JSON.stringify({ ...head, pad: "" }).length;
@@ -339,7 +339,7 @@ Deno.test("every frame of a connector fits its limit when each member is as long
   assertEquals(decodeFrame(encodeFrame(ack), "connector"), ack);
 });
 
-Deno.test("decodeFrame() counts bytes of UTF-8, not characters", () => {
+Deno.test("frame decoding counts bytes of UTF-8, not characters", () => {
   const text = encodeFrame({ ...DELIVER, payload: `"${"€".repeat(400_000)}"` });
   assert(text.length < LIMITS.frameBytes && new TextEncoder().encode(text).length > LIMITS.frameBytes);
   assertThrows(() => decodeFrame(text, "proxy"), FrameError, "1048576 bytes");

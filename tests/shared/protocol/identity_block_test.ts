@@ -55,13 +55,13 @@ const identity: fc.Arbitrary<SenderIdentity> = fc.record({
   aitJti: hostile,
 });
 
-Deno.test("withIdentityBlock() gives the texts of the vectors", async (t) => {
+Deno.test("the identity block is that of the vectors", async (t) => {
   for (const { name, message, expected, identity } of cases) {
     await t.step(name, () => assertEquals(withIdentityBlock(message, identity), expected));
   }
 });
 
-Deno.test("sanitizeField()", async (t) => {
+Deno.test("field sanitising returns the stated text of each field", async (t) => {
   const rows: [name: string, value: string, max: number, expected: string][] = [
     ["keeps what is clean", "did:svc:localhost", 160, "did:svc:localhost"],
     ["removes control characters before it collapses white space", "a\nb\tc\u0000d\u007fe", 9, "abcde"],
@@ -81,7 +81,7 @@ Deno.test("sanitizeField()", async (t) => {
   }
 });
 
-Deno.test("sanitizeField() gives single spaces, at most the maximum, never a blank, and is done after once", () => {
+Deno.test("field sanitising returns single spaces and at most the maximum, and is idempotent", () => {
   fc.assert(
     fc.property(hostile, fc.integer({ min: 7, max: 200 }), (value, max) => {
       const field = sanitizeField(value, max);
@@ -95,7 +95,7 @@ Deno.test("sanitizeField() gives single spaces, at most the maximum, never a bla
   );
 });
 
-Deno.test("sanitizeField() leaves nothing at which a line ends", async (t) => {
+Deno.test("field sanitising removes every line end", async (t) => {
   for (const end of LINE_ENDS) {
     await t.step(JSON.stringify(end), () => {
       for (const value of [`a${end}b`, `${end}a`, `a${end}`, end]) assertEquals(endsOf(sanitizeField(value, 160)), []);
@@ -106,7 +106,7 @@ Deno.test("sanitizeField() leaves nothing at which a line ends", async (t) => {
   });
 });
 
-Deno.test("withIdentityBlock() cuts each field at its own maximum", () => {
+Deno.test("the identity block cuts each field at its own maximum", () => {
   const long = "x".repeat(300);
   const block = withIdentityBlock("", { agentDid: long, ownerDid: long, issuer: long, aitJti: long });
   assertEquals(
@@ -116,11 +116,11 @@ Deno.test("withIdentityBlock() cuts each field at its own maximum", () => {
   );
 });
 
-Deno.test("withIdentityBlock() has exactly one line that passes for the marker: the first", () => {
+Deno.test("the identity block has exactly one marker line, the first", () => {
   fc.assert(fc.property(message, (text) => assertEquals(markerLines(withIdentityBlock(text, IDENTITY)), [0])), RUNS);
 });
 
-Deno.test("withIdentityBlock() has one marker and five lines, whatever the identity's fields hold", () => {
+Deno.test("the identity block has one marker and five lines for any fields of the identity", () => {
   fc.assert(
     fc.property(message, identity, (text, sender) => {
       const block = withIdentityBlock(text, sender);
@@ -132,7 +132,7 @@ Deno.test("withIdentityBlock() has one marker and five lines, whatever the ident
   );
 });
 
-Deno.test("withIdentityBlock() changes nothing of the text but the quotes in front of markers", () => {
+Deno.test("the identity block changes the text only by quotes in front of markers", () => {
   fc.assert(
     fc.property(message, (text) => {
       const quoted = withIdentityBlock(text, IDENTITY).slice(withIdentityBlock("", IDENTITY).length);
@@ -144,7 +144,7 @@ Deno.test("withIdentityBlock() changes nothing of the text but the quotes in fro
   );
 });
 
-Deno.test("injectIdentity() leaves every byte but the message's own string untouched", () => {
+Deno.test("identity injection changes only the bytes of the message string", () => {
   const other = fc.tuple(space, jsonKey.filter((key) => JSON.parse(key) !== "message"), space, space, jsonText, space);
   const key = fc.constantFrom('"message"', '"mess\\u0061ge"', '"\\u006d\\u0065ssage"');
   const text = fc.oneof(jsonString, message.map((value) => JSON.stringify(value)));
@@ -162,7 +162,7 @@ Deno.test("injectIdentity() leaves every byte but the message's own string untou
   );
 });
 
-Deno.test("injectIdentity() gives back any other payload as it is, byte by byte", async (t) => {
+Deno.test("identity injection returns any other payload unchanged", async (t) => {
   const rows = [
     "null",
     "1",
@@ -188,7 +188,7 @@ Deno.test("injectIdentity() gives back any other payload as it is, byte by byte"
   assertEquals(Object.hasOwn(Object.prototype, "message"), false);
 });
 
-Deno.test("injectIdentity() refuses a message that is named twice at the top level", async (t) => {
+Deno.test("identity injection refuses a payload that names the message twice", async (t) => {
   const rows = [
     '{"message":"a","message":"b"}',
     '{"message":"a","x":1,"mess\\u0061ge":"b"}',
@@ -203,7 +203,7 @@ Deno.test("injectIdentity() refuses a message that is named twice at the top lev
   }
 });
 
-Deno.test("injectIdentity() bears a message of 900 KiB and one nested beside 50 000 lists", () => {
+Deno.test("identity injection handles a message of 900 KiB and one next to 50,000 nested lists", () => {
   const long = JSON.stringify({ message: "[Svc Identity]\n".repeat(61_440) });
   const injected = injectIdentity(long, JSON.parse(long), IDENTITY);
   assert(

@@ -58,7 +58,7 @@ function fillersOf(): { invisible: string[]; visible: string[] } {
   return { invisible, visible: [" ", "\u3000", "\u00a0", "\u0301", "x", "\u115f\u0301", "\ud800", "ﬁ", "\ufe64"] };
 }
 
-Deno.test("the identity marker is recognised as by the whole fold in 10 000 generated spellings", () => {
+Deno.test("the identity marker is recognised like the complete fold in 10,000 generated spellings", () => {
   const pick = numbers(1);
   const spellings = spellingsOf();
   const { invisible, visible } = fillersOf();
@@ -80,7 +80,7 @@ Deno.test("the identity marker is recognised as by the whole fold in 10 000 gene
   assert(markers > 2_000 && markers < 9_990, `${markers} of the spellings pass`);
 });
 
-Deno.test("the identity marker is recognised as by the whole fold with each code point beside it", () => {
+Deno.test("the identity marker is recognised like the complete fold next to each code point", () => {
   for (let code = 0; code <= 0x10ffff; code++) {
     const char = String.fromCodePoint(code);
     if (LINE_END.test(char)) continue;

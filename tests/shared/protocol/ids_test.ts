@@ -11,7 +11,7 @@ const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const RUNS = { seed: 1, numRuns: 200 };
 const ULID = "01KHYQ5H00AAAAAAAAAAAAAAAA";
 
-Deno.test("isUlid()", async (t) => {
+Deno.test("the ULID check returns the stated result for each text", async (t) => {
   const rows: [name: string, value: unknown, expected: boolean][] = [
     ["accepts a ULID", ULID, true],
     ["accepts the example of the ULID specification", "01ARZ3NDEKTSV4RRFFQ69G5FAV", true],
@@ -47,7 +47,7 @@ Deno.test("isUlid()", async (t) => {
   for (const [name, value, expected] of rows) await t.step(name, () => assertEquals(isUlid(value), expected));
 });
 
-Deno.test("isUlid() accepts exactly 26 characters of the alphabet of which the first is 0 to 7", () => {
+Deno.test("the ULID check accepts exactly 26 characters of the alphabet with a first one from 0 to 7", () => {
   const near = fc.string({ unit: fc.constantFrom(...CROCKFORD, "I", "a", "-"), minLength: 25, maxLength: 27 });
   fc.assert(
     fc.property(fc.oneof(ulid, near, anyText), (text) => {
@@ -58,7 +58,7 @@ Deno.test("isUlid() accepts exactly 26 characters of the alphabet of which the f
   );
 });
 
-Deno.test("isRequestId()", async (t) => {
+Deno.test("the request ID check returns the stated result for each text", async (t) => {
   const rows: [name: string, value: unknown, expected: boolean][] = [
     ["accepts a ULID", ULID, true],
     ["accepts a UUID", "01563e3a-b5d3-d676-4c61-efb99302bd5b", true],
@@ -80,7 +80,7 @@ Deno.test("isRequestId()", async (t) => {
   for (const [name, value, expected] of rows) await t.step(name, () => assertEquals(isRequestId(value), expected));
 });
 
-Deno.test("ulidSource() writes the time that it is handed into the first ten characters", async (t) => {
+Deno.test("the ULID source writes the given time into the first ten characters", async (t) => {
   const rows: [ms: number, prefix: string][] = [
     [1, "0000000001"],
     [1_469_918_176_385, "01ARYZ6S41"],
@@ -92,11 +92,11 @@ Deno.test("ulidSource() writes the time that it is handed into the first ten cha
   }
 });
 
-Deno.test("ulidSource() asks no other clock at the Unix epoch", () => {
+Deno.test("the ULID source uses no other clock at the Unix epoch", () => {
   assertEquals(ulidSource(() => 0, zeros)().slice(0, 9), "0".repeat(9));
 });
 
-Deno.test("ulidSource() takes its entropy from the bytes that it is handed", () => {
+Deno.test("the ULID source takes its entropy from the given bytes", () => {
   const rows: [byte: number, character: string][] = [[0, "0"], [7, "0"], [8, "1"], [0x80, "G"], [0xf7, "Y"], [
     0xff,
     "Z",
@@ -107,14 +107,14 @@ Deno.test("ulidSource() takes its entropy from the bytes that it is handed", () 
   }
 });
 
-Deno.test("ulidSource() counts up within a millisecond", () => {
+Deno.test("the ULID source counts up within a millisecond", () => {
   const newId = ulidSource(() => 1, zeros);
   assertEquals([newId(), newId(), newId()].map((id) => id.slice(-2)), ["00", "01", "02"]);
   for (let i = 3; i < 32; i++) newId();
   assertEquals(newId().slice(-3), "010");
 });
 
-Deno.test("ulidSource() ascends within a millisecond and when the clock steps back", () => {
+Deno.test("the ULID source ascends within a millisecond and when the clock steps back", () => {
   const steps = fc.array(fc.constantFrom(0, 0, 0, 1, 5, -1, -600_000, 600_000), { minLength: 2, maxLength: 40 });
   const entropy = fc.uint8Array({ minLength: 1, maxLength: 16 }).filter((bytes) => bytes.some((b) => b < 200));
   fc.assert(

@@ -8,7 +8,7 @@ function firstProblem(schema: z.ZodType, value: unknown): string {
   return issue ? problemText(issue) : "fits";
 }
 
-Deno.test("inputText() names what each kind of schema expects, for a missing and for a wrong value", () => {
+Deno.test("an input text names the expected value of each kind of schema", () => {
   const rows: [schema: z.ZodType, wrong: unknown, expected: string][] = [
     [z.string(), 1, "must be text"],
     [z.string().min(3), "ab", "must have at least 3 characters"],
@@ -31,7 +31,7 @@ Deno.test("inputText() names what each kind of schema expects, for a missing and
   );
 });
 
-Deno.test("problemText() names a nested field by its path and the whole input without one", () => {
+Deno.test("a problem text names a nested field by its path and the whole input without one", () => {
   assertEquals(problemText({ path: ["a", 0, "b"], message: "is missing" }), "a.0.b is missing");
   assertEquals(problemText({ path: [], message: "must be an object" }), "the input must be an object");
 });

@@ -9,7 +9,7 @@ import { jsonKey, jsonText, memberText, space } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 1000 };
 
-Deno.test("topLevelMembers() gives key and exact value text of each member, in order", () => {
+Deno.test("the member scan returns key and exact value text of each member, in order", () => {
   const members = fc.array(fc.tuple(space, jsonKey, space, space, jsonText.map(trim), space), { maxLength: 6 });
   fc.assert(
     fc.property(space, members, space, (before, parts, after) => {
@@ -21,7 +21,7 @@ Deno.test("topLevelMembers() gives key and exact value text of each member, in o
   );
 });
 
-Deno.test("topLevelMembers() rebuilds what JSON.parse() gives, the last of two doubles winning", () => {
+Deno.test("the member scan agrees with JSON parsing, and the last duplicate wins", () => {
   fc.assert(
     fc.property(jsonText, (json) => {
       const value: unknown = JSON.parse(json);
@@ -36,7 +36,7 @@ Deno.test("topLevelMembers() rebuilds what JSON.parse() gives, the last of two d
   );
 });
 
-Deno.test("topLevelMembers() and hasDuplicateKeys() agree with JSON.stringify() of any value", () => {
+Deno.test("the member scan and the duplicate check agree with the JSON text of any value", () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 4 }), fc.constantFrom(0, 1, "\t"), (value, indent) => {
       const json = JSON.stringify(value, null, indent);
@@ -48,7 +48,7 @@ Deno.test("topLevelMembers() and hasDuplicateKeys() agree with JSON.stringify() 
   );
 });
 
-Deno.test("topLevelMembers() reads", async (t) => {
+Deno.test("the member scan reads each text", async (t) => {
   const rows: [name: string, json: string, members: [key: string, text: string][]][] = [
     ["no member", "{}", []],
     ["no member but white space", " { \n} ", []],
@@ -77,7 +77,7 @@ Deno.test("topLevelMembers() reads", async (t) => {
   }
 });
 
-Deno.test("hasDuplicateKeys() is true when JSON.parse() drops a member", () => {
+Deno.test("the duplicate check is true when JSON parsing drops a member", () => {
   fc.assert(
     fc.property(jsonText, (json) => {
       const written = json.replace(/"(?:[^"\\]|\\.)*"/g, "").split(":").length - 1;
@@ -87,7 +87,7 @@ Deno.test("hasDuplicateKeys() is true when JSON.parse() drops a member", () => {
   );
 });
 
-Deno.test("hasDuplicateKeys()", async (t) => {
+Deno.test("the duplicate check returns the stated result for each text", async (t) => {
   const rows: [name: string, json: string, expected: boolean][] = [
     ["finds doubles", '{"a":1,"a":1}', true],
     ["finds doubles of which one is escaped", '{"a":1,"\\u0061":2}', true],
@@ -112,7 +112,7 @@ Deno.test("hasDuplicateKeys()", async (t) => {
   }
 });
 
-Deno.test("topLevelMembers() and hasDuplicateKeys() bear a text nested 100 000 deep", () => {
+Deno.test("the member scan and the duplicate check handle a text that is nested 100,000 deep", () => {
   const json = `{"a":${'{"b":['.repeat(50_000)}${"]}".repeat(50_000)}}`;
   const [member, ...more] = topLevelMembers(json);
   assert(member && more.length === 0);
@@ -153,7 +153,7 @@ function readPieces(json: string, lengths: readonly number[]): { object: unknown
 
 const pieces = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 5 });
 
-Deno.test("LongArrayReader reads what JSON.parse() gives, wherever the text is cut", () => {
+Deno.test("the long array reader agrees with JSON parsing for any cut of the text", () => {
   const members = fc.array(fc.tuple(space, fc.constantFrom('"a"', '"b"', '"[list"'), space, space, jsonText, space), {
     maxLength: 2,
   });
@@ -172,7 +172,7 @@ Deno.test("LongArrayReader reads what JSON.parse() gives, wherever the text is c
   );
 });
 
-Deno.test("LongArrayReader refuses", async (t) => {
+Deno.test("the long array reader refuses each malformed text", async (t) => {
   const rows: [name: string, json: string][] = [
     ["no array", '{"a":1}'],
     ["null for the array", '{"list":null}'],

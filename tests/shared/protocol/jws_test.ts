@@ -36,13 +36,13 @@ async function refusal(text: string): Promise<TokenRefusal> {
   return (await assertRejects(() => verifyAit(text, authority, now), TokenError)).reason;
 }
 
-Deno.test("verifyAit() accepts the header alg, typ, kid in any order", async () => {
+Deno.test("AIT verification accepts the header alg, typ, kid in any order", async () => {
   assertEquals(await verifyAit(token, authority, now), claims);
   const { alg, typ, kid } = HEADER;
   assertEquals(await verifyAit(await forge({ kid, typ, alg }), authority, now), claims);
 });
 
-Deno.test("verifyAit() refuses any other alg, however the token is signed", async (t) => {
+Deno.test("AIT verification refuses any other alg with any signature", async (t) => {
   const hmacKey = await crypto.subtle.importKey(
     "raw",
     fromBase64Url(pair.publicKey) ?? new Uint8Array(),
@@ -78,7 +78,7 @@ Deno.test("verifyAit() refuses any other alg, however the token is signed", asyn
   }
 });
 
-Deno.test("verifyAit() refuses a header member that names another key", async (t) => {
+Deno.test("AIT verification refuses a header member that names another key", async (t) => {
   const jwk = { kty: "OKP", crv: "Ed25519", x: attacker.publicKey };
   const rows: [name: string, member: object][] = [
     ["jwk", { jwk }],
@@ -95,7 +95,7 @@ Deno.test("verifyAit() refuses a header member that names another key", async (t
   }
 });
 
-Deno.test("verifyAit() refuses the header", async (t) => {
+Deno.test("AIT verification refuses each malformed header", async (t) => {
   const { alg, typ, kid } = HEADER;
   const rows: [name: string, header: unknown][] = [
     ["crit of a known name", { ...HEADER, crit: ["exp"] }],
@@ -136,17 +136,17 @@ Deno.test("verifyAit() refuses the header", async (t) => {
   }
 });
 
-Deno.test("verifyAit() refuses a kid that is not published, inherited names too", async () => {
+Deno.test("AIT verification refuses a kid that is not published, inherited names too", async () => {
   for (const kid of ["test-2", "TEST-1", "test-1 ", "constructor", "__proto__", "../test-1"]) {
     assertEquals(await refusal(await forge({ ...HEADER, kid })), "unknown_kid");
   }
 });
 
-Deno.test("verifyAit() refuses another key's signature under a published kid", async () => {
+Deno.test("AIT verification refuses another key's signature under a published kid", async () => {
   assertEquals(await refusal(await forge(HEADER, PAYLOAD, attacker.privateKey)), "signature");
 });
 
-Deno.test("verifyAit() refuses one flipped bit in header, payload or signature", async () => {
+Deno.test("AIT verification refuses one flipped bit in header, payload or signature", async () => {
   const parts = [headerPart, payloadPart, signaturePart].map((part) => fromBase64Url(part) ?? new Uint8Array());
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(0, 1, 2), fc.nat(), async (which, bit) => {
@@ -157,7 +157,7 @@ Deno.test("verifyAit() refuses one flipped bit in header, payload or signature",
   );
 });
 
-Deno.test("verifyAit() refuses one flipped bit in the text of the token", async () => {
+Deno.test("AIT verification refuses one flipped bit in the text of the token", async () => {
   await fc.assert(
     fc.asyncProperty(fc.nat(), async (bit) => {
       const text = String.fromCharCode(...flip(utf8Bytes(token), bit));
@@ -167,7 +167,7 @@ Deno.test("verifyAit() refuses one flipped bit in the text of the token", async 
   );
 });
 
-Deno.test("verifyAit() refuses a signature whose S was raised by the group order", async () => {
+Deno.test("AIT verification refuses a signature whose S was raised by the group order", async () => {
   const order = 2n ** 252n + 27742317777372353535851937790883648493n;
   const bytes = fromBase64Url(signaturePart) ?? new Uint8Array();
   const s = bytes.slice(32).reduceRight((sum, byte) => sum * 256n + BigInt(byte), 0n) + order;
@@ -175,7 +175,7 @@ Deno.test("verifyAit() refuses a signature whose S was raised by the group order
   assertEquals(await refusal(`${headerPart}.${payloadPart}.${toBase64Url(raised)}`), "signature");
 });
 
-Deno.test("verifyAit() refuses the shape", async (t) => {
+Deno.test("AIT verification refuses each malformed token", async (t) => {
   const protectedPart = { protected: headerPart, signature: signaturePart };
   const rows: [name: string, text: string][] = [
     ["nothing", ""],
@@ -213,7 +213,7 @@ Deno.test("verifyAit() refuses the shape", async (t) => {
   for (const [name, text] of rows) await t.step(name, async () => assert(await refusal(text)));
 });
 
-Deno.test("verifyAit() refuses 10 000 random texts", async () => {
+Deno.test("AIT verification refuses 10,000 random texts", async () => {
   const unit = fc.constantFrom(...'AZaz09-_..={}" \n\0é');
   const parts = fc.array(fc.base64String({ maxLength: 40 }).map((s) => s.replace(/[+/=]/g, "_")), { maxLength: 6 });
   const text = fc.oneof(
@@ -227,7 +227,7 @@ Deno.test("verifyAit() refuses 10 000 random texts", async () => {
   });
 });
 
-Deno.test("verifyAit() refuses a correctly signed payload that is no claims object", async (t) => {
+Deno.test("AIT verification refuses a signed payload that is not a claims object", async (t) => {
   const rows: [name: string, payload: string, reason: TokenRefusal][] = [
     ["null", "null", "claims"],
     ["a list", "[]", "claims"],
@@ -249,12 +249,12 @@ Deno.test("verifyAit() refuses a correctly signed payload that is no claims obje
   }
 });
 
-Deno.test("verifyAit() refuses a payload that is not UTF-8", async () => {
+Deno.test("AIT verification refuses a payload that is not UTF-8", async () => {
   const signed = new CompactSign(new Uint8Array([0x7b, 0xff, 0x7d])).setProtectedHeader(HEADER);
   assertEquals(await refusal(await signed.sign(pair.privateKey)), "malformed");
 });
 
-Deno.test("verifyAit() accepts a token of 8 KiB, and refuses one byte more", async () => {
+Deno.test("AIT verification accepts a token of 8 KiB, and refuses one byte more", async () => {
   assertEquals(LIMITS.aitBytes, 8192);
   const sizes = new Map<number, string>();
   for (let blanks = 5_000; sizes.size < 2 && blanks < 6_500; blanks++) {
@@ -268,7 +268,7 @@ Deno.test("verifyAit() accepts a token of 8 KiB, and refuses one byte more", asy
   assertEquals(await refusal(await forge(HEADER, PAYLOAD + " ".repeat(60 * 1024))), "malformed");
 });
 
-Deno.test("verifyAit() refuses the JWS of RFC 8037, although it verifies", async () => {
+Deno.test("AIT verification refuses the JWS of RFC 8037, although it verifies", async () => {
   const x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
   const example = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc." +
     "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
@@ -280,7 +280,7 @@ Deno.test("verifyAit() refuses the JWS of RFC 8037, although it verifies", async
   assertEquals(error.reason, "header");
 });
 
-Deno.test("TokenError says why in words that hold nothing of the token", async () => {
+Deno.test("a token error has a reason without any part of the token", async () => {
   for (const text of [await forge(HEADER, PAYLOAD, attacker.privateKey), `${token}x`, await forge(HEADER, "{}")]) {
     const { name, message } = await assertRejects(() => verifyAit(text, authority, now), TokenError);
     assertEquals(name, "TokenError");
@@ -288,13 +288,13 @@ Deno.test("TokenError says why in words that hold nothing of the token", async (
   }
 });
 
-Deno.test("parseJws() gives the kid and the payload as its signer wrote it", async () => {
+Deno.test("JWS parsing returns the kid and the unchanged payload", async () => {
   const payload = `{ "iss" :1e0 }`;
   const text = await forge(HEADER, payload);
   assertEquals(parseJws(text, "AIT", 8192), { token: text, kid: "test-1", payloadJson: payload });
 });
 
-Deno.test("signAit() writes what jose writes and verifies", async () => {
+Deno.test("AIT signing writes the token that jose writes and verifies", async () => {
   const { cnf, sub, ownerDid, name, framework, jti, iat } = claims;
   const grant = { issuer, agentDid: sub, ownerDid, name, framework, publicKey: cnf.jwk.x, jti };
   const ours = await signAit({ ...grant, issuedAtSeconds: iat, ttlDays: 30 }, { kid: "test-1", ...pair });

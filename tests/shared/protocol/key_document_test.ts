@@ -14,7 +14,7 @@ const other = await keyPairFromSeed(new Uint8Array(32).fill(2));
 const KEY = { kid: "k1", kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig", x: pair.publicKey, status: "active" };
 const RETIRED = { ...KEY, kid: "k0", x: other.publicKey, status: "retired" };
 
-Deno.test("readKeyDocument() imports active and retired keys by kid", async () => {
+Deno.test("key document parsing imports active and retired keys by kid", async () => {
   const keys = await readKeyDocument({ keys: [KEY, RETIRED] });
   assert(keys);
   assertEquals([...keys].map(([kid, { status }]) => [kid, status]), [["k1", "active"], ["k0", "retired"]]);
@@ -24,20 +24,20 @@ Deno.test("readKeyDocument() imports active and retired keys by kid", async () =
   }
 });
 
-Deno.test("readKeyDocument() reads the documents of the vectors", async () => {
+Deno.test("key document parsing reads the documents of the vectors", async () => {
   for (const name of ["ait", "crl", "proof"] as const) {
     assertEquals((await readKeyDocument(vectors(name).keys))?.get("test-1")?.status, "active");
   }
 });
 
-Deno.test("readKeyDocument() reads what jose reads", async () => {
+Deno.test("key document parsing reads the keys that jose reads", async () => {
   const document = { keys: [KEY, RETIRED] };
   assertEquals((await readKeyDocument(document))?.size, 2);
   const key = await createLocalJWKSet(document)({ alg: "EdDSA", kid: "k0" });
   assert(await verify(key, await sign(other.privateKey, utf8Bytes("svc")), utf8Bytes("svc")));
 });
 
-Deno.test("readKeyDocument() gives no key of a document", async (t) => {
+Deno.test("key document parsing returns no key of each malformed document", async (t) => {
   const withKey = (change: object) => ({ keys: [RETIRED, { ...KEY, ...change }] });
   const rows: [name: string, value: unknown][] = [
     ["with a kid listed twice", { keys: [KEY, { ...RETIRED, kid: "k1" }] }],

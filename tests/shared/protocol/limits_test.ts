@@ -58,7 +58,7 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-241", "contentTypeLength", 256],
 ];
 
-Deno.test("LIMITS holds the numbers of the decisions, and the table says where from", async (t) => {
+Deno.test("the limits hold the numbers of the decisions, each with its source", async (t) => {
   for (const [decision, name, value] of DECIDED) {
     await t.step(`${decision} ${name}`, () => {
       assertEquals(LIMITS[name], value);
@@ -67,7 +67,7 @@ Deno.test("LIMITS holds the numbers of the decisions, and the table says where f
   }
 });
 
-Deno.test("LIMIT_TABLE's rows are positive whole numbers with a source and words", () => {
+Deno.test("rows of the limit table are positive integers with a source and a description", () => {
   for (const [name, { value, source, what }] of rows) {
     assert(Number.isSafeInteger(value) && value > 0, name);
     assertMatch(source, /^(R-\d{3}|docs\/[a-z]+\.md#[a-z-]+|D-\d{2,3}(, D-\d{2,3})*)$/);
@@ -75,7 +75,7 @@ Deno.test("LIMIT_TABLE's rows are positive whole numbers with a source and words
   }
 });
 
-Deno.test("LIMIT_TABLE's names end in their unit", () => {
+Deno.test("names of the limit table end with their unit", () => {
   const units: [ending: RegExp, unit: string][] = [
     [/Ms$/, "ms"],
     [/[^r]Seconds$/, "s"],
@@ -131,7 +131,7 @@ function repeatedLimits(text: string): string[] {
   });
 }
 
-Deno.test("repeatedLimits() finds amounts that equal a limit", () => {
+Deno.test("the search finds amounts that equal a limit", () => {
   const limits = `${LIMITS.timestampSkewSeconds} s, ${LIMITS.bodyBytes / 1024} KiB, 5 min`;
   assertEquals(repeatedLimits(limits), ["300 s", "64 KiB", "5 min"]);
   assertEquals(repeatedLimits("7 s, 1.300 s, 63 KiB, 300 seconds"), []);
@@ -158,7 +158,7 @@ Deno.test("texts of the product are built from LIMITS when they name the value o
   assertEquals([...new Set(found)].sort(), allowed.sort());
 });
 
-Deno.test("LIMITS cannot be changed", () => {
+Deno.test("the limits cannot be changed", () => {
   assertThrows(() => Object.assign(LIMITS, { aitBytes: 1 }), TypeError);
   assertEquals(LIMITS.aitBytes, 8192);
 });

@@ -9,7 +9,7 @@ const FOLDER = new URL("../../../shared/protocol/", import.meta.url);
 const files = [...Deno.readDirSync(FOLDER)].map(({ name }) => name)
   .filter((name) => name.endsWith(".ts") && name !== "mod.ts").sort();
 
-Deno.test("mod.ts exports what every file beside it exports", async (t) => {
+Deno.test("the module exports every value of the files next to it", async (t) => {
   assert(files.length >= 19);
   const exported = new Map<string, unknown>(Object.entries(mod));
   for (const file of files) {

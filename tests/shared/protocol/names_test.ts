@@ -9,7 +9,7 @@ import { anyText, codePoints } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 500 };
 
-Deno.test("isAgentName()", async (t) => {
+Deno.test("the agent name check returns the stated result for each name", async (t) => {
   const rows: [name: string, value: unknown, expected: boolean][] = [
     ["accepts 1 character", "a", true],
     ["accepts 1 digit", "7", true],
@@ -58,7 +58,7 @@ Deno.test("isAgentName()", async (t) => {
   for (const [name, value, expected] of rows) await t.step(name, () => assertEquals(isAgentName(value), expected));
 });
 
-Deno.test("isAgentName() accepts only what is one directory", () => {
+Deno.test("the agent name check accepts only the name of one directory", () => {
   fc.assert(
     fc.property(fc.oneof(anyText, fc.stringMatching(/^[A-Za-z0-9._-]{1,66}$/)), (text) => {
       if (isAgentName(text)) assertEquals(new URL(`${text}/x`, "file:///agents/").pathname, `/agents/${text}/x`);
@@ -67,7 +67,7 @@ Deno.test("isAgentName() accepts only what is one directory", () => {
   );
 });
 
-Deno.test("parseDisplayName()", async (t) => {
+Deno.test("display name parsing returns the stated result for each name", async (t) => {
   const rows: [name: string, value: unknown, expected: string | null][] = [
     ["accepts 1 character", "A", "A"],
     ["accepts 64 characters", "a".repeat(64), "a".repeat(64)],
@@ -103,7 +103,7 @@ Deno.test("parseDisplayName()", async (t) => {
   for (const [name, value, expected] of rows) await t.step(name, () => assertEquals(parseDisplayName(value), expected));
 });
 
-Deno.test("parseDisplayName() gives a trimmed name of 1 to 64 code points without control or bidi characters", () => {
+Deno.test("display name parsing returns 1 to 64 code points without control or bidirectional characters", () => {
   fc.assert(
     fc.property(
       fc.oneof(anyText, fc.tuple(codePoints, codePoints, codePoints, codePoints).map((parts) => parts.join(""))),
@@ -119,7 +119,7 @@ Deno.test("parseDisplayName() gives a trimmed name of 1 to 64 code points withou
   );
 });
 
-Deno.test("parseFramework()", async (t) => {
+Deno.test("framework parsing returns the stated result for each label", async (t) => {
   const rows: [name: string, value: unknown, expected: string | null][] = [
     ["accepts the default", DEFAULT_FRAMEWORK, "generic"],
     ["accepts 1 character", "x", "x"],
@@ -141,7 +141,7 @@ Deno.test("parseFramework()", async (t) => {
   for (const [name, value, expected] of rows) await t.step(name, () => assertEquals(parseFramework(value), expected));
 });
 
-Deno.test("parseFramework() gives a trimmed label of 1 to 32 code points without control characters", () => {
+Deno.test("framework parsing returns a trimmed label of 1 to 32 code points without control characters", () => {
   fc.assert(
     fc.property(anyText, (text) => {
       const label = parseFramework(text);

@@ -31,7 +31,7 @@ async function fieldsOf(request: RequestVector): Promise<ProofFields> {
   return { method, origin, target: path, timestamp, nonce, bodySha256, recipient: recipient ?? "", aitSha256 };
 }
 
-Deno.test("canonicalProof() and verifyProof() agree with the valid vectors", async (t) => {
+Deno.test("the canonical string and proof verification agree with the valid vectors", async (t) => {
   for (const { name, request, canonical, proof } of valid) {
     await t.step(name, async () => {
       const fields = await fieldsOf(request);
@@ -42,7 +42,7 @@ Deno.test("canonicalProof() and verifyProof() agree with the valid vectors", asy
   }
 });
 
-Deno.test("proofHeaders() gives the headers of the valid vectors", async (t) => {
+Deno.test("proof headers are those of the valid vectors", async (t) => {
   for (const { name, request, proof } of valid) {
     await t.step(name, async () => {
       const { method, origin, path: target, body, recipient, nonce, timestamp } = request;
@@ -65,7 +65,7 @@ Deno.test("proofHeaders() gives the headers of the valid vectors", async (t) => 
   }
 });
 
-Deno.test("verifyProof() refuses the invalid vectors", async (t) => {
+Deno.test("proof verification refuses the invalid vectors", async (t) => {
   for (const { name, request, proof } of invalid) {
     await t.step(name, async () => {
       assertEquals(await verifyProof(publicKey, proof, await fieldsOf(request)), false);
@@ -73,7 +73,7 @@ Deno.test("verifyProof() refuses the invalid vectors", async (t) => {
   }
 });
 
-Deno.test("verifyProof() refuses a malformed proof", async (t) => {
+Deno.test("proof verification refuses a malformed proof", async (t) => {
   const [first] = valid;
   assert(first);
   const fields = await fieldsOf(first.request);
@@ -97,7 +97,7 @@ Deno.test("verifyProof() refuses a malformed proof", async (t) => {
   }
 });
 
-Deno.test("proofHeaders() of a request without a body carries the hash of zero bytes", async () => {
+Deno.test("proof headers carry the hash of zero bytes when there is no body", async () => {
   assertEquals(EMPTY_BODY_SHA256, await sha256(""));
   const request = { method: "GET", origin: "https://proxy.example.test", target: "/v1/relay/connect" };
   const signer = { ait, privateKey };
@@ -106,7 +106,7 @@ Deno.test("proofHeaders() of a request without a body carries the hash of zero b
   assertEquals(await proofHeaders({ ...request, body: new Uint8Array() }, signer, 1, "n".repeat(16)), without);
 });
 
-Deno.test("verifyProof() accepts what proofHeaders() signed, and no other field in its place", async () => {
+Deno.test("proof verification accepts the signed headers and refuses another value of any field", async () => {
   const request = fc.record({
     method: fc.constantFrom("GET", "POST"),
     origin: fc.constantFrom("https://proxy.example.test", "http://127.0.0.1:8787"),
@@ -150,7 +150,7 @@ const proofFields: fc.Arbitrary<ProofFields> = fc.record({
   aitSha256: part,
 });
 
-Deno.test("canonicalProof() is the same for the same fields only", () => {
+Deno.test("the canonical string is the same for the same fields only", () => {
   const pair = fc.oneof(
     fc.tuple(proofFields, proofFields),
     fc.tuple(proofFields, part).map(([fields, text]): [ProofFields, ProofFields] => [
@@ -168,7 +168,7 @@ Deno.test("canonicalProof() is the same for the same fields only", () => {
   );
 });
 
-Deno.test("canonicalProof() is always nine lines", () => {
+Deno.test("the canonical string is always nine lines", () => {
   fc.assert(
     fc.property(proofFields, (fields) => {
       const lines = canonicalProof(fields).split("\n");
@@ -179,7 +179,7 @@ Deno.test("canonicalProof() is always nine lines", () => {
   );
 });
 
-Deno.test("canonicalProof() refuses a line feed in any field", () => {
+Deno.test("the canonical string refuses a line feed in any field", () => {
   const names = Object.keys(fc.sample(proofFields, { seed: 1, numRuns: 1 })[0] ?? {});
   assertEquals(names.length, 8);
   const bad = fc.constantFrom("\n", "a\n", "\na", "a\nb", "\r\n", "\n\n");
@@ -191,7 +191,7 @@ Deno.test("canonicalProof() refuses a line feed in any field", () => {
   );
 });
 
-Deno.test("isNonce()", async (t) => {
+Deno.test("the nonce check returns the stated result for each text", async (t) => {
   const rows: [name: string, text: string, expected: boolean][] = [
     ["accepts 16 characters", "A".repeat(16), true],
     ["accepts 128 characters", "_-9z".repeat(32), true],
@@ -212,7 +212,7 @@ Deno.test("isNonce()", async (t) => {
   for (const [name, text, expected] of rows) await t.step(name, () => assertEquals(isNonce(text), expected));
 });
 
-Deno.test("publicOrigin() is the origin, with http for ws", async (t) => {
+Deno.test("the public origin of a WebSocket address is written with http", async (t) => {
   const rows: [url: string, origin: string][] = [
     ["https://proxy.example.test", "https://proxy.example.test"],
     ["https://Proxy.Example.Test/", "https://proxy.example.test"],

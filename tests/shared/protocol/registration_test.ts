@@ -16,7 +16,7 @@ import { vectors } from "../../support/vectors.ts";
 const RUNS = { seed: 1, numRuns: 500 };
 const { agentKey, valid, invalid } = vectors("registration");
 
-Deno.test("registrationMessage() and its signature are those of the valid vectors", async (t) => {
+Deno.test("the registration message and its signature are those of the valid vectors", async (t) => {
   const pair = await keyPairFromSeed(fromBase64Url(agentKey.seed) ?? new Uint8Array());
   assertEquals(pair.publicKey, agentKey.x);
   const publicKey = await importPublicKey(agentKey.x);
@@ -29,7 +29,7 @@ Deno.test("registrationMessage() and its signature are those of the valid vector
   }
 });
 
-Deno.test("registrationMessage() of an invalid vector is not what was signed", async (t) => {
+Deno.test("the registration message of an invalid vector is not the signed one", async (t) => {
   const publicKey = await importPublicKey(agentKey.x);
   for (const { name, input, signature } of invalid) {
     await t.step(name, async () => {
@@ -38,7 +38,7 @@ Deno.test("registrationMessage() of an invalid vector is not what was signed", a
   }
 });
 
-Deno.test("REGISTRATION_TEMPLATE is the eight lines with names in braces for values", () => {
+Deno.test("the registration template has eight lines with names in braces for values", () => {
   assertEquals(
     REGISTRATION_TEMPLATE,
     "svc.register.v1\nchallengeId:{challengeId}\nnonce:{nonce}\nownerDid:{ownerDid}\npublicKey:{publicKey}\n" +
@@ -46,7 +46,7 @@ Deno.test("REGISTRATION_TEMPLATE is the eight lines with names in braces for val
   );
 });
 
-Deno.test("REGISTRATION_TEMPLATE filled in is the message", () => {
+Deno.test("the registration template with values is the message", () => {
   for (const { input, message } of valid) {
     const values = new Map<string, string | number | undefined>(Object.entries(input));
     assertEquals(
@@ -67,7 +67,7 @@ const fields: fc.Arbitrary<RegistrationFields> = fc.record({
   ttlDays: fc.option(fc.integer({ min: 1, max: 90 }), { nil: undefined }),
 });
 
-Deno.test("registrationMessage() is always eight lines that give the values back", () => {
+Deno.test("the registration message is always eight lines that hold the values", () => {
   fc.assert(
     fc.property(fields, (given) => {
       const lines = registrationMessage(given).split("\n");
@@ -82,7 +82,7 @@ Deno.test("registrationMessage() is always eight lines that give the values back
   );
 });
 
-Deno.test("registrationMessage() is the same for the same values only", () => {
+Deno.test("the registration message is the same for the same values only", () => {
   fc.assert(
     fc.property(fields, fields, (a, b) => {
       assertEquals(registrationMessage(a) === registrationMessage(b), text(a) === text(b));
@@ -91,7 +91,7 @@ Deno.test("registrationMessage() is the same for the same values only", () => {
   );
 });
 
-Deno.test("registrationMessage() refuses a line feed in any value", () => {
+Deno.test("the registration message refuses a line feed in any value", () => {
   const member = fc.constantFrom("challengeId", "nonce", "ownerDid", "publicKey", "name", "framework");
   fc.assert(
     fc.property(fields, member, fc.constantFrom("\n", "a\nb", "x\nname:y", "\r\n"), (given, name, bad) => {

@@ -19,12 +19,12 @@ const KINDS = FORMS.map(([kind]) => kind);
 const kind = fc.constantFrom(...KINDS);
 const entropy = fc.uint8Array({ minLength: 32, maxLength: 32 });
 
-Deno.test("SECRET_KINDS holds the five kinds and no other", () => {
+Deno.test("there are exactly five kinds of secret", () => {
   const rows = Object.entries(SECRET_KINDS).map(([name, { prefix, bytes }]) => `${name} ${prefix} ${bytes}`);
   assertEquals(rows.sort(), FORMS.map((row) => row.join(" ")).sort());
 });
 
-Deno.test("makeSecret() is the prefix and base64url of the bytes that it asked for", () => {
+Deno.test("a new secret is its prefix and base64url of random bytes", () => {
   fc.assert(
     fc.property(kind, entropy, (of, bytes) => {
       const secret = makeSecret(of, (n) => bytes.slice(0, n));
@@ -36,7 +36,7 @@ Deno.test("makeSecret() is the prefix and base64url of the bytes that it asked f
   );
 });
 
-Deno.test("isSecret() knows each kind's secrets from all others", () => {
+Deno.test("the secret check accepts the secrets of each kind only", () => {
   fc.assert(
     fc.property(kind, kind, entropy, (made, asked, bytes) => {
       assertEquals(isSecret(asked, makeSecret(made, (n) => bytes.slice(0, n))), made === asked);
@@ -45,7 +45,7 @@ Deno.test("isSecret() knows each kind's secrets from all others", () => {
   );
 });
 
-Deno.test("isSecret() refuses", async (t) => {
+Deno.test("the secret check refuses each malformed secret", async (t) => {
   const body = "A".repeat(43);
   const rows: [name: string, text: string][] = [
     ["nothing", ""],
@@ -66,7 +66,7 @@ Deno.test("isSecret() refuses", async (t) => {
   for (const [name, text] of rows) await t.step(name, () => assertEquals(isSecret("pat", text), false));
 });
 
-Deno.test("maskSecret() shows no more than the prefix and four characters", () => {
+Deno.test("secret masking shows at most the prefix and four characters", () => {
   fc.assert(
     fc.property(kind, entropy, (of, bytes) => {
       const secret = makeSecret(of, (n) => bytes.slice(0, n));
@@ -76,7 +76,7 @@ Deno.test("maskSecret() shows no more than the prefix and four characters", () =
   );
 });
 
-Deno.test("maskSecret() shows nothing of a text that is no secret", () => {
+Deno.test("secret masking shows nothing of a text that is not a secret", () => {
   for (const text of ["", "hunter2", "Bearer svc_pat_AAAA", "svcpair1_AAAA", "svc_xyz_AAAAAAAA"]) {
     assertEquals(maskSecret(text), "…");
   }

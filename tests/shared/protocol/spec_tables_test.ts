@@ -155,18 +155,18 @@ function codesOf(origin: "spec" | "project"): string[] {
   return errorRows.filter(([, row]) => row.origin === origin).map(([code]) => code).sort();
 }
 
-Deno.test("ERRORS gives every code of the specification its status", async (t) => {
+Deno.test("the error table has the status of every required code", async (t) => {
   assertEquals(SPEC_ERRORS.length, 64);
   for (const [code, status] of SPEC_ERRORS) {
     await t.step(code, () => assertEquals<Status | undefined>(ERRORS[code as ErrorCode]?.status, status));
   }
 });
 
-Deno.test("ERRORS names no code as the specification's that the specification lacks", () => {
+Deno.test("the error table marks only required codes as required", () => {
   assertEquals(codesOf("spec"), SPEC_ERRORS.map(([code]) => code).sort());
 });
 
-Deno.test("ERRORS gives every code of the project its status, and has no further one", async (t) => {
+Deno.test("the error table has the status of every code of the project and no other code", async (t) => {
   assertEquals(codesOf("project"), PROJECT_ERRORS.map(([code]) => code).sort());
   for (const [code, status, decision] of PROJECT_ERRORS) {
     await t.step(`${decision} ${code}`, () => {
@@ -175,7 +175,7 @@ Deno.test("ERRORS gives every code of the project its status, and has no further
   }
 });
 
-Deno.test("LIMIT_TABLE holds every number of the specification's limits", async (t) => {
+Deno.test("the limit table holds every required limit", async (t) => {
   for (const [scope, name, value, unit] of SPEC_LIMITS) {
     await t.step(`${scope}: ${value}`, () => {
       const row = limitRows.get(name);
@@ -185,12 +185,12 @@ Deno.test("LIMIT_TABLE holds every number of the specification's limits", async 
   }
 });
 
-Deno.test("LIMIT_TABLE names no number as the specification's that the specification lacks", () => {
+Deno.test("the limit table marks only required limits as required", () => {
   const known = new Set(SPEC_LIMITS.map(([, name]) => name));
   const named = [...limitRows].filter(([, { source }]) => source.startsWith("R-")).map(([name]) => name);
   assertEquals(named.filter((name) => !known.has(name)), []);
 });
 
-Deno.test("LIMITS is the values of LIMIT_TABLE", () => {
+Deno.test("the limits are the values of the limit table", () => {
   assertEquals(new Map(Object.entries(LIMITS)), new Map([...limitRows].map(([name, { value }]) => [name, value])));
 });

@@ -22,28 +22,28 @@ const BODY = {
   s: "A".repeat(32),
 };
 
-Deno.test("parseTicket() reads the valid vectors", () => {
+Deno.test("ticket parsing reads the valid vectors", () => {
   for (const vector of valid) assertEquals(parseTicket(vector.ticket), vector);
 });
 
-Deno.test("formatTicket() writes the valid vectors", () => {
+Deno.test("ticket formatting writes the valid vectors", () => {
   for (const { ticket, ...fields } of valid) {
     assertEquals(formatTicket(fields, secretOf(ticket)), ticket);
   }
 });
 
-Deno.test("parseTicket() forgives what surrounds a pasted ticket", async (t) => {
+Deno.test("ticket parsing ignores white space and backticks around a pasted ticket", async (t) => {
   const more = ["\t", "\r\n", "\u00a0", "```\n", "`` ` ``"].map((around) => `${around}${first.ticket}${around}`);
   for (const text of [...pasted, ...more]) {
     await t.step(JSON.stringify(text.replace(first.ticket, "ticket")), () => assertEquals(parseTicket(text), first));
   }
 });
 
-Deno.test("parseTicket() refuses the invalid vectors", async (t) => {
+Deno.test("ticket parsing refuses the invalid vectors", async (t) => {
   for (const { name, ticket } of invalid) await t.step(name, () => assertEquals(parseTicket(ticket), null));
 });
 
-Deno.test("parseTicket() refuses", async (t) => {
+Deno.test("ticket parsing refuses each malformed ticket", async (t) => {
   const rows: [name: string, text: string][] = [
     ["the upper-case prefix", first.ticket.replace("svcpair1_", "SVCPAIR1_")],
     ["the body without its prefix", first.ticket.replace("svcpair1_", "")],
@@ -84,7 +84,7 @@ Deno.test("parseTicket() refuses", async (t) => {
   for (const [name, text] of rows) await t.step(name, () => assertEquals(parseTicket(text), null));
 });
 
-Deno.test("parseTicket() gives back what formatTicket() was given", () => {
+Deno.test("ticket parsing returns the parts that were formatted", () => {
   const fields = fc.record({
     iss: fc.oneof(authority.map((host) => `https://${host}`), anyText),
     id: ulid,
@@ -100,7 +100,7 @@ Deno.test("parseTicket() gives back what formatTicket() was given", () => {
   );
 });
 
-Deno.test("parseTicket() gives a ticket or null for any text", () => {
+Deno.test("ticket parsing returns a ticket or null for any text", () => {
   const text = fc.oneof(anyText, anyText.map((body) => `svcpair1_${toBase64Url(utf8Bytes(body))}`), fc.json());
   fc.assert(fc.property(text, (pastedText) => assertEquals(parseTicket(pastedText), null)), RUNS);
 });

@@ -88,15 +88,15 @@ const REFUSED: [name: string, text: string][] = [
   ["100 KiB of decimals", `2030-01-01T00:00:00.${"1".repeat(102_400)}Z`],
 ];
 
-Deno.test("parseIso() reads RFC 3339 and cuts decimals past the third", async (t) => {
+Deno.test("ISO time parsing reads RFC 3339 and cuts decimals past the third", async (t) => {
   for (const [text, ms] of ACCEPTED) await t.step(text, () => assertEquals(parseIso(text), ms));
 });
 
-Deno.test("parseIso() refuses", async (t) => {
+Deno.test("ISO time parsing refuses each malformed time", async (t) => {
   for (const [name, text] of REFUSED) await t.step(name, () => assertEquals(parseIso(text), null));
 });
 
-Deno.test("parseIso() gives back what toIso() was given", () => {
+Deno.test("ISO time parsing returns the moment that was formatted", () => {
   fc.assert(
     fc.property(fc.integer({ min: YEAR_2000, max: YEAR_9999_END }), (ms) => {
       const text = toIso(ms);
@@ -106,7 +106,7 @@ Deno.test("parseIso() gives back what toIso() was given", () => {
   );
 });
 
-Deno.test("parseIso() gives one moment for all its offsets", () => {
+Deno.test("ISO time parsing returns one moment for all its offsets", () => {
   const middle = fc.integer({ min: Date.UTC(2000, 0, 3), max: Date.UTC(9999, 11, 29) });
   fc.assert(
     fc.property(middle, fc.integer({ min: -1439, max: 1439 }), (ms, minutes) => {
@@ -118,13 +118,13 @@ Deno.test("parseIso() gives one moment for all its offsets", () => {
   );
 });
 
-Deno.test("parseIso() accepts no moment outside the years 2000 to 9999", async (t) => {
+Deno.test("ISO time parsing accepts no moment outside the years 2000 to 9999", async (t) => {
   for (const text of ["2000-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"]) {
     await t.step(text, () => assertEquals(parseIso(text), null));
   }
 });
 
-Deno.test("parseIso() gives a moment or null for any text", () => {
+Deno.test("ISO time parsing returns a moment or null for any text", () => {
   fc.assert(
     fc.property(anyText, (text) => {
       const ms = parseIso(text);
@@ -134,7 +134,7 @@ Deno.test("parseIso() gives a moment or null for any text", () => {
   );
 });
 
-Deno.test("parseUnixSeconds()", async (t) => {
+Deno.test("Unix time parsing returns the stated result for each text", async (t) => {
   const rows: [text: string, expected: number | null][] = [
     ["0", 0],
     ["1", 1],
@@ -173,7 +173,7 @@ Deno.test("parseUnixSeconds()", async (t) => {
   }
 });
 
-Deno.test("parseUnixSeconds() gives back what unixSeconds() wrote", () => {
+Deno.test("Unix time parsing returns the moment that was formatted", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: YEAR_9999_END }), (ms) => {
       assertEquals(parseUnixSeconds(String(unixSeconds(ms))), Math.floor(ms / 1000));
@@ -182,6 +182,6 @@ Deno.test("parseUnixSeconds() gives back what unixSeconds() wrote", () => {
   );
 });
 
-Deno.test("unixSeconds() cuts the milliseconds off", () => {
+Deno.test("Unix time formatting cuts the milliseconds off", () => {
   assertEquals([0, 999, 1000, 1999].map(unixSeconds), [0, 0, 1, 1]);
 });

@@ -18,7 +18,7 @@ function readerOf(variables: Record<string, string>): ConfigReader {
   return new ConfigReader((name) => variables[name]);
 }
 
-Deno.test("ConfigReader reports all problems together, each with the name of its variable", () => {
+Deno.test("the configuration reader reports all problems together with the names of their variables", () => {
   const reader = readerOf({ A: "x", B: "7", C: "y", D: "d" });
   const config = {
     a: reader.read("A", wholeNumber(1, 9), 5),
@@ -37,13 +37,13 @@ Deno.test("ConfigReader reports all problems together, each with the name of its
   for (const problem of error.problems) assertStringIncludes(error.message, problem);
 });
 
-Deno.test("ConfigReader freezes a configuration without problems", () => {
+Deno.test("the configuration reader freezes a configuration without problems", () => {
   const config = readerOf({}).finish({ a: 1 });
   assertEquals(config, { a: 1 });
   assertThrows(() => Object.assign(config, { a: 2 }), TypeError);
 });
 
-Deno.test("ConfigReader says of a reader that throws no Error only that the value cannot be read", () => {
+Deno.test("the configuration reader reports only an unreadable value when a reader throws no Error", () => {
   const reader = readerOf({ A: "x" });
   reader.read("A", () => {
     throw "the secret";
@@ -58,7 +58,7 @@ async function table<T>(t: Deno.TestContext, parse: Parse<T>, good: [string, T][
   }
 }
 
-Deno.test("wholeNumber() takes digits within its bounds", async (t) => {
+Deno.test("an integer variable accepts digits within its bounds", async (t) => {
   await table(t, wholeNumber(1, 1000), [["1", 1], ["1000", 1000], ["007", 7]], [
     "0",
     "1001",
@@ -77,11 +77,11 @@ Deno.test("wholeNumber() takes digits within its bounds", async (t) => {
   ]);
 });
 
-Deno.test("oneOf() takes its words as they are", async (t) => {
+Deno.test("a choice variable accepts exactly its words", async (t) => {
   await table(t, oneOf("local", "dev"), [["local", "local"], ["dev", "dev"]], ["", "Local", "local ", "toString"]);
 });
 
-Deno.test("origin() takes an http or https origin and nothing more (D-24)", async (t) => {
+Deno.test("an origin variable accepts an http or https origin only", async (t) => {
   await table(t, origin, [
     ["https://proxy.example", "https://proxy.example"],
     ["https://proxy.example/", "https://proxy.example"],
@@ -106,6 +106,6 @@ Deno.test("origin() takes an http or https origin and nothing more (D-24)", asyn
   ]);
 });
 
-Deno.test("list() takes words between commas, without the blanks", async (t) => {
+Deno.test("a list variable is read as words between commas without blanks", async (t) => {
   await table(t, list, [["a", ["a"]], [" a , b,", ["a", "b"]], ["", []], [" , ", []]], []);
 });

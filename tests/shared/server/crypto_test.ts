@@ -10,14 +10,14 @@ import { EMPTY_BODY_SHA256 } from "../../../shared/protocol/proof.ts";
 import { digest, equalDigests, readPublicKey, verify } from "../../../shared/server/crypto.ts";
 import { sharedVectors } from "../../support/vectors.ts";
 
-Deno.test("digest() is base64url SHA-256, of a secret with its prefix", async () => {
+Deno.test("the digest of a secret is base64url SHA-256 of the secret with its prefix", async () => {
   assertEquals(digest("abc"), "ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0");
   assertEquals([digest(""), digest(new Uint8Array())], [EMPTY_BODY_SHA256, EMPTY_BODY_SHA256]);
   assertEquals(digest("caf\u00e9"), await sha256(utf8Bytes("caf\u00e9")));
   assertNotEquals(digest("svc_pat_AAAA"), digest("svc_agt_AAAA"));
 });
 
-Deno.test("equalDigests() is equality, also of texts of different length", () => {
+Deno.test("the comparison of digests is equality, also of texts of different length", () => {
   const text = fc.string({ unit: fc.constantFrom("a", "b", "\0", "é"), maxLength: 3 });
   fc.assert(
     fc.property(text, text, (a, b) => {
@@ -29,7 +29,7 @@ Deno.test("equalDigests() is equality, also of texts of different length", () =>
   );
 });
 
-Deno.test("verify() gives the stated verdict for every Wycheproof vector", () => {
+Deno.test("verification returns the stated result for every Wycheproof vector", () => {
   const file = sharedVectors("wycheproof-ed25519");
   if (!file) return;
   let checked = 0;
@@ -44,7 +44,7 @@ Deno.test("verify() gives the stated verdict for every Wycheproof vector", () =>
   assertEquals([checked, file.numberOfTests], [151, 151]);
 });
 
-Deno.test("verify() agrees with RFC 8032", () => {
+Deno.test("verification agrees with RFC 8032", () => {
   const file = sharedVectors("rfc8032");
   if (!file) return;
   assert(file.length > 0);
@@ -54,7 +54,7 @@ Deno.test("verify() agrees with RFC 8032", () => {
   }
 });
 
-Deno.test("verify() has the verdict of the protocol's for a signature, a changed one, and any 64 bytes", async () => {
+Deno.test("verification agrees with the protocol package for valid, changed and random signatures", async () => {
   const pair = await keyPairFromSeed(new Uint8Array(32).fill(7));
   const here = readPublicKey(pair.publicKey);
   const there = await importPublicKey(pair.publicKey);
@@ -73,7 +73,7 @@ Deno.test("verify() has the verdict of the protocol's for a signature, a changed
   );
 });
 
-Deno.test("verify() takes a malformed signature for a wrong one", async () => {
+Deno.test("verification is false for a malformed signature", async () => {
   const pair = await keyPairFromSeed(new Uint8Array(32).fill(7));
   const message = utf8Bytes("a");
   const signature = await sign(pair.privateKey, message);
@@ -84,7 +84,7 @@ Deno.test("verify() takes a malformed signature for a wrong one", async () => {
   }
 });
 
-Deno.test("readPublicKey() refuses what is not 32 bytes of base64url", () => {
+Deno.test("public key import refuses what is not 32 bytes of base64url", () => {
   for (const text of ["", "AAAA", "A".repeat(42), "A".repeat(44), `${"A".repeat(43)}=`, "A".repeat(42) + "B"]) {
     assertThrows(() => readPublicKey(text), TypeError);
   }

@@ -14,7 +14,7 @@ function logged(event: string, fields?: Record<string, unknown>, level: Level = 
   return lines[0] ?? "";
 }
 
-Deno.test("jsonLog() writes when, how much it matters, who, what, and the facts", () => {
+Deno.test("the JSON log writes time, level, service, event and fields", () => {
   assertEquals(
     logged("it_happened", { count: 1, code: "NOT_FOUND" }, "warn"),
     '{"ts":"2026-02-21T00:00:00.000Z","level":"warn","service":"svc","event":"it_happened","count":1,"code":"NOT_FOUND"}',
@@ -22,7 +22,7 @@ Deno.test("jsonLog() writes when, how much it matters, who, what, and the facts"
   assertEquals(Object.keys(JSON.parse(logged("no_facts"))), ["ts", "level", "service", "event"]);
 });
 
-Deno.test("jsonLog() redacts by name, at any depth, and leaves the rest", async (t) => {
+Deno.test("the JSON log redacts members by name at any depth", async (t) => {
   const secret = [
     "secret",
     "bootstrapSecret",
@@ -64,7 +64,7 @@ Deno.test("jsonLog() redacts by name, at any depth, and leaves the rest", async 
   }
 });
 
-Deno.test("jsonLog() redacts a secret that is percent-encoded any number of times", async (t) => {
+Deno.test("the JSON log redacts a secret that is percent-encoded any number of times", async (t) => {
   const encoded = (text: string) => [...utf8Bytes(text)].map((byte) => `%${byte.toString(16)}`).join("");
   const token = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl";
   for (const secret of ["svc_pat_abcdefgh", "svcpair1_abcdefgh", "svc_inv_abcdefgh", token]) {
@@ -91,7 +91,7 @@ Deno.test("jsonLog() redacts a secret that is percent-encoded any number of time
   }
 });
 
-Deno.test("jsonLog() writes one line of JSON whatever is put in", async (t) => {
+Deno.test("the JSON log writes one line of JSON for any value", async (t) => {
   const hostile = [
     '\r\n{"level":"error"}',
     "\u001b[31mred",
@@ -111,7 +111,7 @@ Deno.test("jsonLog() writes one line of JSON whatever is put in", async (t) => {
   }
 });
 
-Deno.test("jsonLog() writes an error with its cause, without its stack", () => {
+Deno.test("the JSON log writes an error with its cause, without its stack", () => {
   const cause = new TypeError("inner", { cause: new Error("innermost", { cause: { accessToken: "svc_agt_hidden" } }) });
   const line = logged("failed", { cause });
   assertEquals(JSON.parse(line).cause, {
@@ -123,4 +123,4 @@ Deno.test("jsonLog() writes an error with its cause, without its stack", () => {
   assertStringIncludes(logged("failed", { cause: "a text" }), '"cause":"a text"');
 });
 
-Deno.test("silentLog() says nothing", () => assertEquals(silentLog("error", "x", { a: 1 }), undefined));
+Deno.test("the silent log writes nothing", () => assertEquals(silentLog("error", "x", { a: 1 }), undefined));

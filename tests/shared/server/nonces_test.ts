@@ -39,7 +39,7 @@ class Instance {
   }
 }
 
-Deno.test("a nonce is good once for an agent; other agents and other nonces do not matter", async () => {
+Deno.test("a nonce is accepted once for each agent", async () => {
   using kv = await Deno.openKv(":memory:");
   const one = new Instance(kv, new ManualClock());
   const now = one.nowSeconds;
@@ -50,7 +50,7 @@ Deno.test("a nonce is good once for an agent; other agents and other nonces do n
   assertEquals(await one.use(now, "agent-a", `${NONCE}-2`), true);
 });
 
-Deno.test("D-25: a nonce is remembered until timestamp + 301 s, and for 300 s at least", async (t) => {
+Deno.test("a nonce is remembered until timestamp + 301 s, and for 300 s at least", async (t) => {
   const cases: [name: string, datedSeconds: number, keptSeconds: number][] = [
     ["dated now", 0, 301],
     ["dated 300 s ahead", 300, 601],
@@ -83,7 +83,7 @@ Deno.test("a request dated ahead is refused for as long as its own timestamp is 
   }
 });
 
-Deno.test("refusesNonce() for a record on both sides of its expiry", async (t) => {
+Deno.test("the replay check is true until a record's expiry and false after it", async (t) => {
   const record: NonceRecord = { expiresAt: 1_000_000, timestamp: 699 };
   const cases: [name: string, timestamp: number, now: number, refuses: boolean][] = [
     ["before, another timestamp", 700, 999_999, true],
@@ -99,7 +99,7 @@ Deno.test("refusesNonce() for a record on both sides of its expiry", async (t) =
   }
 });
 
-Deno.test("B24: a record that is present but has expired refuses nobody but the very request that made it", async () => {
+Deno.test("an expired record that is still present refuses only the request that made it", async () => {
   using kv = await Deno.openKv(":memory:");
   const one = new Instance(kv, new ManualClock());
   const timestamp = one.nowSeconds - 400;
@@ -142,14 +142,14 @@ Deno.test("a nonce survives a restart", async () => {
   assertEquals(await new Instance(kv, clock).use(timestamp), false);
 });
 
-Deno.test("of 200 uses at once one is taken", async () => {
+Deno.test("one of 200 concurrent uses of a nonce is accepted", async () => {
   using kv = await Deno.openKv(":memory:");
   const one = new Instance(kv, new ManualClock());
   const uses = await Promise.all(Array.from({ length: 200 }, () => one.use(one.nowSeconds)));
   assertEquals(uses.filter((taken) => taken).length, 1);
 });
 
-Deno.test("of two instances that reserve the same nonce one gets it", async () => {
+Deno.test("one of two instances that reserve the same nonce gets it", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   const instances = [new Instance(kv, clock), new Instance(kv, clock)];
@@ -162,7 +162,7 @@ Deno.test("of two instances that reserve the same nonce one gets it", async () =
   }
 });
 
-Deno.test("a reservation that makes no claim uses nothing up, and holds the nonce until it is released", async () => {
+Deno.test("a reservation without a claim holds the nonce until it is released and does not use it", async () => {
   using kv = await Deno.openKv(":memory:");
   const one = new Instance(kv, new ManualClock());
   const reservation = one.nonces.reserve("agent-a", NONCE, one.nowSeconds);
@@ -189,7 +189,7 @@ Deno.test("a store that fails holds no nonce", async () => {
   assertEquals(await one.use(one.nowSeconds), true);
 });
 
-Deno.test("a replay that was recognised once asks the store nothing", async () => {
+Deno.test("a replay is refused without a read when it was recognised before", async () => {
   using kv = await Deno.openKv(":memory:");
   const one = new Instance(kv, new ManualClock());
   const timestamp = one.nowSeconds;

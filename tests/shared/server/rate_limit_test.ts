@@ -60,7 +60,7 @@ function mostInAnyWindow(accepted: readonly number[], windowMs: number): number 
   return most;
 }
 
-Deno.test("decide() at the edges of the window", async (t) => {
+Deno.test("the window decision is exact at the edges of the window", async (t) => {
   const cases: [
     name: string,
     record: WindowRecord,
@@ -88,7 +88,7 @@ Deno.test("decide() at the edges of the window", async (t) => {
   }
 });
 
-Deno.test("decide() allows who waits exactly resetMs, and nobody a millisecond earlier", () => {
+Deno.test("the window decision allows a caller after exactly the stated wait, not a millisecond earlier", () => {
   for (const rule of [TWO, { name: "grained", requests: 1500, windowMs: 60_000 }]) {
     const model = new Model(rule);
     let refusals = 0;
@@ -104,7 +104,7 @@ Deno.test("decide() allows who waits exactly resetMs, and nobody a millisecond e
   }
 });
 
-Deno.test("H04: of 5 000 random arrivals never more than 20 in any 2 s, and none is refused wrongly", () => {
+Deno.test("at most 20 of 5,000 random arrivals are accepted in any 2 s, and none is refused wrongly", () => {
   for (const seed of [1, 2, 3]) {
     const model = new Model({ name: "h04", requests: 20, windowMs: 2000 });
     let refused = 0;
@@ -120,7 +120,7 @@ Deno.test("H04: of 5 000 random arrivals never more than 20 in any 2 s, and none
   }
 });
 
-Deno.test("over a limit of 1 000: never more in any window, none refused more than a sixtieth of it early", () => {
+Deno.test("a limit over 1,000 is never exceeded and refuses at most a sixtieth of the window too long", () => {
   for (const requests of [1001, 1500, 3000]) {
     const rule = { name: "grained", requests, windowMs: 60_000 };
     const grain = rule.windowMs / 60;
@@ -139,7 +139,7 @@ Deno.test("over a limit of 1 000: never more in any window, none refused more th
   }
 });
 
-Deno.test("up to a limit of 1 000 every request is counted at its own moment", () => {
+Deno.test("every request is counted at its own time up to a limit of 1,000", () => {
   const rule = { name: "exact", requests: 1000, windowMs: 60_000 };
   const model = new Model(rule);
   for (let i = 0; i < 1000; i++) assertEquals(model.ask(NOW + i).allowed, true);
@@ -148,7 +148,7 @@ Deno.test("up to a limit of 1 000 every request is counted at its own moment", (
   assertEquals(model.ask(NOW + 60_000).allowed, false);
 });
 
-Deno.test("H05: refused requests do not lengthen the block", () => {
+Deno.test("refused requests do not lengthen the block", () => {
   const model = new Model({ name: "h05", requests: 20, windowMs: 2000 });
   // 100 a second, for three windows and one to see the last full one.
   for (let now = NOW; now < NOW + 8000; now += 10) model.ask(now);
@@ -158,7 +158,7 @@ Deno.test("H05: refused requests do not lengthen the block", () => {
   assertEquals(model.ask(NOW + 20_000).remaining, 19);
 });
 
-Deno.test("H12: a clock that steps back neither blocks for more than a window nor grants twice the limit", async (t) => {
+Deno.test("a clock that steps back neither blocks for more than a window nor grants twice the limit", async (t) => {
   for (const stepMs of [-600_000, -60_001, -30_000, -1, 1, 30_000, 600_000]) {
     await t.step(`by ${stepMs} ms`, () => {
       for (const requests of [20, 1500]) {
@@ -179,7 +179,7 @@ Deno.test("H12: a clock that steps back neither blocks for more than a window no
   }
 });
 
-Deno.test("decide() gives a record that stays short, ordered and true, whatever the clock does", () => {
+Deno.test("the window record stays short, ordered and correct for any step of the clock", () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 5 }),
@@ -200,7 +200,7 @@ Deno.test("decide() gives a record that stays short, ordered and true, whatever 
   );
 });
 
-Deno.test("windowUpdate() counts, keeps the record of a full window, or refuses the whole claim", () => {
+Deno.test("the window update counts, keeps the record of a full window, or refuses the whole claim", () => {
   const seen: boolean[] = [];
   const note = ({ allowed }: Decision) => void seen.push(allowed);
   const update = windowUpdate(["w"], TWO, () => NOW, note);
@@ -212,7 +212,7 @@ Deno.test("windowUpdate() counts, keeps the record of a full window, or refuses 
   assertEquals(seen, [true, true, false, false, false]);
 });
 
-Deno.test("rateLimitHeaders() says the policy, what is left, and how long to wait", async (t) => {
+Deno.test("rate limit headers hold the policy, the remaining requests and the time to wait", async (t) => {
   const rule = { name: "agent", requests: 60, windowMs: 60_000 };
   const cases: [name: string, resetMs: number, allowed: boolean, remaining: number, t: string][] = [
     ["allowed", 60_000, true, 59, "60"],
@@ -236,14 +236,14 @@ function openLimiter(kv: Deno.Kv, clock: ManualClock): RateLimiter {
 
 const TWENTY: WindowRule = { name: "twenty", requests: 20, windowMs: 60_000 };
 
-Deno.test("hit() of 100 at once lets exactly the limit through", async () => {
+Deno.test("the limiter accepts exactly the limit of 100 concurrent requests", async () => {
   using kv = await Deno.openKv(":memory:");
   const limiter = openLimiter(kv, new ManualClock());
   const decisions = await Promise.all(Array.from({ length: 100 }, () => limiter.hit(TWENTY, "a")));
   assertEquals(decisions.filter((decision) => decision.allowed).length, 20);
 });
 
-Deno.test("H11: hit() of two instances on one store lets no more through than the limit", async () => {
+Deno.test("the limiter accepts at most the limit at two instances on one store", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   const limiters = [openLimiter(kv, clock), openLimiter(kv, clock)];
@@ -255,7 +255,7 @@ Deno.test("H11: hit() of two instances on one store lets no more through than th
   assertEquals(allowed, 20);
 });
 
-Deno.test("hit() counts each rule and each caller on its own; peek() counts nothing", async () => {
+Deno.test("the limiter counts each rule and each caller separately, and a peek counts nothing", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   const limiter = openLimiter(kv, clock);
@@ -271,7 +271,7 @@ Deno.test("hit() counts each rule and each caller on its own; peek() counts noth
   assertEquals((await limiter.hit(TWENTY, "a")).allowed, true);
 });
 
-Deno.test("hit() keeps its count over a restart, and mends a full window after the clock stepped back", async () => {
+Deno.test("the limiter keeps its count over a restart and repairs a full window after a step back", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   for (let i = 0; i < 20; i++) await openLimiter(kv, clock).hit(TWENTY, "a");

@@ -30,7 +30,7 @@ function checkTables(
   }
 }
 
-Deno.test("every key family of the registry has one end, which agrees with what a moved store keeps", () => {
+Deno.test("every key family of the registry has one stated end, which agrees with an export", () => {
   checkTables(REGISTRY_KEYS, REGISTRY_STORED, REGISTRY_ENDS);
 });
 
@@ -86,7 +86,7 @@ async function story(w: World): Promise<void> {
   await answered(await w.ask("GET", "/health"));
 }
 
-Deno.test("each family of the registry with an expiry is written with one, and what has ended too", async () => {
+Deno.test("each family of the registry with an expiry is written with one, also ended records", async () => {
   const written: Written[] = [];
   using real = await Deno.openKv(":memory:");
   await using w = await openRegistry({ kv: recording(real, written) });
@@ -116,7 +116,7 @@ Deno.test("each family of the registry with an expiry is written with one, and w
   }
 });
 
-Deno.test("an active record of the registry has no end when its store is moved, an ended one has", async () => {
+Deno.test("an export keeps active records of the registry without an end and ended ones with one", async () => {
   await using w = await openRegistry();
   const [a, b] = [await w.agent(), await w.agent()];
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);

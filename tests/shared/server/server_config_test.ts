@@ -20,7 +20,7 @@ function refused(variables: Record<string, string>, secrets = NO_SECRETS, onDepl
   return reader.problems.map((problem) => problem.split(":")[0] ?? "");
 }
 
-Deno.test("readServerConfig() without variables is the all-in-one server on this machine", () => {
+Deno.test("the server configuration without variables is the all-in-one server on this machine", () => {
   const asked: string[] = [];
   const reader = new ConfigReader((name) => void asked.push(name));
   const { trustedProxies, ...config } = readServerConfig(reader, false);
@@ -38,7 +38,7 @@ Deno.test("readServerConfig() without variables is the all-in-one server on this
   assertEquals(readServerConfig(new ConfigReader(() => undefined), true).kvUrl, null);
 });
 
-Deno.test("readServerConfig() takes each variable, or names it", async (t) => {
+Deno.test("the server configuration accepts each variable or names it", async (t) => {
   const cases: [name: string, good: string[], bad: string[]][] = [
     ["SVC_SERVICE", ["all", "registry", "proxy"], ["both", ""]],
     ["ENVIRONMENT", ["local", "dev"], ["prod", "Local"]],
@@ -57,7 +57,7 @@ Deno.test("readServerConfig() takes each variable, or names it", async (t) => {
   }
 });
 
-Deno.test("a proxy alone is told where its registry is", () => {
+Deno.test("a proxy without a registry in its process needs the registry's address", () => {
   for (const environment of ["local", "dev"]) {
     const alone = { SVC_SERVICE: "proxy", ENVIRONMENT: environment };
     assertEquals(refused(alone), ["REGISTRY_URL"]);
@@ -65,7 +65,7 @@ Deno.test("a proxy alone is told where its registry is", () => {
   }
 });
 
-Deno.test("production refuses what is fine elsewhere, all of it together", async (t) => {
+Deno.test("production reports all its additional problems together", async (t) => {
   const urls = { REGISTRY_URL: "https://r.example", PROXY_URL: "https://p.example" };
   const cases: [name: string, variables: Record<string, string>, secrets: Partial<typeof NO_SECRETS>, bad: string[]][] =
     [
@@ -101,7 +101,7 @@ Deno.test("production refuses what is fine elsewhere, all of it together", async
   });
 });
 
-Deno.test("acceptedOrigins() is the public one, and in local the loopback ones with the listening port", () => {
+Deno.test("the accepted origins are the public one, and in local also loopback with the listening port", () => {
   assertEquals(acceptedOrigins("local", "http://127.0.0.1:8787", 8787), [
     "http://127.0.0.1:8787",
     "http://localhost:8787",

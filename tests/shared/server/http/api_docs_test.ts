@@ -76,7 +76,7 @@ function codesOf(response: { content?: Record<string, { schema?: Schema }> }): s
     .flatMap((one) => one?.properties?.error?.properties?.code?.enum?.filter((code) => code in ERRORS) ?? []);
 }
 
-Deno.test("the page names every route and code, runs nothing and loads only its own style", async () => {
+Deno.test("the page names every route and code, has no script and loads only its own style", async () => {
   await using w = await World.open();
   const response = await w.fetch(`${REGISTRY_URL}/docs`);
   const page = await response.text();

@@ -7,7 +7,7 @@ import type { ErrorCode } from "../../../../shared/protocol/errors.ts";
 import { errorsOf } from "../../../../shared/server/http/route.ts";
 import { AUTHENTICATORS, errorOf, post, ROUTES, TestApp } from "./small_app.ts";
 
-Deno.test("I01: an unknown path is 404, a wrong method 405 with Allow; HEAD goes where GET goes", async () => {
+Deno.test("an unknown path is 404, another method is 405 with Allow, and HEAD is routed as GET", async () => {
   using t = await TestApp.open();
   for (const path of ["/", "/Open", "/open/", "//open", "/open/x", "/things", "/things/1/2"]) {
     assertEquals(await errorOf(await t.ask(path)), [404, "NOT_FOUND"], path);
@@ -24,7 +24,7 @@ Deno.test("I01: an unknown path is 404, a wrong method 405 with Allow; HEAD goes
   assertEquals([owns("/open?x"), owns("/%6fpen"), owns("/things/x"), owns("/none")], [true, true, true, false]);
 });
 
-Deno.test("I06: a Content-Length over the cap is refused before anything is read, the cap itself is not", async () => {
+Deno.test("a Content-Length over the limit is refused before the body is read", async () => {
   using t = await TestApp.open();
   assertEquals((await t.ask("/things/1", post('{"name":"a"}', { "x-key": "k", "content-length": "64" }))).status, 201);
   const answer = await t.ask("/things/1", post("", { "x-key": "k", "content-length": String(2 ** 30) }));
@@ -32,7 +32,7 @@ Deno.test("I06: a Content-Length over the cap is refused before anything is read
   assertEquals(await errorOf(answer), [413, "PAYLOAD_TOO_LARGE"]);
 });
 
-Deno.test("I10: what went wrong inside is logged with the request id and never answered", async (t) => {
+Deno.test("an internal failure is logged with the request ID and never answered", async (t) => {
   const cases: [how: string, error: [number, ErrorCode], retryAfter: string | null][] = [
     ["error", [500, "INTERNAL_ERROR"], null],
     ["text", [500, "INTERNAL_ERROR"], null],
@@ -59,7 +59,7 @@ Deno.test("I10: what went wrong inside is logged with the request id and never a
   }
 });
 
-Deno.test("P04: a refusal is logged with code, request id and address, and no credential", async () => {
+Deno.test("a refusal is logged with code, request ID and address, without a credential", async () => {
   using t = await TestApp.open();
   await t.ask(`/things/7?${"x".repeat(300)}`, post("", { "x-other": "svc_pat_x", "x-request-id": "the-request" }));
   assertEquals(t.log, [{
@@ -77,7 +77,7 @@ Deno.test("P04: a refusal is logged with code, request id and address, and no cr
   }]);
 });
 
-Deno.test("details are answered where the environment shows them, and nowhere else", async () => {
+Deno.test("details are answered only in an environment that shows them", async () => {
   using shown = await TestApp.open(true);
   const { error } = await (await shown.ask("/things/1", post('{"name":7}'))).json();
   assertEquals(Object.keys(error.details), ["fieldErrors", "formErrors"]);
@@ -93,7 +93,7 @@ Deno.test("a 401 names the scheme of its route", async () => {
   assertEquals((await t.ask("/open")).headers.get("www-authenticate"), null);
 });
 
-Deno.test("I15: no answer repeats the Host of the request", async () => {
+Deno.test("no answer repeats the Host of the request", async () => {
   using t = await TestApp.open(true);
   for (const path of ["/open", "/none", "/query", "/fails/x"]) {
     const answer = await t.ask(path);
@@ -102,7 +102,7 @@ Deno.test("I15: no answer repeats the Host of the request", async () => {
   }
 });
 
-Deno.test("errorsOf() lists what a row can answer, each once, in the order of the error table", () => {
+Deno.test("the error list of a route has each possible code once, in the order of the error table", () => {
   const errorsIn = (path: string) => {
     const found = ROUTES.find((candidate) => candidate.path === path);
     assert(found);

@@ -17,7 +17,7 @@ Deno.test("a route's handler gets path, body and caller, and its answer carries 
   assertEquals(t.log, []);
 });
 
-Deno.test("D-11: a client's request id is kept when it is one, else a ULID is made; errors carry it too", async (t) => {
+Deno.test("a valid request ID of the client is used, else a new ULID, also in errors", async (t) => {
   const cases: [name: string, id: string, kept: boolean][] = [
     ["8 characters", "abcdefgh", true],
     ["128 characters", "x".repeat(128), true],
@@ -41,7 +41,7 @@ Deno.test("D-11: a client's request id is kept when it is one, else a ULID is ma
   }
 });
 
-Deno.test("D-15: a request wrong in many ways is refused for the first of them", async (t) => {
+Deno.test("a request with several faults is refused for the first one", async (t) => {
   const big = "x".repeat(100);
   const stream = () => new Blob([big]).stream();
   const bad = (length?: string) => ({ ...(length ? { "content-length": length } : {}) });
@@ -66,7 +66,7 @@ Deno.test("D-15: a request wrong in many ways is refused for the first of them",
   }
 });
 
-Deno.test("a glance refuses before the body is read; who passes it is judged with the body", async () => {
+Deno.test("a precheck refuses before the body is read, and the handler checks again with the body", async () => {
   using t = await TestApp.open();
   let pulled = 0;
   const body = () => new ReadableStream({ pull: (controller) => (pulled++, controller.close()) }, { highWaterMark: 0 });
@@ -77,7 +77,7 @@ Deno.test("a glance refuses before the body is read; who passes it is judged wit
   assertEquals(await errorOf(answer), [401, "PROXY_AUTH_INVALID_AIT"]);
 });
 
-Deno.test("D-15: the limit per key comes after the credential and before the role; the one per IP before both", async () => {
+Deno.test("the limit per key is checked between credential and role, and the limit per IP before both", async () => {
   using t = await TestApp.open();
   for (let i = 0; i < 3; i++) assertEquals((await t.ask("/things/x", post("", { "x-key": "user" }))).status, 403);
   assertEquals(await errorOf(await t.ask("/things/x", post("", { "x-key": "user" }))), [429, "RATE_LIMIT_EXCEEDED"]);
@@ -85,7 +85,7 @@ Deno.test("D-15: the limit per key comes after the credential and before the rol
   assertEquals((await t.ask("/things/7", post('{"name":"a"}', { "x-key": "other" }))).status, 201);
 });
 
-Deno.test("a limit per IP counts each bucket, tells what is left, and spares those whom it does not concern", async () => {
+Deno.test("a limit per IP counts each bucket, sends the remaining requests and skips exempt callers", async () => {
   using t = await TestApp.open();
   const first = await t.ask("/limited");
   assertEquals(first.headers.get("ratelimit-policy"), '"ip";q=2;w=60');
@@ -111,7 +111,7 @@ Deno.test("a limit per IP counts each bucket, tells what is left, and spares tho
   assertEquals((await t.ask("/limited")).status, 200);
 });
 
-Deno.test("a limit that counts failures counts nothing else, also of many at once", async () => {
+Deno.test("a limit that counts failures counts only them, also of concurrent requests", async () => {
   using t = await TestApp.open();
   for (let i = 0; i < 5; i++) assertEquals((await t.ask("/failures", post())).status, 200);
   const answers = await Promise.all(Array.from({ length: 20 }, () => t.ask("/failures", post("bad"))));
@@ -122,13 +122,13 @@ Deno.test("a limit that counts failures counts nothing else, also of many at onc
   assertEquals((await t.ask("/failures", post())).status, 200);
 });
 
-Deno.test("an empty body stands for {} where the route says so", async () => {
+Deno.test("an empty body stands for an empty object when the route allows it", async () => {
   using t = await TestApp.open(true);
   const { error } = await (await t.ask("/things/1", post(""))).json();
   assertEquals([error.code, Object.keys(error.details.fieldErrors)], ["ADMIN_BOOTSTRAP_INVALID", ["name"]]);
 });
 
-Deno.test("a query is read from the request line as it came; a repeated name is a list", async () => {
+Deno.test("a query is read from the unchanged request line, and a repeated name is a list", async () => {
   using t = await TestApp.open();
   const answer = await t.ask("/query?a=1%202&b=x&b=y&c=%zz");
   assertEquals(await answer.json(), { query: { a: "1 2", b: ["x", "y"] }, target: "/query?a=1%202&b=x&b=y&c=%zz" });
@@ -138,20 +138,20 @@ Deno.test("a query is read from the request line as it came; a repeated name is 
   }
 });
 
-Deno.test("a query of 4,096 characters is read, one with one more is refused with the code of the route", async () => {
+Deno.test("a query over 4,096 characters is refused with the code of the route", async () => {
   using t = await TestApp.open();
   assertEquals((await t.ask(`/query?${"a=1&c=".padEnd(LIMITS.queryLength, "x")}`)).status, 200);
   const answer = await t.ask(`/query?${"a=1&c=".padEnd(LIMITS.queryLength + 1, "x")}`);
   assertEquals(await errorOf(answer), [400, "AGENT_LIST_INVALID_QUERY"]);
 });
 
-Deno.test("rawTarget() is path and query as in the request line", () => {
+Deno.test("the raw target is path and query of the request line", () => {
   assertEquals(rawTarget("https://p.example/a/%61?b=c#"), "/a/%61?b=c#");
   assertEquals(rawTarget("https://p.example//a"), "//a");
   assertEquals(rawTarget("https://p.example"), "/");
 });
 
-Deno.test("createApp() refuses a row that names an unknown authenticator", () => {
+Deno.test("the app refuses a row that names an unknown authenticator", () => {
   const [first] = ROUTES;
   assert(first);
   const deps = {} as AppDeps;

@@ -28,7 +28,7 @@ function asking(rooms: BodyBudget, address: string, bytes: number): { room: Body
   return asked;
 }
 
-Deno.test("D-98: bodies hold 4 MiB together at most, 2 MiB from one address; what is given back is there again", async () => {
+Deno.test("bodies hold at most 4 MiB in total and 2 MiB for one address, until they are released", async () => {
   const rooms = new BodyBudget(new ManualClock());
   const first = await rooms.take("a", HALF);
   const more = asking(rooms, "a", LIMITS.bodyFreeBytes + 1);
@@ -45,7 +45,7 @@ Deno.test("D-98: bodies hold 4 MiB together at most, 2 MiB from one address; wha
   assertEquals(rooms.total, HALF + 2 * (LIMITS.bodyFreeBytes + 1));
 });
 
-Deno.test("D-98: a small body needs no room, however full it is", async () => {
+Deno.test("a small body is read without a lease when the budget is used up", async () => {
   const rooms = new BodyBudget(new ManualClock());
   await rooms.take("a", HALF);
   await rooms.take("b", HALF);
@@ -53,7 +53,7 @@ Deno.test("D-98: a small body needs no room, however full it is", async () => {
   assertEquals(rooms.total, ALL);
 });
 
-Deno.test("D-98: of those who wait the address that holds least is next, whoever came first", async () => {
+Deno.test("the waiting address that holds least is served next", async () => {
   const rooms = new BodyBudget(new ManualClock());
   const piece = HALF / 2;
   const held = [await rooms.take("greedy", piece), await rooms.take("x", HALF), await rooms.take("y", piece)];
@@ -67,7 +67,7 @@ Deno.test("D-98: of those who wait the address that holds least is next, whoever
   assert(modest.room);
 });
 
-Deno.test("D-98: who finds no room within 2 s is refused, and waits no longer", async () => {
+Deno.test("a body is refused when it gets no lease within 2 s", async () => {
   const clock = new ManualClock();
   const rooms = new BodyBudget(clock);
   const held = await rooms.take("a", HALF);
@@ -81,7 +81,7 @@ Deno.test("D-98: who finds no room within 2 s is refused, and waits no longer", 
   assertEquals([late.room, rooms.total], [null, 0]);
 });
 
-Deno.test("D-98: of one address 500 wait at most, the next is refused at once", async () => {
+Deno.test("a body is refused at once when 500 of its address wait", async () => {
   const rooms = new BodyBudget(new ManualClock());
   await rooms.take("a", HALF);
   const waiting = Array.from({ length: LIMITS.bodiesWaiting / 2 }, () => asking(rooms, "a", HALF));
@@ -91,7 +91,7 @@ Deno.test("D-98: of one address 500 wait at most, the next is refused at once", 
   assert(waiting.every(({ room, refused }) => room === null && refused === null));
 });
 
-Deno.test("D-98: a body that still arrives after a second is cut when others wait, a body that is there is not", async () => {
+Deno.test("an incomplete body is aborted after one second when others wait", async () => {
   const clock = new ManualClock();
   const rooms = new BodyBudget(clock);
   const cuts: string[] = [];
@@ -109,7 +109,7 @@ Deno.test("D-98: a body that still arrives after a second is cut when others wai
   assert(honest.room);
 });
 
-Deno.test("D-98: a request gives its room back whatever becomes of it, and what a process asks itself needs none", async (t) => {
+Deno.test("a request releases its lease with any result, and calls within the process need none", async (t) => {
   const clock = new ManualClock();
   using kv = await Deno.openKv(":memory:");
   const seen: number[] = [];

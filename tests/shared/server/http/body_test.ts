@@ -40,7 +40,7 @@ async function refusal(read: Promise<unknown>): Promise<ServiceError> {
   return await assertRejects(() => read, ServiceError);
 }
 
-Deno.test("readBody() gives the bytes as they came, in one piece or many, up to the cap", async (t) => {
+Deno.test("the body reader returns the bytes of one piece or many up to the limit", async (t) => {
   const cases: [name: string, chunks: string[], maxBytes: number][] = [
     ["no chunk", [], 0],
     ["one chunk", ["hello"], 5],
@@ -60,7 +60,7 @@ Deno.test("readBody() gives the bytes as they came, in one piece or many, up to 
   });
 });
 
-Deno.test("readBody accepts a body in 1,024 pieces and refuses one in more", async () => {
+Deno.test("the body reader accepts 1,024 pieces and refuses more", async () => {
   const pieces = (count: number) => new Chunks(Array.from({ length: count }, () => utf8Bytes("x")));
   const clock = new ManualClock();
   assertEquals((await readBody(pieces(LIMITS.bodyPieces), 65_536, clock)).length, LIMITS.bodyPieces);
@@ -69,7 +69,7 @@ Deno.test("readBody accepts a body in 1,024 pieces and refuses one in more", asy
   assertEquals([error.code, error.headers.Connection], ["PAYLOAD_TOO_LARGE", "close"]);
 });
 
-Deno.test("readBody() refuses a byte more than the cap while it streams, and lets the rest go", async (t) => {
+Deno.test("the body reader refuses one byte over the limit and cancels the rest", async (t) => {
   const cases: [name: string, chunks: string[], maxBytes: number][] = [
     ["in one chunk", ["123456"], 5],
     ["in the last of many", ["12345", "6"], 5],
@@ -89,7 +89,7 @@ Deno.test("readBody() refuses a byte more than the cap while it streams, and let
   }
 });
 
-Deno.test("readBody() gives up after 10 s, however much of the body has come", async (t) => {
+Deno.test("the body reader times out after 10 s with any part of the body", async (t) => {
   for (const chunks of [[], ["a"], ["a", "b", "c"]]) {
     await t.step(`${chunks.length} chunks, then nothing`, async () => {
       const clock = new ManualClock();
@@ -109,13 +109,13 @@ Deno.test("readBody() gives up after 10 s, however much of the body has come", a
   }
 });
 
-Deno.test("readBody() of a body that breaks off is a time-out, and no time is waited", async () => {
+Deno.test("the body reader times out at once when the client aborts the body", async () => {
   const clock = new ManualClock();
   const error = await refusal(readBody(new Chunks([utf8Bytes("ab")], "break"), 100, clock));
   assertEquals([error.code, clock.waiting], ["REQUEST_TIMEOUT", 0]);
 });
 
-Deno.test("refuseByLength() judges Content-Length alone, before anything is read", async (t) => {
+Deno.test("the length check uses Content-Length only, before the body is read", async (t) => {
   const cases: [name: string, length: string | null, refused: boolean][] = [
     ["none", null, false],
     ["zero", "0", false],
@@ -133,7 +133,7 @@ Deno.test("refuseByLength() judges Content-Length alone, before anything is read
   }
 });
 
-Deno.test("parseJson() gives text and value of JSON in UTF-8, and nothing else", async (t) => {
+Deno.test("JSON parsing accepts JSON in UTF-8 only and returns its text and value", async (t) => {
   const good = [
     "null",
     " 1 ",
@@ -174,7 +174,7 @@ Deno.test("parseJson() gives text and value of JSON in UTF-8, and nothing else",
   });
 });
 
-Deno.test("leaveBody() reads a small rest to its end and ends the connection of a long or slow one", async (t) => {
+Deno.test("body disposal reads a small rest and closes the connection of a long or slow one", async (t) => {
   const kib = "x".repeat(1024);
   const cases: [name: string, chunks: string[], end: "close" | "hang", isEnded: boolean][] = [
     ["a small body", ["ab", "cd"], "close", false],

@@ -11,7 +11,7 @@ function bucket(address: string | null, forwardedFor: string | null = null, trus
   return clientBucket({ from: "socket", address }, forwardedFor, trusted);
 }
 
-Deno.test("clientBucket() takes the peer, or the right-most untrusted hop behind a trusted proxy", async (t) => {
+Deno.test("the client bucket is the peer, or the right-most untrusted hop behind a trusted proxy", async (t) => {
   const cases: [name: string, peer: string | null, forwardedFor: string | null, bucket: string][] = [
     ["a peer", "198.51.100.7", null, "198.51.100.7"],
     ["an untrusted peer's header is not believed", "198.51.100.7", "203.0.113.1", "198.51.100.7"],
@@ -36,7 +36,7 @@ Deno.test("clientBucket() takes the peer, or the right-most untrusted hop behind
   }
 });
 
-Deno.test("clientBucket() is one for every way to write an address, and for a /64", async (t) => {
+Deno.test("the client bucket is the same for every spelling of an address and for a /64", async (t) => {
   const cases: [name: string, addresses: string[]][] = [
     ["a /64", ["2001:db8::1", "2001:db8:0:0::ffff", "2001:0DB8:0000:0000:a:b:c:d", "2001:db8::dead:beef:0:1"]],
     ["zero groups", ["::", "::2", "0:0:0:0:0:0:0:3", "::7f00:1"]],
@@ -50,13 +50,13 @@ Deno.test("clientBucket() is one for every way to write an address, and for a /6
   }
 });
 
-Deno.test("clientBucket() keeps apart what is apart", () => {
+Deno.test("the client bucket differs for different addresses", () => {
   const apart = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8:0:1::1", "2001:db9::1", "::1"];
   assertEquals(new Set(apart.map((address) => bucket(address))).size, apart.length);
   assertNotEquals(bucket("::fffe:c000:201"), bucket("192.0.2.1"));
 });
 
-Deno.test("H08: 100 000 addresses of one /64 share a bucket", () => {
+Deno.test("100,000 addresses of one /64 share a bucket", () => {
   const buckets = new Set<string>();
   for (let i = 0; i < 100_000; i++) {
     buckets.add(bucket(`2001:db8:1:2:${(i >> 8).toString(16)}::${(i & 255).toString(16)}`));
@@ -64,12 +64,12 @@ Deno.test("H08: 100 000 addresses of one /64 share a bucket", () => {
   assertEquals([...buckets], ["2001:db8:1:2::/64"]);
 });
 
-Deno.test("clientBucket() of a call within the process is its own", () => {
+Deno.test("the client bucket of a call within the process is its own", () => {
   assertEquals(clientBucket({ from: "process" }, "203.0.113.1", TRUSTED), "process");
   assertNotEquals(bucket("process"), "process");
 });
 
-Deno.test("TrustedProxies holds addresses and blocks, in every way to write them", async (t) => {
+Deno.test("trusted proxies are addresses and blocks in every spelling", async (t) => {
   const cases: [block: string, inside: string[], outside: string[]][] = [
     ["192.0.2.7", ["192.0.2.7", "::ffff:192.0.2.7"], ["192.0.2.8", "::1"]],
     ["192.0.2.0/24", ["192.0.2.0", "192.0.2.255"], ["192.0.3.0", "192.0.1.255"]],
@@ -87,7 +87,7 @@ Deno.test("TrustedProxies holds addresses and blocks, in every way to write them
   }
 });
 
-Deno.test("TrustedProxies refuses what is no address or block", async (t) => {
+Deno.test("trusted proxies are refused when they are not addresses or blocks", async (t) => {
   const bad = [
     "",
     "host",

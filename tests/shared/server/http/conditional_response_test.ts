@@ -15,7 +15,7 @@ function ask(ifNoneMatch?: string): Response {
   );
 }
 
-Deno.test("cacheable() answers the body once, and 304 to who has it", async (t) => {
+Deno.test("a conditional response is the body once, and 304 for a client that has it", async (t) => {
   const cases: [name: string, ifNoneMatch: string | undefined, status: number][] = [
     ["no tag", undefined, 200],
     ["another tag", '"tag-2"', 200],
@@ -41,7 +41,7 @@ Deno.test("cacheable() answers the body once, and 304 to who has it", async (t) 
   }
 });
 
-Deno.test("cacheable() sends a large body whole, with its length", async () => {
+Deno.test("a conditional response sends a large body completely, with its length", async () => {
   for (const length of [262_143, 262_144, 262_145, 524_288, 1_000_000]) {
     const body = crypto.getRandomValues(new Uint8Array(65_536));
     const large = new Uint8Array(length).map((_, i) => body[i % body.length] ?? 0);

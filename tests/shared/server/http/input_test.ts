@@ -8,11 +8,11 @@ import { invalidInput, parseInput } from "../../../../shared/server/http/input.t
 
 const Body = z.object({ name: z.string().trim().min(1), count: z.int().default(3) });
 
-Deno.test("parseInput() gives what the schema makes of the value, and drops what it does not know", () => {
+Deno.test("input parsing returns the parsed value without unknown members", () => {
   assertEquals(parseInput(Body, { name: " a ", role: "admin" }, "ADMIN_BOOTSTRAP_INVALID"), { name: "a", count: 3 });
 });
 
-Deno.test("parseInput() refuses with the route's code and names fields, not values", async (t) => {
+Deno.test("input parsing refuses with the route's code and names fields, not values", async (t) => {
   const cases: [name: string, value: unknown, fields: string[], forms: number][] = [
     ["a field missing", {}, ["name"], 0],
     ["two fields wrong", { name: 7, count: "svc_pat_hidden" }, ["name", "count"], 0],
@@ -31,7 +31,7 @@ Deno.test("parseInput() refuses with the route's code and names fields, not valu
   }
 });
 
-Deno.test("invalidInput() answers 400 where the code has two statuses, and 500 where the route has no code", () => {
+Deno.test("an input error answers 400 where the code has two statuses, and 500 where the route has no code", () => {
   const details = { fieldErrors: {}, formErrors: [] };
   assertEquals(invalidInput("AGENT_AUTH_REFRESH_INVALID", details).status, 400);
   assertEquals(invalidInput(undefined, details).code, "INTERNAL_ERROR");
@@ -70,7 +70,7 @@ Deno.test("a validation text names the field and what is expected, in the messag
   }
 });
 
-Deno.test("parseInput() reports the first 20 problems of an input that has thousands", () => {
+Deno.test("input parsing reports the first 20 problems of an input that has thousands", () => {
   const List = z.object({ scopes: z.array(z.enum(["a"])) });
   const value = { scopes: Array(5_000).fill("x") };
   const error = assertThrows(() => parseInput(List, value, "INTERNAL_SERVICE_INVALID"), ServiceError);

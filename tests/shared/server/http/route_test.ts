@@ -4,7 +4,7 @@
 import { assertEquals } from "@std/assert";
 import { json, noContent } from "../../../../shared/server/http/route.ts";
 
-Deno.test("json() is not kept by caches, and takes a status and more headers", async () => {
+Deno.test("a JSON response is not cached and accepts a status and more headers", async () => {
   const plain = json({ a: 1 });
   assertEquals([plain.status, await plain.text()], [200, '{"a":1}']);
   assertEquals(plain.headers.get("content-type"), "application/json; charset=utf-8");
@@ -13,7 +13,7 @@ Deno.test("json() is not kept by caches, and takes a status and more headers", a
   assertEquals([other.status, other.headers.get("retry-after")], [201, "1"]);
 });
 
-Deno.test("noContent() is 204 with nothing in it", async () => {
+Deno.test("an empty response is 204 without a body", async () => {
   const answer = noContent();
   assertEquals([answer.status, await answer.text(), answer.headers.get("cache-control")], [204, "", "no-store"]);
 });

@@ -10,7 +10,7 @@ import type { RequestContext } from "../../../../shared/server/http/route.ts";
 import { digest, readPublicKey } from "../../../../shared/server/crypto.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../../../shared/server/http/signed_request.ts";
 
-Deno.test("authorizationToken() is the one token of the scheme, in any case, or nothing", async (t) => {
+Deno.test("the authorization token is the only token of the scheme in any case, or null", async (t) => {
   const cases: [name: string, value: string | null, token: string | null][] = [
     ["no header", null, null],
     ["as it is sent", "Svc a.b.c", "a.b.c"],
@@ -41,7 +41,7 @@ Deno.test("authorizationToken() is the one token of the scheme, in any case, or 
   });
 });
 
-Deno.test("requestTimestamp() is whole seconds within 300 s of now, judged on whole seconds (B02, B03)", async (t) => {
+Deno.test("the request timestamp is accepted within 300 s of now in whole seconds", async (t) => {
   const seconds = 1_771_632_060;
   const cases: [name: string, value: string | null, expected: number | "invalid" | "skew"][] = [
     ["now", String(seconds), seconds],
@@ -119,7 +119,7 @@ async function holds(sent: Partial<Sent>, origins = ORIGINS): Promise<boolean> {
   return holdsProof(exchange, publicKey, all.aitSha256, origins);
 }
 
-Deno.test("holdsProof() is true for the request as it was signed, for any origin of ours", async () => {
+Deno.test("the proof check is true for the signed request at any accepted origin", async () => {
   assertEquals(await holds({}), true);
   assertEquals(await holds({ origin: "http://127.0.0.1:8787" }), true);
   assertEquals(await holds({ origin: "http://127.0.0.1:8787" }, ["https://proxy.example"]), false);
@@ -127,7 +127,7 @@ Deno.test("holdsProof() is true for the request as it was signed, for any origin
   assertEquals(await holds({}, []), false);
 });
 
-Deno.test("holdsProof() is false when anything is not as it was signed (B04, B05, B06)", async (t) => {
+Deno.test("the proof check is false when any signed part is changed", async (t) => {
   const other = await keyPairFromSeed(new Uint8Array(32).fill(8));
   const foreign = await sign(other.privateKey, utf8Bytes(canonicalProof(SIGNED)));
   const own = await sign(pair.privateKey, utf8Bytes(canonicalProof(SIGNED)));

@@ -17,7 +17,7 @@ async function open(): Promise<{ kv: Deno.Kv; calls: number[] }> {
   return { kv, calls };
 }
 
-Deno.test("get() gives each caller the record it asked for, all of one turn in calls of ten keys", async () => {
+Deno.test("batched reads of one turn are sent in calls of ten keys, and each caller gets its record", async () => {
   const { kv, calls } = await open();
   using _ = kv;
   for (let i = 0; i < 25; i += 2) await kv.set(["record", i], `value-${i}`);
@@ -31,7 +31,7 @@ Deno.test("get() gives each caller the record it asked for, all of one turn in c
   assertEquals(entries.map(({ versionstamp }) => versionstamp === null), entries.map((_, i) => i % 2 === 1));
 });
 
-Deno.test("get() asks the store anew each time", async () => {
+Deno.test("a batched read reads the store each time", async () => {
   const { kv, calls } = await open();
   using _ = kv;
   const reads = new BatchedReads(kv);
@@ -42,7 +42,7 @@ Deno.test("get() asks the store anew each time", async () => {
   assertEquals(calls, [1, 1, 1]);
 });
 
-Deno.test("get() of a store that fails rejects for every caller, and works again when it is back", async () => {
+Deno.test("batched reads reject for every caller while the store fails, and work again afterwards", async () => {
   const { kv } = await open();
   using _ = kv;
   const { getMany } = kv;

@@ -59,7 +59,7 @@ class Place implements Disposable {
   }
 }
 
-Deno.test("expiry sweep deletes what has ended and keeps the rest, over many steps", async () => {
+Deno.test("the expiry sweep deletes ended records and keeps the others over many steps", async () => {
   for (const maxChecks of [10, 100]) {
     using place = await Place.open();
     await place.fill(1_050);
@@ -70,7 +70,7 @@ Deno.test("expiry sweep deletes what has ended and keeps the rest, over many ste
   }
 });
 
-Deno.test("expiry sweep deletes in commits of at most as many checks as the store allows, and pauses between", async () => {
+Deno.test("the expiry sweep pauses between commits that have at most the allowed number of checks", async () => {
   using store = await FaultyKv.open();
   using place = await Place.open(store.kv);
   await place.fill(1_000, true);
@@ -88,7 +88,7 @@ Deno.test("expiry sweep deletes in commits of at most as many checks as the stor
   assertEquals(sizes, Array.from({ length: 10 }, () => 100));
 });
 
-Deno.test("expiry sweep leaves a record that was written again after it was read", async () => {
+Deno.test("the expiry sweep keeps a record that was written again after the read", async () => {
   using store = await FaultyKv.open();
   using place = await Place.open(store.kv);
   await place.fill(3, true);
@@ -107,7 +107,7 @@ Deno.test("expiry sweep leaves a record that was written again after it was read
   assertEquals(await place.left(), [1]);
 });
 
-Deno.test("expiry sweep runs on one instance at a time, and another takes over when its lease has ended", async () => {
+Deno.test("the expiry sweep runs at one instance, and another takes over when its lease has ended", async () => {
   using place = await Place.open();
   await place.through(place.sweeper("one").pass(FAMILY));
   await place.fill(10, true);
@@ -119,7 +119,7 @@ Deno.test("expiry sweep runs on one instance at a time, and another takes over w
   assertEquals(await place.left(), []);
 });
 
-Deno.test("expiry sweep starts again after a failure of the store, and ends when it is stopped", async () => {
+Deno.test("the expiry sweep starts again after a failure of the store, and ends when it is stopped", async () => {
   using store = await FaultyKv.open();
   using place = await Place.open(store.kv);
   await place.fill(10, true);

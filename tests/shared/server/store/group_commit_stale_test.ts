@@ -42,7 +42,7 @@ function countReads(kv: Deno.Kv): { count: number } {
   return reads;
 }
 
-Deno.test("what the caller has read is not read again, and what was just committed neither", async () => {
+Deno.test("a record that was just read or committed is not read again", async () => {
   using kv = await Deno.openKv(":memory:");
   const reads = countReads(kv);
   const commits = new GroupCommit(kv, 100);
@@ -54,7 +54,7 @@ Deno.test("what the caller has read is not read again, and what was just committ
   assertEquals([before, reads.count, (await kv.get(["count"])).value], [1, 1, 6]);
 });
 
-Deno.test("a single-use record that was taken since it was read is taken once", async (t) => {
+Deno.test("a single-use record is taken once when it was taken after the read", async (t) => {
   const takers: [name: string, take: (kv: Deno.Kv, own: GroupCommit) => Promise<unknown>][] = [
     ["by this instance", (_, own) => own.claim([once("nonce", "first")])],
     ["by another instance", (kv) => new GroupCommit(kv, 100).claim([once("nonce", "first")])],
@@ -72,7 +72,7 @@ Deno.test("a single-use record that was taken since it was read is taken once", 
   }
 });
 
-Deno.test("a refusal is never by what is stale: the record was free again, here or elsewhere", async (t) => {
+Deno.test("a claim is never refused by a stale record", async (t) => {
   const frees: [name: string, free: (kv: Deno.Kv) => Promise<unknown>][] = [
     ["deleted", (kv) => kv.delete(["record"])],
     [
@@ -95,7 +95,7 @@ Deno.test("a refusal is never by what is stale: the record was free again, here 
   }
 });
 
-Deno.test("claims of one batch with different pictures of a record build on the newest, and on each other", async () => {
+Deno.test("claims of one batch use the newest version of a record and each other's changes", async () => {
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 100);
   const empty = await kv.get(["count"]);
@@ -109,7 +109,7 @@ Deno.test("claims of one batch with different pictures of a record build on the 
   assertEquals((await kv.get(["count"])).value, 23);
 });
 
-Deno.test("whatever was seen when, every claim ends as by the record that stands", async () => {
+Deno.test("every claim ends as by the current record for any earlier reads", async () => {
   const key = fc.constantFrom("a", "b", "c");
   const step = fc.record({
     instance: fc.constantFrom(0, 1),

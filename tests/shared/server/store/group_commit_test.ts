@@ -51,7 +51,7 @@ async function valueOf(kv: Deno.Kv, key: string): Promise<unknown> {
   return (await kv.get([key])).value;
 }
 
-Deno.test("claim() takes effect whole, or not at all", async () => {
+Deno.test("a claim takes effect completely or not at all", async () => {
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 100);
   assertEquals(await commits.claim<"taken">([add("count"), once("nonce", "first")]), { taken: true });
@@ -61,7 +61,7 @@ Deno.test("claim() takes effect whole, or not at all", async () => {
   assertEquals([await valueOf(kv, "count"), await valueOf(kv, "nonce")], [1, "first"]);
 });
 
-Deno.test("claim() of a refused claim leaves nothing behind for the rest of its batch", async () => {
+Deno.test("a refused claim has no effect on the rest of its batch", async () => {
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 100);
   const fates = await Promise.all([
@@ -73,7 +73,7 @@ Deno.test("claim() of a refused claim leaves nothing behind for the rest of its 
   assertEquals([await valueOf(kv, "count"), await valueOf(kv, "nonce")], [2, "a"]);
 });
 
-Deno.test("claim() lets 1 of 200 at once take what can be taken once", async () => {
+Deno.test("one of 200 concurrent claims takes a single-use record", async () => {
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 100);
   const claims = Array.from({ length: 200 }, (_, i) => commits.claim([once("nonce", `taker-${i}`)]));
@@ -83,7 +83,7 @@ Deno.test("claim() lets 1 of 200 at once take what can be taken once", async () 
   assertEquals(await valueOf(kv, "nonce"), "taker-0");
 });
 
-Deno.test("claims of one batch on the same record compose, in the order they were made, in one commit", async () => {
+Deno.test("claims of one batch on one record are applied in order in one commit", async () => {
   using kv = await Deno.openKv(":memory:");
   let made = 0;
   beforeCommits(kv, () => void made++);
@@ -95,7 +95,7 @@ Deno.test("claims of one batch on the same record compose, in the order they wer
   assertEquals(made, 1);
 });
 
-Deno.test("claims made while a commit is under way go together into the next one", async () => {
+Deno.test("claims that arrive during a commit form the next one", async () => {
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 100);
   const more: Promise<unknown>[] = [];
@@ -108,7 +108,7 @@ Deno.test("claims made while a commit is under way go together into the next one
   assertEquals([more.length, made], [50, 2]);
 });
 
-Deno.test("claim() waits for no timer", async () => {
+Deno.test("a claim waits for no timer", async () => {
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 10);
   let contended = true;
@@ -132,7 +132,7 @@ Deno.test("claim() waits for no timer", async () => {
   assertEquals([timers, await valueOf(kv, "count")], [0, 35]);
 });
 
-Deno.test("claim() that only keeps or is refused commits nothing", async () => {
+Deno.test("a claim that changes nothing or is refused commits nothing", async () => {
   using kv = await Deno.openKv(":memory:");
   let made = 0;
   beforeCommits(kv, () => void made++);
@@ -172,7 +172,7 @@ Deno.test("a claim that fails in a batch fails alone", async (t) => {
   }
 });
 
-Deno.test("claim() meeting another writer is judged anew, and the rest of its batch does not suffer", async () => {
+Deno.test("a claim is evaluated again when it conflicts, and the rest of its batch takes effect", async () => {
   using kv = await Deno.openKv(":memory:");
   let writes = 3;
   beforeCommits(kv, async () => {
@@ -188,7 +188,7 @@ Deno.test("claim() meeting another writer is judged anew, and the rest of its ba
   for (let i = 0; i < 20; i++) assertEquals(await valueOf(kv, `key-${i}`), 1);
 });
 
-Deno.test("claim() never overwrites what another writer took first", async () => {
+Deno.test("a claim never overwrites a record that another writer took first", async () => {
   using kv = await Deno.openKv(":memory:");
   let other = true;
   beforeCommits(kv, async () => {
@@ -204,7 +204,7 @@ Deno.test("claim() never overwrites what another writer took first", async () =>
   assertEquals([await valueOf(kv, "nonce"), await valueOf(kv, "count")], ["other instance", 1]);
 });
 
-Deno.test("claim() on a record that stays contended is given up after ten tries; the others are not", async () => {
+Deno.test("a claim is refused after ten attempts when its record stays contended", async () => {
   using kv = await Deno.openKv(":memory:");
   let tries = 0;
   beforeCommits(kv, async () => {
@@ -220,7 +220,7 @@ Deno.test("claim() on a record that stays contended is given up after ten tries;
   await together;
 });
 
-Deno.test("no commit checks more keys than the store takes", async (t) => {
+Deno.test("a commit checks at most as many keys as the store accepts", async (t) => {
   for (const maxChecks of [LIMITS.commitChecksConnect, LIMITS.commitChecks]) {
     await t.step(`${maxChecks} keys`, async () => {
       using kv = await Deno.openKv(":memory:");
@@ -238,7 +238,7 @@ Deno.test("no commit checks more keys than the store takes", async (t) => {
   }
 });
 
-Deno.test("no commit carries more payload than fits, and every claim is taken", async () => {
+Deno.test("a commit carries at most the allowed payload, and every claim takes effect", async () => {
   using kv = await Deno.openKv(":memory:");
   const perCommit: number[] = [];
   beforeCommits(kv, (checks) => void perCommit.push(checks));
@@ -255,7 +255,7 @@ Deno.test("no commit carries more payload than fits, and every claim is taken", 
   assertEquals(perCommit.every((count) => count * bytes <= LIMITS.commitBytes), true);
 });
 
-Deno.test("what goes with a record is written and deleted with it, or not at all", async () => {
+Deno.test("dependent records are written and deleted with their record or not at all", async () => {
   using kv = await Deno.openKv(":memory:");
   await kv.set(["old part"], 1);
   const commits = new GroupCommit(kv, 100);
@@ -284,7 +284,7 @@ Deno.test("what goes with a record is written and deleted with it, or not at all
   assertEquals([await valueOf(kv, "head"), await valueOf(kv, "part")], [null, null]);
 });
 
-Deno.test("a store that fails rejects every claim, and takes the next ones when it is back", async (t) => {
+Deno.test("every claim is rejected while the store fails, and the next ones are accepted afterwards", async (t) => {
   for (const call of ["getMany", "commit"] as const) {
     await t.step(call, async () => {
       using kv = await Deno.openKv(":memory:");
@@ -312,7 +312,7 @@ Deno.test("a store that fails rejects every claim, and takes the next ones when 
   }
 });
 
-Deno.test("claims at once end as if they had been made one after another", async () => {
+Deno.test("concurrent claims have the result of claims in sequence", async () => {
   const update = fc.record({ key: fc.constantFrom("a", "b", "c", "d"), n: fc.integer({ min: -1, max: 3 }) });
   const claim = fc.uniqueArray(update, { minLength: 1, maxLength: 3, selector: ({ key }) => key });
   // n < 0 keeps the record, and no counter goes past 5.

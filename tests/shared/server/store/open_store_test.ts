@@ -14,7 +14,7 @@ import { seededRandom } from "../../../support/seeded_random.ts";
 
 const KEY = ["a"];
 
-Deno.test("nameFailures() makes every call of a store that is gone reject with StoreUnavailable", async (t) => {
+Deno.test("every call rejects as unavailable when the store fails", async (t) => {
   const kv = await Deno.openKv(":memory:");
   wrapStoreErrors(kv);
   await kv.set(KEY, 1);
@@ -36,7 +36,7 @@ Deno.test("nameFailures() makes every call of a store that is gone reject with S
   }
 });
 
-Deno.test("nameFailures() leaves the calls as they are, and wrong use a TypeError", async () => {
+Deno.test("store error wrapping leaves calls unchanged and a usage error a TypeError", async () => {
   using kv = await Deno.openKv(":memory:");
   wrapStoreErrors(kv);
   assertEquals((await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 1).set(["b"], 2).commit()).ok, true);
@@ -113,7 +113,7 @@ Deno.test("a call of the store that is not answered within 10 s is StoreUnavaila
   }
 });
 
-Deno.test("commitOptimistically() repeats the attempt until no other commit conflicts", async () => {
+Deno.test("an optimistic commit is repeated until there is no conflict", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   let tries = 0;
@@ -126,7 +126,7 @@ Deno.test("commitOptimistically() repeats the attempt until no other commit conf
   assertEquals([await change, (await kv.get(KEY)).value], [5, 401]);
 });
 
-Deno.test("commitOptimistically() gives up after ten attempts, and at once when the attempt throws", async () => {
+Deno.test("an optimistic commit fails after ten attempts, and at once when the change throws", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   let tries = 0;
@@ -146,7 +146,7 @@ Deno.test("commitOptimistically() gives up after ten attempts, and at once when 
   );
 });
 
-Deno.test("commitOptimistically() returns done without a commit", async () => {
+Deno.test("an optimistic commit returns done without a commit", async () => {
   using kv = await Deno.openKv(":memory:");
   const deps = { clock: new ManualClock(), random: seededRandom() };
   const before = kv.atomic;
@@ -179,7 +179,7 @@ Deno.test("commitOptimistically() lets concurrent changes all take effect", asyn
   assertEquals((await kv.get(KEY)).value, changes.length);
 });
 
-Deno.test("keyPart() makes a key part of fixed length that says nothing of the text", () => {
+Deno.test("a hashed key part has a fixed length and does not show the text", () => {
   const parts = ["", "a", "b", "x".repeat(1_000_000), "\u0000", "caf\u00e9", "cafe\u0301"].map(hashKeyPart);
   for (const part of parts) assertMatch(part, /^[A-Za-z0-9_-]{43}$/);
   assertEquals(new Set(parts).size, parts.length);
@@ -187,7 +187,7 @@ Deno.test("keyPart() makes a key part of fixed length that says nothing of the t
   assertNotEquals(hashKeyPart("a"), "a");
 });
 
-Deno.test("openStore() in memory checks as much as an embedded store can, and is gone when it is closed", async () => {
+Deno.test("a store in memory has the checks of an embedded store and is deleted when it is closed", async () => {
   const store = await openStore(":memory:");
   assertEquals(store.maxChecks, 100);
   await store.kv.set(KEY, 1);
@@ -206,7 +206,7 @@ const FOLDER = ".data/kv_test";
 const mayWrite = Deno.permissions.querySync({ name: "write", path: FOLDER }).state === "granted";
 
 Deno.test({
-  name: "openStore() of a file keeps what was stored, in files that only the owner reads",
+  name: "a store in a file keeps its records in files that only the owner can read",
   ignore: !mayWrite,
   async fn() {
     const path = `${FOLDER}/kept-${Deno.pid}/svc.kv`;

@@ -34,7 +34,7 @@ async function decide(records: RecordReader, what: string, before: () => unknown
   return fate.taken ? "done" : String(fate.refused);
 }
 
-Deno.test("a ground that stood in the last commit is not read again", async () => {
+Deno.test("a precondition that held in the last commit is not read again", async () => {
   const { kv, records, read } = await open();
   using _ = kv;
   await kv.set(["ground"], "good");
@@ -45,7 +45,7 @@ Deno.test("a ground that stood in the last commit is not read again", async () =
   assertEquals(read() - before, 5);
 });
 
-Deno.test("a decision takes effect only while its ground stands, whoever changed it and whenever", async (t) => {
+Deno.test("a decision takes effect only while its precondition is unchanged", async (t) => {
   const changes: [name: string, change: (kv: Deno.Kv) => Promise<unknown>, outcome: string][] = [
     ["deleted", (kv) => kv.delete(["ground"]), "lost"],
     ["changed for the worse", (kv) => kv.set(["ground"], "bad"), "lost"],
@@ -65,7 +65,7 @@ Deno.test("a decision takes effect only while its ground stands, whoever changed
   }
 });
 
-Deno.test("nobody is refused by what is only remembered", async () => {
+Deno.test("a claim is never refused by a cached record", async () => {
   const { kv, records } = await open();
   using _ = kv;
   await kv.set(["ground"], "good");
@@ -77,7 +77,7 @@ Deno.test("nobody is refused by what is only remembered", async () => {
   assertEquals(await decide(records, "fourth"), "done");
 });
 
-Deno.test("of many that rest on one ground, all or none that come after its end are done, in every round", async () => {
+Deno.test("no claim takes effect after its shared precondition has changed", async () => {
   for (let round = 0; round < 20; round++) {
     const { kv, records } = await open();
     using _ = kv;

@@ -29,14 +29,14 @@ async function moved(kept: Kept, lines: readonly string[]): Promise<{ kv: Deno.K
   return { kv, w: await World.open({ kv, seed: 2, clock: new ManualClock(kept.now) }) };
 }
 
-Deno.test("O11: sessions, pairs, queued messages, nonces and the revocation list of the first version's store go on", async () => {
+Deno.test("records of the first version's store stay valid", async () => {
   const { kv, w } = await moved(FIRST.kept, FIRST.lines);
   await goesOn(w, FIRST.kept);
   await w[Symbol.asyncDispose]();
   kv.close();
 });
 
-Deno.test("O11: a store without a format, as the first version left it, is started over and gets one", async () => {
+Deno.test("a store without a format gets one when it starts again", async () => {
   const kv = await Deno.openKv(":memory:");
   wrapStoreErrors(kv);
   const w1 = await World.open({ kv });
@@ -50,7 +50,7 @@ Deno.test("O11: a store without a format, as the first version left it, is start
   kv.close();
 });
 
-Deno.test("a store that is moved goes on elsewhere: sessions, pairs, queued messages, nonces, list", async () => {
+Deno.test("records of a moved store stay valid", async () => {
   await using w = await World.open();
   const kept = await tellStory(w);
   const { kv, w: there } = await moved(kept, await Array.fromAsync(exportLines(w.kv, TABLES, w.clock.now())));
@@ -59,7 +59,7 @@ Deno.test("a store that is moved goes on elsewhere: sessions, pairs, queued mess
   kv.close();
 });
 
-Deno.test("a store that a newer version wrote is refused in clear words, and nothing in it changes", async () => {
+Deno.test("a store of a newer version is refused with its reason and stays unchanged", async () => {
   using faulty = await FaultyKv.open();
   await faulty.kv.set(FORMAT_KEY, STORE_FORMAT + 1);
   const { versionstamp } = await faulty.kv.get(FORMAT_KEY);
@@ -70,7 +70,7 @@ Deno.test("a store that a newer version wrote is refused in clear words, and not
   assertEquals(left.map((entry): unknown[] => [entry.key, entry.versionstamp]), [[FORMAT_KEY, versionstamp]]);
 });
 
-Deno.test("of several instances that start on a new store at once, each finds the format and what it asks for", async () => {
+Deno.test("each of several instances that start on a new store finds the format and its records", async () => {
   const kv = await Deno.openKv(":memory:");
   await kv.set(["x"], 1);
   const starts = await Promise.all(
@@ -80,7 +80,7 @@ Deno.test("of several instances that start on a new store at once, each finds th
   kv.close();
 });
 
-Deno.test("a cold start over a store that is in use is one read and no write in the registry", async () => {
+Deno.test("a cold start of the registry on a used store is one read and no write", async () => {
   using faulty = await FaultyKv.open();
   const first = await World.open({ kv: faulty.kv });
   await tellStory(first);

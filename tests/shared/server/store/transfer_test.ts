@@ -23,7 +23,7 @@ async function records(kv: Deno.Kv): Promise<[unknown, unknown][]> {
   return moved.map(({ key, value }) => [key, value]);
 }
 
-Deno.test("every kind of key says how long it is kept when a store is moved", () => {
+Deno.test("every kind of key states how long an export keeps it", () => {
   for (const [keys, stored] of [[REGISTRY_KEYS, REGISTRY_STORED], [PROXY_KEYS, PROXY_STORED]] as const) {
     const kinds = Object.values(keys).map((make) => {
       const made = (make as (...args: unknown[]) => Deno.KvKey | { start: Deno.KvKey })(..."abcd");
@@ -33,7 +33,7 @@ Deno.test("every kind of key says how long it is kept when a store is moved", ()
   }
 });
 
-Deno.test("an export read into an empty store gives the same records", async () => {
+Deno.test("an export that is imported into an empty store has the same records", async () => {
   await using w = await World.open();
   const { a, b } = await w.story();
   for (let i = 0; i < 3; i++) await w.message(a, b);
@@ -50,7 +50,7 @@ Deno.test("an export read into an empty store gives the same records", async () 
   target.close();
 });
 
-Deno.test("an export that is not whole, or no export, is refused with the line, and no start takes the rest", async (t) => {
+Deno.test("an incomplete or malformed export is refused with its line, and the store does not start", async (t) => {
   const head = JSON.stringify({ svcStore: 1, exportedAt: "2026-02-21T00:01:00.000Z" });
   const record = JSON.stringify({ key: ["registry", "issuer"], json: "https://registry.example.test" });
   const end = JSON.stringify({ records: 1 });

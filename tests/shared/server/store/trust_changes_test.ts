@@ -31,7 +31,7 @@ function ring(kv: Deno.Kv, newId: () => string, ...agentDids: string[]): Promise
   return announceTrustChange(kv.atomic(), newId, agentDids).commit();
 }
 
-Deno.test("a ring is heard once by everyone who listens, without waiting for the clock", async () => {
+Deno.test("a trust change is handled once by every reader without waiting for the clock", async () => {
   const kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   const newId = ulidSource(() => clock.now(), seededRandom().bytes);
@@ -49,7 +49,7 @@ Deno.test("a ring is heard once by everyone who listens, without waiting for the
   await flushTasks();
 });
 
-Deno.test("a bell that is deaf for its watch hears at the next look, and nothing twice", async () => {
+Deno.test("a trust change is handled once at the next poll when the watch fails", async () => {
   using kv = await Deno.openKv(":memory:");
   kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
   const clock = new ManualClock();
@@ -71,7 +71,7 @@ Deno.test("a bell that is deaf for its watch hears at the next look, and nothing
   assertEquals([listener.heard.length, clock.waiting], [1, 0]);
 });
 
-Deno.test("a look that fails is logged, and the next one hears what it missed", async () => {
+Deno.test("a poll that fails is logged, and the next one handles the missed change", async () => {
   using kv = await Deno.openKv(":memory:");
   kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
   const { list } = kv;
@@ -94,7 +94,7 @@ Deno.test("a look that fails is logged, and the next one hears what it missed", 
   listener.bell.stop();
 });
 
-Deno.test("a change that is not committed rings nothing", async () => {
+Deno.test("a change that is not committed is not announced", async () => {
   using kv = await Deno.openKv(":memory:");
   await kv.set(["x"], 1);
   const operation = kv.atomic().check({ key: ["x"], versionstamp: null }).set(["x"], 2);
