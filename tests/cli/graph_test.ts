@@ -1,4 +1,4 @@
-/** What the CLI is made of: no server library, nothing heavy before it is needed. */
+/** The modules of the CLI: no server library, and no heavy library before it is needed. */
 import { assert, assertEquals } from "@std/assert";
 
 interface Module {
@@ -15,7 +15,7 @@ async function graph(): Promise<Map<string, Module>> {
   return new Map(modules.map((module) => [module.specifier, module]));
 }
 
-/** Everything that is loaded with a module: its static imports, theirs, and so on; with `dynamic`, those as well. */
+/** Every module that is loaded with a module: its static imports and theirs; with `dynamic`, also the dynamic ones. */
 function loaded(modules: Map<string, Module>, start: string, dynamic: boolean): Set<string> {
   const seen = new Set<string>();
   const visit = (specifier: string) => {

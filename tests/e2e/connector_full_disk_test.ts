@@ -4,7 +4,7 @@ import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connect
 import { bundledProgram, output } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 
-/** A mounted file system of 2 MiB; `null` where it cannot be mounted. */
+/** A mounted file system of 2 MiB; `null` when it cannot be mounted. */
 async function smallDisk(path: string): Promise<AsyncDisposable | null> {
   const { code } = await output("mount", ["-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", path])
     .catch(() => ({ code: 1 }));
@@ -12,7 +12,7 @@ async function smallDisk(path: string): Promise<AsyncDisposable | null> {
   return { [Symbol.asyncDispose]: async () => void await output("umount", ["-l", path]) };
 }
 
-/** Fills what is left of a disk. */
+/** Fills the rest of a disk. */
 async function fill(path: string): Promise<void> {
   using file = await Deno.open(path, { create: true, write: true });
   for (let size = 64 * 1024; size >= 1;) {
@@ -31,7 +31,7 @@ const CAN_MOUNT = await (async () => {
 })();
 
 Deno.test({
-  name: "a message whose result a full disk cannot store is handed over once, and done when there is room",
+  name: "a message whose result a full disk cannot store is handed over once and finished later",
   ignore: !CAN_MOUNT,
   async fn() {
     const program = await bundledProgram();

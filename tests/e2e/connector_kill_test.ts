@@ -1,6 +1,6 @@
 /**
- * kill -9 of the connector at any moment: every message is handed to the runtime at least once, only once where the
- * runtime's answer was there before the kill, and each ends in a receipt. 20 trials; more with `-- --trials n`. The compiled
+ * kill -9 of the connector at any moment (D-88): every message is handed to the runtime at least once, exactly once
+ * when the runtime answered before the kill, and ends in a receipt. 5 trials; more with `-- --trials n`. The compiled
  * binary is killed a quarter as often.
  */
 import { assert, assertEquals } from "@std/assert";
@@ -11,13 +11,13 @@ import { trials } from "../support/trials.ts";
 import { eventually, newId, Service, tempFolder } from "../support/process.ts";
 
 const BURST = 8;
-/** An answer on its way when the kill comes may not have been seen, let alone written down. */
+/** An answer in transit during the kill may not have been received, let alone stored. */
 const UNSEEN_MS = 2_000;
 
 for (const program of await programs()) {
   const TRIALS = Math.ceil(trials(20) / (program.name === "compiled" ? 4 : 1));
 
-  Deno.test(`a connector killed at any moment, ${TRIALS} times, loses nothing and repeats nothing that was answered (${program.name})`, async () => {
+  Deno.test(`a connector killed ${TRIALS} times loses no message and repeats no answered one (${program.name})`, async () => {
     await using service = await Service.open();
     await using folder = await tempFolder();
     const dir = `${folder.path}/b`;
@@ -34,7 +34,7 @@ for (const program of await programs()) {
       return 200;
     };
 
-    /** As senders do: the same id again until it is accepted. */
+    /** A sender repeats the same ID until it is accepted. */
     const send = async (requestId: string, n: number) => {
       const message = { recipientDid: b.agent.did, payload: JSON.stringify({ message: `${n}` }), requestId };
       const more = { conversationId: `c${n % 4}`, prefer: "respond-async" } as const;

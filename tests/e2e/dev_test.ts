@@ -1,6 +1,7 @@
 /**
- * Starting a server (D-219, D-233, D-238): what `--dev` says, whom a second server is refused for, what a wrong configuration is told, who
- * may read the store. `deno task dev` has every permission that the whole story needs.
+ * Starting a server (D-219, D-233, D-238): the output of `--dev`, the refusal of a second server, the errors of a wrong
+ * configuration, and the permissions of the store. `deno task dev` has every permission that the whole story needs.
+ * Decisions: D-30, D-78.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { RegistryClient } from "../support/agent_client.ts";
@@ -24,10 +25,10 @@ import {
   within,
 } from "../support/process.ts";
 
-Deno.test("dev: --dev says address, pid and the next command, and the secret while there is no admin", async (t) => {
+Deno.test("the output of --dev has address, pid and next command, and the secret until there is an admin", async (t) => {
   await using folder = await tempFolder();
   const options = { folder: folder.path, args: ["--dev"], env: { PORT: String(freePort()), BOOTSTRAP_SECRET: "" } };
-  await t.step("before the first admin: the command as printed makes one", async () => {
+  await t.step("before the first admin: the printed command creates one", async () => {
     await using server = await startServer(options);
     await within(5_000, "the next command", server.stdout.match(/task cli .*\n/));
     const said = server.stdout.text;
@@ -50,7 +51,7 @@ Deno.test("dev: --dev says address, pid and the next command, and the secret whi
     assertStringIncludes(server.stdout.text, "this store has an admin");
     assert(!/secret|task cli/.test(server.stdout.text), server.stdout.text);
   });
-  await t.step("a secret from the environment is taken; without --dev none is made or printed", async () => {
+  await t.step("a secret of the environment is used, and none is made or printed without --dev", async () => {
     await using other = await tempFolder();
     await using server = await startServer({ folder: other.path });
     await bootstrap(placeOf(server));
@@ -74,7 +75,7 @@ Deno.test("the next command can be pasted when the secret comes from the environ
   assert(!server.stdout.text.includes(BOOTSTRAP_SECRET));
 });
 
-Deno.test("an address that cannot be listened on is refused in one plain line, with exit code 2", async (t) => {
+Deno.test("an address without permission to listen is refused in one plain line with exit code 2", async (t) => {
   const net = (...names: string[]) => [`--allow-net=${names.join(",")}`];
   const cases: [name: string, permissions: string[], env: Record<string, string>, said: RegExp][] = [
     ["without the permission", net("127.0.0.1"), { HOST: "0.0.0.0" }, /HOST: .*0\.0\.0\.0.*"deno task start"/],
@@ -99,7 +100,7 @@ Deno.test("an address that cannot be listened on is refused in one plain line, w
   }
 });
 
-Deno.test("a server on another address than loopback says once that it speaks plain http", async () => {
+Deno.test("a server on an address other than loopback warns once that it uses plain http", async () => {
   await using folder = await tempFolder();
   const rights = ["--allow-net", "--allow-env", `--allow-read=${folder.path}`, `--allow-write=${folder.path}`];
   const port = freePort();
@@ -115,14 +116,14 @@ Deno.test("a server on another address than loopback says once that it speaks pl
   }
 });
 
-Deno.test("task start reads the same variables and files as task dev, and may listen on any address", async () => {
+Deno.test("task start reads the same variables and files as task dev and may listen on any address", async () => {
   const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}/deno.json`));
   const flags = (command: string) => command.split(" ").filter((word) => /^--allow-(env|read|write)/.test(word)).sort();
   assertEquals(flags(tasks.start.command), flags(tasks.dev.command));
   assert(/ --allow-net .* deploy\.ts$/.test(tasks.start.command), tasks.start.command);
 });
 
-Deno.test("dev: a fresh server becomes healthy by itself, before anybody has used it (D-30, D-78)", async () => {
+Deno.test("a new server becomes healthy without a request", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });
   await eventually(3_000, "GET /health is 200", async () => {
@@ -132,7 +133,7 @@ Deno.test("dev: a fresh server becomes healthy by itself, before anybody has use
   });
 });
 
-Deno.test("dev: a second server on the same store refuses, says who has it, and the first goes on (O14)", async () => {
+Deno.test("a second server on the same store is refused with the first one's pid, and the first continues", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });
   const REGISTRY_URL = server.address;
@@ -145,7 +146,7 @@ Deno.test("dev: a second server on the same store refuses, says who has it, and 
   await bootstrap(placeOf(server));
 });
 
-Deno.test("dev: a store stays with its issuer: another port or REGISTRY_URL is refused by name (section 7)", async (t) => {
+Deno.test("a store keeps its issuer: another port or REGISTRY_URL is refused by name", async (t) => {
   await using folder = await tempFolder();
   const first = await startServer({ folder: folder.path });
   await first.end();
@@ -169,7 +170,7 @@ Deno.test("dev: a store stays with its issuer: another port or REGISTRY_URL is r
   });
 });
 
-Deno.test("dev: a port in use is refused by name, and the store is left alone", async () => {
+Deno.test("a port in use is refused by name, and the store is unchanged", async () => {
   await using folder = await tempFolder();
   await using other = await tempFolder();
   await using server = await startServer({ folder: folder.path });
@@ -183,7 +184,7 @@ Deno.test("dev: a port in use is refused by name, and the store is left alone", 
 });
 
 Deno.test({
-  name: "dev: nobody but the owner can read the store, from its first byte on (section 7)",
+  name: "only the owner can read the store from its first byte on",
   ignore: Deno.build.os === "windows",
   async fn() {
     await using folder = await tempFolder();
@@ -213,7 +214,7 @@ Deno.test({
   },
 });
 
-Deno.test("dev: deno task dev has every permission that the whole story needs, and stops with 0", async () => {
+Deno.test("deno task dev has every permission that the whole story needs and stops with 0", async () => {
   const folder = `.data/e2e-${newId()}`;
   await using task = new ChildProcess(["task", "dev"], { PORT: "0", KV_URL: `${folder}/svc.kv` });
   let pid = 0;
@@ -239,7 +240,7 @@ Deno.test("dev: deno task dev has every permission that the whole story needs, a
   assert(!/NotCapable|PermissionDenied|Requires \w+ access/.test(task.stderr.text), task.stderr.text);
 });
 
-Deno.test("a store that Deno keeps in memory only is refused at the start, and one asked for is not", async (t) => {
+Deno.test("an in-memory store is refused at the start unless it was requested", async (t) => {
   const variable = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
   await using folder = await tempFolder();
   await t.step("warn, with a file", async () => {

@@ -1,6 +1,6 @@
 /**
- * A store that cannot be written (D-220): a full file system, and a limit on the size of files. Requests that must write
- * are 503 with `Retry-After`, nothing is accepted, health fails, and all of it passes without a restart.
+ * A store that cannot be written (D-220): a full file system, and a limit on the size of files. Requests that must
+ * write are 503 with `Retry-After`, no message is accepted, health fails, and all of it recovers without a restart.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
@@ -73,7 +73,7 @@ async function health(url: string): Promise<number> {
   return answer.status;
 }
 
-/** Queues a message; gives the status and the answer's `Retry-After`. */
+/** Queues a message; returns the status and the answer's `Retry-After`. */
 async function queue({ a, b, url }: Living, text: string): Promise<{ status: number; retryAfter: string | null }> {
   let status = 0, retryAfter: string | null = null;
   const watched: typeof fetch = async (input, init) => {
@@ -86,7 +86,7 @@ async function queue({ a, b, url }: Living, text: string): Promise<{ status: num
   return { status, retryAfter };
 }
 
-/** The requests while the store is full, the health, and the recovery once `free` has made room. */
+/** Asserts the answers while the store is full, the health, and the recovery after `free` has made room. */
 async function story(living: Living, free: () => Promise<void>): Promise<void> {
   const { server, url } = living;
   const text = "x".repeat(100_000);
@@ -106,7 +106,7 @@ async function story(living: Living, free: () => Promise<void>): Promise<void> {
 }
 
 Deno.test({
-  name: "a full file system is 503 with Retry-After and no message is accepted, until there is room again",
+  name: "a full file system is 503 with Retry-After, and no message is accepted until there is room",
   ignore: !(await canMount()),
   async fn() {
     await using folder = await tempFolder();
@@ -124,7 +124,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a limit on the size of files is 503 with Retry-After and no message is accepted, until it is lifted",
+  name: "a file size limit is 503 with Retry-After, and no message is accepted until it is lifted",
   ignore: !(await can("prlimit", "--version")),
   async fn() {
     await using folder = await tempFolder();

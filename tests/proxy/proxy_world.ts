@@ -1,6 +1,6 @@
 /**
- * A world whose proxy is held to its own tables: an answer that its row of the route table does not allow fails the test
- * that got it. Also tokens of any content, and what proxy tests do again and again.
+ * A world whose proxy is compared with its own tables: an answer that the row of the route table does not allow fails
+ * the test. Also tokens with any content, and steps that proxy tests share.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../proxy/deps.ts";
@@ -14,14 +14,14 @@ import { errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { judgeEnvelope } from "../support/registry_world.ts";
 import { type TestAgent, World, type WorldOptions } from "../support/world.ts";
 
-/** Opens a world whose proxy is held to its tables, with a limit that no test meets by accident. */
+/** Opens a world whose answers are compared with the tables, with a rate limit that no test reaches by accident. */
 export async function openProxy(options: WorldOptions = {}): Promise<World> {
   const w = await World.open({ ...options, proxy: { agentRequests: 1000, ...options.proxy } });
   hold(w);
   return w;
 }
 
-/** Starts both services anew over the same store. */
+/** Restarts both services over the same store. */
 export async function restart(w: World): Promise<void> {
   await w.start();
   hold(w);
@@ -40,7 +40,7 @@ function hold(w: World): void {
   };
 }
 
-/** The row that a request is for; the router knows a path in any way to write its characters. */
+/** The row that matches a request; the router accepts every encoding of a path's characters. */
 function rowOf(method: string, path: string): Route<ProxyDeps> | undefined {
   const plain = path.replace(/%[2-7][0-9a-f]/gi, decodeURIComponent);
   return PROXY_ROUTES.find((row) => row.method === (method === "HEAD" ? "GET" : method) && row.path === plain);
@@ -77,7 +77,7 @@ async function judge(w: World, method: string, path: string, answer: Response): 
   assert(allowed.includes(code), `${what}: its row allows ${allowed.join(", ")}`);
 }
 
-/** A token of any content: a text is taken as it is, anything else as JSON. */
+/** A token with any content: text is used unchanged, any other value as JSON. */
 export async function token(header: unknown, payload: unknown, key: CryptoKey): Promise<string> {
   const part = (value: unknown) => toBase64Url(utf8Bytes(typeof value === "string" ? value : JSON.stringify(value)));
   const signed = `${part(header)}.${part(payload)}`;
@@ -94,7 +94,7 @@ export function claimsOf(ait: string): AitClaims {
   return JSON.parse(new TextDecoder().decode(fromBase64Url(ait.split(".")[1] ?? "") ?? new Uint8Array()));
 }
 
-/** An AIT of the agent that the registry signed, with other claims; `undefined` leaves one out. */
+/** An AIT of the agent that the registry signed, with changed claims; `undefined` removes one. */
 export async function aitWith(w: World, agent: TestAgent, claims: Record<string, unknown> = {}): Promise<string> {
   const { kid, privateKey } = await registryKey(w);
   return await token({ alg: "EdDSA", typ: "AIT", kid }, { ...claimsOf(agent.identity.ait), ...claims }, privateKey);
@@ -110,10 +110,10 @@ export function withAccess(agent: TestAgent, accessToken: string): TestAgent {
   return { ...agent, identity: { ...agent.identity, accessToken } };
 }
 
-/** L of Ed25519, as 32 bytes, little end first. */
+/** L of Ed25519 as 32 bytes, little-endian. */
 const L = 2n ** 252n + 27742317777372353535851937790883648493n;
 
-/** The same signature with S + L, which a lenient verifier takes for it. */
+/** The same signature with S + L, which a lenient verifier accepts. */
 export function malleated(signature: string): string {
   const bytes = fromBase64Url(signature) ?? new Uint8Array();
   let s = L;
@@ -133,5 +133,5 @@ export async function get(w: World, agent: TestAgent, target: string): Promise<R
   return await w.fetch(await w.signed(agent, { method: "GET", target }));
 }
 
-/** What a person says of an agent when it pairs. */
+/** The profile that an agent sends when it pairs. */
 export const PROFILE = { agentName: "alpha", humanName: "Ada" };

@@ -1,4 +1,4 @@
-/** Answers of other programs: bounded reading, and error envelopes that name no code of their own making (D-246). */
+/** Answers of other programs: bounded reading, and error envelopes without codes of their own (D-246). */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { errorEnvelope, readText } from "../../../cli/client/answers.ts";
 import { callService } from "../../../cli/client/service_call.ts";
@@ -9,7 +9,7 @@ import { ApiError, CliError } from "../../../cli/errors.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
-/** A body without an end, and how much of it was taken. */
+/** A body without an end, and how many bytes of it were read. */
 function endless() {
   const taken = { bytes: 0 };
   const chunk = new Uint8Array(64 * 1024).fill(0x20);
@@ -22,7 +22,7 @@ function endless() {
   return { taken, response: new Response(body) };
 }
 
-Deno.test("readText() gives up, and stops reading, when a body is larger than allowed", async () => {
+Deno.test("reading a body stops with an error when it is larger than allowed", async () => {
   const { taken, response } = endless();
   await assertRejects(() => readText(response, 1024 * 1024), RangeError);
   assert(taken.bytes <= 1024 * 1024 + 3 * 64 * 1024, String(taken.bytes));
@@ -30,7 +30,7 @@ Deno.test("readText() gives up, and stops reading, when a body is larger than al
   await assertRejects(() => readText(new Response("é😀"), 5), RangeError);
 });
 
-Deno.test("the client of the local API reads at most 4 MiB when something else answers without an end", async () => {
+Deno.test("the client of the local API reads at most 4 MiB of an endless answer", async () => {
   const { taken, response } = endless();
   const deps = { fetch: () => Promise.resolve(response), clock: new ManualClock() };
   const file = { url: "http://127.0.0.1:1", port: 1, token: "t", pid: 1, agentDid: "", startedAt: "" };
@@ -40,7 +40,7 @@ Deno.test("the client of the local API reads at most 4 MiB when something else a
 
 const ESCAPES = "\u001b]0;x\u0007";
 
-Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of a code", async () => {
+Deno.test("an error code of an envelope becomes UNKNOWN_ERROR when its form is wrong", async () => {
   const codes = [`A${ESCAPES}`, "lower", "", "A".repeat(65), 7, null, { toString: "x" }, "A\n", "Ä"];
   for (const code of codes) {
     const text = JSON.stringify({ error: { code, message: "m" } });
@@ -59,7 +59,7 @@ Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of 
   }
 });
 
-Deno.test("an event in JSON holds no character that steers a terminal, and means the same", () => {
+Deno.test("an event in JSON holds no terminal control character and keeps its meaning", () => {
   let printed = "";
   const stdout = (text: string) => void (printed += text);
   const terminal = { stdout, stderr: stdout, stdoutIsTerminal: true, stderrIsTerminal: true };

@@ -1,6 +1,6 @@
 /**
- * A connector in the process of the test, beside the two services of a World: its link is one of the proxy's hub, its
- * runtime a function, its files in a temporary folder, its time the World's.
+ * A connector in the test's process, next to the two services of a World: its link is a socket of the proxy's hub, its
+ * runtime a function, its files are in a temporary folder, and its clock is the World's.
  */
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import type { PlatformId, RuntimeTarget } from "../../../cli/platforms/platform.ts";
@@ -39,7 +39,7 @@ export async function passing(world: World, what: string, seconds: number, isSo:
   await until(what, isSo);
 }
 
-/** A request that the runtime got. */
+/** A request that the runtime received. */
 export interface RuntimeCall {
   url: string;
   headers: Headers;
@@ -47,7 +47,7 @@ export interface RuntimeCall {
   redirect: string | undefined;
 }
 
-/** What a runtime does with a request. */
+/** Returns the runtime's answer to a request. */
 export type Behaviour = (call: RuntimeCall, n: number) => Response | Promise<Response>;
 
 export const accepts: Behaviour = () => Response.json({ ok: true });
@@ -57,7 +57,7 @@ export const isDown: Behaviour = () => {
 /** Never answers. */
 export const hangs: Behaviour = () => new Promise(() => {});
 
-/** Credentials that are always good. */
+/** Credentials that are always accepted. */
 export class FixedSession implements AgentCredentials {
   accessExpiresAt = Date.UTC(2030, 0);
   identityExpiresAt = Date.UTC(2030, 0);
@@ -80,7 +80,7 @@ export interface BenchOptions {
   platform?: PlatformId;
   target?: Partial<RuntimeTarget>;
   fetch?: typeof fetch;
-  /** Opens the database in a folder, in place of the plain one. */
+  /** Opens the database in a folder; replaces the plain one. */
   database?: (path: string) => Database;
 }
 
@@ -92,7 +92,7 @@ export class Bench implements AsyncDisposable {
   readonly connector: Connector;
   behaviour: Behaviour;
   peers: Peers = {};
-  /** Ends the link from the proxy's side. */
+  /** Ends the link on the proxy's side. */
   endLink: (code: number, reason?: string) => void = () => {};
   /** Refuses links while it is set. */
   refuse: (() => unknown) | null = null;
@@ -147,17 +147,17 @@ export class Bench implements AsyncDisposable {
     return bench;
   }
 
-  /** What was told, by name. */
+  /** Reported events, by name. */
   told(name: EventName): EventFields[] {
     return this.events.filter((event) => event.name === name).map(({ fields }) => fields);
   }
 
-  /** Bodies of the hand-overs, probes left out. */
+  /** Bodies of the hand-overs, without probes. */
   get handed(): string[] {
     return this.calls.map(({ body }) => body).filter((body) => body !== "");
   }
 
-  /** Stops as a kill does: nothing is written any more. */
+  /** Stops as a kill does: no record is written afterwards. */
   kill(): void {
     this.#isStopped = true;
     this.behaviour = hangs;
@@ -219,7 +219,7 @@ export class Bench implements AsyncDisposable {
         const frame = decodeFrame(text, "proxy");
         if (frame.type === "heartbeat") {
           link.receive(encodeFrame({ ...head(), type: "heartbeat_ack", ackId: frame.id }));
-          // The connector's own heartbeats are the link's, which this is not: the proxy's stand in.
+          // A real link sends the connector's heartbeats; here the proxy's replace them.
           events.heartbeat?.(1);
         }
         if (frame.type === "paired") events.paired?.(frame);
@@ -239,7 +239,7 @@ export class Bench implements AsyncDisposable {
   };
 }
 
-/** Two agents that trust each other, and a connector for the second. */
+/** Two paired agents, and a connector for the second. */
 export async function story(
   world: World,
   options: BenchOptions = {},

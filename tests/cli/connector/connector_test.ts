@@ -1,4 +1,4 @@
-/** The connector as a whole beside both services in one process (CHECKS group N, K20, K22). */
+/** The connector as a whole, next to both services in one process (D-88, D-89). Decisions: D-68. */
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
@@ -21,7 +21,7 @@ async function statuses(
   return receipts.map(({ status }) => status);
 }
 
-Deno.test("a message is stored, acknowledged, handed over with the headers of D-88, and ends in a receipt", async () => {
+Deno.test("a message is stored, acknowledged and handed over with its headers, and ends in a receipt", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { target: { hookToken: "hook-token" } });
   await using _ = bench;
@@ -50,7 +50,7 @@ Deno.test("a message is stored, acknowledged, handed over with the headers of D-
   assertEquals(JSON.stringify(bench.events).includes("hook-token"), false);
 });
 
-Deno.test("the frame is acknowledged before the runtime answers; three times 500, then 200, is one hand-over (K22)", async () => {
+Deno.test("the frame is acknowledged before the runtime answers, and repeated 500 answers are retried", async () => {
   await using world = await World.open();
   const first = Promise.withResolvers<void>();
   const { a, b, bench } = await story(world, {
@@ -76,7 +76,7 @@ Deno.test("the frame is acknowledged before the runtime answers; three times 500
   assertEquals(await statuses(bench, a, "request-1"), ["processed_by_svc"]);
 });
 
-Deno.test("while the runtime is down messages wait in order, and go over when it is back (N01)", async () => {
+Deno.test("messages wait in order while the runtime is down and are handed over when it is back", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: isDown });
   await using _ = bench;
@@ -92,7 +92,7 @@ Deno.test("while the runtime is down messages wait in order, and go over when it
   assertEquals(bench.connector.status().runtime.reachable, true);
 });
 
-Deno.test("a redirect is not followed, and counts as a refusal of the message (N02)", async () => {
+Deno.test("a redirect is not followed and counts as a refusal of the message", async () => {
   await using world = await World.open();
   const behaviour = () => new Response(null, { status: 302, headers: { Location: "http://169.254.169.254/" } });
   const { a, b, bench } = await story(world, { behaviour });
@@ -104,7 +104,7 @@ Deno.test("a redirect is not followed, and counts as a refusal of the message (N
   assertEquals(await statuses(bench, a, "request-1"), ["dead_lettered"]);
 });
 
-Deno.test("a message that hangs is given up after 10 s and holds up nobody else (N03)", async () => {
+Deno.test("a hand-over that hangs is given up after 10 s and delays no other conversation", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -118,7 +118,7 @@ Deno.test("a message that hangs is given up after 10 s and holds up nobody else 
   assertEquals(bench.told("handover_failed")[0]?.why, "no answer in time");
 });
 
-Deno.test("a poison message steps aside: ten behind it are handed over within 30 s, and it is a dead letter in the end (N04)", async () => {
+Deno.test("a poison message lets ten others pass within 30 s and becomes a dead letter", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -139,7 +139,7 @@ Deno.test("a poison message steps aside: ten behind it are handed over within 30
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });
 
-Deno.test("the same message again is acknowledged and not handed over again, also after a restart (D-88)", async () => {
+Deno.test("a duplicate is acknowledged and not handed over again, also after a restart", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   const folder = bench.folder;
@@ -163,7 +163,7 @@ Deno.test("the same message again is acknowledged and not handed over again, als
   assertEquals(again.handed, []);
 });
 
-Deno.test("what a kill left is handed over, and its receipt sent, after the next start (N12)", async () => {
+Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
@@ -186,7 +186,7 @@ Deno.test("what a kill left is handed over, and its receipt sent, after the next
   assertEquals(await statuses(third, a, "request-1"), ["processed_by_svc"]);
 });
 
-Deno.test("a full inbox refuses with a reason, and the message is not lost to its sender (D-68)", async () => {
+Deno.test("a full inbox refuses with a reason, and the sender's message is not lost", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -195,7 +195,7 @@ Deno.test("a full inbox refuses with a reason, and the message is not lost to it
   assertEquals([sent.delivered, sent.reason], [false, "inbox_full"]);
 });
 
-Deno.test("a store that cannot be written acknowledges nothing", async () => {
+Deno.test("a message is not acknowledged when the store cannot be written", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -206,7 +206,7 @@ Deno.test("a store that cannot be written acknowledges nothing", async () => {
   assertEquals([sent.delivered, sent.reason], [false, "store_failed"]);
 });
 
-Deno.test("it connects again after each end, with the waits of D-89, and 30 s later when replaced", async (t) => {
+Deno.test("the connector reconnects after each end with growing waits, and 30 s later when replaced", async (t) => {
   for (
     const [code, least, most] of [[CLOSE.shuttingDown, 0, 5_000], [1006, 0, 5_000], [
       CLOSE.replaced,
@@ -230,7 +230,7 @@ Deno.test("it connects again after each end, with the waits of D-89, and 30 s la
   }
 });
 
-Deno.test("while the proxy is down for ten minutes it tries at most 40 times, and is back 35 s after it (N05)", async () => {
+Deno.test("the connector tries at most 40 times in a ten-minute outage and is back 35 s after it", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
@@ -247,7 +247,7 @@ Deno.test("while the proxy is down for ten minutes it tries at most 40 times, an
   await until("it is back", connected);
 });
 
-Deno.test("a refused upgrade is told with its code, and answered with what helps", async (t) => {
+Deno.test("a refused upgrade is reported with its code and its fix", async (t) => {
   const refused = (status: number, code: string) => () => new RefusedError(status, code, "No", "request-1");
   const cases: [string, () => unknown, boolean, { renewed: string[]; links: number; state: string }][] = [
     ["an old access token is renewed at once", refused(401, "PROXY_AGENT_ACCESS_INVALID"), true, {
@@ -312,7 +312,7 @@ Deno.test("a refused upgrade is told with its code, and answered with what helps
   }
 });
 
-Deno.test("a clock that is off is put right by the proxy's Date, and said (D-89)", async () => {
+Deno.test("a wrong clock is corrected by the proxy's Date and reported", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
@@ -332,7 +332,7 @@ Deno.test("a clock that is off is put right by the proxy's Date, and said (D-89)
   assertEquals(bench.connector.status().clockOffsetMs, offsetMs);
 });
 
-Deno.test("told to stop it lets what is under way end, and takes nothing new", async () => {
+Deno.test("the connector finishes work in progress and accepts no more when it stops", async () => {
   await using world = await World.open();
   const released = Promise.withResolvers<Response>();
   const { a, b, bench } = await story(world, { behaviour: () => released.promise });
@@ -348,7 +348,7 @@ Deno.test("told to stop it lets what is under way end, and takes nothing new", a
   await bench[Symbol.asyncDispose]();
 });
 
-Deno.test("told to stop while the runtime hangs it ends within 5 s, and the message stays", async () => {
+Deno.test("the connector stops within 5 s when the runtime hangs, and the message stays", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
   await world.message(a, b);
@@ -363,7 +363,7 @@ Deno.test("told to stop while the runtime hangs it ends within 5 s, and the mess
   await bench[Symbol.asyncDispose]();
 });
 
-Deno.test("a hundred messages are taken in and handed over, each once, in the order of their conversation", async () => {
+Deno.test("a hundred messages are handed over once each, in the order of their conversation", async () => {
   await using world = await World.open(MANY);
   const { a, b, bench } = await story(world);
   await using _ = bench;

@@ -1,4 +1,7 @@
-/** What a connector shows: one JSON line an event in a pipe, sentences and one live line on a terminal. */
+/**
+ * The output of a connector: one JSON line per event in a pipe, sentences and one live line on a terminal. Decisions:
+ * D-93.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { mergePeers } from "../../../cli/connector/peers.ts";
 import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairing_hint.ts";
@@ -16,7 +19,7 @@ function terminal(isTerminal: boolean) {
   return { screen, terminal: { stdout, stderr: stdout, stdoutIsTerminal: isTerminal, stderrIsTerminal: isTerminal } };
 }
 
-Deno.test("in a pipe every event is one JSON line, and nothing else is printed", () => {
+Deno.test("a pipe gets one JSON line per event and no other output", () => {
   const clock = new ManualClock();
   const { screen, terminal: pipe } = terminal(false);
   const view = viewOf({ clock, terminal: pipe, json: false, line: () => "state" });
@@ -29,7 +32,7 @@ Deno.test("in a pipe every event is one JSON line, and nothing else is printed",
   assertEquals(lines[1].from, "a\nb");
 });
 
-Deno.test("on a terminal events are sentences above one live line, and nothing steers the terminal", async () => {
+Deno.test("a terminal gets sentences above one live line, without foreign control characters", async () => {
   const clock = new ManualClock();
   const { screen, terminal: tty } = terminal(true);
   let line = "alpha: connected 1 s";
@@ -45,7 +48,7 @@ Deno.test("on a terminal events are sentences above one live line, and nothing s
   assertEquals(clock.waiting, 0);
 });
 
-Deno.test("the status is honest: it fits its schema, and is not well when the runtime is away", async () => {
+Deno.test("the status fits its schema and reports an unhealthy connector when the runtime is away", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
@@ -63,7 +66,7 @@ Deno.test("the status is honest: it fits its schema, and is not well when the ru
   assert(statusLine(ill).includes("runtime DOWN"));
 });
 
-Deno.test("a runtime that answers and takes no message is told as that, not as up or down, until it takes one", async () => {
+Deno.test("a runtime that answers but refuses messages is reported as such until it accepts one", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "openclaw", target: { hookToken: "wrong" } });
   await using _ = bench;
@@ -71,7 +74,7 @@ Deno.test("a runtime that answers and takes no message is told as that, not as u
   bench.behaviour = ({ url }) => new Response(null, { status: url.endsWith("/readyz") ? 200 : status });
   await world.message(a, b);
   await until("it was tried", () => bench.told("handover_failed").length === 1);
-  // Its health stays good: that says nothing about the token.
+  // Its health answer stays good: that does not prove that the token is valid.
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   const { runtime } = bench.connector.status();
   assertEquals([runtime.reachable, runtime.problem, isConnectorHealthy(bench.connector.status())], [
@@ -89,7 +92,7 @@ Deno.test("a runtime that answers and takes no message is told as that, not as u
   assertEquals([bench.connector.status().runtime.problem, isConnectorHealthy(bench.connector.status())], [null, true]);
 });
 
-Deno.test("each field of the status is true while connecting, connected, refused and stopped", async () => {
+Deno.test("each field of the status is right while connecting, connected, refused and stopped", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
@@ -136,7 +139,7 @@ Deno.test("each field of the status is true while connecting, connected, refused
   assertEquals(status().connection.state, "stopped");
 });
 
-Deno.test("a token that has ended and a heartbeat that is overdue are seen, in the line and by isWell()", () => {
+Deno.test("an expired token and an overdue heartbeat appear in the line and in the health result", () => {
   const at = (s: number) => new Date(s * 1000).toISOString();
   const status: Status = {
     agent: { name: "alpha", did: "did" },
@@ -175,7 +178,7 @@ Deno.test("a token that has ended and a heartbeat that is overdue are seen, in t
   assertEquals(isConnectorHealthy({ ...status, session: { ...status.session, identityExpiresAt: at(99) } }), false);
 });
 
-Deno.test("span() is short, shellQuote() safe, a ticket shown whole", async () => {
+Deno.test("durations are short, words are quoted for a shell, and a ticket is shown complete", async () => {
   assertEquals([0, 119_000, 120_000, 7_200_000, 200_000_000].map(formatDuration), [
     "0 s",
     "119 s",
@@ -187,7 +190,7 @@ Deno.test("span() is short, shellQuote() safe, a ticket shown whole", async () =
   assert((await ticketLines("svcpair1_abc", "soon")).includes("svcpair1_abc"));
 });
 
-Deno.test("mergePeers() gives each peer a word of its own and keeps what it gave (D-93)", () => {
+Deno.test("each peer gets an alias of its own and keeps it", () => {
   const did = (n: string) => `did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAA${n}`;
   const peer = (n: string, agentName: string, pairedAt: string) => ({
     agentDid: did(n),
@@ -212,7 +215,7 @@ Deno.test("mergePeers() gives each peer a word of its own and keeps what it gave
   });
 });
 
-Deno.test("the live line is cut to the columns of the terminal, as it is at each redraw", async () => {
+Deno.test("the live line is cut to the current width of the terminal at each redraw", async () => {
   const clock = new ManualClock();
   const { screen, terminal: tty } = terminal(true);
   let columns = 12;
@@ -230,7 +233,7 @@ Deno.test("the live line is cut to the columns of the terminal, as it is at each
   view.stop();
 });
 
-Deno.test("cutToColumns() counts wide, combining and astral characters, and splits none", () => {
+Deno.test("cutting a line counts wide, combining and astral characters and splits none", () => {
   const width = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);
   const texts = [
     "abc",

@@ -1,4 +1,4 @@
-/** A disk that is full under the connector's store (D-247): the reason is named, and nothing is done twice meanwhile. */
+/** A full disk under the connector's store (D-247): the reason is reported, and no action is repeated meanwhile. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { Database } from "../../../cli/connector/delivery/database.ts";
@@ -7,7 +7,7 @@ import { isDown, passing, story, until } from "./bench.ts";
 
 const FULL = "database or disk is full";
 
-/** A database whose commits fail while the disk is full, as SQLite does: the transaction is over by then. */
+/** A database whose commits fail while the disk is full. As in SQLite, the transaction is already over then. */
 class FullDisk {
   isFull = false;
 
@@ -35,7 +35,7 @@ class FullDisk {
 
 const reasons = (told: { why?: unknown }[]) => told.map(({ why }) => String(why));
 
-Deno.test("a transaction on a full disk reports that, not the failed rollback", async () => {
+Deno.test("a transaction on a full disk reports the full disk, not the failed rollback", async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc_full_" });
   const disk = new FullDisk();
   {
@@ -56,7 +56,7 @@ for (
     ["refused", () => new Response(null, { status: 503 }), "handover_failed"],
   ] as const
 ) {
-  Deno.test(`a message is ${result} once while its result cannot be stored, and goes on when it can`, async () => {
+  Deno.test(`a message is ${result} once while its result cannot be stored and continues when it can`, async () => {
     await using world = await World.open();
     const disk = new FullDisk();
     const { a, b, bench } = await story(world, { database: disk.open });

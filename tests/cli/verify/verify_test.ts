@@ -1,4 +1,4 @@
-/** svc verify: every check of a token or a request, named, with the canonical string; offline by the keys here. */
+/** svc verify: every named check of a token or a request, with the canonical string; offline with the saved keys. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
@@ -16,7 +16,7 @@ interface Check {
 const failing = (checks: Check[]) => checks.filter(({ result }) => result === "failed").map(({ name }) => name);
 const skipping = (checks: Check[]) => checks.filter(({ result }) => result === "skipped").map(({ name }) => name);
 
-/** What `svc verify` says, whatever the verdict. */
+/** The output of `svc verify`, for any result. */
 async function verdict(machine: Machine, ...argv: string[]) {
   const { code, stdout, stderr } = await machine.svc("--json", "verify", ...argv);
   assertEquals(stderr, "");
@@ -39,7 +39,7 @@ async function message(world: World, agent: TestAgent, parts: RequestParts = {})
     .join("\r\n");
 }
 
-Deno.test("svc verify <token> shows eight checks that pass, and whose token it is", async () => {
+Deno.test("svc verify shows eight passed checks and the subject of a valid token", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const { identity, agent } = await world.agent();
@@ -53,7 +53,7 @@ Deno.test("svc verify <token> shows eight checks that pass, and whose token it i
   assertEquals((await verdict(machine, "-")).valid, true);
 });
 
-Deno.test("svc verify <token> fails at the check that fails, and skips what follows", async (t) => {
+Deno.test("svc verify fails at the failing check and skips the later ones", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const owner = await world.person();
@@ -83,7 +83,7 @@ Deno.test("svc verify <token> fails at the check that fails, and skips what foll
       assert(checks.slice(at + 1).every(({ result }) => result === "skipped"));
     });
   }
-  await t.step("expired, and not yet valid, as of another moment", async () => {
+  await t.step("expired, and not yet valid, at another time", async () => {
     assertEquals(failing((await verdict(machine, ait, "--at", "2026-04-01T00:00:00Z")).checks), ["lifetime"]);
     assertEquals(failing((await verdict(machine, ait, "--at", "2026-02-20T23:59:59Z")).checks), ["lifetime"]);
     assertEquals((await verdict(machine, ait, "--at", "2026-03-01T00:00:00Z")).valid, true);
@@ -96,7 +96,7 @@ Deno.test("svc verify <token> fails at the check that fails, and skips what foll
   });
 });
 
-Deno.test("svc verify refuses what is no identity token with a word on what it is", async () => {
+Deno.test("svc verify reports what the text is when it is not an AIT", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (const token of ["svc_pat_abc", "svc_rft_abc", "svcpair1_abc"]) {
@@ -110,7 +110,7 @@ Deno.test("svc verify refuses what is no identity token with a word on what it i
   assertEquals((await machine.failure("verify", "x", "--at", "yesterday")).exit, 2);
 });
 
-Deno.test("svc verify asks the registry for its keys, also when it has asked a moment ago", async () => {
+Deno.test("svc verify fetches the registry's keys, also shortly after a previous fetch", async () => {
   await using world = await World.open();
   let isOther = false;
   await using machine = await Machine.open(world, {
@@ -128,7 +128,7 @@ Deno.test("svc verify asks the registry for its keys, also when it has asked a m
   assertEquals([said.valid, failing(said.checks)], [false, ["key"]]);
 });
 
-Deno.test("svc verify works offline by the keys on this machine, and only then", async () => {
+Deno.test("svc verify works offline with the saved keys only when offline is chosen", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const { identity } = await world.agent();
@@ -145,7 +145,7 @@ Deno.test("svc verify works offline by the keys on this machine, and only then",
   assertEquals((await machine.failure("verify", identity.ait)).exit, 5);
 });
 
-Deno.test("svc verify --request shows every check and the canonical string that was signed", async () => {
+Deno.test("svc verify shows every check of a request and the canonical string that was signed", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const agent = await world.agent();
@@ -159,7 +159,7 @@ Deno.test("svc verify --request shows every check and the canonical string that 
   for (const line of lines) assertStringIncludes(stdout, line);
 });
 
-Deno.test("svc verify --request names the check that fails", async (t) => {
+Deno.test("svc verify names the check of a request that fails", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const agent = await world.agent();
@@ -184,7 +184,7 @@ Deno.test("svc verify --request names the check that fails", async (t) => {
       assertEquals(failing((await verdict(machine, "--request", machine.path("request.http"))).checks), steps);
     });
   }
-  await t.step("an old request was right in its time", async () => {
+  await t.step("an old request was valid at its time", async () => {
     machine.write("request.http", await message(world, agent));
     world.clock.step(3_600_000);
     const path = machine.path("request.http");
@@ -193,7 +193,7 @@ Deno.test("svc verify --request names the check that fails", async (t) => {
   });
 });
 
-Deno.test("svc verify --request finds out for which origin a request was signed by mistake", async () => {
+Deno.test("svc verify finds the wrong origin that a request was signed for", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const agent = await world.agent();
@@ -208,7 +208,7 @@ Deno.test("svc verify --request finds out for which origin a request was signed 
   }
 });
 
-Deno.test("svc verify --request judges a refresh by the registry's origin, and takes JSON and standard input", async () => {
+Deno.test("svc verify checks a refresh against the registry's origin and reads JSON and standard input", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const agent = await world.agent();
@@ -219,7 +219,7 @@ Deno.test("svc verify --request judges a refresh by the registry's origin, and t
   assertEquals((await verdict(machine, "--request", "-")).valid, true);
 });
 
-Deno.test("svc verify --request forgives the line feed that editors add", async () => {
+Deno.test("svc verify ignores the line feed that editors add to a request file", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (const ending of ["\n", "\r\n"]) {
@@ -230,7 +230,7 @@ Deno.test("svc verify --request forgives the line feed that editors add", async 
   }
 });
 
-Deno.test("svc verify --request refuses what is no request", async () => {
+Deno.test("svc verify refuses text that is not a request", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (
@@ -251,7 +251,7 @@ Deno.test("svc verify --request refuses what is no request", async () => {
   assertEquals(machine.requests, []);
 });
 
-Deno.test("parseRequestFile() keeps target and body as they are written", () => {
+Deno.test("a request file keeps its target and body unchanged", () => {
   const file = parseRequestFile(utf8Bytes("POST https://P.example/%61//b?c=%20 HTTP/1.1\nA: 1\nA: 2\n\n{\n \u00e4}\n"));
   assertEquals([file?.method, file?.origin, file?.target], ["POST", "https://p.example", "/%61//b?c=%20"]);
   assertEquals([file?.headers.get("a"), new TextDecoder().decode(file?.body)], ["1, 2", "{\n \u00e4}\n"]);

@@ -1,6 +1,6 @@
 /**
- * Shows how a message's end is reported and who may see it (D-72, D-218; L01 to L08): by its recipient, once for each status, to
- * that recipient and to the sender of that very delivery.
+ * Shows delivery receipts (D-72, D-218): the recipient submits one for each status, and only that recipient and the
+ * sender of that delivery see it.
  */
 import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -34,7 +34,7 @@ async function cast(): Promise<Cast> {
   return { w, ...await w.story() };
 }
 
-/** Sends a message under an id. */
+/** Sends a message with a request ID. */
 async function send(w: World, from: TestAgent, to: TestAgent, requestId = ID): Promise<void> {
   await answered(await w.message(from, to, { headers: { [HEADERS.requestId]: requestId } }), 202);
 }
@@ -50,7 +50,7 @@ async function list(w: World, as: TestAgent, recipient: TestAgent, requestId = I
   return (await answered<{ receipts: Receipt[] }>(await get(w, as, `${PATH}?${query}`))).receipts;
 }
 
-Deno.test("L01: the recipient's receipt is there for the sender and for the recipient", async () => {
+Deno.test("the recipient's receipt is visible to the sender and to the recipient", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   await send(w, a, b);
@@ -68,7 +68,7 @@ Deno.test("L01: the recipient's receipt is there for the sender and for the reci
   assertEquals(await list(w, a, b) as unknown, [receipt]);
 });
 
-Deno.test("L02: a receipt names request, recipient, one of two statuses, and a time", async (t) => {
+Deno.test("a receipt names request, recipient, one of two statuses, and a time", async (t) => {
   const { w, b } = await cast();
   await using _ = w;
   const bad: [name: string, more: Record<string, unknown>][] = [
@@ -94,7 +94,7 @@ Deno.test("L02: a receipt names request, recipient, one of two statuses, and a t
   assertEquals(await list(w, b, b), []);
 });
 
-Deno.test("only the recipient submits", async () => {
+Deno.test("only the recipient can submit a receipt", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   await send(w, a, b);
@@ -105,7 +105,7 @@ Deno.test("only the recipient submits", async () => {
   assertEquals(await list(w, b, b), []);
 });
 
-Deno.test("nobody else sees a receipt, neither another peer nor one in no pair", async () => {
+Deno.test("no other agent sees a receipt, with or without a pair", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const peer = await w.agent();
@@ -115,12 +115,12 @@ Deno.test("nobody else sees a receipt, neither another peer nor one in no pair",
   await answered(await submit(w, b), 201);
   assertEquals((await list(w, a, b)).length, 1);
   for (const other of [peer, stranger]) assertEquals(await list(w, other, b), []);
-  // An agent that is in no pair any more still sees what it sent.
+  // An agent without pairs still sees the receipts of what it sent.
   await answered(await post(w, a, "/pair/remove", { peerAgentDid: b.agent.did }), 204);
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("L04: of many at once, and of any later ones, the first of each status counts; both are listed as they came", async () => {
+Deno.test("the first receipt of each status counts among concurrent and later ones; both are listed by arrival", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   await send(w, a, b);
@@ -138,7 +138,7 @@ Deno.test("L04: of many at once, and of any later ones, the first of each status
   ]]);
 });
 
-Deno.test("receipts are listed by the time they came, whatever their status", async () => {
+Deno.test("receipts are listed by the time they arrived, for any status", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   await send(w, a, b);
@@ -148,7 +148,7 @@ Deno.test("receipts are listed by the time they came, whatever their status", as
   assertEquals((await list(w, a, b)).map(({ status }) => status), [DEAD, PROCESSED]);
 });
 
-Deno.test("L06: two senders' messages under one id have receipts of their own", async () => {
+Deno.test("two senders' messages with one ID have separate receipts", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const c = await w.agent();
@@ -163,7 +163,7 @@ Deno.test("L06: two senders' messages under one id have receipts of their own", 
   assertEquals((await list(w, b, b)).length, 2);
 });
 
-Deno.test("one sender's messages to two recipients under one id have receipts of their own", async () => {
+Deno.test("one sender's messages to two recipients with one ID have separate receipts", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const c = await w.agent();
@@ -174,7 +174,7 @@ Deno.test("one sender's messages to two recipients under one id have receipts of
   assertEquals([(await list(w, a, b)).length, await list(w, a, c)], [1, []]);
 });
 
-Deno.test("L07: receivedAt is the proxy's time, whatever the connector says", async (t) => {
+Deno.test("the time of a receipt is the proxy's time, and the connector's is ignored", async (t) => {
   for (
     const timestamp of [
       "2025-02-21T00:00:00Z",
@@ -193,13 +193,13 @@ Deno.test("L07: receivedAt is the proxy's time, whatever the connector says", as
   }
 });
 
-Deno.test("L08: an unknown request has no receipts", async () => {
+Deno.test("an unknown request has no receipts", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   for (const reader of [a, b]) assertEquals(await list(w, reader, b, "request-unknown"), []);
 });
 
-Deno.test("a receipt without a delivery on record is 404 and not stored, with or without a sender", async (t) => {
+Deno.test("a receipt without a stored delivery is 404 and not stored, with or without a sender", async (t) => {
   const claims: [name: string, more: (a: TestAgent) => Record<string, unknown>][] = [
     ["without a sender", () => ({})],
     ["with a sender", (a) => ({ senderAgentDid: a.agent.did })],
@@ -218,7 +218,7 @@ Deno.test("a receipt without a delivery on record is 404 and not stored, with or
   }
 });
 
-Deno.test("a message that was never acknowledged may have a receipt: the connector stored it and its ack was lost", async () => {
+Deno.test("a message without an ack may have a receipt: the connector stored it and its ack was lost", async () => {
   const { w, a, b, socket } = await cast();
   await using _ = w;
   socket.behaviour = "silent";
@@ -230,7 +230,7 @@ Deno.test("a message that was never acknowledged may have a receipt: the connect
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("a receipt that names an agent that did not send is 404", async () => {
+Deno.test("a receipt that names an agent that is not the sender is 404", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const c = await w.agent();
@@ -241,7 +241,7 @@ Deno.test("a receipt that names an agent that did not send is 404", async () => 
 
 const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
 
-/** Lets time pass, and gives the agents new access tokens. */
+/** Moves the clock and renews the agents' access tokens. */
 async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void> {
   w.clock.step(ms);
   for (const agent of agents) {
@@ -250,7 +250,7 @@ async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void
   }
 }
 
-Deno.test("a receipt is accepted for 8 days after the answer, and for 24 hours after the first receipt", async () => {
+Deno.test("a receipt is accepted for 8 days after the answer, and for 24 h after the first receipt", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   await send(w, a, b);
@@ -267,7 +267,7 @@ Deno.test("a receipt is accepted for 8 days after the answer, and for 24 hours a
   }
 });
 
-Deno.test("a receipt of a queued message is accepted for 8 days after the end of its mailbox lifetime", async () => {
+Deno.test("a receipt of a queued message is accepted for 8 days after its mailbox lifetime ends", async () => {
   await using w = await openProxy({ proxy: { mailboxTtlSeconds: 7 * 86_400 } });
   const a = await w.agent(), b = await w.agent();
   await w.pair(a, b);
@@ -289,7 +289,7 @@ Deno.test("a receipt is listed for its retention, counted from when it was recor
   assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
 });
 
-Deno.test("of 20 receipts at once with a copy of the message, the first is kept and the delivery keeps its answer", async () => {
+Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps its answer for a duplicate", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   await send(w, a, b);
@@ -299,7 +299,7 @@ Deno.test("of 20 receipts at once with a copy of the message, the first is kept 
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("receipts and deliveries of the version before are still read", async () => {
+Deno.test("receipts and deliveries of the previous version are still read", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const [sender, recipient, now] = [a.agent.did, b.agent.did, w.clock.now()];

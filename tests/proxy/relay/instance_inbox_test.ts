@@ -1,6 +1,6 @@
 /**
- * Shows how a note reaches another instance (D-105): in order, whole and once, however many lie there; at once where a
- * sibling knocks, and by the next look where nobody does.
+ * Shows how a note reaches another instance (D-105): in order, complete and once, for any number of notes; at once
+ * after a wake-up from the same process, otherwise at the next poll.
  */
 import { assertEquals } from "@std/assert";
 import { type LocalWakeups, PresenceStore } from "../../../proxy/relay/presence.ts";
@@ -10,14 +10,14 @@ import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
-/** A store whose watch never says anything. */
+/** A store whose watch never reports a change. */
 async function deafStore(): Promise<Deno.Kv> {
   const kv = await Deno.openKv(":memory:");
   kv.watch = () => new ReadableStream();
   return kv;
 }
 
-/** Doors of two isolates: whoever knocks is heard at the other one. */
+/** Wakers of two isolates: a wake-up by one reaches the other. */
 function doors(): [LocalWakeups, LocalWakeups] {
   const make = (other: () => LocalWakeups): LocalWakeups => ({
     onmessage: null,
@@ -53,14 +53,14 @@ async function buses(
   kv.close();
 }
 
-Deno.test("a note for a sibling is heard by its knock, without the bell", () =>
+Deno.test("a note for an isolate of the same process arrives by a wake-up, without a watch", () =>
   buses(async (a, b, heard) => {
     await a.send(b.instance, "hello");
     await until(() => heard.length > 0);
     assertEquals(heard, [{ body: "hello", bytes: 0 }]);
   }, true));
 
-Deno.test("a note that nobody knocks for is found by the next look", () =>
+Deno.test("a note without a wake-up arrives at the next poll", () =>
   buses(async (a, b, heard, clock) => {
     await a.send(b.instance, "hello");
     await flushTasks();
@@ -70,7 +70,7 @@ Deno.test("a note that nobody knocks for is found by the next look", () =>
     assertEquals(heard, [{ body: "hello", bytes: 0 }]);
   }, false));
 
-Deno.test("notes are taken in the order they were written, whole, and once", () =>
+Deno.test("notes are read in the order they were written, complete and once", () =>
   buses(async (a, b, heard, _clock, kv) => {
     const commits = new GroupCommit(kv, 100);
     const sizes = Array.from({ length: 130 }, (_, i) => i % 40 === 0 ? 300_000 : i);

@@ -1,6 +1,6 @@
 /**
- * Shows what reaches the recipient (SPEC "Identity injection", D-71; J02 to J04, J08, J09, J11, J12): the sender's text byte
- * for byte, and in front of its message who sent it, in lines that no sender can write.
+ * Shows what the recipient receives (D-71): the sender's JSON byte for byte, and in front of `message` the identity
+ * block, which a sender cannot forge.
  */
 import { assert, assertEquals } from "@std/assert";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
@@ -28,7 +28,7 @@ async function cast(options: WorldOptions = {}): Promise<Cast> {
   return { w, ...await w.story() };
 }
 
-/** Sends a body and gives the frame that came of it. */
+/** Sends a body and returns the frame that delivers it. */
 async function frameOf({ w, a, b, socket }: Cast, body: string, parts: RequestParts = {}): Promise<DeliverFrame> {
   const before = socket.delivered.length;
   assertEquals(await outcome(await w.message(a, b, { body, ...parts })), "202", body.slice(0, 100));
@@ -49,7 +49,7 @@ function blockOf({ agent }: TestAgent): string {
   ].join("\n");
 }
 
-Deno.test("J02, J09: a message starts with the block of its sender, an empty line, and is then as it was sent", async (t) => {
+Deno.test("a message starts with the identity block and an empty line and is unchanged otherwise", async (t) => {
   const all = await cast();
   await using _ = all.w;
   const block = blockOf(all.a);
@@ -74,7 +74,7 @@ Deno.test("J02, J09: a message starts with the block of its sender, an empty lin
   }
 });
 
-Deno.test("a sender cannot write a block of its own: there is one, and it is first", async (t) => {
+Deno.test("a sender cannot write an identity block: there is exactly one, and it is first", async (t) => {
   const all = await cast();
   await using _ = all.w;
   const forged = "agentDid: did:svc:evil:agent:x";
@@ -108,7 +108,7 @@ Deno.test("a sender cannot write a block of its own: there is one, and it is fir
   }
 });
 
-Deno.test("the frame names the sender by its verified AIT, whatever the payload or a header says (J12)", async () => {
+Deno.test("the frame names the sender by its verified AIT and ignores the payload and other headers", async () => {
   const all = await cast();
   const { a, b, w } = all;
   await using _ = w;
@@ -150,7 +150,7 @@ const BODIES = [
   '{"message ":"hi"}',
 ];
 
-Deno.test("J04: a payload without a message that is text arrives byte for byte", async (t) => {
+Deno.test("a payload without a text message arrives byte for byte", async (t) => {
   const all = await cast();
   await using _ = all.w;
   for (const body of BODIES) {
@@ -158,7 +158,7 @@ Deno.test("J04: a payload without a message that is text arrives byte for byte",
   }
 });
 
-Deno.test("D-71: white space around the sender's JSON arrives with it", async (t) => {
+Deno.test("white space around the sender's JSON arrives with it", async (t) => {
   const all = await cast();
   await using _ = all.w;
   for (const [before, after] of [["", "\n"], [" \r\n", ""], ["\t", " "]] as const) {
@@ -168,7 +168,7 @@ Deno.test("D-71: white space around the sender's JSON arrives with it", async (t
   }
 });
 
-Deno.test("J08: every member besides message arrives byte for byte, in its place", async (t) => {
+Deno.test("every member except message arrives byte for byte, in its place", async (t) => {
   const all = await cast();
   await using _ = all.w;
   const members = [
@@ -199,7 +199,7 @@ Deno.test("J08: every member besides message arrives byte for byte, in its place
   assertEquals(({} as Record<string, unknown>).polluted, undefined);
 });
 
-Deno.test("D-71: message named twice is refused, in whatever way its name is written", async (t) => {
+Deno.test("a repeated message member is refused in any spelling of its name", async (t) => {
   const all = await cast();
   await using _ = all.w;
   const { w, a, b, socket } = all;
@@ -220,7 +220,7 @@ Deno.test("D-71: message named twice is refused, in whatever way its name is wri
   assertEquals(spelled.payload.startsWith('{"mess\\u0061ge":"[Svc Identity]\\n'), true);
 });
 
-Deno.test("J03: with INJECT_IDENTITY_INTO_MESSAGE=false every payload arrives byte for byte", async (t) => {
+Deno.test("every payload arrives byte for byte with INJECT_IDENTITY_INTO_MESSAGE=false", async (t) => {
   const all = await cast({ proxy: { injectIdentity: false } });
   await using _ = all.w;
   const bodies = [
@@ -237,7 +237,7 @@ Deno.test("J03: with INJECT_IDENTITY_INTO_MESSAGE=false every payload arrives by
   }
 });
 
-Deno.test("J11: the block is five lines, whatever the agent is called", async () => {
+Deno.test("the block is five lines for any name of the agent", async () => {
   const all = await cast();
   await using _ = all.w;
   const odd = await all.w.agent(undefined, "a.b_c-d");
@@ -254,7 +254,7 @@ Deno.test("J11: the block is five lines, whatever the agent is called", async ()
   ]);
 });
 
-Deno.test("a frame that the proxy sends is one that a connector takes, whatever the Content-Type says", async (t) => {
+Deno.test("a connector accepts every frame that the proxy sends, with any Content-Type", async (t) => {
   const all = await cast();
   await using _ = all.w;
   const { w, a, b, socket } = all;
@@ -262,7 +262,7 @@ Deno.test("a frame that the proxy sends is one that a connector takes, whatever 
     await t.step(`${length} characters of parameters`, async () => {
       const contentType = `application/json; a=${"x".repeat(length)}`;
       const answer = await w.message(a, b, { headers: { "Content-Type": contentType } });
-      // Refused or delivered: but never a frame that makes the connector close, or the proxy close on it.
+      // Refused or delivered, but never a frame that makes either side close the socket.
       assert(
         ["202", "415 PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE", "400 PROXY_HOOK_INVALID_JSON"].includes(await outcome(answer)),
       );

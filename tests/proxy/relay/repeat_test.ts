@@ -1,6 +1,6 @@
 /**
- * Shows what a request id means (D-69, D-11; K21, L06): the same message within a day of its 202 gets that answer again and
- * is not sent again; anything but a 202 is no answer yet.
+ * Shows the rules of request IDs (D-11, D-69): a duplicate within one day of its 202 gets that answer again and is not
+ * sent again. After any other answer the ID starts a new attempt.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
@@ -31,12 +31,12 @@ function send({ w, a, b }: Cast, message = "hi", requestId = ID): Promise<Respon
   return w.message(a, b, { body: JSON.stringify({ message }), headers: { [HEADERS.requestId]: requestId } });
 }
 
-/** Lets everything that is under way get as far as it can. */
+/** Waits until all work in progress has stopped. */
 async function rest(): Promise<void> {
   for (let i = 0; i < 30; i++) await flushTasks();
 }
 
-Deno.test("K21: the same message again gets the same answer, and no second frame", async () => {
+Deno.test("a duplicate gets the same answer, and no second frame is sent", async () => {
   const all = await cast();
   await using _ = all.w;
   const first = await answered(await send(all), 202);
@@ -50,7 +50,7 @@ Deno.test("K21: the same message again gets the same answer, and no second frame
   assertEquals(all.socket.delivered.length, 1);
 });
 
-Deno.test("K21: the answer of a refusal by the connector is kept as well", async () => {
+Deno.test("a refusal by the connector is stored as an answer too", async () => {
   const all = await cast();
   await using _ = all.w;
   all.socket.behaviour = "nack";
@@ -60,7 +60,7 @@ Deno.test("K21: the answer of a refusal by the connector is kept as well", async
   assertEquals([first.delivered, all.socket.delivered.length], [false, 1]);
 });
 
-Deno.test("K21: the answer is kept over a restart and without a connector, and each copy is signed anew and counts", async () => {
+Deno.test("the answer survives a restart, and each copy needs a new signature and counts", async () => {
   const all = await cast();
   await using w = all.w;
   const first = await answered(await send(all), 202);
@@ -79,7 +79,7 @@ async function remaining(all: Cast): Promise<{ left: number }> {
   return { left: Number(/r=(\d+)/.exec(answer.headers.get("ratelimit") ?? "")?.[1]) };
 }
 
-Deno.test("the same id with another body is refused after a 202", async () => {
+Deno.test("the same ID with another body is refused after a 202", async () => {
   const all = await cast();
   await using _ = all.w;
   await answered(await send(all), 202);
@@ -90,7 +90,7 @@ Deno.test("the same id with another body is refused after a 202", async () => {
   assertEquals(all.socket.delivered.length, 1);
 });
 
-Deno.test("an id is one sender's to one recipient: others may use it too (L06)", async () => {
+Deno.test("an ID belongs to one sender and one recipient: other pairs may use it too", async () => {
   const all = await cast();
   await using w = all.w;
   const c = await w.agent();
@@ -103,7 +103,7 @@ Deno.test("an id is one sender's to one recipient: others may use it too (L06)",
   assertEquals([all.socket.delivered.length, ofC.delivered.length], [2, 1]);
 });
 
-Deno.test("a day after its 202 an id is a new message", async () => {
+Deno.test("an ID is a new message one day after its 202", async () => {
   const all = await cast();
   await using w = all.w;
   const first = await answered(await send(all), 202);
@@ -121,8 +121,8 @@ Deno.test("a day after its 202 an id is a new message", async () => {
   assertEquals(await outcome(await freshly("hi")), REUSED);
 });
 
-Deno.test("after anything but a 202 the same id is a new attempt, also with another body", async (t) => {
-  await t.step("nobody there", async () => {
+Deno.test("the same ID starts a new attempt after any answer except 202, also with another body", async (t) => {
+  await t.step("no connector", async () => {
     const all = await cast();
     await using w = all.w;
     all.socket.link.lost();
@@ -167,7 +167,7 @@ Deno.test("after anything but a 202 the same id is a new attempt, also with anot
   });
 });
 
-Deno.test("copies that come while the first is under way wait for its answer, and there is one frame", async () => {
+Deno.test("copies wait for the answer of the first attempt, and one frame is sent", async () => {
   const all = await cast();
   await using _ = all.w;
   all.socket.behaviour = "silent";
@@ -183,7 +183,7 @@ Deno.test("copies that come while the first is under way wait for its answer, an
   assertEquals(all.socket.delivered.length, 1);
 });
 
-Deno.test("copies of a first that fails are new attempts, one after another", async () => {
+Deno.test("copies of a failed attempt are new attempts, one after another", async () => {
   const all = await cast({ proxy: { ackTimeoutMs: 1_000 } });
   await using w = all.w;
   all.socket.behaviour = "silent";
@@ -199,7 +199,7 @@ Deno.test("copies of a first that fails are new attempts, one after another", as
   assertEquals(all.socket.delivered.length, 2);
 });
 
-Deno.test("a copy gets the answer of the first although the connector has gone meanwhile", async () => {
+Deno.test("a copy gets the answer of the first attempt when the connector has left meanwhile", async () => {
   for (let round = 0; round < 5; round++) {
     const all = await cast();
     await using _ = all.w;
@@ -212,14 +212,14 @@ Deno.test("a copy gets the answer of the first although the connector has gone m
   }
 });
 
-Deno.test("many at once with ids of their own are many messages", async () => {
+Deno.test("concurrent messages with different IDs are all delivered", async () => {
   const all = await cast();
   await using _ = all.w;
   const counts = await tally(Array.from({ length: 50 }, (_, i) => send(all, "hi", `request-of-its-own-${i}`)));
   assertEquals([counts, all.socket.delivered.length], [{ "202": 50 }, 50]);
 });
 
-Deno.test("an answer that cannot be put on record is given all the same, and logged", async () => {
+Deno.test("an answer that cannot be stored is still sent, and is logged", async () => {
   using store = await FaultyKv.open();
   const all = await cast({ kv: store.kv });
   await using w = all.w;

@@ -1,4 +1,7 @@
-/** Credentials of a connector (D-89, N06): refreshed ahead, read anew when others changed them, over when they are. */
+/**
+ * Credentials of a connector (D-89): refreshed ahead of time, read again when another process changed them, and final
+ * when the session is revoked.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { AgentStore } from "../../../../cli/agents/agent_store.ts";
 import { RegistryClient } from "../../../../cli/client/registry_client.ts";
@@ -26,7 +29,7 @@ async function opened(world: World, machine: Machine) {
 
 const token = (machine: Machine) => JSON.parse(machine.read("agents/alpha/registry-auth.json")).accessToken;
 
-Deno.test("the access token is refreshed at least 60 s before its end, again and again (N06)", async () => {
+Deno.test("the access token is refreshed at least 60 s before it expires, each time", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -42,7 +45,7 @@ Deno.test("the access token is refreshed at least 60 s before its end, again and
   session.stop();
 });
 
-Deno.test("what another process refreshed is used, and not refreshed again", async () => {
+Deno.test("tokens that another process refreshed are used and not refreshed again", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -54,7 +57,7 @@ Deno.test("what another process refreshed is used, and not refreshed again", asy
   assertEquals([(await session.current()).accessToken, told], [token(machine), ["reloaded"]]);
 });
 
-Deno.test("a refused token whose files are the same is refreshed; a refused identity is not", async () => {
+Deno.test("a refused token is refreshed when its files are unchanged; a refused AIT is not", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -65,7 +68,7 @@ Deno.test("a refused token whose files are the same is refreshed; a refused iden
   session.stop();
 });
 
-Deno.test("a registry that is away is asked again; a session that was revoked ends it", async () => {
+Deno.test("an unreachable registry is asked again; a revoked session is final", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");

@@ -1,6 +1,6 @@
 /**
- * The link to a proxy that goes silent, half-open as after a pulled cable (K12, D-70), or that breaks off the handshake at
- * any step (D-248). Real sockets, a clock of the test.
+ * The link to a proxy that becomes silent, half-open as after a pulled cable (D-70), or that breaks off the handshake
+ * at any step (D-248). Real sockets, and the test's clock.
  */
 import net from "node:net";
 import { assert, assertEquals, assertRejects } from "@std/assert";
@@ -24,7 +24,7 @@ async function agent() {
   };
 }
 
-Deno.test("a link on which nothing is heard for a minute ends as silent, and says so once", async () => {
+Deno.test("a link that receives nothing for a minute ends as silent and reports it once", async () => {
   const clock = new ManualClock();
   const random = seededRandom(1);
   const frames: string[] = [];
@@ -52,7 +52,7 @@ Deno.test("a link on which nothing is heard for a minute ends as silent, and say
   assertEquals([ends.length, clock.waiting], [1, 0]);
 });
 
-Deno.test("a refused upgrade and an address without anybody are told apart", async () => {
+Deno.test("a refused upgrade and an address without a listener are reported differently", async () => {
   const clock = new ManualClock();
   const random = seededRandom(1);
   const newId = ulidSource(() => clock.now(), random.bytes);
@@ -74,7 +74,7 @@ Deno.test("a refused upgrade and an address without anybody are told apart", asy
 const REFUSAL = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\n{";
 const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
 
-/** What a proxy answers before it resets the connection; `null`: it resets it before the request. */
+/** What a proxy answers before it resets the connection; `null`: it resets before the request. */
 const HANDSHAKES: Readonly<Record<string, string | null>> = {
   "before the request": null,
   "after the request": "",
@@ -84,7 +84,7 @@ const HANDSHAKES: Readonly<Record<string, string | null>> = {
   "in the body of a refusal": REFUSAL,
 };
 
-/** A server that does something with each connection, before or after its first bytes. */
+/** A server that acts on each connection, before or after its first bytes. */
 async function rawServer(serve: (socket: net.Socket) => void, isEarly = false) {
   const server = net.createServer((socket) => {
     socket.on("error", () => {});
@@ -119,7 +119,7 @@ Deno.test("opening a link fails, and leaves no timer, when the connection is res
   }
 });
 
-Deno.test("a refusal keeps its status when its body breaks off", async () => {
+Deno.test("a refusal keeps its status when its body is cut off", async () => {
   await using proxy = await rawServer((socket) => void socket.end(REFUSAL));
   const error = await assertRejects(() => openAt(proxy.url, new ManualClock()), RefusedError);
   assertEquals([error.status, error.code], [401, null]);
@@ -136,7 +136,7 @@ Deno.test("opening a link ends after 10 s when the proxy does not answer, or doe
       });
       const failed = assertRejects(() => openAt(proxy.url, clock));
       await until("the proxy has the request", () => sockets.length === 1);
-      // Turns of the event loop in which the answer arrives; without it the result is the same kind of failure.
+      // Time for the answer to arrive; if it does not, the result is the same kind of failure.
       for (let i = 0; i < 50; i++) await flushTasks();
       await clock.advance(10_000);
       const error = await failed;
@@ -147,7 +147,7 @@ Deno.test("opening a link ends after 10 s when the proxy does not answer, or doe
   }
 });
 
-Deno.test("an unhandled rejection is reported, and ends nothing, while defects are reported", () => {
+Deno.test("an unhandled rejection ends nothing and is reported, while defects are reported", () => {
   const told: unknown[] = [];
   const end = reportDefects((name, fields) => void told.push([name, fields]));
   const dispatch = () => {

@@ -1,4 +1,7 @@
-/** The local API (D-87, D-231): who gets in, what each route does, and that errors have one form. */
+/**
+ * The local API (D-87, D-231): which callers it accepts, what each route does, and the one form of its errors.
+ * Decisions: D-89.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/connector/local_api/local_errors.ts";
@@ -28,7 +31,7 @@ function asker(bench: Bench, tickets: string[] = []) {
       method,
       body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
     });
-    // `Request` itself keeps no Host.
+    // `Request` itself does not keep the Host header.
     Object.defineProperty(request, "headers", { value: new Headers(all) });
     const response = await answer(request);
     const text = await response.text();
@@ -38,7 +41,7 @@ function asker(bench: Bench, tickets: string[] = []) {
 
 const post = (body: unknown): Asked => ({ method: "POST", body });
 
-Deno.test("only whoever has the token, calls by a loopback name and is no web page gets in", async (t) => {
+Deno.test("only a caller with the token, a loopback host name and no Origin is accepted", async (t) => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
@@ -104,7 +107,7 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
   }
 });
 
-Deno.test("svc explain knows every code that only a connector answers with", async () => {
+Deno.test("svc explain has an entry for every code that only a connector uses", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   assertEquals(CONNECTOR_CODES.length, 6);
@@ -115,7 +118,7 @@ Deno.test("svc explain knows every code that only a connector answers with", asy
   }
 });
 
-Deno.test("a message goes out as it was written, to a DID or an alias, and the answer is the proxy's", async () => {
+Deno.test("a message is sent unchanged to a DID or an alias, and the answer is the proxy's", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -154,7 +157,7 @@ Deno.test("a message that the recipient's connector refuses is not reported as s
   assertEquals([bench.told("sent").length, bench.told("not_taken").length], [0, 1]);
 });
 
-Deno.test("two people pair through it; the ticket is for the person, not for the events", async () => {
+Deno.test("two people pair through the API, and the ticket is in its answer but not in the events", async () => {
   await using world = await World.open();
   const [a, b] = [await world.agent(), await world.agent()];
   await using one = await Bench.open(world, a);
@@ -196,7 +199,7 @@ Deno.test("dead letters are listed, replayed and purged", async () => {
   assertEquals((await ask("/v1/dead-letter")).body, { deadLetters: [] });
 });
 
-Deno.test("an access token that has ended is renewed, and the call goes through (D-89)", async () => {
+Deno.test("an expired access token is refreshed, and the call succeeds", async () => {
   await using world = await World.open();
   const { b, bench } = await story(world);
   await using _ = bench;
