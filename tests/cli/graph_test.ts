@@ -33,7 +33,7 @@ const short = (specifier: string) => specifier.replace(ROOT, "");
 
 Deno.test("no server library is part of the CLI", async () => {
   const all = [...loaded(await graph(), `${ROOT}cli/main.ts`, true)].map(short);
-  assert(all.length > 40, "the graph was read");
+  assert(all.length > 40, "the module graph was read");
   const server = /^(?:registry|proxy|shared\/server|shared\/jsr\/hono|deploy)|hono|fast-check/;
   assertEquals(all.filter((specifier) => server.test(specifier)), []);
 });

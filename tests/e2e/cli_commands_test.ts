@@ -153,7 +153,7 @@ for (const program of await programs()) {
       machine.env.PATH = `${home}/bin:${Deno.env.get("PATH")}`;
       const installing = machine.spawn(["connector", "service", "install", "alpha", "--platform", "systemd"]);
       // No connector starts here: the command is ended once it has given systemd all its input.
-      const told = await eventually(10_000, "systemd is told", async () => {
+      const told = await eventually(10_000, "systemd gets the unit", async () => {
         const text = await Deno.readTextFile(`${home}/told`).catch(() => "");
         return text.includes("restart") ? text : undefined;
       });
@@ -172,7 +172,7 @@ for (const program of await programs()) {
         .catch(() => null);
       if (judged === null) console.log("systemd-analyze is not on this machine: the unit is NOT checked by it");
       else assertEquals(judged.stderr.split("\n").filter((line) => line.includes(unit)), []);
-      assertEquals(machine.exists("../ran"), false, "nothing was run");
+      assertEquals(machine.exists("../ran"), false, "no program was run");
     },
   );
 

@@ -55,7 +55,7 @@ for (const program of await programs()) {
         "trace=open,openat,creat,fsync,fdatasync,rename,renameat,renameat2,chmod,fchmod,fchmodat",
       ];
       if ((await output("strace", ["-V"]).catch(() => null))?.code !== 0) {
-        return console.log("strace is not on this machine: M02 is NOT checked");
+        return console.log("strace is not on this machine: the order of file operations is NOT checked");
       }
       for (const argv of [["agent", "create", "alpha"], ["agent", "auth", "refresh", "alpha"]]) {
         assertEquals((await ended(machine.spawn(argv, { before: strace }))).code, 0);
@@ -150,7 +150,7 @@ for (const program of await programs()) {
     if (
       (await output("mount", ["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", disk]).catch(() => null))?.code !== 0
     ) {
-      return console.log("A small file system cannot be mounted here: M11 with a full disk is NOT checked");
+      return console.log("A small file system cannot be mounted here: a full disk is NOT checked");
     }
     try {
       await output("cp", ["-a", machine.path("."), `${disk}/svc`]);

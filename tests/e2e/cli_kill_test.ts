@@ -96,7 +96,7 @@ async function becomesUsable(place: Place, machine: Machine, what: string): Prom
   await machine.json(...REFRESH);
   assert(await place.works(machine, "alpha"), what);
   const left = Object.keys(machine.modes()).filter((path) => path.includes(".pending"));
-  assertEquals(left, [], `${what}: nothing is left over`);
+  assertEquals(left, [], `${what}: no leftovers`);
 }
 
 Deno.test("agent create recovers when it is killed before any of its operations", async () => {
@@ -105,7 +105,7 @@ Deno.test("agent create recovers when it is killed before any of its operations"
   const points = await trials(LANES, async (n, lane) => {
     await using machine = await Machine.open(bundled, keys[lane] ?? place);
     if (!await killedAt(machine, n, CREATE)) return "last";
-    await becomesUsable(place, machine, `killed before thing ${n}`);
+    await becomesUsable(place, machine, `killed before operation ${n}`);
   });
   assert(points > 40, `${points} points`);
   console.log(`agent create: killed at ${points} points`);
@@ -119,7 +119,7 @@ Deno.test("agent auth refresh recovers when it is killed before any of its opera
     const machine = machines[lane] as Machine;
     if (!await killedAt(machine, n, REFRESH)) return "last";
     await machine.json(...REFRESH);
-    assert(await place.works(machine, "alpha"), `killed before thing ${n}`);
+    assert(await place.works(machine, "alpha"), `killed before operation ${n}`);
   });
   assert(points > 15, `${points} points`);
   console.log(`agent auth refresh: killed at ${points} points`);

@@ -52,7 +52,7 @@ const COMBINATIONS: [name: string, env: Record<string, string>, named: string[]]
   ],
   ["production without addresses", { ENVIRONMENT: "production" }, ["REGISTRY_URL", "PROXY_URL"]],
   [
-    "a proxy alone in production without its credential, and a wrong limit besides",
+    "a proxy alone in production without its credential, and also a wrong limit",
     {
       ENVIRONMENT: "production",
       SVC_SERVICE: "proxy",
@@ -85,8 +85,8 @@ async function refusal(env: Record<string, string>, named: readonly string[]): P
   assertEquals(stdout, "");
   const missing = named.filter((name) => !new RegExp(`^\\s*${name}: .`, "m").test(stderr));
   assertEquals(missing, [], `not named in:\n${stderr}`);
-  assert(!/^\s+at |Error:/m.test(stderr), "no stack: it is for the person who starts the service");
-  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).length, 0, "nothing was touched");
+  assert(!/^\s+at |Error:/m.test(stderr), "no stack trace: the reader is the person who starts the service");
+  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).length, 0, "no file was written");
   return stderr;
 }
 

@@ -82,8 +82,8 @@ for (const program of await programs()) {
     for (const [id, calls] of byId) {
       const finished = printed.flatMap((text) => text.split("\n"))
         .filter((line) => line.includes('"event":"handed_over"') && line.includes(id));
-      assert(finished.length <= 1, `written down as handed over, and handed over again: ${finished.join("\n")}`);
-      assertEquals(new Set(calls.map(({ key }) => key)).size, 1, "the runtime can tell a repetition");
+      assert(finished.length <= 1, `recorded as handed over, and handed over again: ${finished.join("\n")}`);
+      assertEquals(new Set(calls.map(({ key }) => key)).size, 1, "the runtime can recognise a duplicate");
       for (const [i, call] of calls.entries()) {
         if (i === 0) continue;
         repeats++;

@@ -33,7 +33,7 @@ Deno.test("connector start --save keeps the runtime settings, and the status nam
   const secret = { SVC_HOOK_TOKEN: "hook-token" };
   assertEquals(await statusOf(given, secret), { url, platform: "generic", source: "option" });
   const path = `${dir}/agents/b/runtime.json`;
-  assert(await Deno.stat(path).then(() => false, () => true), "nothing is kept without --save");
+  assert(await Deno.stat(path).then(() => false, () => true), "no setting is saved without --save");
   assertEquals(await statusOf([...given, "--save"], secret), { url, platform: "generic", source: "option" });
   assertEquals(JSON.parse(await Deno.readTextFile(path)).webhookToken, "hook-token");
   assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o600);

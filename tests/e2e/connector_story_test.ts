@@ -143,7 +143,7 @@ for (const program of await programs()) {
       }]);
       await within(
         5_000,
-        "alpha hears of it",
+        "alpha reports the pair",
         alpha.child.stdout.match(HAS_TERMINAL ? /\d {2}Paired/ : /"event":"paired"/),
       );
     });

@@ -138,7 +138,7 @@ class Load {
     const busy = answers.find(({ status }) => status === 503);
     const [answer = busy ?? (both.length > answers.length ? undefined : answers[0])] = won;
     for (const other of answers) if (other !== answer) await other.body?.cancel().catch(() => {});
-    if (!answer) throw new TypeError("The answer was cut off");
+    if (!answer) throw new TypeError("The answer was interrupted");
     return answer;
   }
 
@@ -169,7 +169,7 @@ class Load {
       fact[0] = `${agent.did} is deleted and on the revocation list`;
       fact[1] = async () => {
         await this.#stands(created, "revoked", 401);
-        assert((await this.#revoked()).has(agent.currentJti), "its AIT is not on the list");
+        assert((await this.#revoked()).has(agent.currentJti), "its AIT is not on the CRL");
       };
     } else {
       const path = `${this.place.registryUrl}/v1/agents/${agent.id}/auth/revoke`;
@@ -195,15 +195,15 @@ class Load {
     const { ticket } = await this.#as(a).pairStart({ agentName: "a", humanName: "A" });
     await this.#as(b).pairConfirm(ticket, { agentName: "b", humanName: "B" });
     this.facts.push([`${a.identity.did} and ${b.identity.did} are a pair, both ways`, async () => {
-      assert((await this.#peers(a)).has(b.identity.did), "the first does not know the second");
-      assert((await this.#peers(b)).has(a.identity.did), "the second does not know the first");
+      assert((await this.#peers(a)).has(b.identity.did), "the first has no pair with the second");
+      assert((await this.#peers(b)).has(a.identity.did), "the second has no pair with the first");
     }]);
   }
 
   async #messages(connector: Connector): Promise<void> {
     const { sender, recipient } = this.cast;
     const { delivered, requestId } = await this.#as(sender).sendMessage(messageTo(recipient));
-    assert(delivered && connector.frames.some((frame) => frame.requestId === requestId), "202 without an ack (I4)");
+    assert(delivered && connector.frames.some((frame) => frame.requestId === requestId), "202 without an ack");
   }
 
   /** A message for an offline agent: a 202 promises its delivery. */
@@ -374,7 +374,7 @@ for (const isApart of [false, true]) {
       requests += load.sent.length;
       facts += load.facts.length + load.queued.length;
     }
-    console.log(`crash: ${TRIALS} trials, ${requests} single-use requests, ${facts} answers looked at again`);
+    console.log(`crash: ${TRIALS} trials, ${requests} single-use requests, ${facts} answers checked again`);
   });
 }
 

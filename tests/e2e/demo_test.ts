@@ -41,10 +41,10 @@ interface Run {
 
 async function demo(): Promise<Run> {
   await using child = new ChildProcess(["task", "demo"]);
-  await within(30_000, "the story is told", child.stdout.match(/^Done in .*$/m)).catch(() => {
+  await within(30_000, "the demo is done", child.stdout.match(/^Done in .*$/m)).catch(() => {
     throw new Error(child.printed);
   });
-  const { code } = await within(15_000, "the demo ends by itself when all is told", child.status);
+  const { code } = await within(15_000, "the demo exits by itself", child.status);
   const { stdout: { text: stdout }, stderr: { text: stderr } } = child;
   const [, folder = ""] = stdout.match(/^\s+store\s+(\S+)\/svc\.kv/m) ?? [];
   return { code, stdout, stderr, folder };

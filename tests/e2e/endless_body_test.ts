@@ -54,7 +54,7 @@ Deno.test("a body without end is answered, and its connection ends with little m
         const head = `${line} HTTP/1.1\r\nHost: svc\r\nContent-Type: application/json\r\n${length}\r\n\r\n`;
         const block = kind === "chunked" ? CHUNK : BLOCK;
         const { bytes, answer, isEnded } = await within(END_MS, name, sendEndless(server.address, head, block));
-        assert(isEnded, `${bytes} bytes were taken`);
+        assert(isEnded, `${bytes} bytes were read`);
         assertMatch(
           answer,
           name === "without credentials" && kind === "declared" ? /^HTTP\/1.1 4/ : new RegExp(`^HTTP/1.1 ${status} `),

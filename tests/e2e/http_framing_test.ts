@@ -63,7 +63,7 @@ const AMBIGUOUS: [name: string, first: string][] = [
   ["two Hosts", `${POST}${HOST}Host: other\r\nContent-Length: 2\r\n\r\n{}`],
   ["130 headers", `${POST}${HOST}${"X-Many: a\r\n".repeat(130)}Content-Length: 2\r\n\r\n{}`],
   ["a head over 64 KiB", `${POST}${HOST}X-Long: ${"x".repeat(70_000)}\r\nContent-Length: 2\r\n\r\n{}`],
-  ["a chunk size that is no number", `${POST}${HOST}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n`],
+  ["a chunk size that is not a number", `${POST}${HOST}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n`],
   ["a chunk longer than its size", `${POST}${HOST}Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n`],
 ];
 

@@ -235,7 +235,7 @@ Deno.test("a slow body is cut with 408 or closed within 15 s", async (t) => {
         try {
           const said = verdict(await connection.answer(15_000));
           assert(["408 REQUEST_TIMEOUT", "closed"].includes(said), said);
-          assert(performance.now() - began > 8_000, "it was given 10 s");
+          assert(performance.now() - began > 8_000, "it had 10 s");
         } finally {
           clearInterval(dribble);
         }

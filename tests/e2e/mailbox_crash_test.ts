@@ -69,7 +69,7 @@ Deno.test(`every queued message arrives once without duplicates when the proxy i
   await eventually(15_000, "every acknowledged message", () => missing().length === 0 || undefined).catch(() => {});
   assertEquals(missing(), []);
   assert(acknowledged.size >= TRIALS * 10);
-  console.log(`${acknowledged.size} acknowledged, ${taken.size} taken, ${again} handed over again after a kill`);
+  console.log(`${acknowledged.size} acknowledged, ${taken.size} received, ${again} handed over again after a kill`);
   await connector.close();
   await server[Symbol.asyncDispose]();
 });

@@ -118,7 +118,7 @@ Deno.test("of 500 concurrent messages of 10 senders each 202 is one ack, and eac
     for (const { fromAgentDid, toAgentDid } of connector.frames) {
       assertEquals(toAgentDid, recipients[i]?.identity.did);
       const from = senders.findIndex(({ identity }) => identity.did === fromAgentDid);
-      assert(knows(from).some(({ identity }) => identity.did === toAgentDid), "only between the two of a pair");
+      assert(knows(from).some(({ identity }) => identity.did === toAgentDid), "only within a pair");
     }
     await connector.close();
   }
@@ -250,9 +250,9 @@ async function standingStill(): Promise<void> {
 // Both cases mostly wait: they run at the same time.
 Deno.test("connections and requests that end by a time limit end in time", async (t) => {
   const steps: [name: string, fn: () => Promise<void>][] = [
-    ["a connection that vanishes is not counted after 90 s, messages meanwhile are 502 in time (K12)", vanishing],
+    ["a vanished connection is not counted after 90 s, and messages meanwhile are 502 in time", vanishing],
     [
-      "a registry that stands still is 503 within 6 s, 202 soon after it goes on, and is not stormed (O03)",
+      "a registry that stands still is 503 within 6 s, then 202 soon, with few requests",
       standingStill,
     ],
   ];

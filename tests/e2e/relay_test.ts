@@ -109,7 +109,7 @@ Deno.test("the next socket gets the message when the newest one dies before its 
   assertEquals((await sending).delivered, true);
   const again = await older.frame(1);
   assertEquals([first.attempt, again.attempt, again.requestId], [1, 2, "request-of-two-tries"]);
-  assert(first.id !== again.id, "each try has a frame id of its own");
+  assert(first.id !== again.id, "each attempt has a frame ID of its own");
   await older.close();
 });
 
@@ -186,7 +186,7 @@ Deno.test("a connected agent is offline after a crash: 502 at once, 202 queued w
 
   await t.step("502", async () => {
     const sending = refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", a.client.sendMessage(messageTo(b)));
-    await within(2_000, "the sender is answered: no process can hold b's socket any more", sending);
+    await within(2_000, "the sender is answered: no process can still hold b's socket", sending);
   });
   await t.step("202 queued, and delivered when the recipient is back", async () => {
     const preferring = { ...messageTo(b), prefer: "respond-async" as const };

@@ -53,7 +53,7 @@ async function play(server: ServerProcess): Promise<{ secrets: Map<string, strin
   const bob = await registry.redeemInvite(invite.code, "Bob");
   secrets.set("redeem: API key", bob.apiKey.token);
   const key = await ask<CreateApiKeyAnswer>(url, bob.apiKey.token, "POST", "/v1/me/api-keys", { name: "more" });
-  secrets.set("further API key", key.apiKey.token);
+  secrets.set("second API key", key.apiKey.token);
   const services = "/v1/admin/internal-services";
   const created = await ask<IssuedServiceAnswer>(url, admin.apiKey.token, "POST", services, {
     name: "another",
@@ -83,7 +83,7 @@ async function play(server: ServerProcess): Promise<{ secrets: Map<string, strin
   const path = `/v1/agents/${b.agent.id}`;
   await ask(url, bob.apiKey.token, "DELETE", `${path}/auth/revoke`);
   const reissued = await ask<ReissueAnswer>(url, bob.apiKey.token, "POST", `${path}/reissue`);
-  assert(reissued.agentAuth, "an agent without a live session gets a new one (D-40)");
+  assert(reissued.agentAuth, "an agent without an active session gets a new one (D-40)");
   secrets.set("reissued access token", reissued.agentAuth.accessToken);
   secrets.set("reissued refresh token", reissued.agentAuth.refreshToken);
   return { secrets, known: [a.agent.id, b.agent.did, digest(bob.apiKey.token)] };

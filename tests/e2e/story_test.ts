@@ -43,7 +43,7 @@ async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; 
   assertEquals((await alpha.client.pairStatus(ticket)).status, "pending");
   await beta.client.pairConfirm(ticket, { agentName: "beta", humanName: "Bob" });
   assertEquals((await alpha.client.pairStatus(ticket)).responderAgentDid, beta.identity.did);
-  await eventually(1_000, "the initiator's connector hears of the pair", () => watcher.news[0]);
+  await eventually(1_000, "the initiator's connector reports the pair", () => watcher.news[0]);
   await refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", alpha.client.sendMessage(message));
 
   const connector = await Connector.open(place, beta);
@@ -60,7 +60,7 @@ async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; 
     "",
     "Hello beta",
   ]);
-  assert(frame.payload.endsWith(', "n": 12345678901234567890 }'), "every other byte is untouched (D-71)");
+  assert(frame.payload.endsWith(', "n": 12345678901234567890 }'), "every other byte is unchanged (D-71)");
   assertEquals([frame.requestId, frame.fromAgentDid], [sent.requestId, alpha.identity.did]);
   await beta.client.submitReceipt({
     requestId: frame.requestId,
@@ -171,7 +171,7 @@ Deno.test("registry and proxy apart, each with its own store, serve the same sto
     registry.signal("SIGSTOP");
     const began = Date.now();
     await refusedWith("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", gamma.client.sendMessage(message));
-    assert(Date.now() - began <= 6_000, "the proxy gives up on the registry within 6 s");
+    assert(Date.now() - began <= 6_000, "the proxy stops waiting for the registry within 6 s");
     registry.signal("SIGCONT");
     await eventually(5_000, "messages pass again", async () => {
       return await codeOf(gamma.client.sendMessage(message)) === "accepted" || undefined;
@@ -186,7 +186,7 @@ Deno.test("registry and proxy apart, each with its own store, serve the same sto
       await response.body?.cancel();
       status = response.status;
     }
-    assertEquals(status, 429, "the 31st of a minute (C18)");
+    assertEquals(status, 429, "the 31st of a minute");
     const took = await revokeConnected(place, service.apiKey, gamma, 7_000);
     assert(took <= 7_000, `it took ${took} ms`);
   });

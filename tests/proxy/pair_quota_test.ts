@@ -54,7 +54,7 @@ Deno.test("a confirmation is refused when either agent has its quota of pairs", 
   const ticket = await start(w, a);
   await refused(await confirm(w, d, ticket), "QUOTA_EXCEEDED");
   assertEquals(await outcome(await confirm(w, a, await start(w, d))), FULL);
-  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201", "a pair that stands is renewed");
+  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201", "an existing pair is renewed");
   assertEquals([await count(w, a), await count(w, b), await count(w, d)], [2, 1, undefined]);
   assertEquals(await outcome(await remove(w, a, b)), "204");
   assertEquals([await count(w, a), await count(w, b)], [1, 0]);
@@ -165,7 +165,7 @@ Deno.test("a used ticket is not found when the pair that it made was removed", a
   assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND);
   const later = await start(w, a);
   assertEquals(await outcome(await confirm(w, b, later)), "201");
-  assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND, "another ticket made the pair that stands");
+  assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND, "another ticket made the existing pair");
   assertEquals(await outcome(await confirm(w, b, later)), "201");
 });
 

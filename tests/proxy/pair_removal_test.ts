@@ -133,7 +133,7 @@ Deno.test("the removal resumes when the store failed or the instance crashed", a
   assertEquals(await pairsLeft(store.kv), 190);
   failing.removal.stop();
   await removing;
-  assertEquals((await store.kv.get(KEYS.pairsEnded())).value, null, "the list is not worked off");
+  assertEquals((await store.kv.get(KEYS.pairsEnded())).value, null, "the list is not processed completely");
   store.faults.fails = (call) => call.method === "commit" && ++commits === 4;
   const next = instance({ kv: store.kv });
   const again = next.list([GONE, DELETED_AT]);

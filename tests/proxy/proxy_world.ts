@@ -63,7 +63,7 @@ async function judge(w: World, method: string, path: string, answer: Response): 
     const contentType = row?.response.contentType ?? "application/json";
     assertEquals(answer.headers.get("content-type"), `${contentType}; charset=utf-8`, what);
     const body = row?.response.body && JSON.parse(text);
-    return assertEquals(row?.response.body?.parse(body), body, `${what}, which is not the shape of its row`);
+    return assertEquals(row?.response.body?.parse(body), body, `${what}: not the shape of its row`);
   }
   assertEquals(answer.headers.get("content-type"), "application/json; charset=utf-8", what);
   const { code } = judgeEnvelope(JSON.parse(text), w.proxy.deps.showDetails, what);

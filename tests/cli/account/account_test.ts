@@ -35,7 +35,7 @@ Deno.test("admin bootstrap saves the key and shows it, and the service secret, o
   const [secret = ""] = /svc_srv_\S+/.exec(stdout) ?? [];
   assertEquals(times(stdout + stderr, secret), 1);
   assertStringIncludes(stdout, "shown this once");
-  assert(!JSON.stringify(machine.tree()).includes(secret), "the service secret is saved nowhere");
+  assert(!JSON.stringify(machine.tree()).includes(secret), "the service secret is not saved");
   assertStringIncludes(stderr, "Next:");
 });
 
@@ -190,7 +190,7 @@ Deno.test("invite create accepts and refuses the same expiry times as the regist
     const { code } = await admin.svc("invite", "create", "--expires-at", form);
     assertEquals(code === 0, response.status === 201, `${form}: ${code} here, ${response.status} there`);
     if (code === 0) taken++;
-    else assertEquals([code, admin.requests.length], [2, sent], `${form} is refused before anything is sent`);
+    else assertEquals([code, admin.requests.length], [2, sent], `${form} is refused before any request`);
   }
   assertEquals([forms.length, taken], [40, 9]);
   const past = await admin.failure("invite", "create", "--expires-at", "2020-01-01T00:00:00Z");

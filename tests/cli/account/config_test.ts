@@ -113,7 +113,7 @@ Deno.test("an address is https, loopback or explicitly allowed; any other one is
       assertEquals(JSON.parse(machine.read("config.json")).registryUrl, new URL(url).origin);
     });
   }
-  assertEquals(machine.requests, [], "nothing was ever sent");
+  assertEquals(machine.requests, [], "no request was sent");
 });
 
 Deno.test("an insecure address from the environment or the file is refused when it is used", async () => {
@@ -205,7 +205,7 @@ Deno.test("config init without an answer writes missing defaults and reports wha
   await machine.json("config", "init", "--registry-url", REGISTRY_URL);
   const before = machine.read("config.json");
   await machine.failure("config", "init", "--registry-url", down);
-  assertEquals(machine.read("config.json"), before, "a working configuration is not lost to a wrong address");
+  assertEquals(machine.read("config.json"), before, "a wrong address does not replace a working configuration");
 });
 
 Deno.test("concurrent changes are all kept", async () => {

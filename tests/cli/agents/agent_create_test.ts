@@ -208,7 +208,7 @@ Deno.test("agent create continues when the registry's keys could not be fetched"
       const { exit, code } = await machine.failure("agent", "create", "alpha");
       assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
       const seed = machine.read("agents/.alpha.pending/secret.key");
-      assert(!("agents/.alpha.pending/ait.jwt" in machine.tree()), "no token is kept before it is verified");
+      assert(!("agents/.alpha.pending/ait.jwt" in machine.tree()), "no token is saved before it is verified");
       machine.fetch = world.fetch;
       assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
       assertEquals([machine.read("agents/alpha/secret.key"), (await registered(machine)).length], [seed, 1]);
@@ -383,11 +383,11 @@ Deno.test("agent create resumes from every state that a kill can leave", async (
       await m.failure("agent", "create", "alpha");
       w.clock.step(301_000);
     }, 1],
-    ["the challenge expired, registered all the same", async (w, m) => {
+    ["the challenge expired, registered anyway", async (w, m) => {
       await reach(w, m);
       w.clock.step(301_000);
     }, 1],
-    ["the challenge forgotten, registered all the same", async (w, m) => {
+    ["the challenge forgotten, registered anyway", async (w, m) => {
       await reach(w, m);
       for await (const { key } of w.kv.list({ prefix: ["registry", "challenge"] })) await w.kv.delete(key);
     }, 1],

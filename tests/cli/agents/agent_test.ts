@@ -213,7 +213,7 @@ Deno.test("agent delete finishes at the next run when its answer was lost", asyn
     throw new TypeError("connection reset");
   };
   assertEquals((await machine.failure("agent", "delete", "alpha")).exit, 5);
-  assert("agents/alpha/" in machine.tree(), "nothing is removed before the registry has agreed");
+  assert("agents/alpha/" in machine.tree(), "no file is removed before the registry has answered");
   machine.fetch = world.fetch;
   await machine.json("agent", "delete", "alpha");
   assert(!("agents/alpha/" in machine.tree()));

@@ -82,7 +82,11 @@ class FakeHost implements Host {
     const line = [program, ...args].join(" ");
     this.ran.push(line);
     const code = this.fails !== "" && line.includes(this.fails) ? 1 : 0;
-    return Promise.resolve({ code, stdout: line.startsWith("loginctl") ? "Linger=no\n" : "", stderr: "it says why" });
+    return Promise.resolve({
+      code,
+      stdout: line.startsWith("loginctl") ? "Linger=no\n" : "",
+      stderr: "its own reason",
+    });
   }
 }
 
@@ -122,7 +126,7 @@ Deno.test("an install that the service manager rejects is reported with the mana
   withHost(async (host) => {
     for (const step of ["daemon-reload", "enable", "restart"]) {
       host.fails = step;
-      await assertRejects(() => installService(host, "systemd", SPEC), CliError, "it says why");
+      await assertRejects(() => installService(host, "systemd", SPEC), CliError, "its own reason");
       assertEquals(await Deno.stat(unitPath(host, "alpha")).then(() => "there", () => "gone"), "gone");
       // No link to it stays among the units that start at login.
       assert(host.ran.some((line) => line.startsWith("systemctl --user disable --now")));

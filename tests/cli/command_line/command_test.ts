@@ -141,7 +141,7 @@ Deno.test("every level has help that names all its entries", async (t) => {
     for (const path of ["config init", "invite redeem", "agent create", "connector start"]) {
       assertStringIncludes(text, find(path)?.examples[0]?.run ?? path);
     }
-    assert(text.split("\n").length <= 45, "a screen");
+    assert(text.split("\n").length <= 45, "fits one screen");
   });
   for (const group of Object.keys(GROUPS).filter((path) => find(path) === undefined)) {
     await t.step(group, () => {

@@ -16,27 +16,24 @@ import type { AgentIdentity } from "../../../cli/client/signed_headers.ts";
 import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
 import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
 
 export const RUNTIME_URL = "http://127.0.0.1:18789";
 
-/** Waits, without moving the clock, until something is so. */
-export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 30_000; Date.now() < end;) {
-    if (await isSo()) return;
-    await flushTasks();
-  }
-  throw new Error(`It never came to: ${what}`);
-}
-
-/** Lets time pass, second by second, until something is so. */
-export async function passing(world: World, what: string, seconds: number, isSo: () => boolean): Promise<void> {
+/**
+ * Moves the world's clock in seconds until a condition holds, then waits for it without moving the clock.
+ *
+ * @param seconds how far the clock moves at most
+ * @throws {Error} when the condition does not hold 30 s of real time later
+ */
+export async function passing(world: World, seconds: number, holds: () => boolean): Promise<void> {
   for (let s = 0; s < seconds; s++) {
-    if (isSo()) return;
+    if (holds()) return;
     await world.clock.advance(1_000);
     await flushTasks();
   }
-  await until(what, isSo);
+  await until(holds);
 }
 
 /** A request that the runtime received. */
@@ -143,7 +140,7 @@ export class Bench implements AsyncDisposable {
     const folder = options.folder ?? await Deno.makeTempDir({ prefix: "svc_connector_" });
     const bench = new Bench(world, agent, folder, options);
     bench.ended = bench.connector.run();
-    await until("the connector is connected", () => bench.connector.status().connection.state === "connected");
+    await until(() => bench.connector.status().connection.state === "connected");
     return bench;
   }
 

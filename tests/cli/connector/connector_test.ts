@@ -5,9 +5,10 @@ import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { ApiError, UnreachableError } from "../../../cli/errors.ts";
 import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
 import { World } from "../../support/world.ts";
-import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story, until } from "./bench.ts";
+import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story } from "./bench.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL } from "../../support/world.ts";
+import { until } from "../../support/until.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 const body = (text: string) => JSON.stringify({ message: text });
@@ -30,7 +31,7 @@ Deno.test("a message is stored, acknowledged and handed over with its headers, a
     headers: { "x-request-id": "request-1", "X-Svc-Conversation-Id": "talk" },
   });
   assertEquals((await response.json()).delivered, true);
-  await until("it is handed over", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.told("receipt_sent").length === 1);
   const [call] = bench.calls;
   assert(call);
   assertEquals([call.url, call.redirect], [`${RUNTIME_URL}/hooks/agent`, "manual"]);
@@ -62,14 +63,14 @@ Deno.test("the frame is acknowledged before the runtime answers, and repeated 50
   await using _ = bench;
   const response = await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   assertEquals((await response.json()).delivered, true);
-  await until("the runtime has the message", () => bench.handed.length === 1);
+  await until(() => bench.handed.length === 1);
   assertEquals([bench.told("handover_failed"), bench.connector.inbox.counts().waiting], [[], 1]);
   first.resolve();
   for (const [n, wait] of [300, 600, 1_200].entries()) {
-    await until("an attempt failed", () => bench.told("handover_failed").length === n + 1);
+    await until(() => bench.told("handover_failed").length === n + 1);
     await world.clock.advance(wait);
   }
-  await until("it is handed over", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.told("receipt_sent").length === 1);
   assertEquals(bench.handed.length, 4);
   assertEquals(new Set(bench.calls.map(({ headers }) => headers.get("idempotency-key"))).size, 1);
   assertEquals(bench.told("handed_over").map(({ attempts }) => attempts), [4]);
@@ -86,7 +87,7 @@ Deno.test("messages wait in order while the runtime is down and are handed over 
   assertEquals([inbox.waiting, runtime.reachable, deadLetters], [5, false, 0]);
   bench.behaviour = accepts;
   bench.calls.length = 0;
-  await passing(world, "all are handed over", 200, () => bench.told("receipt_sent").length === 5);
+  await passing(world, 200, () => bench.told("receipt_sent").length === 5);
   assertEquals(bench.handed.map((text) => /m\d/.exec(text)?.[0]), ["m1", "m2", "m3", "m4", "m5"]);
   assertEquals(bench.told("receipt_sent").length, 5);
   assertEquals(bench.connector.status().runtime.reachable, true);
@@ -98,9 +99,9 @@ Deno.test("a redirect is not followed and counts as a refusal of the message", a
   const { a, b, bench } = await story(world, { behaviour });
   await using _ = bench;
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await passing(world, "it is given up", 200, () => bench.told("receipt_sent").length === 1);
+  await passing(world, 200, () => bench.told("receipt_sent").length === 1);
   assertEquals(bench.calls.map(({ url }) => url), Array(5).fill(`${RUNTIME_URL}/hooks/agent`));
-  await until("the receipt is there", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.told("receipt_sent").length === 1);
   assertEquals(await statuses(bench, a, "request-1"), ["dead_lettered"]);
 });
 
@@ -111,10 +112,10 @@ Deno.test("a hand-over that hangs is given up after 10 s and delays no other con
   bench.behaviour = (call) => call.body.includes("slow") ? hangs(call, 0) : accepts(call, 0);
   await world.message(a, b, { body: body("slow"), headers: { "X-Svc-Conversation-Id": "one" } });
   await world.message(a, b, { body: body("quick"), headers: { "X-Svc-Conversation-Id": "two" } });
-  await until("the other is handed over", () => bench.told("handed_over").length === 1);
+  await until(() => bench.told("handed_over").length === 1);
   assertEquals(bench.told("handover_failed"), []);
   await world.clock.advance(10_000);
-  await until("the first has failed", () => bench.told("handover_failed").length === 1);
+  await until(() => bench.told("handover_failed").length === 1);
   assertEquals(bench.told("handover_failed")[0]?.why, "no answer in time");
 });
 
@@ -129,13 +130,13 @@ Deno.test("a poison message lets ten others pass within 30 s and becomes a dead 
   for (let s = 0; s < 30 && bench.told("handed_over").length < 10; s++) await world.clock.advance(500);
   assertEquals(bench.told("handed_over").length, 10);
   assert(world.clock.now() - began <= 30_000);
-  await passing(world, "it is dead", 400, () => bench.told("receipt_sent").length === 11);
+  await passing(world, 400, () => bench.told("receipt_sent").length === 11);
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered"]);
   assertEquals(bench.told("dead_letter").map(({ attempts }) => attempts), [10]);
 
   bench.behaviour = accepts;
   assertEquals(bench.connector.replay(null), 1);
-  await until("it is handed over", () => bench.told("receipt_sent").length === 12);
+  await until(() => bench.told("receipt_sent").length === 12);
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });
 
@@ -145,7 +146,7 @@ Deno.test("a duplicate is acknowledged and not handed over again, also after a r
   const folder = bench.folder;
   const frame = { v: 1, type: "deliver", id: world.newId(), ts: new Date(world.clock.now()).toISOString() } as const;
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until("it is handed over", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.told("receipt_sent").length === 1);
   await bench.stop();
   await using again = await Bench.open(world, b, { folder });
   const { identity } = {
@@ -167,7 +168,7 @@ Deno.test("messages and receipts that a kill left are handed over and sent after
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until("the attempt is under way", () => bench.handed.length === 1);
+  await until(() => bench.handed.length === 1);
   bench.kill();
   let proxyIsDown = true;
   const fetch = ((...request: Parameters<typeof world.fetch>) => {
@@ -175,13 +176,13 @@ Deno.test("messages and receipts that a kill left are handed over and sent after
     return world.fetch(...request);
   }) as typeof world.fetch;
   const second = await Bench.open(world, b, { folder: bench.folder, fetch });
-  await until("it is handed over", () => second.told("handed_over").length === 1);
-  await until("the receipt has failed", () => second.told("receipt_failed").length >= 1);
+  await until(() => second.told("handed_over").length === 1);
+  await until(() => second.told("receipt_failed").length >= 1);
   assertEquals(second.connector.status().receiptsWaiting, 1);
   await second.stop();
   proxyIsDown = false;
   await using third = await Bench.open(world, b, { folder: bench.folder, fetch });
-  await until("the receipt is sent", () => third.told("receipt_sent").length === 1);
+  await until(() => third.told("receipt_sent").length === 1);
   assertEquals([third.handed.length, third.connector.status().receiptsWaiting], [0, 0]);
   assertEquals(await statuses(third, a, "request-1"), ["processed_by_svc"]);
 });
@@ -220,11 +221,11 @@ Deno.test("the connector reconnects after each end with growing waits, and 30 s 
       await using _ = bench;
       await world.clock.advance(31_000);
       bench.endLink(code);
-      await until("it waits", () => bench.connector.status().connection.state === "waiting");
+      await until(() => bench.connector.status().connection.state === "waiting");
       const [wait] = bench.told("waiting");
       assert(wait && Number(wait.ms) >= least && Number(wait.ms) <= most, JSON.stringify(wait));
       await world.clock.advance(most + 1);
-      await until("it is back", () => bench.connector.status().connection.state === "connected");
+      await until(() => bench.connector.status().connection.state === "connected");
       assertEquals(bench.links, 2);
     });
   }
@@ -235,16 +236,16 @@ Deno.test("the connector tries at most 40 times in a ten-minute outage and is ba
   const { bench } = await story(world);
   await using _ = bench;
   await world.clock.advance(60_000);
-  bench.refuse = () => new UnreachableError("nobody there");
+  bench.refuse = () => new UnreachableError("no listener");
   bench.links = 0;
   bench.endLink(1006);
-  await until("it waits", () => bench.connector.status().connection.state === "waiting");
+  await until(() => bench.connector.status().connection.state === "waiting");
   for (let s = 0; s < 600; s++) await world.clock.advance(1_000);
-  assert(bench.links >= 15 && bench.links <= 40, `${bench.links} tries`);
+  assert(bench.links >= 15 && bench.links <= 40, `${bench.links} attempts`);
   bench.refuse = null;
   const connected = () => bench.connector.status().connection.state === "connected";
   for (let s = 0; s < 35 && !connected(); s++) await world.clock.advance(1_000);
-  await until("it is back", connected);
+  await until(connected);
 });
 
 Deno.test("a refused upgrade is reported with its code and its fix", async (t) => {
@@ -265,7 +266,7 @@ Deno.test("a refused upgrade is reported with its code and its fix", async (t) =
       links: 1,
       state: "stopped",
     }],
-    ["a token that nobody knows is waited for", refused(401, "PROXY_AUTH_INVALID_AIT"), false, {
+    ["an unknown token is waited for", refused(401, "PROXY_AUTH_INVALID_AIT"), false, {
       renewed: ["identity"],
       links: 1,
       state: "waiting",
@@ -280,7 +281,7 @@ Deno.test("a refused upgrade is reported with its code and its fix", async (t) =
       links: 1,
       state: "waiting",
     }],
-    ["somebody else at the address is waited for", () => new RefusedError(404, null, "No", null), false, {
+    ["another server at the address is waited for", () => new RefusedError(404, null, "No", null), false, {
       renewed: [],
       links: 1,
       state: "waiting",
@@ -299,9 +300,9 @@ Deno.test("a refused upgrade is reported with its code and its fix", async (t) =
         return renews;
       };
       bench.endLink(1001);
-      await until("it waits", () => bench.connector.status().connection.state === "waiting");
+      await until(() => bench.connector.status().connection.state === "waiting");
       await world.clock.advance(Number(bench.told("waiting")[0]?.ms));
-      await until("it has come to it", () => bench.connector.status().connection.state === expected.state);
+      await until(() => bench.connector.status().connection.state === expected.state);
       assertEquals([bench.session.renewed, bench.links], [expected.renewed, expected.links]);
       assertEquals(bench.told("refused").length, 1);
       if (expected.state === "stopped") {
@@ -324,9 +325,9 @@ Deno.test("a wrong clock is corrected by the proxy's Date and reported", async (
     return error;
   };
   bench.endLink(1001);
-  await until("it waits", () => bench.connector.status().connection.state === "waiting");
+  await until(() => bench.connector.status().connection.state === "waiting");
   await world.clock.advance(Number(bench.told("waiting")[0]?.ms));
-  await until("it is back", () => bench.connector.status().connection.state === "connected");
+  await until(() => bench.connector.status().connection.state === "connected");
   const [{ offsetMs } = {}] = bench.told("clock_offset");
   assert(Math.abs(Number(offsetMs) - 600_000) <= 1_000);
   assertEquals(bench.connector.status().clockOffsetMs, offsetMs);
@@ -337,7 +338,7 @@ Deno.test("the connector finishes work in progress and accepts no more when it s
   const released = Promise.withResolvers<Response>();
   const { a, b, bench } = await story(world, { behaviour: () => released.promise });
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until("the attempt is under way", () => bench.handed.length === 1);
+  await until(() => bench.handed.length === 1);
   const stopped = bench.connector.stop();
   await flushTasks();
   assertEquals((await world.message(a, b)).status, 502);
@@ -352,7 +353,7 @@ Deno.test("the connector stops within 5 s when the runtime hangs, and the messag
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
   await world.message(a, b);
-  await until("the attempt is under way", () => bench.handed.length === 1);
+  await until(() => bench.handed.length === 1);
   const began = world.clock.now();
   let isOver = false;
   void bench.ended.then(() => isOver = true);
@@ -371,7 +372,7 @@ Deno.test("a hundred messages are handed over once each, in the order of their c
   for (let n = 0; n < count; n++) {
     await world.message(a, b, { body: body(`${n % 3}:${n}`), headers: { "X-Svc-Conversation-Id": `c${n % 3}` } });
   }
-  await until("all are handed over", () => bench.told("receipt_sent").length === count);
+  await until(() => bench.told("receipt_sent").length === count);
   for (const lane of [0, 1, 2]) {
     const came = bench.handed.flatMap((text) => [...text.matchAll(/\n(\d):(\d+)"/g)]).filter(([, l]) =>
       l === String(lane)

@@ -11,7 +11,8 @@ import { columnsOf, cutToColumns } from "../../../cli/terminal/text_width.ts";
 import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
-import { isDown, story, until } from "./bench.ts";
+import { isDown, story } from "./bench.ts";
+import { until } from "../../support/until.ts";
 
 function terminal(isTerminal: boolean) {
   const screen = { text: "" };
@@ -52,7 +53,7 @@ Deno.test("the status fits its schema and reports an unhealthy connector when th
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
-  await until("the runtime was looked at", () => bench.connector.status().runtime.reachable !== null);
+  await until(() => bench.connector.status().runtime.reachable !== null);
   const well = Status.parse(bench.connector.status());
   assertEquals([isConnectorHealthy(well), well.connection.state], [true, "connected"]);
   assert(statusLine(well).includes("connected") && statusFields(well).length > 8);
@@ -60,7 +61,7 @@ Deno.test("the status fits its schema and reports an unhealthy connector when th
   const a = await world.agent();
   await world.pair(a, bench.agent);
   await world.message(a, bench.agent);
-  await until("it was tried", () => bench.told("runtime_down").length === 1);
+  await until(() => bench.told("runtime_down").length === 1);
   const ill = bench.connector.status();
   assertEquals([isConnectorHealthy(ill), ill.runtime.reachable, ill.inbox.waiting], [false, false, 1]);
   assert(statusLine(ill).includes("runtime DOWN"));
@@ -73,7 +74,7 @@ Deno.test("a runtime that answers but refuses messages is reported as such until
   let status = 401;
   bench.behaviour = ({ url }) => new Response(null, { status: url.endsWith("/readyz") ? 200 : status });
   await world.message(a, b);
-  await until("it was tried", () => bench.told("handover_failed").length === 1);
+  await until(() => bench.told("handover_failed").length === 1);
   // Its health answer stays good: that does not prove that the token is valid.
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   const { runtime } = bench.connector.status();
@@ -85,10 +86,10 @@ Deno.test("a runtime that answers but refuses messages is reported as such until
   assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
   assert(statusFields(bench.connector.status()).some(([, value]) => String(value).includes("takes NO messages")));
   assertEquals(bench.told("runtime_down"), []);
-  assert(bench.handed.length <= 10, "a good health does not hurry what the token keeps back");
+  assert(bench.handed.length <= 10, "a good health answer does not speed up messages that a wrong token delays");
   status = 200;
   for (let s = 0; s < 61; s++) await world.clock.advance(1_000);
-  await until("it is handed over", () => bench.told("handed_over").length === 1);
+  await until(() => bench.told("handed_over").length === 1);
   assertEquals([bench.connector.status().runtime.problem, isConnectorHealthy(bench.connector.status())], [null, true]);
 });
 
@@ -102,7 +103,7 @@ Deno.test("each field of the status is right while connecting, connected, refuse
   const since = status().connection.since;
   bench.refuse = () => new RefusedError(503, "PROXY_RELAY_UNAVAILABLE", "Not now", null);
   bench.endLink(1006);
-  await until("it waits", () => status().connection.state === "waiting");
+  await until(() => status().connection.state === "waiting");
   const lost = status().connection;
   assertEquals([lost.since, lost.problem, lost.heartbeatMs, lost.heartbeatAt], [
     now(),
@@ -114,8 +115,8 @@ Deno.test("each field of the status is right while connecting, connected, refuse
   assertEquals([wait, since < lost.since], [Number(bench.told("waiting")[0]?.ms), true]);
   assert(/waiting 0 s · next try in \d s/.test(statusLine(status())), statusLine(status()));
   await world.clock.advance(wait);
-  await until("it was refused", () => bench.told("refused").length === 1);
-  await until("it waits again", () => bench.told("waiting").length === 2);
+  await until(() => bench.told("refused").length === 1);
+  await until(() => bench.told("waiting").length === 2);
   const refused = status();
   assertEquals([refused.connection.state, refused.connection.problem, isConnectorHealthy(refused)], [
     "waiting",
@@ -126,14 +127,14 @@ Deno.test("each field of the status is right while connecting, connected, refuse
   const opening = Promise.withResolvers<unknown>();
   bench.refuse = () => opening.promise;
   await world.clock.advance(Date.parse(refused.connection.nextTryAt ?? "") - world.clock.now());
-  await until("it connects", () => status().connection.state === "connecting");
+  await until(() => status().connection.state === "connecting");
   assertEquals([status().connection.nextTryAt, status().connection.since, isConnectorHealthy(status())], [
     null,
     now(),
     false,
   ]);
   opening.resolve(null);
-  await until("it is back", () => status().connection.state === "connected");
+  await until(() => status().connection.state === "connected");
   assertEquals([status().connection.problem, isConnectorHealthy(status())], [null, true]);
   await bench.connector.stop();
   assertEquals(status().connection.state, "stopped");

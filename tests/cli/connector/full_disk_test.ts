@@ -3,7 +3,8 @@ import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { Database } from "../../../cli/connector/delivery/database.ts";
 import { World } from "../../support/world.ts";
-import { isDown, passing, story, until } from "./bench.ts";
+import { isDown, passing, story } from "./bench.ts";
+import { until } from "../../support/until.ts";
 
 const FULL = "database or disk is full";
 
@@ -66,15 +67,15 @@ for (
       return behaviour();
     };
     await world.message(a, b);
-    await until("it was tried", () => bench.told("store_failed").length > 0);
+    await until(() => bench.told("store_failed").length > 0);
     assertStringIncludes(reasons(bench.told("store_failed"))[0] ?? "", "disk full");
     for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
     assertEquals([bench.handed.length, bench.connector.status().inbox.waiting], [1, 1]);
     bench.behaviour = behaviour;
     disk.isFull = false;
-    await passing(world, "its result is stored", 2, () => bench.told(event).length > 0);
+    await passing(world, 2, () => bench.told(event).length > 0);
     if (event !== "handed_over") return;
-    await until("it is done", () => bench.told("receipt_sent").length === 1);
+    await until(() => bench.told("receipt_sent").length === 1);
     assertEquals([bench.told(event).length, bench.handed.length], [1, 1]);
   });
 }
@@ -87,14 +88,14 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
   const c = await world.agent();
   await world.pair(c, b);
   for (const sender of [a, c]) await world.message(sender, b);
-  await until("both were tried", () => bench.told("handover_failed").length === 2);
+  await until(() => bench.told("handover_failed").length === 2);
   let calls = 0;
   bench.behaviour = () => {
     calls++;
     disk.isFull = true;
     return Response.json({ ok: true });
   };
-  await passing(world, "one is handed over", 60, () => bench.told("store_failed").length > 0);
+  await passing(world, 60, () => bench.told("store_failed").length > 0);
   const before = calls;
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   assertEquals(calls, before);
@@ -103,7 +104,7 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
     calls++;
     return Response.json({ ok: true });
   };
-  await passing(world, "both are done", 60, () => bench.told("handed_over").length === 2);
+  await passing(world, 60, () => bench.told("handed_over").length === 2);
   assertEquals(calls, 2);
 });
 
@@ -124,10 +125,10 @@ Deno.test("a receipt is sent once while the disk is full", async () => {
   });
   await using _ = bench;
   await world.message(a, b);
-  await until("its receipt was sent", () => sent === 1);
+  await until(() => sent === 1);
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   assertEquals(sent, 1);
   disk.isFull = false;
-  await passing(world, "the outbox is empty", 60, () => bench.connector.status().receiptsWaiting === 0);
+  await passing(world, 60, () => bench.connector.status().receiptsWaiting === 0);
   assertEquals([sent, bench.told("receipt_sent").length <= 1], [1, true]);
 });

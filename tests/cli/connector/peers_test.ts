@@ -33,7 +33,7 @@ Deno.test("10,000 peers are written and read again with unique aliases, also whe
     ),
   );
   await assertRejects(() => writePeers(folder, tooMany), CliError, "would be over 16777216 bytes");
-  assertEquals(readPeers(folder), merged, "what was there stays");
+  assertEquals(readPeers(folder), merged, "the previous file stays");
 });
 
 Deno.test("a message to a DID is sent while the peers file cannot be read", async () => {

@@ -4,7 +4,8 @@
  */
 import { assertEquals } from "@std/assert";
 import { World } from "../../support/world.ts";
-import { type Behaviour, story, until } from "../connector/bench.ts";
+import { type Behaviour, story } from "../connector/bench.ts";
+import { until } from "../../support/until.ts";
 
 const SECRET = "secret-of-the-webhook";
 
@@ -53,7 +54,7 @@ Deno.test("hermes accepts the connector's request and distinguishes two senders 
   const c = await world.agent();
   await world.pair(c, b);
   for (const from of [a, c]) await world.message(from, b, { headers: { "x-request-id": "request-1" } });
-  await until("both are handed over", () => bench.told("receipt_sent").length === 2);
+  await until(() => bench.told("receipt_sent").length === 2);
   assertEquals(bench.told("handover_failed"), []);
   assertEquals(new Set(bench.calls.map(({ headers }) => headers.get("x-request-id"))).size, 2);
   assertEquals(bench.connector.status().runtime.reachable, true);
@@ -64,7 +65,7 @@ Deno.test("nanobot accepts any payload as one user message", async () => {
   const { a, b, bench } = await story(world, { platform: "nanobot", behaviour: nanobot });
   await using _ = bench;
   for (const body of ['{"message":"hi"}', '{"x":1}', "[1]"]) await world.message(a, b, { body });
-  await until("all are handed over", () => bench.told("receipt_sent").length === 3);
+  await until(() => bench.told("receipt_sent").length === 3);
   assertEquals(bench.told("handover_failed"), []);
 });
 
@@ -77,9 +78,9 @@ Deno.test("nanobot may take two minutes, after the sender has its answer", async
   });
   await using _ = bench;
   assertEquals((await (await world.message(a, b)).json()).delivered, true);
-  await until("it is under way", () => bench.handed.length === 1);
+  await until(() => bench.handed.length === 1);
   await world.clock.advance(119_000);
   assertEquals(bench.told("handover_failed"), []);
   done.resolve(Response.json({ choices: [] }));
-  await until("it is handed over", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.told("receipt_sent").length === 1);
 });

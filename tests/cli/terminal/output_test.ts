@@ -112,11 +112,16 @@ Deno.test("a slow command shows progress and clears it, also when it fails", asy
 Deno.test("an error is a sentence; a name or an address at its beginning stays unchanged", () => {
   const { out, seen } = screen(false);
   const told = { code: "CLI_USAGE", fix: "", exit: 2, requestId: null };
-  for (const cause of ["nobody answers", "http://127.0.0.1:1 is gone", "registryUrl is empty", "/a/b is a link"]) {
+  for (const cause of ["no server answers", "http://127.0.0.1:1 is gone", "registryUrl is empty", "/a/b is a link"]) {
     out.error({ ...told, cause });
   }
   const causes = seen.stderr.split("\n").filter((line) => line.startsWith("error")).map((line) => line.slice(18));
-  assertEquals(causes, ["Nobody answers.", "http://127.0.0.1:1 is gone.", "registryUrl is empty.", "/a/b is a link."]);
+  assertEquals(causes, [
+    "No server answers.",
+    "http://127.0.0.1:1 is gone.",
+    "registryUrl is empty.",
+    "/a/b is a link.",
+  ]);
 });
 
 /** Characters that control a terminal, change the direction of text or end a line. */

@@ -72,7 +72,7 @@ Deno.test("a sender without a pair is refused as unpaired even when its access t
 });
 
 for (const sharedProcess of [false, true]) {
-  const how = sharedProcess ? "judged in the process" : "asked of the registry";
+  const how = sharedProcess ? "checked in the process" : "requested from the registry";
 
   Deno.test(`only the agent's own active access token is accepted, ${how}`, async (t) => {
     const { w, a, b, socket, validations } = await cast({ sharedProcess });

@@ -107,12 +107,12 @@ Deno.test("a header member other than alg, typ and kid is refused, and no URL in
     ["jku", { ...own, jku: "https://canary.example/keys" }],
     ["x5u", { ...own, x5u: "https://canary.example/cert" }],
     ["x5c", { ...own, x5c: ["AAAA"] }],
-    ["the kid of nobody", { ...own, kid: "nobody" }],
+    ["an unknown kid", { ...own, kid: "unknown" }],
     ["the kid alone", own],
   ];
   const { fetch } = globalThis;
   let fetched = 0;
-  globalThis.fetch = () => (fetched++, Promise.reject(new Error("nobody may fetch")));
+  globalThis.fetch = () => (fetched++, Promise.reject(new Error("no fetch is allowed")));
   try {
     for (const [name, header] of foreign) {
       await t.step(`${name}, signed with another key`, async () => {
@@ -184,7 +184,7 @@ Deno.test("only three base64url parts joined by dots are accepted as an AIT", as
   const [header = "", payload = "", signature = ""] = ait.split(".");
   const flattened = JSON.stringify({ protected: header, payload, signature });
   for (const json of [flattened, JSON.stringify({ payload, signatures: [{ protected: header, signature }] })]) {
-    assertEquals(await ask(w, a, json), "401 PROXY_AUTH_INVALID_SCHEME", "a comma stands for a second header");
+    assertEquals(await ask(w, a, json), "401 PROXY_AUTH_INVALID_SCHEME", "a comma separates two header values");
   }
   const cases: [name: string, token: string][] = [
     ["flattened JSON as base64url", toBase64Url(utf8Bytes(flattened))],

@@ -110,7 +110,7 @@ Deno.test("a list that is not this registry's newest is not installed, and the o
       );
     }],
     ["with a changed signature", async (lists) => (await lists.signed({ seq: 9 })).slice(0, -4) + "AAAA"],
-    ["that is no text", () => Promise.resolve(1)],
+    ["that is not text", () => Promise.resolve(1)],
     ["that is missing", () => Response.json({})],
     ["with status 201", () => Response.json({ crl: "x" }, { status: 201 })],
     ["that is HTML", () => new Response("<!doctype html>")],
@@ -188,7 +188,7 @@ Deno.test("CRL_NOT_FOUND means an empty list only until a signed list was seen, 
   await lists.refresh();
   assertEquals(await ask(w, a), REVOKED);
   await restart(w);
-  assertEquals(await ask(w, a), UNAVAILABLE, "a forged 404 undoes nothing");
+  assertEquals(await ask(w, a), UNAVAILABLE, "a forged 404 changes nothing");
 });
 
 Deno.test("any other 404 is not a list", async () => {
@@ -281,7 +281,7 @@ Deno.test("the list is fetched every CRL_REFRESH_INTERVAL_MS minus up to 10 %", 
     waits.push(waited);
   }
   assert(waits.every((ms) => ms >= 18_000 && ms <= 22_000), `${waits}`);
-  assert(Math.min(...waits) < 19_500, `${waits}: all instances would ask at the same time`);
+  assert(Math.min(...waits) < 19_500, `${waits}: all instances would fetch at the same time`);
 });
 
 Deno.test("concurrent requests cause one fetch and do not wait for it while a list is usable", async () => {
@@ -330,7 +330,7 @@ Deno.test("the proxy keeps the older list when the registry cannot build a new o
   await lists.refresh();
   assertEquals([await ask(w, a), await ask(w, b)], ["200", REVOKED]);
   const [record] = await Array.fromAsync(w.kv.list({ prefix: ["registry", "revocation"] }));
-  assert(record, "where the registry keeps its revocations has changed");
+  assert(record, "the registry's revocations are in an unexpected place");
   await w.kv.set(record.key, { ...(record.value as object), revokedAt: "yesterday" });
   await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
   await lists.refresh();

@@ -213,7 +213,7 @@ Deno.test("an invalid document never replaces a valid one, and without a valid o
       keys.answer = () => answer(own);
       w.clock.step(5 * MINUTE_MS);
       const before = keys.fetches;
-      assertEquals([await ask(w, a), keys.fetches - before], ["200", 1], "the last good one serves");
+      assertEquals([await ask(w, a), keys.fetches - before], ["200", 1], "the last valid one is used");
     });
   }
 });

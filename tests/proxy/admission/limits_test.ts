@@ -163,7 +163,7 @@ Deno.test("a slow request does not make later requests leave the window early", 
   w.clock.step(WINDOW_MS - 4_000);
   // Now 60 s after the slow one arrived and 56 s after the other two: only the slow one may have left.
   const { "200": accepted = 0 } = await tally(Array.from({ length: 5 }, () => peers(w, a)));
-  assert(accepted <= 1, `${accepted + 2} accepted within 56 s, the limit is 3`);
+  assert(accepted <= 1, `${accepted + 2} accepted within 56 s; the limit is 3`);
 });
 
 Deno.test("a window that cannot be read or written is 503, and no message is accepted", async (t) => {

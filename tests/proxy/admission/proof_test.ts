@@ -134,7 +134,7 @@ Deno.test("a proof is refused when any signed part of the request is changed", a
         await w.message(a, b, { ...parts, headers: { [HEADERS.proof]: proof } }),
         "PROXY_AUTH_INVALID_PROOF",
       );
-      assertEquals((await w.message(a, b, parts)).status, 202, "the same, as it should be");
+      assertEquals((await w.message(a, b, parts)).status, 202, "the same request, unchanged");
     });
   }
   assertEquals(socket.delivered.length, encodings.length);
@@ -183,7 +183,7 @@ Deno.test("another spelling of the path is another path or not found", async (t)
     });
   }
   assertEquals(socket.delivered, []);
-  assertEquals((await w.message(a, b, { target: "/hooks/agent?x=1" })).status, 202, "signed as it is sent");
+  assertEquals((await w.message(a, b, { target: "/hooks/agent?x=1" })).status, 202, "signed and sent with the same path");
 });
 
 Deno.test("a request without a body is signed with the hash of zero bytes", async () => {

@@ -129,7 +129,7 @@ Deno.test("the first receipt of each status counts among concurrent and later on
   assertEquals((await list(w, a, b)).map(({ status }) => status), [PROCESSED]);
   w.clock.step(60_000);
   const { receipt } = await answered<{ receipt: Receipt }>(await submit(w, b), 201);
-  assertEquals(receipt.receivedAt, receivedAt, "the first stands");
+  assertEquals(receipt.receivedAt, receivedAt, "the first receipt stays");
   await answered(await submit(w, b, { status: DEAD }), 201);
   const all = await list(w, a, b);
   assertEquals(all.map(({ status, receivedAt: at }) => [status, at]), [[PROCESSED, receivedAt], [

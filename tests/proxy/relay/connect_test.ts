@@ -190,10 +190,10 @@ Deno.test("closing sockets hold at most 64 MiB together, then connects are refus
   await using _ = w;
   const slow = await upgrading.open(a);
   slow.bufferedAmount = LIMITS.lingeringBytes + 1;
-  assertEquals((await upgrading.connect(b)).status, 200, "an open socket's bytes are its own");
+  assertEquals((await upgrading.connect(b)).status, 200, "the bytes of open sockets do not count");
   slow.onmessage?.({ data: "x".repeat(LIMITS.connectorFrameBytes + 1) });
   assertEquals(slow.closed.map(([code]) => code), [1009]);
-  assertEquals(w.proxy.deps.hub.session(a.agent.did), undefined, "it is not counted any more");
+  assertEquals(w.proxy.deps.hub.session(a.agent.did), undefined, "it is no longer counted");
   await refused(await upgrading.connect(b), "PROXY_RELAY_UNAVAILABLE");
   slow.onclose?.();
   assertEquals((await upgrading.connect(b)).status, 200);

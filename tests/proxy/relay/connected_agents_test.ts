@@ -64,7 +64,7 @@ Deno.test("a socket that is silent for 60 s is closed with 4408 and no longer co
       await relay.clock.advance(30_000);
       assertEquals([far.closed?.code, relay.hub.size], closed ? [4408, 0] : [undefined, 1]);
       await relay.clock.advance(30_000);
-      assertEquals([far.closed?.code, relay.hub.size], [4408, 0], "heard of 60 s ago");
+      assertEquals([far.closed?.code, relay.hub.size], [4408, 0], "last frame 60 s ago");
       assertEquals(relay.clock.waiting, 0);
     });
   }
@@ -157,7 +157,7 @@ Deno.test("the third message that is not a connector frame closes with 1008", as
     ["an ack of nothing", JSON.stringify({ ...head, type: "deliver_ack", accepted: true })],
     ["an ack that says neither", JSON.stringify({ ...head, type: "deliver_ack", ackId: head.id })],
     ["a frame of the proxy's", JSON.stringify({ ...head, type: "paired", peerAgentDid: A.agentDid, profile: {} })],
-    ["K23: a message of its own", frame({ ...head, v: 1, type: "deliver", attempt: 1, ...messageTo(B, A) })],
+    ["a deliver frame of its own", frame({ ...head, v: 1, type: "deliver", attempt: 1, ...messageTo(B, A) })],
   ];
   for (const [name, text] of bad) {
     await t.step(name, () => {
@@ -300,7 +300,7 @@ Deno.test("the socket with the most unsent bytes is closed with 1013 when all to
   });
   const quick = relay.connect(agentOf("K"));
   quick.link.heartbeat();
-  assertEquals(slow.filter((far) => far.closed).length, 0, "who keeps up looks at nobody");
+  assertEquals(slow.filter((far) => far.closed).length, 0, "a socket that keeps up closes no other");
   slow.at(-1)?.link.heartbeat();
   assertEquals(slow.map((far) => far.closed?.code), [1013, ...Array(8).fill(undefined)]);
   slow.at(-1)?.link.heartbeat();

@@ -106,9 +106,9 @@ Deno.test("a store outage of one minute causes 503 and few retries, and delivery
     await t.step("the background work retries at most a few times a second", async () => {
       store.tried = 0;
       await w1.clock.advance(60_000);
-      assert(store.tried >= 60, `${store.tried} tries in a minute of two instances: they have given up`);
-      assert(store.tried <= 360, `${store.tried} tries in a minute of two instances`);
-      assertEquals(socket.closed, null, "nobody's socket is closed for it");
+      assert(store.tried >= 60, `${store.tried} attempts in a minute of two instances: they have given up`);
+      assert(store.tried <= 360, `${store.tried} attempts in a minute of two instances`);
+      assertEquals(socket.closed, null, "no socket is closed");
     });
 
     store.isCut = false;

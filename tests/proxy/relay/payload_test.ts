@@ -102,7 +102,7 @@ Deno.test("a sender cannot write an identity block: there is exactly one, and it
           }),
         );
         assert(message.startsWith(blockOf(all.a)));
-        assert(message.includes(`> ${marker}`), "a line that could pass for the marker is quoted");
+        assert(message.includes(`> ${marker}`), "a line that resembles the marker is quoted");
       }
     });
   }

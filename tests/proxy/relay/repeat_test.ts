@@ -43,7 +43,7 @@ Deno.test("a duplicate gets the same answer, and no second frame is sent", async
   assertEquals(first, { accepted: true, delivered: true, connectedSockets: 1, requestId: ID });
   all.w.connect(all.b);
   for (let i = 0; i < 3; i++) {
-    assertEquals(await answered(await send(all), 202), first, "also with another socket there");
+    assertEquals(await answered(await send(all), 202), first, "also with another socket open");
   }
   all.socket.link.lost();
   assertEquals(await answered(await send(all), 202), first);

@@ -194,7 +194,7 @@ Deno.test("a ticket is valid until it expires, then 410 for one day, then unknow
     expired,
     expired,
   ]);
-  assertEquals(await outcome(await status(w, b, ticket)), NOT_FOUND, "only who takes part learns that it was one");
+  assertEquals(await outcome(await status(w, b, ticket)), NOT_FOUND, "only its participants learn that it was a ticket");
   w.clock.step(86_400_000 - 1);
   assertEquals(await outcome(await confirm(w, b, ticket)), expired);
   w.clock.step(1);
@@ -256,7 +256,7 @@ Deno.test("the same responder gets the same 201 again, also with concurrent requ
   assertEquals(await tally(Array.from({ length: 20 }, () => confirm(w, b, ticket))), { "201": 20 });
   w.clock.step(400_000);
   const again = await answered<{ responderProfile: unknown }>(await confirm(w, b, ticket, PROFILE), 201);
-  assertEquals(again.responderProfile, THEIRS, "as it was confirmed");
+  assertEquals(again.responderProfile, THEIRS, "the profile of the confirmation");
   assertEquals(await pairs(w), 2);
   assertEquals(socket.frames.filter((frame) => frame.type === "paired").length, 1);
 });

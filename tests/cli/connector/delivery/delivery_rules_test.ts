@@ -47,7 +47,7 @@ Deno.test("ten minutes without a proxy are at most 40 attempts, and the last wai
   for (const chance of [0, 0.25, 0.5, 0.75, 1]) {
     let at = 0, tries = 0;
     for (; at < 600_000; tries++) at += reconnectWait(tries, chance);
-    assert(tries <= 40, `${tries} tries`);
+    assert(tries <= 40, `${tries} attempts`);
     assert(reconnectWait(tries, chance) < 35_000);
   }
 });

@@ -9,8 +9,8 @@ import { ServiceClock } from "../../../../cli/connector/link/service_clock.ts";
 import { FileCredentials } from "../../../../cli/connector/link/credentials.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";
 import { Machine } from "../../cli_world.ts";
-import { until } from "../bench.ts";
 import { contextOf } from "../context.ts";
+import { until } from "../../../support/until.ts";
 
 async function opened(world: World, machine: Machine) {
   const ctx = contextOf(world, machine);
@@ -38,7 +38,7 @@ Deno.test("the access token is refreshed at least 60 s before it expires, each t
   for (let n = 1; n <= 3; n++) {
     const [before, end] = [token(machine), session.accessExpiresAt];
     await world.clock.advance(end - world.clock.now() - 61_000);
-    await until("it is refreshed", () => told.length === n);
+    await until(() => told.length === n);
     assert(token(machine) !== before);
     assertEquals((await session.current()).accessToken, token(machine));
   }
@@ -76,13 +76,13 @@ Deno.test("an unreachable registry is asked again; a revoked session is final", 
   let ended: unknown = null;
   session.onEnd = (error) => ended = error;
   session.watch();
-  machine.fetch = () => Promise.reject(new TypeError("nobody there"));
+  machine.fetch = () => Promise.reject(new TypeError("no listener"));
   await world.clock.advance(session.accessExpiresAt - world.clock.now() - 60_000);
-  await until("it has failed", () => told.includes("refresh_failed"));
+  await until(() => told.includes("refresh_failed"));
   assertEquals(ended, null);
   machine.fetch = world.fetch;
   await machine.json("agent", "auth", "revoke", "alpha");
   await world.clock.advance(10_000);
-  await until("it is over", () => ended !== null);
+  await until(() => ended !== null);
   assertEquals((ended as { code?: string }).code, "AGENT_AUTH_REFRESH_REVOKED");
 });

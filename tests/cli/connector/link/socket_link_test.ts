@@ -12,7 +12,7 @@ import { reportDefects } from "../../../../cli/connector/defects.ts";
 import { openLink, RefusedError } from "../../../../cli/connector/link/socket_link.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
-import { until } from "../bench.ts";
+import { until } from "../../../support/until.ts";
 
 async function agent() {
   const { privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(7));
@@ -43,12 +43,12 @@ Deno.test("a link that receives nothing for a minute ends as silent and reports 
     heartbeat: (ms) => void beats.push(ms),
     closed: (code, reason) => void ends.push([code, reason]),
   });
-  await until("its heartbeat is there", () => frames.length === 1);
+  await until(() => frames.length === 1);
   await clock.advance(59_999);
   assertEquals([ends, frames[0]], [[], "heartbeat"]);
   await clock.advance(1);
   assertEquals([ends, beats], [[[CLOSE.silent, "silent for 60 s"]], []]);
-  await until("the other side sees the end", () => server?.readyState === WebSocket.CLOSED);
+  await until(() => server?.readyState === WebSocket.CLOSED);
   assertEquals([ends.length, clock.waiting], [1, 0]);
 });
 
@@ -135,13 +135,13 @@ Deno.test("opening a link ends after 10 s when the proxy does not answer, or doe
         socket.write(answer);
       });
       const failed = assertRejects(() => openAt(proxy.url, clock));
-      await until("the proxy has the request", () => sockets.length === 1);
+      await until(() => sockets.length === 1);
       // Time for the answer to arrive; if it does not, the result is the same kind of failure.
       for (let i = 0; i < 50; i++) await flushTasks();
       await clock.advance(10_000);
       const error = await failed;
       assert(error instanceof UnreachableError || error instanceof expected, String(error));
-      await until("the connection ends", () => sockets.every((socket) => socket.destroyed || socket.readableEnded));
+      await until(() => sockets.every((socket) => socket.destroyed || socket.readableEnded));
       for (const socket of sockets) socket.destroy();
     });
   }

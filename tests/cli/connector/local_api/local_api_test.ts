@@ -7,7 +7,8 @@ import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/connector/local_api/local_errors.ts";
 import { Machine } from "../../cli_world.ts";
 import { World } from "../../../support/world.ts";
-import { accepts, Bench, passing, story, until } from "../bench.ts";
+import { accepts, Bench, passing, story } from "../bench.ts";
+import { until } from "../../../support/until.ts";
 
 const TOKEN = "token-of-the-local-api";
 const PORT = 19_400;
@@ -130,10 +131,10 @@ Deno.test("a message is sent unchanged to a DID or an alias, and the answer is t
     post(`{"to":"${name}","conversationId":"c","payload":{ "n": 12345678901234567890 }}`),
   );
   assertEquals([first.status, first.body.delivered], [202, true]);
-  await until("it is handed over", () => other.handed.length === 1);
+  await until(() => other.handed.length === 1);
   assertEquals(other.handed, ['{ "n": 12345678901234567890 }']);
   assertEquals(other.calls[0]?.headers.get("x-svc-conversation-id"), "c");
-  await until("the receipt is there", () => other.told("receipt_sent").length === 1);
+  await until(() => other.told("receipt_sent").length === 1);
   const { body } = await ask(`/v1/receipts?to=${name}&requestId=${first.body.requestId}`);
   assertEquals(body.receipts.map(({ status }: { status: string }) => status), ["processed_by_svc"]);
 
@@ -169,7 +170,7 @@ Deno.test("two people pair through the API, and the ticket is in its answer but 
   assert(!JSON.stringify(one.events).includes(body.ticket));
   assertEquals((await askOne("/v1/pair/status", post({ ticket: body.ticket }))).body.status, "pending");
   assertEquals((await askTwo("/v1/pair/confirm", post({ ticket: body.ticket }))).status, 201);
-  await until("both know", () => one.told("paired").length === 1 && Object.keys(one.peers).length === 1);
+  await until(() => one.told("paired").length === 1 && Object.keys(one.peers).length === 1);
   assertEquals([Object.keys(one.peers), Object.keys(two.peers)], [[b.agent.name], [a.agent.name]]);
   assertEquals((await askOne("/v1/pair/peers")).body.peers.length, 1);
   assertEquals((await askOne("/v1/pair/remove", post({ to: b.agent.name }))).status, 204);
@@ -182,7 +183,7 @@ Deno.test("dead letters are listed, replayed and purged", async () => {
   await using _ = bench;
   const ask = asker(bench);
   for (const id of ["request-1", "request-2"]) await world.message(a, b, { headers: { "x-request-id": id } });
-  await passing(world, "both are dead", 200, () => bench.told("dead_letter").length === 2);
+  await passing(world, 200, () => bench.told("dead_letter").length === 2);
   const { body: { deadLetters } } = await ask("/v1/dead-letter");
   assertEquals(
     deadLetters.map(({ requestId, problem }: { requestId: string; problem: string }) => [requestId, problem]),
@@ -194,7 +195,7 @@ Deno.test("dead letters are listed, replayed and purged", async () => {
   assertEquals((await ask("/v1/status")).body.deadLetters, 2);
   bench.behaviour = accepts;
   assertEquals((await ask("/v1/dead-letter/replay", post({ ids: [deadLetters[1].id] }))).body, { replayed: 1 });
-  await until("it is handed over", () => bench.told("handed_over").length === 1);
+  await until(() => bench.told("handed_over").length === 1);
   assertEquals((await ask("/v1/dead-letter/purge", post({ all: true }))).body, { purged: 1 });
   assertEquals((await ask("/v1/dead-letter")).body, { deadLetters: [] });
 });
