@@ -77,9 +77,9 @@ for (const program of await programs()) {
   test("a redirect is not followed, and its target receives no request", async (place, machine) => {
     await machine.json("agent", "create", "alpha");
     const invite = (await machine.json("invite", "create")).invite.code;
-    const heard: string[] = [];
+    const requests: string[] = [];
     const canary = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
-      heard.push([...request.headers.values(), request.url, await request.text()].join(" "));
+      requests.push([...request.headers.values(), request.url, await request.text()].join(" "));
       return new Response("hello");
     });
     for (const status of [301, 302, 307, 308]) {
@@ -89,7 +89,7 @@ for (const program of await programs()) {
       }
     }
     await canary.shutdown();
-    assertEquals(heard, []);
+    assertEquals(requests, []);
   });
 
   test("a damaged config.json is left unchanged", async (_, machine) => {
@@ -149,19 +149,19 @@ for (const program of await programs()) {
       Object.assign(machine.env, { SVC_CONFIG_DIR: odd, HOME: home, XDG_CONFIG_HOME: home, DENO_DIR: denoDir() });
       for (const argv of [["config", "init"], ["agent", "create", "alpha"]]) await machine.json(...argv);
       await Deno.mkdir(`${home}/bin`);
-      await Deno.writeTextFile(`${home}/bin/systemctl`, `#!/bin/sh\necho "$*" >>'${home}/told'\n`, { mode: 0o755 });
+      await Deno.writeTextFile(`${home}/bin/systemctl`, `#!/bin/sh\necho "$*" >>'${home}/calls'\n`, { mode: 0o755 });
       machine.env.PATH = `${home}/bin:${Deno.env.get("PATH")}`;
       const installing = machine.spawn(["connector", "service", "install", "alpha", "--platform", "systemd"]);
       // No connector starts here: the command is ended once it has given systemd all its input.
-      const told = await eventually(10_000, "systemd gets the unit", async () => {
-        const text = await Deno.readTextFile(`${home}/told`).catch(() => "");
+      const calls = await eventually(10_000, "systemd gets the unit", async () => {
+        const text = await Deno.readTextFile(`${home}/calls`).catch(() => "");
         return text.includes("restart") ? text : undefined;
       });
       installing.kill("SIGINT");
       assertEquals((await ended(installing)).code, 130);
       const unit = "svc-connector-alpha.service";
       assertEquals(
-        told.split("\n").slice(0, 3),
+        calls.split("\n").slice(0, 3),
         ["daemon-reload", "enable", "restart"].map((word, i) => `--user ${word}${i === 0 ? "" : ` ${unit}`}`),
       );
       const file = `${home}/systemd/user/${unit}`;
@@ -345,8 +345,8 @@ for (const program of await programs()) {
         clearEnv: true,
       });
       const { code, stdout, stderr } = await child.output();
-      const [out, told] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
-      assertEquals([code, told, JSON.parse(out ?? "").code], [0, "", "CLI_BUSY"]);
+      const [out, err] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+      assertEquals([code, err, JSON.parse(out ?? "").code], [0, "", "CLI_BUSY"]);
     }
   });
 

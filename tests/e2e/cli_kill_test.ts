@@ -60,8 +60,8 @@ async function killedAt(machine: Machine, n: number, argv: string[]): Promise<bo
   const { command, args } = dying(n);
   const child = new Deno.Command(command, { args: [...args, ...argv], env: machine.env, stdin: "null" });
   const { code, stderr } = await child.output();
-  const told = `${argv.join(" ")} at ${n} ended with ${code}\n${new TextDecoder().decode(stderr)}`;
-  assert(code === 0 || code === SIGKILL, told);
+  const output = `${argv.join(" ")} at ${n} ended with ${code}\n${new TextDecoder().decode(stderr)}`;
+  assert(code === 0 || code === SIGKILL, output);
   return code === SIGKILL;
 }
 

@@ -106,8 +106,8 @@ Deno.test("a wrong rate limit per agent alone refuses the start and is named", a
   for (const value of WRONG.AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE ?? []) {
     await t.step(value, async () => {
       const env = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: value };
-      const said = await refusal(env, Object.keys(env));
-      assertEquals(said.match(/^\s+[A-Z_]+: /gm)?.length, 1, said);
+      const error = await refusal(env, Object.keys(env));
+      assertEquals(error.match(/^\s+[A-Z_]+: /gm)?.length, 1, error);
     });
   }
 });
@@ -133,8 +133,8 @@ Deno.test("secrets are not repeated in errors about them", async () => {
     REGISTRY_URL: "http://user:hunter2@registry.example",
     REGISTRY_INTERNAL_SERVICE_SECRET: "svc_srv_half_a_credential",
   };
-  const said = await refusal(env, ["REGISTRY_SIGNING_KEYS", "REGISTRY_URL", "REGISTRY_INTERNAL_SERVICE_ID"]);
+  const error = await refusal(env, ["REGISTRY_SIGNING_KEYS", "REGISTRY_URL", "REGISTRY_INTERNAL_SERVICE_ID"]);
   for (const secret of [d, "a-secret-that-nobody-may-see", "hunter2", "half_a_credential"]) {
-    assert(!said.includes(secret), said);
+    assert(!error.includes(secret), error);
   }
 });

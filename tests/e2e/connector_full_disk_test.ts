@@ -57,28 +57,28 @@ Deno.test({
     await using connector = await RunningConnector.start(dir, "b", args, { program });
     const recipientDid = b.agent.did;
     const { requestId } = await a.client.sendMessage({ recipientDid, payload: '{"message":"hi"}' });
-    const told = (name: string) => connector.events.filter(({ event }) => event === name);
+    const eventsOf = (name: string) => connector.events.filter(({ event }) => event === name);
     // The write-ahead log may have room for the result; then the next message meets the full disk.
     const ended = await eventually(
       20_000,
       "an end or a full disk",
-      () => told("store_failed")[0] ?? told("handed_over")[0],
+      () => eventsOf("store_failed")[0] ?? eventsOf("handed_over")[0],
     );
     if (ended.event === "store_failed") {
       assertStringIncludes(String(ended.why), "disk full");
-      assertEquals(runtime.handed.length, 1);
+      assertEquals(runtime.received.length, 1);
     }
     await Deno.remove(filler);
     await eventually(20_000, "the message is processed", async () => {
       const { receipts } = await a.client.receipts(requestId, recipientDid);
       return receipts[0]?.status === "processed_by_svc" || undefined;
     });
-    assertEquals(runtime.handed.length, 1, connector.child.printed);
+    assertEquals(runtime.received.length, 1, connector.child.printed);
     const { requestId: refused, delivered, reason } = await (async () => {
       await fill(filler);
       return await a.client.sendMessage({ recipientDid, payload: JSON.stringify({ message: "x".repeat(200_000) }) });
     })();
     assertEquals([delivered, reason, refused === requestId], [false, "store_failed", false]);
-    assertStringIncludes(String(told("store_failed").at(-1)?.why), "disk full");
+    assertStringIncludes(String(eventsOf("store_failed").at(-1)?.why), "disk full");
   },
 });

@@ -76,7 +76,7 @@ for (const program of await programs()) {
       printed.push(connector.child.stdout.text);
     }
 
-    const byId = Map.groupBy(runtime.handed, ({ headers }) => headers.get("x-request-id") ?? "");
+    const byId = Map.groupBy(runtime.received, ({ headers }) => headers.get("x-request-id") ?? "");
     assertEquals(sent.filter((id) => !byId.has(id)), [], "every message was handed over");
     let repeats = 0;
     for (const [id, calls] of byId) {
@@ -93,8 +93,8 @@ for (const program of await programs()) {
           (before?.answeredAt ?? Infinity) > kill - UNSEEN_MS
         );
         const times = calls.map((one) => `at ${one.at}, answered ${one.answeredAt}`).join("; ");
-        const told = printed.flatMap((text) => text.split("\n").filter((line) => line.includes(id))).join("\n");
-        assert(wasUnseen, `handed over again although answered: ${times}; kills ${kills.join(", ")}\n${told}`);
+        const lines = printed.flatMap((text) => text.split("\n").filter((line) => line.includes(id))).join("\n");
+        assert(wasUnseen, `handed over again although answered: ${times}; kills ${kills.join(", ")}\n${lines}`);
       }
     }
     console.log(`${TRIALS} kills, ${sent.length} messages, each with a receipt; ${repeats} handed over twice`);

@@ -62,16 +62,16 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
     const { receipts } = await a.client.receipts(requestId, did);
     return receipts[0]?.status === "processed_by_svc" || undefined;
   });
-  const said = [
+  const results = [
     await attempt(folder.path, ["connector", "status"], env, program),
     await attempt(folder.path, ["provider", "doctor"], env, program),
     await attempt(folder.path, ["connector", "start", "b", "--hook-token", `${HOOK_TOKEN} x`], {}, program),
   ];
-  assertEquals(said.map(({ code }) => code), [0, 0, 2]);
+  assertEquals(results.map(({ code }) => code), [0, 0, 2]);
   const commandLine = Deno.build.os === "linux" ? Deno.readTextFileSync(`/proc/${connector.file.pid}/cmdline`) : "";
   await connector.child.end("SIGTERM");
   assertEquals([tokens, strayed], [answers.map(() => `Bearer ${HOOK_TOKEN}`), 0]);
-  for (const text of [connector.child.printed, JSON.stringify(said), commandLine, contents(folder.path)]) {
+  for (const text of [connector.child.printed, JSON.stringify(results), commandLine, contents(folder.path)]) {
     assert(!text.includes(HOOK_TOKEN), text.slice(0, 2_000));
   }
 });

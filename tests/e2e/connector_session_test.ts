@@ -44,7 +44,7 @@ Deno.test("messages in both directions survive the expiry of both agents' access
       }
       await new Promise((resolve) => setTimeout(resolve, 250));
     }
-    const handed = () => runtime.handed.map(({ headers }) => headers.get("x-request-id"));
+    const handed = () => runtime.received.map(({ headers }) => headers.get("x-request-id"));
     await eventually(10_000, "all are handed over", () => handed().length >= sent.length || undefined);
     assertEquals(handed().toSorted(), sent.toSorted());
     for (const { events, child } of connectors) {

@@ -161,10 +161,10 @@ for (const program of await programs()) {
         return answer.receipts.length > 0 ? answer.receipts : undefined;
       });
       assertEquals(receipts[0].status, "processed_by_svc");
-      assertEquals(runtime.handed.length, 1);
-      const { message } = JSON.parse(runtime.handed[0]?.body ?? "");
+      assertEquals(runtime.received.length, 1);
+      const { message } = JSON.parse(runtime.received[0]?.body ?? "");
       assert(message.startsWith("[Svc Identity]\n") && message.endsWith("\n\nHello beta"), message);
-      assertEquals(runtime.handed[0]?.headers.get("x-request-id"), requestId);
+      assertEquals(runtime.received[0]?.headers.get("x-request-id"), requestId);
     });
 
     await t.step("no ticket and no token is in the events", () => {

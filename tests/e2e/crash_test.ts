@@ -99,7 +99,7 @@ class Load {
     const connector = await Connector.open(this.place, recipient);
     const works = [
       () => this.#redeem(),
-      () => this.#lives(),
+      () => this.#agentLifecycle(),
       () => this.#refreshes(),
       () => this.#pairs(pairing.shift(), pairing.shift()),
       () => this.#messages(connector),
@@ -151,34 +151,34 @@ class Load {
   }
 
   /** Registers an agent, then keeps it, deletes it, or ends its session. */
-  async #lives(): Promise<void> {
+  async #agentLifecycle(): Promise<void> {
     const { apiKey } = this.cast;
     const created = await newAgent(this.place, apiKey, "mortal", this.#client);
     const { agent, agentAuth, identity } = created;
-    const fact = [`${agent.did} is registered`, () => this.#stands(created, "active", 204)] as [
+    const fact = [`${agent.did} is registered`, () => this.#assertState(created, "active", 204)] as [
       string,
       () => Promise<void>,
     ];
     this.facts.push(fact);
-    const fate = Math.random();
-    if (fate < 0.3) return;
+    const choice = Math.random();
+    if (choice < 0.3) return;
     // Between request and answer either state is allowed.
     fact[1] = () => Promise.resolve();
-    if (fate < 0.7) {
+    if (choice < 0.7) {
       await this.#registry.deleteAgent(apiKey, agent.id);
       fact[0] = `${agent.did} is deleted and on the revocation list`;
       fact[1] = async () => {
-        await this.#stands(created, "revoked", 401);
+        await this.#assertState(created, "revoked", 401);
         assert((await this.#revoked()).has(agent.currentJti), "its AIT is not on the CRL");
       };
     } else {
       const path = `${this.place.registryUrl}/v1/agents/${agent.id}/auth/revoke`;
       const response = await this.#client.fetch(path, { method: "DELETE", headers: bearer(apiKey) })
-        .catch((cause) => Promise.reject(new UnreachableError("cut off", { cause })));
+        .catch((cause) => Promise.reject(new UnreachableError("interrupted", { cause })));
       assertEquals(response.status, 204);
       fact[0] = `the session of ${agent.did} is ended`;
       fact[1] = async () => {
-        await this.#stands(created, "active", 401);
+        await this.#assertState(created, "active", 401);
         const error = await this.#once.refresh(identity, agentAuth.refreshToken).catch((refused) => refused);
         assertEquals((error as ApiError).code, "AGENT_AUTH_REFRESH_REVOKED");
       };
@@ -267,7 +267,7 @@ class Load {
     });
   }
 
-  async #stands({ agent, agentAuth }: LiveAgent, status: string, validation: number): Promise<void> {
+  async #assertState({ agent, agentAuth }: LiveAgent, status: string, validation: number): Promise<void> {
     const { registryUrl } = this.place;
     const response = await fetch(`${registryUrl}/v1/agents/${agent.id}`, { headers: bearer(this.cast.apiKey) });
     assertEquals((await response.json()).agent.status, status);

@@ -31,13 +31,13 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
   await t.step("before the first admin: the printed command creates one", async () => {
     await using server = await startServer(options);
     await within(5_000, "the next command", server.stdout.match(/task cli .*\n/));
-    const said = server.stdout.text;
-    assertStringIncludes(said, `pid ${server.pid}`);
+    const output = server.stdout.text;
+    assertStringIncludes(output, `pid ${server.pid}`);
     const next = /task cli (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
-    const [, line = "", secret = "", url = ""] = said.match(next) ?? [];
+    const [, line = "", secret = "", url = ""] = output.match(next) ?? [];
     assertEquals(url, server.address);
-    assert(secret.length >= 32 && !secret.startsWith("-"), said);
-    assertStringIncludes(said, `bootstrap secret: ${secret}`);
+    assert(secret.length >= 32 && !secret.startsWith("-"), output);
+    assertStringIncludes(output, `bootstrap secret: ${secret}`);
     const svc = ["run", "-A", "--quiet", `${ROOT}/cli/main.ts`, ...line.split(" ")];
     await using cli = new ChildProcess(svc, { SVC_CONFIG_DIR: `${folder.path}/config` });
     assertEquals((await within(10_000, "the command ends", cli.status)).code, 0, cli.printed);
@@ -77,12 +77,12 @@ Deno.test("the next command can be pasted when the secret comes from the environ
 
 Deno.test("an address without permission to listen is refused in one plain line with exit code 2", async (t) => {
   const net = (...names: string[]) => [`--allow-net=${names.join(",")}`];
-  const cases: [name: string, permissions: string[], env: Record<string, string>, said: RegExp][] = [
+  const cases: [name: string, permissions: string[], env: Record<string, string>, output: RegExp][] = [
     ["without the permission", net("127.0.0.1"), { HOST: "0.0.0.0" }, /HOST: .*0\.0\.0\.0.*"deno task start"/],
     ["of another machine", net(), { HOST: "192.0.2.1" }, /HOST: 192\.0\.2\.1 is not an address of this machine/],
     ["without a meaning", net(), { HOST: "host.invalid" }, /HOST: host\.invalid has no address/],
   ];
-  for (const [name, permissions, env, said] of cases) {
+  for (const [name, permissions, env, output] of cases) {
     await t.step(name, async () => {
       await using folder = await tempFolder();
       const flags = permissions.map((flag) => flag === "--allow-net=" ? "--allow-net" : flag);
@@ -95,7 +95,7 @@ Deno.test("an address without permission to listen is refused in one plain line 
       assertEquals((await within(20_000, "the refusal", server.status)).code, 2, server.printed);
       assertEquals(server.stdout.text, "");
       assertEquals(server.stderr.lines.length, 2, server.stderr.text);
-      assertMatch(server.stderr.lines[1] ?? "", said);
+      assertMatch(server.stderr.lines[1] ?? "", output);
     });
   }
 });

@@ -64,7 +64,7 @@ Deno.test("a proxy of the environment gets no request when registry, proxy, runt
   await svc(dir, ["connector", "status", "b"], env, program);
   await svc(dir, ["agent", "auth", "refresh", "b"], env, program);
   await connector.child.end("SIGTERM");
-  assertEquals([runtime.handed.length, proxy.seen], [1, []]);
+  assertEquals([runtime.received.length, proxy.seen], [1, []]);
 });
 
 Deno.test("a proxy of the environment is used for another machine unless NO_PROXY names it", async () => {

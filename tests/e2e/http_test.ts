@@ -50,7 +50,7 @@ async function hook(lines: readonly HeaderLine[], target = HOOK): Promise<RawAns
 }
 
 /** An answer as status and code; `closed` for the end of the whole connection. */
-function verdict(answer: RawAnswer | null): string {
+function summary(answer: RawAnswer | null): string {
   if (!answer) return "closed";
   if (answer.status < 400) return String(answer.status);
   return answer.body === "" ? String(answer.status) : `${answer.status} ${codeOf(answer)}`;
@@ -60,15 +60,15 @@ Deno.test("odd header case and spaces around values change nothing", async () =>
   const odd = (await hookLines()).map(([name, value], i): HeaderLine => {
     return [i % 2 === 0 ? name.toUpperCase() : name.toLowerCase(), `  \t ${value} \t `];
   });
-  assertEquals(verdict(await hook(odd)), "202");
+  assertEquals(summary(await hook(odd)), "202");
 });
 
 Deno.test("a folded header is refused", async () => {
   const folded = (await hookLines()).map(([name, value]): HeaderLine => {
     return name === HEADERS.proof ? [name, `${value.slice(0, 40)}\r\n ${value.slice(40)}`] : [name, value];
   });
-  const said = verdict(await hook(folded));
-  assert(/^(400|401|closed)/.test(said), said);
+  const result = summary(await hook(folded));
+  assert(/^(400|401|closed)/.test(result), result);
 });
 
 Deno.test("other encodings of a signed path are other paths", async (t) => {
@@ -87,11 +87,11 @@ Deno.test("other encodings of a signed path are other paths", async (t) => {
   ];
   for (const form of forms) {
     await t.step(form, async () => {
-      const said = verdict(await hook(await hookLines(), form));
-      assert(/^(400|401|404|405|closed)/.test(said), said);
+      const result = summary(await hook(await hookLines(), form));
+      assert(/^(400|401|404|405|closed)/.test(result), result);
     });
   }
-  await t.step("the path itself is accepted", async () => assertEquals(verdict(await hook(await hookLines())), "202"));
+  await t.step("the path itself is accepted", async () => assertEquals(summary(await hook(await hookLines())), "202"));
 });
 
 Deno.test("a repeated credential, timestamp, nonce, hash or proof answers the code of its header", async (t) => {
@@ -107,16 +107,16 @@ Deno.test("a repeated credential, timestamp, nonce, hash or proof answers the co
   for (const [name, code] of twice) {
     await t.step(`${name} on two lines, and joined by a comma`, async () => {
       const repeated = (await hookLines()).flatMap((line) => line[0] === name ? [line, line] : [line]);
-      assertEquals(verdict(await hook(repeated)), code);
+      assertEquals(summary(await hook(repeated)), code);
       const joined = (await hookLines()).map(([own, value]): HeaderLine => {
         return [own, own === name ? `${value},${value}` : value];
       });
-      assertEquals(verdict(await hook(joined)), code);
+      assertEquals(summary(await hook(joined)), code);
     });
   }
   await t.step("two recipients, signed as received", async () => {
     const lines = await hookLines(`${b.identity.did}, ${b.identity.did}`);
-    assertEquals(verdict(await hook(lines)), "400 PROXY_HOOK_RECIPIENT_INVALID");
+    assertEquals(summary(await hook(lines)), "400 PROXY_HOOK_RECIPIENT_INVALID");
   });
   const bearer: HeaderLine = ["Authorization", `Bearer ${service.apiKey}`];
   const access: HeaderLine = [HEADERS.access, a.identity.accessToken];
@@ -139,13 +139,13 @@ Deno.test("a repeated credential, timestamp, nonce, hash or proof answers the co
     await t.step(`${name} at the registry`, async () => {
       const [method = "", target = ""] = request.split(" ");
       const text = rawRequest(method, target, [...usualLines(service.url, body), ...lines], body);
-      assertEquals(verdict(await rawExchange(service.url, text)), code);
+      assertEquals(summary(await rawExchange(service.url, text)), code);
     });
   }
 });
 
 Deno.test("unknown paths and methods get the envelope, and a 405 names the allowed methods", async (t) => {
-  const rows: [method: string, path: string, said: string, allow?: string][] = [
+  const rows: [method: string, path: string, result: string, allow?: string][] = [
     ["TRACE", "/v1/metadata", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
     ["OPTIONS", "/v1/metadata", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
     ["BREW", HOOK, "405 METHOD_NOT_ALLOWED", "POST"],
@@ -156,10 +156,10 @@ Deno.test("unknown paths and methods get the envelope, and a 405 names the allow
     ["OPTIONS", "*", "404 NOT_FOUND"],
     ["POST", "/v1/agents/x/y/z", "404 NOT_FOUND"],
   ];
-  for (const [method, path, said, allow] of rows) {
+  for (const [method, path, result, allow] of rows) {
     await t.step(`${method} ${path}`, async () => {
       const answer = await rawExchange(service.url, rawRequest(method, path, usualLines(service.url)));
-      assertEquals(verdict(answer), said);
+      assertEquals(summary(answer), result);
       assertEquals(Object.keys(JSON.parse(answer?.body ?? "{}").error).sort(), ["code", "message"]);
       assertEquals(answer?.headers.get("allow"), allow);
       assert(answer?.headers.get("x-request-id"));
@@ -201,8 +201,8 @@ Deno.test("a large Content-Length is 413 at once, before the body is sent or a c
       const lines = [...usualLines(service.url), ["Content-Length", String(length)] as const];
       await connection.send(rawRequest("POST", path, lines));
       if (!isTooLarge) await connection.send(" ".repeat(length));
-      const said = verdict(await connection.answer(2_000));
-      assertEquals(said === "413 PAYLOAD_TOO_LARGE", isTooLarge, said);
+      const result = summary(await connection.answer(2_000));
+      assertEquals(result === "413 PAYLOAD_TOO_LARGE", isTooLarge, result);
     });
   }
 });
@@ -214,7 +214,7 @@ Deno.test("a chunked body over the limit is cut with 413 before its end", async 
       await using connection = await RawConnection.open(service.url);
       await connection.send(rawRequest("POST", path, [...usualLines(service.url), ["Transfer-Encoding", "chunked"]]));
       for (let sent = 0; sent <= cap; sent += 0x4000) await connection.send(chunk);
-      assertEquals(verdict(await connection.answer(2_000)), "413 PAYLOAD_TOO_LARGE");
+      assertEquals(summary(await connection.answer(2_000)), "413 PAYLOAD_TOO_LARGE");
     });
   }
 });
@@ -231,13 +231,13 @@ Deno.test("a slow body is cut with 408 or closed within 15 s", async (t) => {
         const lines = [...usualLines(service.url), ["Content-Length", "1000"] as const];
         await connection.send(rawRequest("POST", path, lines));
         const began = performance.now();
-        const dribble = setInterval(() => void connection.send(" "), 1_000);
+        const trickle = setInterval(() => void connection.send(" "), 1_000);
         try {
-          const said = verdict(await connection.answer(15_000));
-          assert(["408 REQUEST_TIMEOUT", "closed"].includes(said), said);
+          const result = summary(await connection.answer(15_000));
+          assert(["408 REQUEST_TIMEOUT", "closed"].includes(result), result);
           assert(performance.now() - began > 8_000, "it had 10 s");
         } finally {
-          clearInterval(dribble);
+          clearInterval(trickle);
         }
       },
     })
@@ -250,7 +250,7 @@ Deno.test("500 connections with half a head each delay no other client", async (
     await Promise.all(slow.map((connection) => connection.send("POST /hooks/agent HTTP/1.1\r\nHost: svc\r\nX-S")));
     for (let i = 0; i < 20; i++) {
       await Promise.all(slow.slice(i * 25, (i + 1) * 25).map((connection) => connection.send("l")));
-      assertEquals(verdict(await hook(await hookLines())), "202");
+      assertEquals(summary(await hook(await hookLines())), "202");
     }
     for (const connection of slow) assertEquals(connection.received, "");
   } finally {

@@ -130,7 +130,11 @@ Deno.test("every line on standard error is one JSON object for any input", async
     assert(["info", "warn", "error"].includes(String(level)), line);
     assert(typeof event === "string" && event !== "forged", line);
   }
-  assertEquals(lines.filter((line) => JSON.parse(line).code === "INTERNAL_ERROR"), [], "bad input is not an error of the service");
+  assertEquals(
+    lines.filter((line) => JSON.parse(line).code === "INTERNAL_ERROR"),
+    [],
+    "bad input is not an error of the service",
+  );
   const control = text.replaceAll("\n", "").match(/.{0,80}[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u);
   assertEquals(control?.[0], undefined, "terminal control characters are escaped");
 });

@@ -230,9 +230,9 @@ async function standingStill(): Promise<void> {
   for (let i = 0; performance.now() - stopped < 15_000; i++) {
     const began = performance.now();
     waits.push(
-      send(i).then((said) => {
+      send(i).then((result) => {
         const took = performance.now() - began;
-        assertEquals(said, "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
+        assertEquals(result, "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
         assert(took <= 6_000, `answered after ${took} ms`);
       }),
     );

@@ -61,7 +61,7 @@ Deno.test({
     console.log(`200 large messages at once: the process grew by ${growth.toFixed(0)} MiB`);
     assert(growth <= GROWTH_MIB, `the process grew by ${growth.toFixed(0)} MiB`);
     const refusals = ["503 PROXY_RELAY_UNAVAILABLE", "503 SERVICE_UNAVAILABLE", "502 PROXY_RELAY_DELIVERY_FAILED"];
-    assertEquals([...outcomes].filter((said) => !refusals.includes(said)), []);
+    assertEquals([...outcomes].filter((result) => !refusals.includes(result)), []);
     for (const connector of connectors) await connector.close();
   },
 });
@@ -72,17 +72,17 @@ Deno.test("half-sent bodies of two addresses delay neither small messages nor a 
   const connector = await service.connect(b);
   const half = "x".repeat(255 * KIB);
   const from = (address: string): HeaderLine => ["X-Forwarded-For", address];
-  const dribblers: RawConnection[] = [];
+  const slowSenders: RawConnection[] = [];
   try {
     for (let i = 0; i < 60; i++) {
-      const dribbler = await RawConnection.open(service.url);
-      dribblers.push(dribbler);
+      const slowSender = await RawConnection.open(service.url);
+      slowSenders.push(slowSender);
       const lines = [
         ...usualLines(service.url),
         ["Content-Length", String(256 * KIB)],
         from(`192.0.2.${i % 2}`),
       ] as const;
-      await dribbler.send(rawRequest("POST", "/hooks/agent", lines, half));
+      await slowSender.send(rawRequest("POST", "/hooks/agent", lines, half));
     }
     const send = async (bytes: number, address: string) => {
       const { payload: body, recipientDid: recipient } = sized(b, bytes);
@@ -92,9 +92,9 @@ Deno.test("half-sent bodies of two addresses delay neither small messages nor a 
     for (let i = 0; i < 5; i++) assertEquals(await send(1000, `192.0.2.${i % 2}`), 202, "small");
     assertEquals(await send(200 * KIB, "192.0.2.7"), 202, "large");
     // While others wait a body has one second to arrive, not ten.
-    assertEquals((await dribblers[0]?.answer(5_000))?.status, 408);
+    assertEquals((await slowSenders[0]?.answer(5_000))?.status, 408);
   } finally {
-    for (const dribbler of dribblers) await dribbler[Symbol.asyncDispose]();
+    for (const slowSender of slowSenders) await slowSender[Symbol.asyncDispose]();
   }
   await connector.close();
 });

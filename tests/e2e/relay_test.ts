@@ -15,15 +15,15 @@ import {
   upgradeLines,
 } from "../support/raw_http.ts";
 
-const HURRIED = { RELAY_ACK_TIMEOUT_MS: "500", RELAY_HEARTBEAT_INTERVAL_MS: "200" };
+const SHORT_LIMITS = { RELAY_ACK_TIMEOUT_MS: "500", RELAY_HEARTBEAT_INTERVAL_MS: "200" };
 
 let relay: Service;
-let hurried: Service;
+let shortLimits: Service;
 Deno.test.beforeAll(async () => {
-  [relay, hurried] = await Promise.all([Service.open(), Service.open(HURRIED)]);
+  [relay, shortLimits] = await Promise.all([Service.open(), Service.open(SHORT_LIMITS)]);
 });
 Deno.test.afterAll(async () => {
-  await Promise.all([relay?.[Symbol.asyncDispose](), hurried?.[Symbol.asyncDispose]()]);
+  await Promise.all([relay?.[Symbol.asyncDispose](), shortLimits?.[Symbol.asyncDispose]()]);
 });
 
 async function sockets(): Promise<number> {
@@ -76,8 +76,8 @@ Deno.test("a recipient without a socket is offline", async () => {
 });
 
 Deno.test("a message without an ack fails after the time limit and leaves no pending work", async () => {
-  const { a, b } = await hurried.agents();
-  await using silent = await BareConnector.open(hurried.url, b);
+  const { a, b } = await shortLimits.agents();
+  await using silent = await BareConnector.open(shortLimits.url, b);
   const began = performance.now();
   await refusedWith("PROXY_RELAY_DELIVERY_FAILED", a.client.sendMessage(messageTo(b)));
   const took = performance.now() - began;
@@ -163,8 +163,8 @@ Deno.test("a duplicate request gets the same answer and no second frame", async 
 });
 
 Deno.test("heartbeats arrive at their interval, and each one needs an ack", async () => {
-  const { b } = await hurried.agents();
-  await using bare = await BareConnector.open(hurried.url, b);
+  const { b } = await shortLimits.agents();
+  await using bare = await BareConnector.open(shortLimits.url, b);
   const began = performance.now();
   for (let n = 1; n <= 5; n++) {
     const { id } = await bare.frame("heartbeat", n);

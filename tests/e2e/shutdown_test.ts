@@ -48,19 +48,19 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     const began = performance.now();
     server.signal(signal);
     await t.step("a new request is refused during the shutdown", async () => {
-      let said = "";
+      let result = "";
       let requestId: string | undefined;
       // The signal takes a moment to arrive; until then requests are served.
-      while (!said.startsWith("503")) {
-        assert(performance.now() - began < 2_000, `still answers ${said}`);
+      while (!result.startsWith("503")) {
+        assert(performance.now() - began < 2_000, `still answers ${result}`);
         const target = "/hooks/agent";
         await late.send(rawRequest("POST", target, usualLines(url, "{}"), "{}"));
         const answer = await late.answer();
         assert(answer, "the connection was closed instead");
-        said = `${answer.status} ${codeOf(answer)}`;
+        result = `${answer.status} ${codeOf(answer)}`;
         requestId = answer.headers.get("x-request-id");
       }
-      assertEquals(said, "503 PROXY_RELAY_UNAVAILABLE");
+      assertEquals(result, "503 PROXY_RELAY_UNAVAILABLE");
       assert(requestId, "every answer carries x-request-id (D-11)");
     });
     release.resolve();

@@ -57,12 +57,12 @@ Deno.test({
       if ((n + 1) % (count / 4) === 0) memory.push(await residentMiB(service.server.pid));
     }
     const after = recordsOf(path);
-    const said = memory.map((mib) => mib.toFixed(0)).join(", ");
-    console.log(`${count} messages, by quarters: ${said} MiB; ${records.all} to ${after.all} records`);
+    const quarters = memory.map((mib) => mib.toFixed(0)).join(", ");
+    console.log(`${count} messages, by quarters: ${quarters} MiB; ${records.all} to ${after.all} records`);
     assertEquals(connector.frames.length, WARM_UP + count);
     assertEquals(after.lasting, records.lasting, "records that outlive their message");
     const [, , middle = 0, , end = 0] = memory;
-    assert(end - middle < GROWTH_MIB, `memory grew: ${said} MiB`);
+    assert(end - middle < GROWTH_MIB, `memory grew: ${quarters} MiB`);
     assertEquals(service.server.stderr.lines, []);
     await connector.close();
   },

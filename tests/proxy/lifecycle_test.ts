@@ -63,7 +63,7 @@ Deno.test("pairs, tickets, receipts and limits survive a restart, and connectors
   assertEquals(await outcome(await w.message(a, b)), "202");
   await restart(w);
   assertEquals(await outcome(await w.message(a, b)), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
-  const anew = w.connect(b);
+  const reconnected = w.connect(b);
   assertEquals(await outcome(await w.message(a, b)), "202");
-  assertEquals([socket.delivered.length, anew.delivered.length], [1, 1]);
+  assertEquals([socket.delivered.length, reconnected.delivered.length], [1, 1]);
 });

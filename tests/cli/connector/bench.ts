@@ -145,12 +145,12 @@ export class Bench implements AsyncDisposable {
   }
 
   /** Reported events, by name. */
-  told(name: EventName): EventFields[] {
+  eventsOf(name: EventName): EventFields[] {
     return this.events.filter((event) => event.name === name).map(({ fields }) => fields);
   }
 
   /** Bodies of the hand-overs, without probes. */
-  get handed(): string[] {
+  get handedOver(): string[] {
     return this.calls.map(({ body }) => body).filter((body) => body !== "");
   }
 

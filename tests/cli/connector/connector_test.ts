@@ -31,7 +31,7 @@ Deno.test("a message is stored, acknowledged and handed over with its headers, a
     headers: { "x-request-id": "request-1", "X-Svc-Conversation-Id": "talk" },
   });
   assertEquals((await response.json()).delivered, true);
-  await until(() => bench.told("receipt_sent").length === 1);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
   const [call] = bench.calls;
   assert(call);
   assertEquals([call.url, call.redirect], [`${RUNTIME_URL}/hooks/agent`, "manual"]);
@@ -63,17 +63,17 @@ Deno.test("the frame is acknowledged before the runtime answers, and repeated 50
   await using _ = bench;
   const response = await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   assertEquals((await response.json()).delivered, true);
-  await until(() => bench.handed.length === 1);
-  assertEquals([bench.told("handover_failed"), bench.connector.inbox.counts().waiting], [[], 1]);
+  await until(() => bench.handedOver.length === 1);
+  assertEquals([bench.eventsOf("handover_failed"), bench.connector.inbox.counts().waiting], [[], 1]);
   first.resolve();
   for (const [n, wait] of [300, 600, 1_200].entries()) {
-    await until(() => bench.told("handover_failed").length === n + 1);
+    await until(() => bench.eventsOf("handover_failed").length === n + 1);
     await world.clock.advance(wait);
   }
-  await until(() => bench.told("receipt_sent").length === 1);
-  assertEquals(bench.handed.length, 4);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
+  assertEquals(bench.handedOver.length, 4);
   assertEquals(new Set(bench.calls.map(({ headers }) => headers.get("idempotency-key"))).size, 1);
-  assertEquals(bench.told("handed_over").map(({ attempts }) => attempts), [4]);
+  assertEquals(bench.eventsOf("handed_over").map(({ attempts }) => attempts), [4]);
   assertEquals(await statuses(bench, a, "request-1"), ["processed_by_svc"]);
 });
 
@@ -87,9 +87,9 @@ Deno.test("messages wait in order while the runtime is down and are handed over 
   assertEquals([inbox.waiting, runtime.reachable, deadLetters], [5, false, 0]);
   bench.behaviour = accepts;
   bench.calls.length = 0;
-  await passing(world, 200, () => bench.told("receipt_sent").length === 5);
-  assertEquals(bench.handed.map((text) => /m\d/.exec(text)?.[0]), ["m1", "m2", "m3", "m4", "m5"]);
-  assertEquals(bench.told("receipt_sent").length, 5);
+  await passing(world, 200, () => bench.eventsOf("receipt_sent").length === 5);
+  assertEquals(bench.handedOver.map((text) => /m\d/.exec(text)?.[0]), ["m1", "m2", "m3", "m4", "m5"]);
+  assertEquals(bench.eventsOf("receipt_sent").length, 5);
   assertEquals(bench.connector.status().runtime.reachable, true);
 });
 
@@ -99,9 +99,9 @@ Deno.test("a redirect is not followed and counts as a refusal of the message", a
   const { a, b, bench } = await story(world, { behaviour });
   await using _ = bench;
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await passing(world, 200, () => bench.told("receipt_sent").length === 1);
+  await passing(world, 200, () => bench.eventsOf("receipt_sent").length === 1);
   assertEquals(bench.calls.map(({ url }) => url), Array(5).fill(`${RUNTIME_URL}/hooks/agent`));
-  await until(() => bench.told("receipt_sent").length === 1);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
   assertEquals(await statuses(bench, a, "request-1"), ["dead_lettered"]);
 });
 
@@ -112,11 +112,11 @@ Deno.test("a hand-over that hangs is given up after 10 s and delays no other con
   bench.behaviour = (call) => call.body.includes("slow") ? hangs(call, 0) : accepts(call, 0);
   await world.message(a, b, { body: body("slow"), headers: { "X-Svc-Conversation-Id": "one" } });
   await world.message(a, b, { body: body("quick"), headers: { "X-Svc-Conversation-Id": "two" } });
-  await until(() => bench.told("handed_over").length === 1);
-  assertEquals(bench.told("handover_failed"), []);
+  await until(() => bench.eventsOf("handed_over").length === 1);
+  assertEquals(bench.eventsOf("handover_failed"), []);
   await world.clock.advance(10_000);
-  await until(() => bench.told("handover_failed").length === 1);
-  assertEquals(bench.told("handover_failed")[0]?.why, "no answer in time");
+  await until(() => bench.eventsOf("handover_failed").length === 1);
+  assertEquals(bench.eventsOf("handover_failed")[0]?.why, "no answer in time");
 });
 
 Deno.test("a poison message lets ten others pass within 30 s and becomes a dead letter", async () => {
@@ -127,16 +127,16 @@ Deno.test("a poison message lets ten others pass within 30 s and becomes a dead 
   await world.message(a, b, { body: body("poison"), headers: { "x-request-id": "request-p" } });
   for (let n = 0; n < 10; n++) await world.message(a, b, { body: body(`good${n}`) });
   const began = world.clock.now();
-  for (let s = 0; s < 30 && bench.told("handed_over").length < 10; s++) await world.clock.advance(500);
-  assertEquals(bench.told("handed_over").length, 10);
+  for (let s = 0; s < 30 && bench.eventsOf("handed_over").length < 10; s++) await world.clock.advance(500);
+  assertEquals(bench.eventsOf("handed_over").length, 10);
   assert(world.clock.now() - began <= 30_000);
-  await passing(world, 400, () => bench.told("receipt_sent").length === 11);
+  await passing(world, 400, () => bench.eventsOf("receipt_sent").length === 11);
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered"]);
-  assertEquals(bench.told("dead_letter").map(({ attempts }) => attempts), [10]);
+  assertEquals(bench.eventsOf("dead_letter").map(({ attempts }) => attempts), [10]);
 
   bench.behaviour = accepts;
   assertEquals(bench.connector.replay(null), 1);
-  await until(() => bench.told("receipt_sent").length === 12);
+  await until(() => bench.eventsOf("receipt_sent").length === 12);
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });
 
@@ -146,7 +146,7 @@ Deno.test("a duplicate is acknowledged and not handed over again, also after a r
   const folder = bench.folder;
   const frame = { v: 1, type: "deliver", id: world.newId(), ts: new Date(world.clock.now()).toISOString() } as const;
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until(() => bench.told("receipt_sent").length === 1);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
   await bench.stop();
   await using again = await Bench.open(world, b, { folder });
   const { identity } = {
@@ -161,14 +161,14 @@ Deno.test("a duplicate is acknowledged and not handed over again, also after a r
     payload: "{}",
   }], world.clock.now());
   assertEquals(taken.map((one) => one.taken), ["known"]);
-  assertEquals(again.handed, []);
+  assertEquals(again.handedOver, []);
 });
 
 Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until(() => bench.handed.length === 1);
+  await until(() => bench.handedOver.length === 1);
   bench.kill();
   let proxyIsDown = true;
   const fetch = ((...request: Parameters<typeof world.fetch>) => {
@@ -176,14 +176,14 @@ Deno.test("messages and receipts that a kill left are handed over and sent after
     return world.fetch(...request);
   }) as typeof world.fetch;
   const second = await Bench.open(world, b, { folder: bench.folder, fetch });
-  await until(() => second.told("handed_over").length === 1);
-  await until(() => second.told("receipt_failed").length >= 1);
+  await until(() => second.eventsOf("handed_over").length === 1);
+  await until(() => second.eventsOf("receipt_failed").length >= 1);
   assertEquals(second.connector.status().receiptsWaiting, 1);
   await second.stop();
   proxyIsDown = false;
   await using third = await Bench.open(world, b, { folder: bench.folder, fetch });
-  await until(() => third.told("receipt_sent").length === 1);
-  assertEquals([third.handed.length, third.connector.status().receiptsWaiting], [0, 0]);
+  await until(() => third.eventsOf("receipt_sent").length === 1);
+  assertEquals([third.handedOver.length, third.connector.status().receiptsWaiting], [0, 0]);
   assertEquals(await statuses(third, a, "request-1"), ["processed_by_svc"]);
 });
 
@@ -222,7 +222,7 @@ Deno.test("the connector reconnects after each end with growing waits, and 30 s 
       await world.clock.advance(31_000);
       bench.endLink(code);
       await until(() => bench.connector.status().connection.state === "waiting");
-      const [wait] = bench.told("waiting");
+      const [wait] = bench.eventsOf("waiting");
       assert(wait && Number(wait.ms) >= least && Number(wait.ms) <= most, JSON.stringify(wait));
       await world.clock.advance(most + 1);
       await until(() => bench.connector.status().connection.state === "connected");
@@ -301,10 +301,10 @@ Deno.test("a refused upgrade is reported with its code and its fix", async (t) =
       };
       bench.endLink(1001);
       await until(() => bench.connector.status().connection.state === "waiting");
-      await world.clock.advance(Number(bench.told("waiting")[0]?.ms));
+      await world.clock.advance(Number(bench.eventsOf("waiting")[0]?.ms));
       await until(() => bench.connector.status().connection.state === expected.state);
       assertEquals([bench.session.renewed, bench.links], [expected.renewed, expected.links]);
-      assertEquals(bench.told("refused").length, 1);
+      assertEquals(bench.eventsOf("refused").length, 1);
       if (expected.state === "stopped") {
         await world.clock.advance(5_000);
         assert(await bench.ended instanceof ApiError);
@@ -326,9 +326,9 @@ Deno.test("a wrong clock is corrected by the proxy's Date and reported", async (
   };
   bench.endLink(1001);
   await until(() => bench.connector.status().connection.state === "waiting");
-  await world.clock.advance(Number(bench.told("waiting")[0]?.ms));
+  await world.clock.advance(Number(bench.eventsOf("waiting")[0]?.ms));
   await until(() => bench.connector.status().connection.state === "connected");
-  const [{ offsetMs } = {}] = bench.told("clock_offset");
+  const [{ offsetMs } = {}] = bench.eventsOf("clock_offset");
   assert(Math.abs(Number(offsetMs) - 600_000) <= 1_000);
   assertEquals(bench.connector.status().clockOffsetMs, offsetMs);
 });
@@ -338,13 +338,13 @@ Deno.test("the connector finishes work in progress and accepts no more when it s
   const released = Promise.withResolvers<Response>();
   const { a, b, bench } = await story(world, { behaviour: () => released.promise });
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until(() => bench.handed.length === 1);
+  await until(() => bench.handedOver.length === 1);
   const stopped = bench.connector.stop();
   await flushTasks();
   assertEquals((await world.message(a, b)).status, 502);
   released.resolve(Response.json({ ok: true }));
   await stopped;
-  assertEquals(bench.told("receipt_sent").length, 1);
+  assertEquals(bench.eventsOf("receipt_sent").length, 1);
   assertEquals(await bench.ended, null);
   await bench[Symbol.asyncDispose]();
 });
@@ -353,7 +353,7 @@ Deno.test("the connector stops within 5 s when the runtime hangs, and the messag
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
   await world.message(a, b);
-  await until(() => bench.handed.length === 1);
+  await until(() => bench.handedOver.length === 1);
   const began = world.clock.now();
   let isOver = false;
   void bench.ended.then(() => isOver = true);
@@ -372,13 +372,13 @@ Deno.test("a hundred messages are handed over once each, in the order of their c
   for (let n = 0; n < count; n++) {
     await world.message(a, b, { body: body(`${n % 3}:${n}`), headers: { "X-Svc-Conversation-Id": `c${n % 3}` } });
   }
-  await until(() => bench.told("receipt_sent").length === count);
+  await until(() => bench.eventsOf("receipt_sent").length === count);
   for (const lane of [0, 1, 2]) {
-    const came = bench.handed.flatMap((text) => [...text.matchAll(/\n(\d):(\d+)"/g)]).filter(([, l]) =>
+    const came = bench.handedOver.flatMap((text) => [...text.matchAll(/\n(\d):(\d+)"/g)]).filter(([, l]) =>
       l === String(lane)
     ).map(([, , n]) => Number(n));
     assertEquals(came, [...came].sort((x, y) => x - y));
   }
-  assertEquals(bench.handed.length, count);
+  assertEquals(bench.handedOver.length, count);
   assertEquals(bench.connector.status().proxy.url, PROXY_URL);
 });

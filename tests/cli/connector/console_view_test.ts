@@ -61,7 +61,7 @@ Deno.test("the status fits its schema and reports an unhealthy connector when th
   const a = await world.agent();
   await world.pair(a, bench.agent);
   await world.message(a, bench.agent);
-  await until(() => bench.told("runtime_down").length === 1);
+  await until(() => bench.eventsOf("runtime_down").length === 1);
   const ill = bench.connector.status();
   assertEquals([isConnectorHealthy(ill), ill.runtime.reachable, ill.inbox.waiting], [false, false, 1]);
   assert(statusLine(ill).includes("runtime DOWN"));
@@ -74,7 +74,7 @@ Deno.test("a runtime that answers but refuses messages is reported as such until
   let status = 401;
   bench.behaviour = ({ url }) => new Response(null, { status: url.endsWith("/readyz") ? 200 : status });
   await world.message(a, b);
-  await until(() => bench.told("handover_failed").length === 1);
+  await until(() => bench.eventsOf("handover_failed").length === 1);
   // Its health answer stays good: that does not prove that the token is valid.
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   const { runtime } = bench.connector.status();
@@ -85,11 +85,11 @@ Deno.test("a runtime that answers but refuses messages is reported as such until
   ]);
   assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
   assert(statusFields(bench.connector.status()).some(([, value]) => String(value).includes("takes NO messages")));
-  assertEquals(bench.told("runtime_down"), []);
-  assert(bench.handed.length <= 10, "a good health answer does not speed up messages that a wrong token delays");
+  assertEquals(bench.eventsOf("runtime_down"), []);
+  assert(bench.handedOver.length <= 10, "a good health answer does not speed up messages that a wrong token delays");
   status = 200;
   for (let s = 0; s < 61; s++) await world.clock.advance(1_000);
-  await until(() => bench.told("handed_over").length === 1);
+  await until(() => bench.eventsOf("handed_over").length === 1);
   assertEquals([bench.connector.status().runtime.problem, isConnectorHealthy(bench.connector.status())], [null, true]);
 });
 
@@ -112,11 +112,11 @@ Deno.test("each field of the status is right while connecting, connected, refuse
     null,
   ]);
   const wait = Date.parse(lost.nextTryAt ?? "") - world.clock.now();
-  assertEquals([wait, since < lost.since], [Number(bench.told("waiting")[0]?.ms), true]);
+  assertEquals([wait, since < lost.since], [Number(bench.eventsOf("waiting")[0]?.ms), true]);
   assert(/waiting 0 s · next try in \d s/.test(statusLine(status())), statusLine(status()));
   await world.clock.advance(wait);
-  await until(() => bench.told("refused").length === 1);
-  await until(() => bench.told("waiting").length === 2);
+  await until(() => bench.eventsOf("refused").length === 1);
+  await until(() => bench.eventsOf("waiting").length === 2);
   const refused = status();
   assertEquals([refused.connection.state, refused.connection.problem, isConnectorHealthy(refused)], [
     "waiting",

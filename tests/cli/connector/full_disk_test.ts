@@ -34,7 +34,7 @@ class FullDisk {
   };
 }
 
-const reasons = (told: { why?: unknown }[]) => told.map(({ why }) => String(why));
+const reasons = (events: { why?: unknown }[]) => events.map(({ why }) => String(why));
 
 Deno.test("a transaction on a full disk reports the full disk, not the failed rollback", async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc_full_" });
@@ -67,16 +67,16 @@ for (
       return behaviour();
     };
     await world.message(a, b);
-    await until(() => bench.told("store_failed").length > 0);
-    assertStringIncludes(reasons(bench.told("store_failed"))[0] ?? "", "disk full");
+    await until(() => bench.eventsOf("store_failed").length > 0);
+    assertStringIncludes(reasons(bench.eventsOf("store_failed"))[0] ?? "", "disk full");
     for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
-    assertEquals([bench.handed.length, bench.connector.status().inbox.waiting], [1, 1]);
+    assertEquals([bench.handedOver.length, bench.connector.status().inbox.waiting], [1, 1]);
     bench.behaviour = behaviour;
     disk.isFull = false;
-    await passing(world, 2, () => bench.told(event).length > 0);
+    await passing(world, 2, () => bench.eventsOf(event).length > 0);
     if (event !== "handed_over") return;
-    await until(() => bench.told("receipt_sent").length === 1);
-    assertEquals([bench.told(event).length, bench.handed.length], [1, 1]);
+    await until(() => bench.eventsOf("receipt_sent").length === 1);
+    assertEquals([bench.eventsOf(event).length, bench.handedOver.length], [1, 1]);
   });
 }
 
@@ -88,14 +88,14 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
   const c = await world.agent();
   await world.pair(c, b);
   for (const sender of [a, c]) await world.message(sender, b);
-  await until(() => bench.told("handover_failed").length === 2);
+  await until(() => bench.eventsOf("handover_failed").length === 2);
   let calls = 0;
   bench.behaviour = () => {
     calls++;
     disk.isFull = true;
     return Response.json({ ok: true });
   };
-  await passing(world, 60, () => bench.told("store_failed").length > 0);
+  await passing(world, 60, () => bench.eventsOf("store_failed").length > 0);
   const before = calls;
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   assertEquals(calls, before);
@@ -104,7 +104,7 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
     calls++;
     return Response.json({ ok: true });
   };
-  await passing(world, 60, () => bench.told("handed_over").length === 2);
+  await passing(world, 60, () => bench.eventsOf("handed_over").length === 2);
   assertEquals(calls, 2);
 });
 
@@ -130,5 +130,5 @@ Deno.test("a receipt is sent once while the disk is full", async () => {
   assertEquals(sent, 1);
   disk.isFull = false;
   await passing(world, 60, () => bench.connector.status().receiptsWaiting === 0);
-  assertEquals([sent, bench.told("receipt_sent").length <= 1], [1, true]);
+  assertEquals([sent, bench.eventsOf("receipt_sent").length <= 1], [1, true]);
 });

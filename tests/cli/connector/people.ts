@@ -58,7 +58,7 @@ export function denoDir(): string {
 }
 
 /** A request that the runtime received. */
-export interface Handed {
+export interface ReceivedRequest {
   key: string;
   body: string;
   headers: Headers;
@@ -68,26 +68,26 @@ export interface Handed {
 
 /** A runtime: a plain HTTP listener. */
 export class Listener implements AsyncDisposable {
-  readonly handed: Handed[] = [];
+  readonly received: ReceivedRequest[] = [];
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
   /** Returns the answer, at the time the test chooses. */
-  answer: (handed: Handed) => Promise<number> | number = () => 200;
+  answer: (received: ReceivedRequest) => Promise<number> | number = () => 200;
 
   constructor() {
     this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
       if (request.method !== "POST") return new Response("ok");
       const { headers } = request;
       const body = await request.text();
-      const handed: Handed = {
+      const received: ReceivedRequest = {
         key: headers.get("idempotency-key") ?? "",
         body,
         headers,
         at: Date.now(),
         answeredAt: null,
       };
-      this.handed.push(handed);
-      const status = await this.answer(handed);
-      handed.answeredAt = Date.now();
+      this.received.push(received);
+      const status = await this.answer(received);
+      received.answeredAt = Date.now();
       return new Response(null, { status });
     });
   }

@@ -54,8 +54,8 @@ Deno.test("hermes accepts the connector's request and distinguishes two senders 
   const c = await world.agent();
   await world.pair(c, b);
   for (const from of [a, c]) await world.message(from, b, { headers: { "x-request-id": "request-1" } });
-  await until(() => bench.told("receipt_sent").length === 2);
-  assertEquals(bench.told("handover_failed"), []);
+  await until(() => bench.eventsOf("receipt_sent").length === 2);
+  assertEquals(bench.eventsOf("handover_failed"), []);
   assertEquals(new Set(bench.calls.map(({ headers }) => headers.get("x-request-id"))).size, 2);
   assertEquals(bench.connector.status().runtime.reachable, true);
 });
@@ -65,8 +65,8 @@ Deno.test("nanobot accepts any payload as one user message", async () => {
   const { a, b, bench } = await story(world, { platform: "nanobot", behaviour: nanobot });
   await using _ = bench;
   for (const body of ['{"message":"hi"}', '{"x":1}', "[1]"]) await world.message(a, b, { body });
-  await until(() => bench.told("receipt_sent").length === 3);
-  assertEquals(bench.told("handover_failed"), []);
+  await until(() => bench.eventsOf("receipt_sent").length === 3);
+  assertEquals(bench.eventsOf("handover_failed"), []);
 });
 
 Deno.test("nanobot may take two minutes, after the sender has its answer", async () => {
@@ -78,9 +78,9 @@ Deno.test("nanobot may take two minutes, after the sender has its answer", async
   });
   await using _ = bench;
   assertEquals((await (await world.message(a, b)).json()).delivered, true);
-  await until(() => bench.handed.length === 1);
+  await until(() => bench.handedOver.length === 1);
   await world.clock.advance(119_000);
-  assertEquals(bench.told("handover_failed"), []);
+  assertEquals(bench.eventsOf("handover_failed"), []);
   done.resolve(Response.json({ choices: [] }));
-  await until(() => bench.told("receipt_sent").length === 1);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
 });

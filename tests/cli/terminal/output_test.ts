@@ -111,9 +111,9 @@ Deno.test("a slow command shows progress and clears it, also when it fails", asy
 
 Deno.test("an error is a sentence; a name or an address at its beginning stays unchanged", () => {
   const { out, seen } = screen(false);
-  const told = { code: "CLI_USAGE", fix: "", exit: 2, requestId: null };
+  const fields = { code: "CLI_USAGE", fix: "", exit: 2, requestId: null };
   for (const cause of ["no server answers", "http://127.0.0.1:1 is gone", "registryUrl is empty", "/a/b is a link"]) {
-    out.error({ ...told, cause });
+    out.error({ ...fields, cause });
   }
   const causes = seen.stderr.split("\n").filter((line) => line.startsWith("error")).map((line) => line.slice(18));
   assertEquals(causes, [
@@ -146,13 +146,13 @@ Deno.test("texts of other parties are escaped in fields and tables", () => {
 });
 
 Deno.test("every way to print escapes control characters and keeps the colours of svc itself", () => {
-  const told = { cause: HOSTILE, fix: HOSTILE, exit: 1, requestId: HOSTILE };
+  const fields = { cause: HOSTILE, fix: HOSTILE, exit: 1, requestId: HOSTILE };
   const ways: ((out: Output) => void)[] = [
     (out) => out.result({}, HOSTILE),
     (out) => out.result({}, [HOSTILE, `${out.bold(`${out.green("pass")} ${HOSTILE}`)} ${out.red(HOSTILE)} ${HOSTILE}`]),
     (out) => out.note(HOSTILE),
     (out) => out.warn(HOSTILE),
-    (out) => out.error({ code: HOSTILE, ...told }),
+    (out) => out.error({ code: HOSTILE, ...fields }),
   ];
   for (const way of ways) {
     const { out, seen } = screen(true);

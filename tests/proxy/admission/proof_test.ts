@@ -183,7 +183,11 @@ Deno.test("another spelling of the path is another path or not found", async (t)
     });
   }
   assertEquals(socket.delivered, []);
-  assertEquals((await w.message(a, b, { target: "/hooks/agent?x=1" })).status, 202, "signed and sent with the same path");
+  assertEquals(
+    (await w.message(a, b, { target: "/hooks/agent?x=1" })).status,
+    202,
+    "signed and sent with the same path",
+  );
 });
 
 Deno.test("a request without a body is signed with the hash of zero bytes", async () => {

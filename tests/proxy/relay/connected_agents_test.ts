@@ -286,8 +286,8 @@ Deno.test("a paired frame goes to the agent's newest socket, and to none when th
   const [older, newer, other] = [relay.connect(), relay.connect(), relay.connect(B)];
   relay.hub.tellPaired(A.agentDid, B.agentDid, profile);
   assertEquals([older.frames, other.frames], [[], []]);
-  const [told] = newer.of("paired");
-  assertEquals([told?.peerAgentDid, told?.profile], [B.agentDid, profile]);
+  const [frame] = newer.of("paired");
+  assertEquals([frame?.peerAgentDid, frame?.profile], [B.agentDid, profile]);
 });
 
 Deno.test("the socket with the most unsent bytes is closed with 1013 when all together exceed 64 MiB", () => {

@@ -11,14 +11,14 @@ import { until } from "../../support/until.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
 /** A store whose watch never reports a change. */
-async function deafStore(): Promise<Deno.Kv> {
+async function storeWithoutWatch(): Promise<Deno.Kv> {
   const kv = await Deno.openKv(":memory:");
   kv.watch = () => new ReadableStream();
   return kv;
 }
 
 /** Wakers of two isolates: a wake-up by one reaches the other. */
-function doors(): [LocalWakeups, LocalWakeups] {
+function linkedWakeups(): [LocalWakeups, LocalWakeups] {
   const make = (other: () => LocalWakeups): LocalWakeups => ({
     onmessage: null,
     postMessage: (data) => other().onmessage?.(new MessageEvent("message", { data })),
@@ -27,51 +27,51 @@ function doors(): [LocalWakeups, LocalWakeups] {
   return pair;
 }
 
-interface Heard {
+interface ReceivedNote {
   body: unknown;
   bytes: number;
 }
 
 async function buses(
-  run: (a: PresenceStore, b: PresenceStore, heard: Heard[], clock: ManualClock, kv: Deno.Kv) => Promise<void>,
+  run: (a: PresenceStore, b: PresenceStore, received: ReceivedNote[], clock: ManualClock, kv: Deno.Kv) => Promise<void>,
   knocks: boolean,
 ) {
-  const kv = await deafStore();
+  const kv = await storeWithoutWatch();
   const clock = new ManualClock();
-  const [one, other] = doors();
+  const [one, other] = linkedWakeups();
   const make = (seed: number, siblings: LocalWakeups) => {
     const random = seededRandom(seed);
     const newId = ulidSource(() => clock.now(), random.bytes);
     return new PresenceStore({ kv, clock, random, newId, log: () => {}, ...(knocks ? { siblings } : {}) });
   };
   const a = make(1, one), b = make(2, other);
-  const heard: Heard[] = [];
-  b.onNote = (body, bytes) => heard.push({ body, bytes: bytes.length });
+  const received: ReceivedNote[] = [];
+  b.onNote = (body, bytes) => received.push({ body, bytes: bytes.length });
   await Promise.all([a.start(false), b.start(false)]);
-  await run(a, b, heard, clock, kv);
+  await run(a, b, received, clock, kv);
   await Promise.all([a.stop(), b.stop()]);
   kv.close();
 }
 
 Deno.test("a note for an isolate of the same process arrives by a wake-up, without a watch", () =>
-  buses(async (a, b, heard) => {
+  buses(async (a, b, received) => {
     await a.send(b.instance, "hello");
-    await until(() => heard.length > 0);
-    assertEquals(heard, [{ body: "hello", bytes: 0 }]);
+    await until(() => received.length > 0);
+    assertEquals(received, [{ body: "hello", bytes: 0 }]);
   }, true));
 
 Deno.test("a note without a wake-up arrives at the next poll", () =>
-  buses(async (a, b, heard, clock) => {
+  buses(async (a, b, received, clock) => {
     await a.send(b.instance, "hello");
     await flushTasks();
-    assertEquals(heard, []);
+    assertEquals(received, []);
     await clock.advance(2_000);
-    await until(() => heard.length > 0);
-    assertEquals(heard, [{ body: "hello", bytes: 0 }]);
+    await until(() => received.length > 0);
+    assertEquals(received, [{ body: "hello", bytes: 0 }]);
   }, false));
 
 Deno.test("notes are read in the order they were written, complete and once", () =>
-  buses(async (a, b, heard, _clock, kv) => {
+  buses(async (a, b, received, _clock, kv) => {
     const commits = new GroupCommit(kv, 100);
     const sizes = Array.from({ length: 130 }, (_, i) => i % 40 === 0 ? 300_000 : i);
     for (const [i, size] of sizes.entries()) {
@@ -79,9 +79,9 @@ Deno.test("notes are read in the order they were written, complete and once", ()
     }
     a.wakeUp(b.instance);
     a.wakeUp(b.instance);
-    await until(() => heard.length >= sizes.length);
+    await until(() => received.length >= sizes.length);
     await flushTasks();
-    assertEquals(heard, sizes.map((bytes, i) => ({ body: i, bytes })));
+    assertEquals(received, sizes.map((bytes, i) => ({ body: i, bytes })));
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox_part"] })), []);
   }, true));

@@ -194,7 +194,11 @@ Deno.test("a ticket is valid until it expires, then 410 for one day, then unknow
     expired,
     expired,
   ]);
-  assertEquals(await outcome(await status(w, b, ticket)), NOT_FOUND, "only its participants learn that it was a ticket");
+  assertEquals(
+    await outcome(await status(w, b, ticket)),
+    NOT_FOUND,
+    "only its participants learn that it was a ticket",
+  );
   w.clock.step(86_400_000 - 1);
   assertEquals(await outcome(await confirm(w, b, ticket)), expired);
   w.clock.step(1);

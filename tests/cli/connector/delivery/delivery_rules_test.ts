@@ -27,11 +27,11 @@ function story(
   const waits: number[] = [];
   let now = 1_000_000, tries = NEW;
   for (let n = 1; n <= most; n++) {
-    const fate = nextAttempt(tries, classifyAnswer(answer), now);
-    if (fate.state !== "waiting") return { waits, end: fate.state, attempts: n, ms: now - 1_000_000 };
-    waits.push(fate.nextAt - now);
-    now = fate.nextAt;
-    tries = fate.tries;
+    const next = nextAttempt(tries, classifyAnswer(answer), now);
+    if (next.state !== "waiting") return { waits, end: next.state, attempts: n, ms: now - 1_000_000 };
+    waits.push(next.nextAt - now);
+    now = next.nextAt;
+    tries = next.tries;
   }
   return { waits, end: "waiting", attempts: most, ms: now - 1_000_000 };
 }
@@ -83,14 +83,14 @@ Deno.test("each answer of the runtime is retried as often as its rule says", asy
 
 Deno.test("an outage does not count against the attempts of a message", () => {
   const tries = { attempts: 300, refusals: 0, firstTriedAt: 0 };
-  const fate = nextAttempt(tries, classifyAnswer(status(500)), HOUR);
-  assert(fate.state === "waiting" && fate.tries.refusals === 1);
+  const next = nextAttempt(tries, classifyAnswer(status(500)), HOUR);
+  assert(next.state === "waiting" && next.tries.refusals === 1);
 });
 
 Deno.test("the next attempt waits as long as the runtime asks, up to a minute", () => {
   const wait = (ms: number) => {
-    const fate = nextAttempt(NEW, classifyAnswer(status(429, ms)), 0);
-    return fate.state === "waiting" ? fate.nextAt : -1;
+    const next = nextAttempt(NEW, classifyAnswer(status(429, ms)), 0);
+    return next.state === "waiting" ? next.nextAt : -1;
   };
   assertEquals([wait(0), wait(5_000), wait(HOUR)], [300, 5_000, 60_000]);
 });
@@ -98,8 +98,8 @@ Deno.test("the next attempt waits as long as the runtime asks, up to a minute", 
 Deno.test("a poison message lets others pass after four attempts, and no message does in an outage", () => {
   const asides = (answer: RuntimeAnswer) =>
     [0, 1, 2, 3, 4].map((attempts) => {
-      const fate = nextAttempt({ ...NEW, attempts }, classifyAnswer(answer), 0);
-      return fate.state === "waiting" && fate.aside;
+      const next = nextAttempt({ ...NEW, attempts }, classifyAnswer(answer), 0);
+      return next.state === "waiting" && next.aside;
     });
   assertEquals(asides(status(500)), [false, false, false, true, true]);
   assertEquals(asides({ kind: "timeout" }), [false, false, false, true, true]);

@@ -197,15 +197,15 @@ Deno.test("a file that is a link, of a later version, or not a database is refus
 Deno.test("a list of dead letters holds at most 4 MiB of payloads, and at least one message", async () => {
   await using disk = await Disk.make();
   const { inbox } = disk.open();
-  const bury = (requestId: string, payload: string) => {
+  const addDeadLetter = (requestId: string, payload: string) => {
     const [taken] = inbox.take([message(requestId, payload)], 0);
     const found = taken?.taken === "stored" ? inbox.read(taken.waiting.seq) : null;
     assert(found);
     inbox.moveToDeadLetters(found, "status 400", 1_000);
   };
-  bury("request-0", `"${"x".repeat(5 * 1024 * 1024)}"`);
+  addDeadLetter("request-0", `"${"x".repeat(5 * 1024 * 1024)}"`);
   assertEquals(inbox.deadLetters(10).map(({ id }) => id), [1]);
-  for (let n = 1; n <= 20; n++) bury(`request-${n}`, `"${"x".repeat(256 * 1024 - 2)}"`);
+  for (let n = 1; n <= 20; n++) addDeadLetter(`request-${n}`, `"${"x".repeat(256 * 1024 - 2)}"`);
   assertEquals(inbox.deadLetters(1_000).map(({ id }) => id), Array.from({ length: 16 }, (_, n) => 21 - n));
   assertEquals(inbox.deadLetters(3).map(({ id }) => id), [21, 20, 19]);
 });

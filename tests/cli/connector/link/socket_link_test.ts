@@ -148,13 +148,13 @@ Deno.test("opening a link ends after 10 s when the proxy does not answer, or doe
 });
 
 Deno.test("an unhandled rejection ends nothing and is reported, while defects are reported", () => {
-  const told: unknown[] = [];
-  const end = reportDefects((name, fields) => void told.push([name, fields]));
+  const reported: unknown[] = [];
+  const end = reportDefects((name, fields) => void reported.push([name, fields]));
   const dispatch = () => {
     const promise = Promise.resolve();
     const init = { promise, reason: new TypeError("broke off"), cancelable: true };
     return globalThis.dispatchEvent(new PromiseRejectionEvent("unhandledrejection", init));
   };
-  assertEquals([dispatch(), told], [false, [["defect", { why: "broke off" }]]]);
+  assertEquals([dispatch(), reported], [false, [["defect", { why: "broke off" }]]]);
   end();
 });

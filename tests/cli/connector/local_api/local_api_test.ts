@@ -131,10 +131,10 @@ Deno.test("a message is sent unchanged to a DID or an alias, and the answer is t
     post(`{"to":"${name}","conversationId":"c","payload":{ "n": 12345678901234567890 }}`),
   );
   assertEquals([first.status, first.body.delivered], [202, true]);
-  await until(() => other.handed.length === 1);
-  assertEquals(other.handed, ['{ "n": 12345678901234567890 }']);
+  await until(() => other.handedOver.length === 1);
+  assertEquals(other.handedOver, ['{ "n": 12345678901234567890 }']);
   assertEquals(other.calls[0]?.headers.get("x-svc-conversation-id"), "c");
-  await until(() => other.told("receipt_sent").length === 1);
+  await until(() => other.eventsOf("receipt_sent").length === 1);
   const { body } = await ask(`/v1/receipts?to=${name}&requestId=${first.body.requestId}`);
   assertEquals(body.receipts.map(({ status }: { status: string }) => status), ["processed_by_svc"]);
 
@@ -143,7 +143,11 @@ Deno.test("a message is sent unchanged to a DID or an alias, and the answer is t
   assertEquals([offline.status, offline.body.error.code], [502, "PROXY_RELAY_CONNECTOR_OFFLINE"]);
   const queued = await ask("/v1/outbound", post({ to: a.agent.did, payload: {}, prefer: "respond-async" }));
   assertEquals([queued.status, queued.body.queued], [202, true]);
-  assertEquals([bench.told("sent").length, bench.told("not_sent").length, bench.told("queued").length], [1, 1, 1]);
+  assertEquals([bench.eventsOf("sent").length, bench.eventsOf("not_sent").length, bench.eventsOf("queued").length], [
+    1,
+    1,
+    1,
+  ]);
   void b;
 });
 
@@ -155,7 +159,7 @@ Deno.test("a message that the recipient's connector refuses is not reported as s
   other.connector.inbox.take = (messages) => messages.map(() => ({ taken: "full" }));
   const { body } = await asker(bench)("/v1/outbound", post({ to: a.agent.did, payload: {} }));
   assertEquals([body.delivered, body.reason], [false, "inbox_full"]);
-  assertEquals([bench.told("sent").length, bench.told("not_taken").length], [0, 1]);
+  assertEquals([bench.eventsOf("sent").length, bench.eventsOf("not_taken").length], [0, 1]);
 });
 
 Deno.test("two people pair through the API, and the ticket is in its answer but not in the events", async () => {
@@ -170,7 +174,7 @@ Deno.test("two people pair through the API, and the ticket is in its answer but 
   assert(!JSON.stringify(one.events).includes(body.ticket));
   assertEquals((await askOne("/v1/pair/status", post({ ticket: body.ticket }))).body.status, "pending");
   assertEquals((await askTwo("/v1/pair/confirm", post({ ticket: body.ticket }))).status, 201);
-  await until(() => one.told("paired").length === 1 && Object.keys(one.peers).length === 1);
+  await until(() => one.eventsOf("paired").length === 1 && Object.keys(one.peers).length === 1);
   assertEquals([Object.keys(one.peers), Object.keys(two.peers)], [[b.agent.name], [a.agent.name]]);
   assertEquals((await askOne("/v1/pair/peers")).body.peers.length, 1);
   assertEquals((await askOne("/v1/pair/remove", post({ to: b.agent.name }))).status, 204);
@@ -183,7 +187,7 @@ Deno.test("dead letters are listed, replayed and purged", async () => {
   await using _ = bench;
   const ask = asker(bench);
   for (const id of ["request-1", "request-2"]) await world.message(a, b, { headers: { "x-request-id": id } });
-  await passing(world, 200, () => bench.told("dead_letter").length === 2);
+  await passing(world, 200, () => bench.eventsOf("dead_letter").length === 2);
   const { body: { deadLetters } } = await ask("/v1/dead-letter");
   assertEquals(
     deadLetters.map(({ requestId, problem }: { requestId: string; problem: string }) => [requestId, problem]),
@@ -195,7 +199,7 @@ Deno.test("dead letters are listed, replayed and purged", async () => {
   assertEquals((await ask("/v1/status")).body.deadLetters, 2);
   bench.behaviour = accepts;
   assertEquals((await ask("/v1/dead-letter/replay", post({ ids: [deadLetters[1].id] }))).body, { replayed: 1 });
-  await until(() => bench.told("handed_over").length === 1);
+  await until(() => bench.eventsOf("handed_over").length === 1);
   assertEquals((await ask("/v1/dead-letter/purge", post({ all: true }))).body, { purged: 1 });
   assertEquals((await ask("/v1/dead-letter")).body, { deadLetters: [] });
 });
