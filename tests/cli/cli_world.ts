@@ -2,18 +2,11 @@
  * `svc` in the test's process: a person with a machine of their own and files in a temporary folder. Requests reach the
  * two services of a World without a socket.
  */
-import { assertEquals } from "@std/assert";
 import type { EnvironmentName, System as CliWorld } from "../../cli/context.ts";
 import { Interrupt } from "../../cli/terminal/interrupt.ts";
 import { run } from "../../cli/main.ts";
 import { BOOTSTRAP_SECRET, REGISTRY_URL, type World } from "../support/world.ts";
-
-/** The result of a command. */
-export interface Outcome {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
+import { type Outcome, SvcRunner } from "./svc_runner.ts";
 
 /** What a test may set on a machine. */
 export interface MachineOptions {
@@ -23,7 +16,7 @@ export interface MachineOptions {
 }
 
 /** A machine on which `svc` runs. */
-export class Machine implements AsyncDisposable {
+export class Machine extends SvcRunner implements AsyncDisposable {
   readonly env: Partial<Record<EnvironmentName, string>>;
   /** The text on standard input. */
   stdin = "";
@@ -35,7 +28,8 @@ export class Machine implements AsyncDisposable {
   /** Requests that were sent: method and path, in order. */
   readonly requests: string[] = [];
 
-  private constructor(readonly world: World, readonly dir: string, options: MachineOptions) {
+  private constructor(readonly world: World, override readonly dir: string, options: MachineOptions) {
+    super();
     this.env = { SVC_CONFIG_DIR: dir, SVC_REGISTRY_URL: REGISTRY_URL, ...options.env };
     this.fetch = options.fetch ?? world.fetch;
     this.isTerminal = options.isTerminal ?? false;
@@ -64,7 +58,7 @@ export class Machine implements AsyncDisposable {
   }
 
   /** Runs a command line. */
-  async svc(...argv: string[]): Promise<Outcome> {
+  override async svc(...argv: string[]): Promise<Outcome> {
     const outcome: Outcome = { code: -1, stdout: "", stderr: "" };
     const { answers } = this;
     const world: CliWorld = {
@@ -93,30 +87,6 @@ export class Machine implements AsyncDisposable {
     };
     outcome.code = await run(argv, world);
     return outcome;
-  }
-
-  /** Runs a command that must succeed and returns its result. */
-  // deno-lint-ignore no-explicit-any
-  async json(...argv: string[]): Promise<any> {
-    const { code, stdout, stderr } = await this.svc("--json", ...argv);
-    assertEquals([code, stderr], [0, ""], stderr);
-    return JSON.parse(stdout);
-  }
-
-  /** Runs a command that must fail and returns its exit code, error code and message. */
-  async failure(...argv: string[]): Promise<{ exit: number; code: string; message: string; stdout: string }> {
-    const { code: exit, stdout, stderr } = await this.svc("--json", ...argv);
-    const { error } = JSON.parse(stderr) as { error: { code: string; message: string } };
-    return { exit, ...error, stdout };
-  }
-
-  path(file: string): string {
-    return `${this.dir}/${file}`;
-  }
-
-  /** A file's text. */
-  read(file: string): string {
-    return Deno.readTextFileSync(this.path(file));
   }
 
   write(file: string, text: string): void {

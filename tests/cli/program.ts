@@ -2,11 +2,12 @@
  * `svc` as its users run it: a process of its own (the one file of the npm package, or the compiled binary) on a
  * machine with a folder for its files.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert } from "@std/assert";
 import { tempFolder } from "../support/process.ts";
 import { trials } from "../support/trials.ts";
 import { bundle } from "../tools/compile.ts";
 import { FLAGS } from "../tools/pack.ts";
+import { type Outcome, SvcRunner } from "./svc_runner.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname);
 
@@ -100,13 +101,6 @@ export async function dyingProgram(): Promise<(n: number) => Program> {
   return (n) => ({ name: `dying at ${n}`, command: Deno.execPath(), args: [...args, String(n)] });
 }
 
-/** The result of a process. */
-export interface Outcome {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
 /** Runs a program until it exits. */
 export async function output(
   command: string,
@@ -118,12 +112,14 @@ export async function output(
 }
 
 /** A machine on which `svc` runs. */
-export class Machine implements AsyncDisposable {
+export class Machine extends SvcRunner implements AsyncDisposable {
   private constructor(
     readonly program: Program,
     readonly folder: AsyncDisposable & { path: string },
     readonly env: Record<string, string>,
-  ) {}
+  ) {
+    super();
+  }
 
   /** A machine of the first admin. */
   static async open(program: Program, { url, apiKey }: { url: string; apiKey: string }): Promise<Machine> {
@@ -132,7 +128,7 @@ export class Machine implements AsyncDisposable {
     return new Machine(program, folder, env);
   }
 
-  get dir(): string {
+  override get dir(): string {
     return this.env.SVC_CONFIG_DIR ?? "";
   }
 
@@ -147,31 +143,8 @@ export class Machine implements AsyncDisposable {
   }
 
   /** Runs a command line until it exits. */
-  async svc(...argv: string[]): Promise<Outcome> {
+  override async svc(...argv: string[]): Promise<Outcome> {
     return await ended(this.spawn(argv));
-  }
-
-  /** Runs a command line that must succeed and returns its result. */
-  // deno-lint-ignore no-explicit-any
-  async json(...argv: string[]): Promise<any> {
-    const { code, stdout, stderr } = await this.svc("--json", ...argv);
-    assertEquals([code, stderr], [0, ""], `${argv.join(" ")}\n${stderr}`);
-    return JSON.parse(stdout);
-  }
-
-  /** Runs a command line that must fail; returns its exit code, error code and message. */
-  async failure(...argv: string[]): Promise<{ exit: number; code: string; message: string; stdout: string }> {
-    const { code: exit, stdout, stderr } = await this.svc("--json", ...argv);
-    const { error } = JSON.parse(stderr) as { error: { code: string; message: string } };
-    return { exit, ...error, stdout };
-  }
-
-  path(file: string): string {
-    return `${this.dir}/${file}`;
-  }
-
-  read(file: string): string {
-    return Deno.readTextFileSync(this.path(file));
   }
 
   exists(file: string): boolean {

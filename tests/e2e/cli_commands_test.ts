@@ -6,6 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
 import { clientFromFiles, denoDir, Listener } from "../cli/connector/people.ts";
 import { ended, Machine, output, programs, Watched } from "../cli/program.ts";
+import { machineTests } from "./harness.ts";
 import { BOOTSTRAP_SECRET, eventually, newAgent, startServer, tempFolder } from "../support/process.ts";
 
 const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
@@ -15,18 +16,7 @@ const place = await Place.open();
 Deno.test.afterAll(() => place[Symbol.asyncDispose]());
 
 for (const program of await programs()) {
-  const test = (name: string, run: (place: Place, machine: Machine) => Promise<void>) =>
-    Deno.test({
-      name: `${program.name}: ${name}`,
-      // The services start before a test and end after it.
-      sanitizeResources: false,
-      sanitizeOps: false,
-      async fn() {
-        place.tamper = null;
-        await using machine = await Machine.open(program, place);
-        await run(place, machine);
-      },
-    });
+  const test = machineTests(program, place);
 
   test("the folder for temporary files stays empty, and no program is run from it", async (_, machine) => {
     const folder = machine.env.TMPDIR = `${machine.folder.path}/tmp`;

@@ -4,24 +4,14 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
-import { ended, Machine, output, programs } from "../cli/program.ts";
+import { ended, output, programs } from "../cli/program.ts";
+import { machineTests } from "./harness.ts";
 
 const place = await Place.open();
 Deno.test.afterAll(() => place[Symbol.asyncDispose]());
 
 for (const program of await programs()) {
-  const test = (name: string, run: (place: Place, machine: Machine) => Promise<void>) =>
-    Deno.test({
-      name: `${program.name}: ${name}`,
-      // The services start before a test and end after it.
-      sanitizeResources: false,
-      sanitizeOps: false,
-      async fn() {
-        place.tamper = null;
-        await using machine = await Machine.open(program, place);
-        await run(place, machine);
-      },
-    });
+  const test = machineTests(program, place);
 
   test("files are private with any umask, and become private when rewritten", async (place, machine) => {
     const open = ["sh", "-c", 'umask 000; exec "$@"', "sh"];

@@ -5,7 +5,8 @@ import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { AUTH, authOf, lose, MARKER, whileTimePasses, withAlpha, works } from "../alpha.ts";
-import { Machine, type Outcome } from "../cli_world.ts";
+import { Machine } from "../cli_world.ts";
+import type { Outcome } from "../svc_runner.ts";
 
 Deno.test("agent auth refresh replaces both tokens and leaves no marker", async () => {
   await using world = await World.open();

@@ -7,8 +7,9 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
-import type { TestAgent, TestSocket, World, WorldOptions } from "../../support/world.ts";
-import { get, openProxy, post, PROFILE, withAccess } from "../proxy_world.ts";
+import type { TestAgent, World, WorldOptions } from "../../support/world.ts";
+import { get, post, PROFILE, withAccess } from "../proxy_world.ts";
+import { type Cast, openCast } from "../cast.ts";
 
 const PATH = "/v1/agents/auth/validate";
 const INVALID = "401 PROXY_AGENT_ACCESS_INVALID";
@@ -29,17 +30,13 @@ class Validations {
   }
 }
 
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
+interface ValidatedCast extends Cast {
   validations: Validations;
 }
 
-async function cast(options: WorldOptions = {}): Promise<Cast> {
-  const w = await openProxy(options);
-  return { w, ...await w.story(), validations: new Validations(w) };
+async function cast(options: WorldOptions = {}): Promise<ValidatedCast> {
+  const opened = await openCast(options);
+  return { ...opened, validations: new Validations(opened.w) };
 }
 
 const error = (code: string, status: number) => () => Response.json({ error: { code, message: "no" } }, { status });

@@ -8,8 +8,9 @@ import type { ReceiptStatus } from "../../../shared/protocol/api/relay.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
-import type { TestAgent, TestSocket, World } from "../../support/world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
 import { get, openProxy, post, restart } from "../proxy_world.ts";
+import { openCast } from "../cast.ts";
 
 const PATH = "/v1/relay/delivery-receipts";
 const ID = "request-1";
@@ -20,18 +21,6 @@ interface Receipt {
   recipientAgentDid: string;
   status: ReceiptStatus;
   receivedAt: string;
-}
-
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
-}
-
-async function cast(): Promise<Cast> {
-  const w = await openProxy();
-  return { w, ...await w.story() };
 }
 
 /** Sends a message with a request ID. */
@@ -51,7 +40,7 @@ async function list(w: World, as: TestAgent, recipient: TestAgent, requestId = I
 }
 
 Deno.test("the recipient's receipt is visible to the sender and to the recipient", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   assertEquals(await list(w, a, b), []);
@@ -69,7 +58,7 @@ Deno.test("the recipient's receipt is visible to the sender and to the recipient
 });
 
 Deno.test("a receipt names request, recipient, one of two statuses, and a time", async (t) => {
-  const { w, b } = await cast();
+  const { w, b } = await openCast();
   await using _ = w;
   const bad: [name: string, more: Record<string, unknown>][] = [
     ["no request", { requestId: undefined }],
@@ -95,7 +84,7 @@ Deno.test("a receipt names request, recipient, one of two statuses, and a time",
 });
 
 Deno.test("only the recipient can submit a receipt", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   const c = await w.agent();
@@ -106,7 +95,7 @@ Deno.test("only the recipient can submit a receipt", async () => {
 });
 
 Deno.test("no other agent sees a receipt, with or without a pair", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   const peer = await w.agent();
   await w.pair(peer, b);
@@ -121,7 +110,7 @@ Deno.test("no other agent sees a receipt, with or without a pair", async () => {
 });
 
 Deno.test("the first receipt of each status counts among concurrent and later ones; both are listed by arrival", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   const receivedAt = toIso(w.clock.now());
@@ -139,7 +128,7 @@ Deno.test("the first receipt of each status counts among concurrent and later on
 });
 
 Deno.test("receipts are listed by the time they arrived, for any status", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   await answered(await submit(w, b, { status: DEAD }), 201);
@@ -149,7 +138,7 @@ Deno.test("receipts are listed by the time they arrived, for any status", async 
 });
 
 Deno.test("two senders' messages with one ID have separate receipts", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   const c = await w.agent();
   await w.pair(c, b);
@@ -164,7 +153,7 @@ Deno.test("two senders' messages with one ID have separate receipts", async () =
 });
 
 Deno.test("one sender's messages to two recipients with one ID have separate receipts", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   const c = await w.agent();
   await w.pair(a, c);
@@ -184,7 +173,7 @@ Deno.test("the time of a receipt is the proxy's time, and the connector's is ign
     ]
   ) {
     await t.step(timestamp, async () => {
-      const { w, a, b } = await cast();
+      const { w, a, b } = await openCast();
       await using _ = w;
       await send(w, a, b);
       await answered(await submit(w, b, { timestamp }), 201);
@@ -194,7 +183,7 @@ Deno.test("the time of a receipt is the proxy's time, and the connector's is ign
 });
 
 Deno.test("an unknown request has no receipts", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   for (const reader of [a, b]) assertEquals(await list(w, reader, b, "request-unknown"), []);
 });
@@ -206,7 +195,7 @@ Deno.test("a receipt without a stored delivery is 404 and not stored, with or wi
   ];
   for (const [name, more] of claims) {
     await t.step(name, async () => {
-      const { w, a, b } = await cast();
+      const { w, a, b } = await openCast();
       await using _ = w;
       await refused(await submit(w, b, more(a)), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
       assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
@@ -219,7 +208,7 @@ Deno.test("a receipt without a stored delivery is 404 and not stored, with or wi
 });
 
 Deno.test("a message without an ack may have a receipt: the connector stored it and its ack was lost", async () => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   socket.behaviour = "silent";
   const sending = w.message(a, b, { headers: { [HEADERS.requestId]: ID } });
@@ -231,7 +220,7 @@ Deno.test("a message without an ack may have a receipt: the connector stored it 
 });
 
 Deno.test("a receipt that names an agent that is not the sender is 404", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   const c = await w.agent();
   await send(w, a, b);
@@ -251,7 +240,7 @@ async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void
 }
 
 Deno.test("a receipt is accepted for 8 days after the answer, and for 24 h after the first receipt", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   await send(w, a, b, "request-2");
@@ -290,7 +279,7 @@ Deno.test("a receipt is listed for its retention, counted from when it was recor
 });
 
 Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps its answer for a duplicate", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   const copies = Array.from({ length: 5 }, () => send(w, a, b));
@@ -300,7 +289,7 @@ Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps it
 });
 
 Deno.test("receipts and deliveries of the previous version are still read", async () => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   const [sender, recipient, now] = [a.agent.did, b.agent.did, w.clock.now()];
   const answer = { accepted: true, delivered: true, connectedSockets: 1, requestId: ID };

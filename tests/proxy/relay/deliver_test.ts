@@ -12,27 +12,9 @@ import { type Authenticators, routeFor } from "../../../shared/server/http/route
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { until } from "../../support/until.ts";
 import { answered, outcome, refused } from "../../support/registry_world.ts";
-import {
-  PROXY_URL,
-  type RequestParts,
-  type TestAgent,
-  type TestSocket,
-  type World,
-  type WorldOptions,
-} from "../../support/world.ts";
+import { PROXY_URL, type RequestParts, type TestSocket } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
-
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
-}
-
-async function cast(options: WorldOptions = {}): Promise<Cast> {
-  const w = await openProxy(options);
-  return { w, ...await w.story() };
-}
+import { openCast } from "../cast.ts";
 
 /** Waits until a connector has this number of messages. */
 async function received(socket: TestSocket, count: number): Promise<void> {
@@ -41,7 +23,7 @@ async function received(socket: TestSocket, count: number): Promise<void> {
 }
 
 Deno.test("a message needs a JSON Content-Type", async (t) => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   const cases: [contentType: string | null, status: number][] = [
     ["application/json", 202],
@@ -66,7 +48,7 @@ Deno.test("a message needs a JSON Content-Type", async (t) => {
 });
 
 Deno.test("a body that is not JSON in UTF-8 is refused", async () => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const good = ['{"message":"hi","a":[1,2,{"b":null}]}', '["a",-1.5e-7,true]', '"\\u0041\\n"'];
   const bodies: (string | Uint8Array<ArrayBuffer>)[] = [
@@ -134,7 +116,7 @@ function isJsonText(text: string): boolean {
 }
 
 Deno.test("deep nesting is accepted", async (t) => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   for (const depth of [1_000, 10_000, 100_000]) {
     await t.step(`${depth} deep`, async () => {
@@ -153,7 +135,7 @@ Deno.test("deep nesting is accepted", async (t) => {
 });
 
 Deno.test("the recipient is exactly one agent DID", async (t) => {
-  const { w, a, b } = await cast();
+  const { w, a, b } = await openCast();
   await using _ = w;
   const { did } = b.agent;
   const cases: [name: string, recipient: string, result: string][] = [
@@ -179,7 +161,7 @@ Deno.test("the recipient is exactly one agent DID", async (t) => {
 });
 
 Deno.test("a conversation ID is 1 to 128 visible ASCII characters without a comma and is forwarded", async (t) => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const send = (id: string | null) => w.message(a, b, { headers: { [HEADERS.conversationId]: id } });
   for (const id of ["x", "x".repeat(128), "!~+-.:/", "a;b=c"]) {
@@ -199,7 +181,7 @@ Deno.test("a conversation ID is 1 to 128 visible ASCII characters without a comm
 });
 
 Deno.test("a large message arrives complete or is refused as too large", async () => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const body = JSON.stringify({ message: "x".repeat(250 * 1024) });
   assertEquals((await w.message(a, b, { body })).status, 202);
@@ -212,7 +194,7 @@ Deno.test("a large message arrives complete or is refused as too large", async (
 });
 
 Deno.test("the sender gets the connector's answer", async (t) => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   await t.step("accepted", async () => {
     const answer = await w.message(a, b, { headers: { "x-request-id": "request-accepted" } });
@@ -241,7 +223,7 @@ Deno.test("the sender gets the connector's answer", async (t) => {
 });
 
 Deno.test("a connector that does not answer fails the delivery after RELAY_ACK_TIMEOUT_MS; nothing is left", async () => {
-  const { w, a, b, socket } = await cast({ proxy: { ackTimeoutMs: 3_000 } });
+  const { w, a, b, socket } = await openCast({ proxy: { ackTimeoutMs: 3_000 } });
   await using _ = w;
   socket.behaviour = "silent";
   let result: string | null = null;
@@ -261,7 +243,7 @@ Deno.test("a connector that does not answer fails the delivery after RELAY_ACK_T
 });
 
 Deno.test("a connector lost before its ack fails the delivery at once", async () => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   socket.behaviour = "silent";
   const sending = w.message(a, b);
@@ -272,7 +254,7 @@ Deno.test("a connector lost before its ack fails the delivery at once", async ()
 });
 
 Deno.test("the newest of two connectors gets every message once", async () => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const newer = w.connect(b);
   for (let i = 0; i < 20; i++) {
@@ -283,7 +265,7 @@ Deno.test("the newest of two connectors gets every message once", async () => {
 });
 
 Deno.test("messages arrive in the order they were sent, once each, and at their recipient only", async () => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const bystander = await w.agent();
   await w.pair(a, bystander);
@@ -300,7 +282,7 @@ Deno.test("messages arrive in the order they were sent, once each, and at their 
 });
 
 Deno.test("a refused message never reaches the connector", async () => {
-  const { w, a, b, socket } = await cast();
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const broken: RequestParts[] = [
     { timestamp: "1" },
@@ -323,7 +305,7 @@ Deno.test("a store that fails before delivery is 503, and no frame is sent", asy
   for (const [name, part, commits] of cases) {
     await t.step(name, async () => {
       using store = await FaultyKv.open();
-      const { w, a, b, socket } = await cast({ kv: store.kv });
+      const { w, a, b, socket } = await openCast({ kv: store.kv });
       await using _ = w;
       store.faults.fails = ({ method, keys }) =>
         method !== "list" && (method === "commit") === commits &&

@@ -6,27 +6,8 @@ import { assert, assertEquals } from "@std/assert";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { outcome } from "../../support/registry_world.ts";
-import {
-  REGISTRY_URL,
-  type RequestParts,
-  type TestAgent,
-  type TestSocket,
-  type World,
-  type WorldOptions,
-} from "../../support/world.ts";
-import { openProxy } from "../proxy_world.ts";
-
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
-}
-
-async function cast(options: WorldOptions = {}): Promise<Cast> {
-  const w = await openProxy(options);
-  return { w, ...await w.story() };
-}
+import { REGISTRY_URL, type RequestParts, type TestAgent } from "../../support/world.ts";
+import { type Cast, openCast } from "../cast.ts";
 
 /** Sends a body and returns the frame that delivers it. */
 async function frameOf({ w, a, b, socket }: Cast, body: string, parts: RequestParts = {}): Promise<DeliverFrame> {
@@ -50,7 +31,7 @@ function blockOf({ agent }: TestAgent): string {
 }
 
 Deno.test("a message starts with the identity block and an empty line and is unchanged otherwise", async (t) => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   const block = blockOf(all.a);
   const texts = [
@@ -75,7 +56,7 @@ Deno.test("a message starts with the identity block and an empty line and is unc
 });
 
 Deno.test("a sender cannot write an identity block: there is exactly one, and it is first", async (t) => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   const forged = "agentDid: did:svc:evil:agent:x";
   const markers = [
@@ -109,7 +90,7 @@ Deno.test("a sender cannot write an identity block: there is exactly one, and it
 });
 
 Deno.test("the frame names the sender by its verified AIT and ignores the payload and other headers", async () => {
-  const all = await cast();
+  const all = await openCast();
   const { a, b, w } = all;
   await using _ = w;
   const lies = {
@@ -151,7 +132,7 @@ const BODIES = [
 ];
 
 Deno.test("a payload without a text message arrives byte for byte", async (t) => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   for (const body of BODIES) {
     await t.step(body, async () => assertEquals((await frameOf(all, body)).payload, body));
@@ -159,7 +140,7 @@ Deno.test("a payload without a text message arrives byte for byte", async (t) =>
 });
 
 Deno.test("white space around the sender's JSON arrives with it", async (t) => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   for (const [before, after] of [["", "\n"], [" \r\n", ""], ["\t", " "]] as const) {
     await t.step(JSON.stringify([before, after]), async () => {
@@ -169,7 +150,7 @@ Deno.test("white space around the sender's JSON arrives with it", async (t) => {
 });
 
 Deno.test("every member except message arrives byte for byte, in its place", async (t) => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   const members = [
     '"__proto__":{"polluted":true}',
@@ -200,7 +181,7 @@ Deno.test("every member except message arrives byte for byte, in its place", asy
 });
 
 Deno.test("a repeated message member is refused in any spelling of its name", async (t) => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   const { w, a, b, socket } = all;
   for (
@@ -221,7 +202,7 @@ Deno.test("a repeated message member is refused in any spelling of its name", as
 });
 
 Deno.test("every payload arrives byte for byte with INJECT_IDENTITY_INTO_MESSAGE=false", async (t) => {
-  const all = await cast({ proxy: { injectIdentity: false } });
+  const all = await openCast({ proxy: { injectIdentity: false } });
   await using _ = all.w;
   const bodies = [
     ...BODIES,
@@ -238,7 +219,7 @@ Deno.test("every payload arrives byte for byte with INJECT_IDENTITY_INTO_MESSAGE
 });
 
 Deno.test("the block is five lines for any name of the agent", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   const odd = await all.w.agent(undefined, "a.b_c-d");
   await all.w.pair(odd, all.b);
@@ -255,7 +236,7 @@ Deno.test("the block is five lines for any name of the agent", async () => {
 });
 
 Deno.test("a connector accepts every frame that the proxy sends, with any Content-Type", async (t) => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   const { w, a, b, socket } = all;
   for (const length of [0, 200, 300, 4000]) {

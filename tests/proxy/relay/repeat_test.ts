@@ -7,25 +7,13 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
-import type { TestAgent, TestSocket, World, WorldOptions } from "../../support/world.ts";
-import { openProxy, restart } from "../proxy_world.ts";
+import { restart } from "../proxy_world.ts";
+import { type Cast, openCast } from "../cast.ts";
 
 const REUSED = "409 PROXY_HOOK_REQUEST_ID_REUSED";
 const FAILED = "502 PROXY_RELAY_DELIVERY_FAILED";
 const OFFLINE = "502 PROXY_RELAY_CONNECTOR_OFFLINE";
 const ID = "request-1";
-
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
-}
-
-async function cast(options: WorldOptions = {}): Promise<Cast> {
-  const w = await openProxy(options);
-  return { w, ...await w.story() };
-}
 
 function send({ w, a, b }: Cast, message = "hi", requestId = ID): Promise<Response> {
   return w.message(a, b, { body: JSON.stringify({ message }), headers: { [HEADERS.requestId]: requestId } });
@@ -37,7 +25,7 @@ async function rest(): Promise<void> {
 }
 
 Deno.test("a duplicate gets the same answer, and no second frame is sent", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   const first = await answered(await send(all), 202);
   assertEquals(first, { accepted: true, delivered: true, connectedSockets: 1, requestId: ID });
@@ -51,7 +39,7 @@ Deno.test("a duplicate gets the same answer, and no second frame is sent", async
 });
 
 Deno.test("a refusal by the connector is stored as an answer too", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   all.socket.behaviour = "nack";
   const first = await answered(await send(all), 202);
@@ -61,7 +49,7 @@ Deno.test("a refusal by the connector is stored as an answer too", async () => {
 });
 
 Deno.test("the answer survives a restart, and each copy needs a new signature and counts", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using w = all.w;
   const first = await answered(await send(all), 202);
   await restart(w);
@@ -80,7 +68,7 @@ async function remaining(all: Cast): Promise<{ left: number }> {
 }
 
 Deno.test("the same ID with another body is refused after a 202", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   await answered(await send(all), 202);
   assertEquals(await outcome(await send(all, "ho")), REUSED);
@@ -91,7 +79,7 @@ Deno.test("the same ID with another body is refused after a 202", async () => {
 });
 
 Deno.test("an ID belongs to one sender and one recipient: other pairs may use it too", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using w = all.w;
   const c = await w.agent();
   await w.pair(c, all.b);
@@ -104,7 +92,7 @@ Deno.test("an ID belongs to one sender and one recipient: other pairs may use it
 });
 
 Deno.test("an ID is a new message one day after its 202", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using w = all.w;
   const first = await answered(await send(all), 202);
   const freshly = async (message: string) => {
@@ -123,7 +111,7 @@ Deno.test("an ID is a new message one day after its 202", async () => {
 
 Deno.test("the same ID starts a new attempt after any answer except 202, also with another body", async (t) => {
   await t.step("no connector", async () => {
-    const all = await cast();
+    const all = await openCast();
     await using w = all.w;
     all.socket.link.lost();
     assertEquals(await outcome(await send(all)), OFFLINE);
@@ -132,7 +120,7 @@ Deno.test("the same ID starts a new attempt after any answer except 202, also wi
     assertEquals(socket.delivered.map((frame) => frame.requestId), [ID]);
   });
   await t.step("no ack", async () => {
-    const all = await cast({ proxy: { ackTimeoutMs: 1_000 } });
+    const all = await openCast({ proxy: { ackTimeoutMs: 1_000 } });
     await using w = all.w;
     all.socket.behaviour = "silent";
     const sending = send(all);
@@ -146,14 +134,14 @@ Deno.test("the same ID starts a new attempt after any answer except 202, also wi
     assert(first?.id !== second?.id);
   });
   await t.step("a refusal before it was sent", async () => {
-    const all = await cast();
+    const all = await openCast();
     await using w = all.w;
     const headers = { [HEADERS.requestId]: ID, "Content-Type": "text/plain" };
     await refused(await w.message(all.a, all.b, { headers }), "PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
     assertEquals(await outcome(await send(all)), "202");
   });
   await t.step("a crash before the answer", async () => {
-    const all = await cast();
+    const all = await openCast();
     await using w = all.w;
     all.socket.behaviour = "silent";
     void send(all).then((answer) => answer.body?.cancel());
@@ -168,7 +156,7 @@ Deno.test("the same ID starts a new attempt after any answer except 202, also wi
 });
 
 Deno.test("copies wait for the answer of the first attempt, and one frame is sent", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   all.socket.behaviour = "silent";
   const copies = Array.from({ length: 20 }, () => send(all));
@@ -184,7 +172,7 @@ Deno.test("copies wait for the answer of the first attempt, and one frame is sen
 });
 
 Deno.test("copies of a failed attempt are new attempts, one after another", async () => {
-  const all = await cast({ proxy: { ackTimeoutMs: 1_000 } });
+  const all = await openCast({ proxy: { ackTimeoutMs: 1_000 } });
   await using w = all.w;
   all.socket.behaviour = "silent";
   const copies = Array.from({ length: 3 }, () => send(all));
@@ -201,7 +189,7 @@ Deno.test("copies of a failed attempt are new attempts, one after another", asyn
 
 Deno.test("a copy gets the answer of the first attempt when the connector has left meanwhile", async () => {
   for (let round = 0; round < 5; round++) {
-    const all = await cast();
+    const all = await openCast();
     await using _ = all.w;
     all.socket.behaviour = "silent";
     const copies = [send(all), send(all)];
@@ -213,7 +201,7 @@ Deno.test("a copy gets the answer of the first attempt when the connector has le
 });
 
 Deno.test("concurrent messages with different IDs are all delivered", async () => {
-  const all = await cast();
+  const all = await openCast();
   await using _ = all.w;
   const counts = await tally(Array.from({ length: 50 }, (_, i) => send(all, "hi", `request-of-its-own-${i}`)));
   assertEquals([counts, all.socket.delivered.length], [{ "202": 50 }, 50]);
@@ -221,7 +209,7 @@ Deno.test("concurrent messages with different IDs are all delivered", async () =
 
 Deno.test("an answer that cannot be stored is still sent, and is logged", async () => {
   using store = await FaultyKv.open();
-  const all = await cast({ kv: store.kv });
+  const all = await openCast({ kv: store.kv });
   await using w = all.w;
   all.socket.behaviour = "silent";
   const sending = send(all);
