@@ -6,38 +6,30 @@ import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../proxy/deps.ts";
 import { AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import type { AitClaims } from "../../shared/protocol/ait.ts";
-import { fromBase64Url, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
-import { sign } from "../../shared/protocol/ed25519.ts";
+import { fromBase64Url, toBase64Url } from "../../shared/protocol/base64url.ts";
 import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
 import type { SigningKey } from "../../shared/protocol/jws.ts";
 import { errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { judgeEnvelope } from "../support/registry_world.ts";
+import { withCheckedAnswers } from "../support/table_conformance.ts";
+import { signedToken } from "../support/tokens.ts";
 import { type TestAgent, World, type WorldOptions } from "../support/world.ts";
 
 /** Opens a world whose answers are compared with the tables, with a rate limit that no test reaches by accident. */
 export async function openProxy(options: WorldOptions = {}): Promise<World> {
   const w = await World.open({ ...options, proxy: { agentRequests: 1000, ...options.proxy } });
-  hold(w);
+  checkAnswers(w);
   return w;
 }
 
 /** Restarts both services over the same store. */
 export async function restart(w: World): Promise<void> {
   await w.start();
-  hold(w);
+  checkAnswers(w);
 }
 
-function hold(w: World): void {
-  const { fetch } = w.proxy;
-  w.proxy = {
-    ...w.proxy,
-    async fetch(request, peer) {
-      const { method, url } = request;
-      const answer = await fetch(request, peer);
-      await judge(w, method, new URL(url).pathname, answer.clone());
-      return answer;
-    },
-  };
+function checkAnswers(w: World): void {
+  w.proxy = withCheckedAnswers(w.proxy, (method, path, answer) => checkAnswer(w, method, path, answer));
 }
 
 /** The row that matches a request; the router accepts every encoding of a path's characters. */
@@ -51,7 +43,7 @@ export function codesOf(row: Route<ProxyDeps>): ErrorCode[] {
   return errorsOf(row, AUTHENTICATORS[row.auth as keyof typeof AUTHENTICATORS]);
 }
 
-async function judge(w: World, method: string, path: string, answer: Response): Promise<void> {
+async function checkAnswer(w: World, method: string, path: string, answer: Response): Promise<void> {
   const row = rowOf(method, path);
   const text = await answer.text();
   const what = `${method} ${path.slice(0, 100)} answered ${answer.status} ${text.slice(0, 300)}`;
@@ -77,13 +69,6 @@ async function judge(w: World, method: string, path: string, answer: Response): 
   assert(allowed.includes(code), `${what}: its row allows ${allowed.join(", ")}`);
 }
 
-/** A token with any content: text is used unchanged, any other value as JSON. */
-export async function token(header: unknown, payload: unknown, key: CryptoKey): Promise<string> {
-  const part = (value: unknown) => toBase64Url(utf8Bytes(typeof value === "string" ? value : JSON.stringify(value)));
-  const signed = `${part(header)}.${part(payload)}`;
-  return `${signed}.${await sign(key, utf8Bytes(signed))}`;
-}
-
 /** The key that the registry signs with. */
 export function registryKey(w: World): Promise<SigningKey> {
   return w.registry.deps.signing.current();
@@ -97,7 +82,11 @@ export function claimsOf(ait: string): AitClaims {
 /** An AIT of the agent that the registry signed, with changed claims; `undefined` removes one. */
 export async function aitWith(w: World, agent: TestAgent, claims: Record<string, unknown> = {}): Promise<string> {
   const { kid, privateKey } = await registryKey(w);
-  return await token({ alg: "EdDSA", typ: "AIT", kid }, { ...claimsOf(agent.identity.ait), ...claims }, privateKey);
+  return await signedToken(
+    { alg: "EdDSA", typ: "AIT", kid },
+    { ...claimsOf(agent.identity.ait), ...claims },
+    privateKey,
+  );
 }
 
 /** The agent with another AIT. */

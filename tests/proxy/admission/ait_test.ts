@@ -10,7 +10,8 @@ import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { outcome, refused } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
-import { aitWith, claimsOf, get, malleated, openProxy, registryKey, token, withAit } from "../proxy_world.ts";
+import { signedToken, WRONG_ALGS } from "../../support/tokens.ts";
+import { aitWith, claimsOf, get, malleated, openProxy, registryKey, withAit } from "../proxy_world.ts";
 
 /** A world with one agent that may list its peers. */
 async function cast(): Promise<{ w: World; a: TestAgent; kid: string; key: CryptoKey }> {
@@ -65,28 +66,10 @@ Deno.test("the Authorization header is the scheme Svc and one token", async (t) 
 Deno.test("an AIT with another alg is refused, with any signature", async () => {
   const { w, a, kid, key } = await cast();
   await using _ = w;
-  const algs = [
-    "none",
-    "None",
-    "NONE",
-    "nOnE",
-    "HS256",
-    "HS512",
-    "RS256",
-    "ES256",
-    "ES256K",
-    "PS256",
-    "Ed25519",
-    "EdDsa",
-    "",
-    1,
-    null,
-    ["EdDSA"],
-  ];
   const { keys } = await (await w.fetch(`${REGISTRY_URL}/.well-known/svc-keys.json`)).json();
   const publicKey = fromBase64Url(keys[0].x) ?? new Uint8Array();
-  for (const alg of algs) {
-    const own = await token({ alg, typ: "AIT", kid }, claimsOf(a.identity.ait), key);
+  for (const alg of WRONG_ALGS) {
+    const own = await signedToken({ alg, typ: "AIT", kid }, claimsOf(a.identity.ait), key);
     const signed = own.slice(0, own.lastIndexOf("."));
     const hmac = createHmac("sha256", publicKey).update(signed).digest("base64url");
     const original = a.identity.ait.split(".")[2];
@@ -116,7 +99,10 @@ Deno.test("a header member other than alg, typ and kid is refused, and no URL in
   try {
     for (const [name, header] of foreign) {
       await t.step(`${name}, signed with another key`, async () => {
-        assertEquals(await ask(w, a, await token(header, claimsOf(a.identity.ait), attacker.privateKey)), INVALID);
+        assertEquals(
+          await ask(w, a, await signedToken(header, claimsOf(a.identity.ait), attacker.privateKey)),
+          INVALID,
+        );
       });
     }
   } finally {
@@ -151,7 +137,7 @@ Deno.test("a header member other than alg, typ and kid is refused, and no URL in
   for (const [name, header] of odd) {
     await t.step(
       name,
-      async () => assertEquals(await ask(w, a, await token(header, claimsOf(a.identity.ait), key)), INVALID),
+      async () => assertEquals(await ask(w, a, await signedToken(header, claimsOf(a.identity.ait), key)), INVALID),
     );
   }
 });
@@ -293,7 +279,7 @@ Deno.test("an AIT is refused when its issuer is another registry or its claims a
   }
   await t.step("another key with the same kid", async () => {
     const other = await keyPairFromSeed(new Uint8Array(32).fill(9));
-    const forged = await token({ alg: "EdDSA", typ: "AIT", kid }, claimsOf(a.identity.ait), other.privateKey);
+    const forged = await signedToken({ alg: "EdDSA", typ: "AIT", kid }, claimsOf(a.identity.ait), other.privateKey);
     assertEquals(await ask(w, a, forged), INVALID);
   });
 });
@@ -319,7 +305,7 @@ Deno.test("a payload that is not a claims object is refused although the registr
   ];
   for (const payload of payloads) {
     await t.step(payload.slice(0, 30), async () => {
-      assertEquals(await ask(w, a, await token({ alg: "EdDSA", typ: "AIT", kid }, payload, key)), INVALID);
+      assertEquals(await ask(w, a, await signedToken({ alg: "EdDSA", typ: "AIT", kid }, payload, key)), INVALID);
     });
   }
 });
@@ -331,7 +317,7 @@ Deno.test("an AIT over 8 KiB or a header of 60 KiB is refused before it is parse
   const sized = async (bytes: number) => {
     // Insignificant JSON white space fills the payload until the token has the required size.
     for (let pad = Math.floor((bytes - 400) * 0.7); pad < bytes; pad++) {
-      const long = await token({ alg: "EdDSA", typ: "AIT", kid }, claims + " ".repeat(pad - claims.length), key);
+      const long = await signedToken({ alg: "EdDSA", typ: "AIT", kid }, claims + " ".repeat(pad - claims.length), key);
       if (long.length >= bytes) return long;
     }
     throw new Error("unreachable");

@@ -12,7 +12,8 @@ import type { ProxyConfig } from "../../../proxy/config.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
-import { get, openProxy, registryKey, restart, token, withAit } from "../proxy_world.ts";
+import { signedToken } from "../../support/tokens.ts";
+import { get, openProxy, registryKey, restart, withAit } from "../proxy_world.ts";
 
 /** Counts the CRL requests of the proxy; a test can replace the answer. */
 class Lists {
@@ -103,7 +104,7 @@ Deno.test("a list that is not this registry's newest is not installed, and the o
     ["without a seq", (lists) => lists.signed({ seq: undefined as unknown as number })],
     ["with a typ that is not CRL", async (lists, _, { kid, privateKey }) => {
       const [, payload = ""] = (await lists.signed({ seq: 9 })).split(".");
-      return await token(
+      return await signedToken(
         { alg: "EdDSA", typ: "AIT", kid },
         atob(payload.replaceAll("-", "+").replaceAll("_", "/")),
         privateKey,

@@ -9,7 +9,8 @@ import type { KeyDocument, PublishedKey } from "../../../shared/protocol/key_doc
 import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
-import { claimsOf, get, openProxy, token, withAit } from "../proxy_world.ts";
+import { signedToken } from "../../support/tokens.ts";
+import { claimsOf, get, openProxy, withAit } from "../proxy_world.ts";
 
 const PATH = "/.well-known/svc-keys.json";
 const MINUTE_MS = 60_000;
@@ -67,7 +68,7 @@ async function second(
     x: pair.publicKey,
     status: "active",
   };
-  const ait = await token({ alg: "EdDSA", typ: "AIT", kid }, claimsOf(a.identity.ait), pair.privateKey);
+  const ait = await signedToken({ alg: "EdDSA", typ: "AIT", kid }, claimsOf(a.identity.ait), pair.privateKey);
   return { key, agent: withAit(a, ait), privateKey: pair.privateKey };
 }
 
