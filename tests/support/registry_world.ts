@@ -13,6 +13,7 @@ import type { VerificationKeys } from "../../shared/protocol/jws.ts";
 import { readKeyDocument } from "../../shared/protocol/key_document.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { errorsOf, type Route } from "../../shared/server/http/route.ts";
+import { withCheckedAnswers } from "./table_conformance.ts";
 import { REGISTRY_URL, type RequestParts, type TestAgent, World, type WorldOptions } from "./world.ts";
 
 type Row = Route<RegistryDeps>;
@@ -34,16 +35,7 @@ export async function restart(w: World): Promise<void> {
 }
 
 function hold(w: World): void {
-  const { fetch } = w.registry;
-  w.registry = {
-    ...w.registry,
-    async fetch(request, peer) {
-      const { method, url } = request;
-      const answer = await fetch(request, peer);
-      await judge(w, method, new URL(url).pathname, answer.clone());
-      return answer;
-    },
-  };
+  w.registry = withCheckedAnswers(w.registry, (method, path, answer) => judge(w, method, path, answer));
 }
 
 /** The row that a request is for. */
