@@ -157,7 +157,7 @@ for (const program of await programs()) {
       };
       const late = await machine.failure("agent", "auth", "refresh", "alpha");
       assertEquals([late.exit, late.code], [1, "CLI_SAVE_FAILED"]);
-      assertStringIncludes(late.message, "svc agent auth refresh alpha again");
+      assertStringIncludes(late.message, "run svc agent auth refresh alpha to recover them");
       assertEquals(machine.read("agents/alpha/registry-auth.json"), before, "the old file is intact");
       place.tamper = null;
       await Deno.remove(`${disk}/filling`);

@@ -153,7 +153,7 @@ Deno.test("the parser refuses unknown words and suggests the nearest", async (t)
     [["agent", "create", "x", "--__proto__=1"], "There is no option"],
     [["agent", "create", "x", "--version"], "There is no option --version"],
     [["agent", "create"], "<name> is missing"],
-    [["agent", "create", "x", "y", "z"], '"z" is not expected: too many arguments'],
+    [["agent", "create", "x", "y", "z"], '"z" is an extra argument'],
     [["agent", "create", "x", "--kind"], "--kind needs a value"],
     [["agent", "create", "x", "--kind="], "--kind needs a value"],
     [["agent", "create", "x", "--kind", "--force"], "--kind needs a value"],
