@@ -29,6 +29,17 @@ export const CHECKED: readonly string[] = [
   "cli/context.ts",
   "cli/errors.ts",
   "cli/main.ts",
+  "proxy/admission/",
+  "proxy/app.ts",
+  "proxy/caller.ts",
+  "proxy/config.ts",
+  "proxy/deps.ts",
+  "proxy/meta/",
+  "proxy/receipts/",
+  "proxy/registry_client.ts",
+  "proxy/routes.ts",
+  "proxy/schema/",
+  "proxy/trust/",
 ];
 
 /** Paths that no rule reads: data, copies of other projects, and the examples of these rules. */
