@@ -1,6 +1,6 @@
 /**
- * Announces to the services on one store that trust in some agents has changed (D-64). The note is part of the commit
- * of the change itself and names the agents, not the change: receivers read the records again.
+ * Announces trust changes between services that share a store (D-64). The announcement is part of the commit that makes
+ * the change and names the affected agents. Receivers read the records again.
  */
 import type { Clock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
@@ -16,7 +16,7 @@ interface Announcement {
   change: "revocation" | "pair";
 }
 
-/** Adds to a commit that sessions or revocations of these agents have changed. */
+/** Adds an announcement to a commit that changes sessions or revocations of these agents. Returns the commit. */
 export function announceTrustChange(
   operation: Deno.AtomicOperation,
   newId: NewId,
