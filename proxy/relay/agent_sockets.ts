@@ -50,7 +50,7 @@ export class RelaySocket {
   readonly #deps: LinkDeps;
   readonly #connection: SocketTransport;
   readonly #onEnd: (link: RelaySocket) => void;
-  readonly #inFlight = new Map<string, (fate: AttemptResult) => void>();
+  readonly #inFlight = new Map<string, (result: AttemptResult) => void>();
   /** IDs of heartbeats without an ack, oldest first. */
   readonly #heartbeats = new Set<string>();
   #malformed = 0;
@@ -117,10 +117,10 @@ export class RelaySocket {
   deliver(message: Message, attempt: number, cancelled: Promise<DeliveryResult>): Promise<AttemptResult> {
     const id = this.#deps.newId();
     const ts = toIso(this.#deps.clock.now());
-    const fate = new Promise<AttemptResult>((resolve) => this.#inFlight.set(id, resolve));
+    const settled = new Promise<AttemptResult>((resolve) => this.#inFlight.set(id, resolve));
     const { payload, ...head } = message;
     if (!this.send({ v: 1, type: "deliver", id, ts, ...head, attempt, payload })) this.#settle(id, "lost");
-    return Promise.race([fate, cancelled]).finally(() => this.#inFlight.delete(id));
+    return Promise.race([settled, cancelled]).finally(() => this.#inFlight.delete(id));
   }
 
   /** Handles a text message of the connector. */
@@ -168,8 +168,8 @@ export class RelaySocket {
     for (const id of [...this.#inFlight.keys()]) this.#settle(id, "lost");
   }
 
-  #settle(id: string, fate: AttemptResult): void {
-    this.#inFlight.get(id)?.(fate);
+  #settle(id: string, result: AttemptResult): void {
+    this.#inFlight.get(id)?.(result);
     this.#inFlight.delete(id);
   }
 
@@ -214,8 +214,8 @@ export class AgentSockets {
         const link = this.links.findLast((candidate) => !tried.has(candidate));
         if (!link || attempt > 1 && !(await isStillAllowed())) return { acked: false };
         tried.add(link);
-        const fate = await link.deliver(message, triedBefore + attempt, timeout);
-        if (fate !== "lost") return fate;
+        const result = await link.deliver(message, triedBefore + attempt, timeout);
+        if (result !== "lost") return result;
       }
     } finally {
       cancel();

@@ -85,9 +85,12 @@ async function deliver(
   const begin = deliveries.begin(id, bodySha256);
   let dispatched: ForwardResult = { result: "offline" };
   if (hub.session(id.recipient)) {
-    const fence = presence.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.prefetched?.presence));
+    const heldHere = presence.requireHeldHere(
+      id.recipient,
+      await asRelayUnavailable(() => caller.prefetched?.presence),
+    );
     const commit = await asRelayUnavailable(() =>
-      caller.admission.commitWith<DuplicateResult | "moved">([begin, fence])
+      caller.admission.commitWith<DuplicateResult | "moved">([begin, heldHere])
     );
     if (commit.committed) {
       dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));

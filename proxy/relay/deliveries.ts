@@ -92,7 +92,7 @@ export class Deliveries {
    */
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
     const { value } = await this.#deps.kv.get(keyOf(id));
-    return this.#judge(unpackDelivery(value, id.requestId), bodySha256, this.#deps.clock.now());
+    return this.#check(unpackDelivery(value, id.requestId), bodySha256, this.#deps.clock.now());
   }
 
   /** Returns the update that records a new attempt, with its 202 if it has one. An earlier 202 refuses it. */
@@ -107,7 +107,7 @@ export class Deliveries {
       key,
       seen: absent(key),
       next: (current) => {
-        const repeat = this.#judge(unpackDelivery(current, id.requestId), bodySha256, now);
+        const repeat = this.#check(unpackDelivery(current, id.requestId), bodySha256, now);
         return repeat ? { refuse: repeat } : written;
       },
     };
@@ -142,7 +142,7 @@ export class Deliveries {
     }
   }
 
-  #judge(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
+  #check(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
     const { instance, attemptMs } = this.#deps;
     return checkDuplicate(record, bodySha256, now, instance, attemptMs);
   }

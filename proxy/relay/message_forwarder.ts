@@ -88,9 +88,9 @@ export class MessageForwarder {
     const session = hub.session(recipient);
     if (!session) return { result: "offline" };
     const rest = deadline - clock.now();
-    const outcome = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
-    if (!outcome.acked) return { result: "failed" };
-    const { accepted, reason } = outcome;
+    const delivery = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
+    if (!delivery.acked) return { result: "failed" };
+    const { accepted, reason } = delivery;
     const connectedSockets = session.links.length;
     return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
   }
@@ -141,15 +141,15 @@ export class MessageForwarder {
 
   /** Starts mailbox delivery on the instance that holds the recipient's socket. */
   async startMailboxDelivery(agentDid: string): Promise<void> {
-    await this.#tell(agentDid, { kind: "kick", agentDid });
+    await this.#sendNote(agentDid, { kind: "kick", agentDid });
   }
 
   /** Sends a paired frame to an agent, on the instance that holds its socket. */
   async tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): Promise<void> {
-    await this.#tell(agentDid, { kind: "paired", agentDid, peerAgentDid, profile });
+    await this.#sendNote(agentDid, { kind: "paired", agentDid, peerAgentDid, profile });
   }
 
-  async #tell(agentDid: string, note: Note): Promise<void> {
+  async #sendNote(agentDid: string, note: Note): Promise<void> {
     const { presence, inbox, hub, log } = this.#deps;
     if (hub.session(agentDid)) return this.#receive(note, new Uint8Array());
     try {
@@ -166,7 +166,7 @@ export class MessageForwarder {
     const { hub, drain } = this.#deps;
     switch (note.kind) {
       case "message":
-        void this.#serve(note, new TextDecoder().decode(bytes));
+        void this.#deliverNote(note, new TextDecoder().decode(bytes));
         break;
       case "dispatched":
         this.#away.get(note.id)?.(note.dispatched);
@@ -183,7 +183,7 @@ export class MessageForwarder {
     }
   }
 
-  async #serve({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
+  async #deliverNote({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
     const { inbox, commits, log } = this.#deps;
     const deliver = async (): Promise<ForwardResult> => {
       // The pair may have ended before this instance read the note.
@@ -210,8 +210,8 @@ export class MessageForwarder {
   async #queue(message: Message): Promise<ForwardResult> {
     const { mailbox, commits, drain, hub } = this.#deps;
     const expiresAt = mailbox.expiry();
-    const fate = await commits.claim([mailbox.enqueue(message, expiresAt)]);
-    if (!fate.taken) return { result: "full" };
+    const claim = await commits.claim([mailbox.enqueue(message, expiresAt)]);
+    if (!claim.taken) return { result: "full" };
     drain.deliverTo(message.toAgentDid);
     const connectedSockets = hub.session(message.toAgentDid)?.links.length ?? 0;
     return { result: "queued", expiresAt, connectedSockets };

@@ -31,7 +31,7 @@ export class Revalidation {
   /** Starts the periodic checks. */
   start(): void {
     this.#cancel = this.#deps.clock.after(this.#deps.intervalMs, async () => {
-      for (const link of this.#deps.hub.links()) await this.#judge(link);
+      for (const link of this.#deps.hub.links()) await this.#check(link);
       if (!this.#stopped) this.start();
     });
   }
@@ -43,7 +43,7 @@ export class Revalidation {
 
   /** Checks a socket that was just attached: trust may have changed since its request was admitted (D-241). */
   async attached(link: RelaySocket): Promise<void> {
-    await this.#judge(link);
+    await this.#check(link);
   }
 
   /** Drops what is cached about trust, refreshes the CRL and checks the sockets of these agents. */
@@ -51,7 +51,7 @@ export class Revalidation {
     const { crl, registry, hub } = this.#deps;
     registry.forgetVerdicts();
     await crl.refreshAnew();
-    await Promise.all(agentDids.flatMap((did) => hub.links(did)).map((link) => this.#judge(link)));
+    await Promise.all(agentDids.flatMap((did) => hub.links(did)).map((link) => this.#check(link)));
   }
 
   /** Closes the sockets whose identity token is on the new CRL. */
@@ -61,7 +61,7 @@ export class Revalidation {
     }
   }
 
-  async #judge(link: RelaySocket): Promise<void> {
+  async #check(link: RelaySocket): Promise<void> {
     const { hub, registry, log } = this.#deps;
     const { agentDid, ownerDid } = link.agent;
     try {
