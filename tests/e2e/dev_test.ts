@@ -47,7 +47,7 @@ Deno.test("dev: --dev says address, pid and the next command, and the secret whi
     await using server = await startServer(options);
     await within(5_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
     assertEquals((await server.end()).code, 0);
-    assertStringIncludes(server.stdout.text, "this store has an admin");
+    assertStringIncludes(server.stdout.text, "this store already has an admin");
     assert(!/secret|task cli/.test(server.stdout.text), server.stdout.text);
   });
   await t.step("a secret from the environment is taken; without --dev none is made or printed", async () => {
