@@ -48,7 +48,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
     await using server = await startServer(options);
     await within(5_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
     assertEquals((await server.end()).code, 0);
-    assertStringIncludes(server.stdout.text, "this store has an admin");
+    assertStringIncludes(server.stdout.text, "this store already has an admin");
     assert(!/secret|task cli/.test(server.stdout.text), server.stdout.text);
   });
   await t.step("a secret of the environment is used, and none is made or printed without --dev", async () => {
