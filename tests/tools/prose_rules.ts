@@ -11,7 +11,14 @@ export interface ProseRule {
 }
 
 /** Paths whose prose is clean: a file, `folder/`, or `.` for all. The list only grows. */
-export const CHECKED: readonly string[] = [];
+export const CHECKED: readonly string[] = [
+  "cli/autostart/",
+  "cli/client/",
+  "cli/connector/",
+  "cli/doctor/",
+  "cli/platforms/",
+  "cli/system.ts",
+];
 
 /** Paths that no rule reads: data, copies of other projects, and the examples of these rules. */
 const NOT_CHECKED = ["tests/vectors/", "shared/jsr/", "tests/tools/prose_rules.ts", "tests/tools/prose_rules_test.ts"];
