@@ -65,7 +65,7 @@ export class Connector {
   readonly inbox: Inbox;
   readonly proxy: ProxyCaller;
   readonly #outbox: Outbox;
-  readonly #courier: RuntimeDelivery;
+  readonly #delivery: RuntimeDelivery;
   readonly #receipts: ReceiptSender;
   readonly #connection: ReconnectingLink;
   readonly #startedAt: number;
@@ -88,7 +88,7 @@ export class Connector {
     this.proxy = new ProxyCaller({ fetch, onResponse, clock: serviceClock, random, session, emit }, options.proxy);
     this.#outbox = new Outbox(database);
     this.inbox = new Inbox(database, this.#outbox);
-    this.#courier = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });
+    this.#delivery = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });
     const recipientDid = options.agent.did;
     this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell: emit });
     this.#connection = new ReconnectingLink({ clock, random, serviceClock, session, open, tell: emit }, {
@@ -102,15 +102,15 @@ export class Connector {
         void this.updatePeers();
       },
     });
-    this.#courier.onEnded = () => this.#receipts.wake();
-    this.#courier.onRuntime = (reachable, problem) => this.#runtimeSeen(reachable, problem);
+    this.#delivery.onEnded = () => this.#receipts.wake();
+    this.#delivery.onRuntime = (reachable, problem) => this.#runtimeSeen(reachable, problem);
   }
 
   /** Starts everything. Resolves when the connector has ended: `null` after `stop()`, else with the error. */
   run(): Promise<unknown> {
     const { promise, resolve } = Promise.withResolvers<unknown>();
     this.#end = resolve;
-    this.#courier.start();
+    this.#delivery.start();
     this.#receipts.wake();
     this.#pruneExpired();
     void this.#watchRuntime();
@@ -139,7 +139,7 @@ export class Connector {
     this.deps.tell("stopping");
     this.deps.session.stop();
     this.#connection.stop();
-    await this.#courier.stop(LIMIT.drainMs * 3 / 4);
+    await this.#delivery.stop(LIMIT.drainMs * 3 / 4);
     await this.#receipts.stop(LIMIT.drainMs / 4);
     this.#stopped.abort();
     for (const cancel of this.#timers) cancel();
@@ -168,7 +168,7 @@ export class Connector {
       case "stored":
         tell("received", about);
         // The ack is sent before the hand-over, which may be slow.
-        queueMicrotask(() => this.#courier.add([taken.waiting]));
+        queueMicrotask(() => this.#delivery.add([taken.waiting]));
         return { accepted: true };
     }
   }
@@ -195,7 +195,7 @@ export class Connector {
   /** Queues dead letters again. Returns the number queued. */
   replay(ids: readonly number[] | null): number {
     const waiting = this.inbox.replay(ids, this.deps.clock.now());
-    this.#courier.add(waiting);
+    this.#delivery.add(waiting);
     return waiting.length;
   }
 
@@ -228,7 +228,7 @@ export class Connector {
     const wasAway = this.#runtimeIs.reachable === false;
     // A health check cannot show that messages are accepted, so the result of the last attempt stays.
     this.#runtimeSeen(reachable, reachable && !wasAway ? this.#runtimeIs.problem : problem);
-    if (reachable && wasAway) this.#courier.wake();
+    if (reachable && wasAway) this.#delivery.wake();
     this.#timers[0] = clock.after(LIMIT.probeEveryMs, () => void this.#watchRuntime());
   }
 

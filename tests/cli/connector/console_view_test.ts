@@ -80,7 +80,9 @@ Deno.test("a runtime that answers and takes no message is told as that, not as u
     false,
   ]);
   assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
-  assert(statusFields(bench.connector.status()).some(([, value]) => String(value).includes("takes NO messages")));
+  assert(
+    statusFields(bench.connector.status()).some(([, value]) => String(value).includes("does NOT accept messages")),
+  );
   assertEquals(bench.told("runtime_down"), []);
   assert(bench.handed.length <= 10, "a good health does not hurry what the token keeps back");
   status = 200;

@@ -62,7 +62,7 @@ Deno.test("another address may be dialled than is signed; the path of the upgrad
       dialUrl: "https://inner.example",
       ...signed,
     });
-    assertThrows(() => proxyAddress(machine({}, folder), undefined, false), CliError, "No proxy is known");
+    assertThrows(() => proxyAddress(machine({}, folder), undefined, false), CliError, "No proxy is configured");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
