@@ -84,7 +84,9 @@ Deno.test("a runtime that answers but refuses messages is reported as such until
     false,
   ]);
   assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
-  assert(statusFields(bench.connector.status()).some(([, value]) => String(value).includes("takes NO messages")));
+  assert(
+    statusFields(bench.connector.status()).some(([, value]) => String(value).includes("does NOT accept messages")),
+  );
   assertEquals(bench.eventsOf("runtime_down"), []);
   assert(bench.handedOver.length <= 10, "a good health answer does not speed up messages that a wrong token delays");
   status = 200;
@@ -170,10 +172,10 @@ Deno.test("an expired token and an overdue heartbeat appear in the line and in t
   );
   assertEquals([isConnectorHealthy(status), statusLine(status)], [true, line]);
   const quiet = { ...status, now: at(111) };
-  assertEquals([isConnectorHealthy(quiet), statusLine(quiet).includes("NOTHING HEARD")], [false, true]);
+  assertEquals([isConnectorHealthy(quiet), statusLine(quiet).includes("HEARTBEAT OVERDUE")], [false, true]);
   assert(statusFields(quiet).some(([, value]) => String(value).includes("OVERDUE")));
   const silent = { ...quiet, connection: { ...status.connection, heartbeatMs: null, heartbeatAt: null } };
-  assertEquals([isConnectorHealthy(silent), statusLine(silent).includes("NOTHING HEARD")], [false, true]);
+  assertEquals([isConnectorHealthy(silent), statusLine(silent).includes("HEARTBEAT OVERDUE")], [false, true]);
   const over = { ...status, session: { ...status.session, accessExpiresAt: at(99) } };
   assertEquals([isConnectorHealthy(over), statusLine(over).includes("token OVER")], [false, true]);
   assertEquals(isConnectorHealthy({ ...status, session: { ...status.session, identityExpiresAt: at(99) } }), false);

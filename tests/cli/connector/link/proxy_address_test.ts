@@ -62,7 +62,7 @@ Deno.test("the dialled address may differ from the signed one and may end in the
       dialUrl: "https://inner.example",
       ...signed,
     });
-    assertThrows(() => proxyAddress(machine({}, folder), undefined, false), CliError, "No proxy is known");
+    assertThrows(() => proxyAddress(machine({}, folder), undefined, false), CliError, "No proxy is configured");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
