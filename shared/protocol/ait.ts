@@ -40,27 +40,45 @@ const AitShape: Shape<AitClaims> = z.strictObject({
 
 /** The claims of an AIT. Times are unix seconds; `cnf.jwk.x` is the agent's public key. */
 export interface AitClaims {
+  /** Origin of the registry that signed. */
   iss: string;
+  /** DID of the agent. */
   sub: string;
+  /** DID of the agent's owner. */
   ownerDid: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label. */
   framework: string;
+  /** Public key of the agent, with which it proves possession. */
   cnf: { jwk: { kty: "OKP"; crv: "Ed25519"; x: string } };
+  /** Time of issue, Unix seconds. */
   iat: number;
+  /** Start of validity, Unix seconds. */
   nbf: number;
+  /** Time of expiry, Unix seconds. */
   exp: number;
+  /** ULID of the token. */
   jti: string;
 }
 
 /** What a new AIT says; times follow from `issuedAtSeconds` and `ttlDays`. */
 export interface AitGrant {
+  /** Origin of the registry. */
   issuer: string;
+  /** DID of the agent. */
   agentDid: string;
+  /** DID of the agent's owner. */
   ownerDid: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label. */
   framework: string;
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
+  /** ULID of the new token. */
   jti: string;
+  /** Time of issue, Unix seconds. */
   issuedAtSeconds: number;
   /** Whole days, 1 to 90. */
   ttlDays: number;
@@ -87,6 +105,7 @@ export function signAit(grant: AitGrant, key: SigningKey): Promise<string> {
 export interface AitAuthority {
   /** Origin of the registry, as in `iss`. */
   issuer: string;
+  /** Published keys of the registry. */
   keys: VerificationKeys;
 }
 

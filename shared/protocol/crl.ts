@@ -17,9 +17,13 @@ export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
 
 /** A revoked AIT. `revokedAt` is unix seconds. */
 export interface Revocation {
+  /** `jti` of the revoked AIT. */
   jti: string;
+  /** DID of the agent. */
   agentDid: string;
+  /** Why the AIT was revoked. */
   reason: (typeof REVOCATION_REASONS)[number];
+  /** Time of revocation, Unix seconds. */
   revokedAt: number;
 }
 
@@ -42,20 +46,31 @@ const CrlShape: Shape<CrlClaims> = z.object({
 
 /** The claims of a CRL. `seq` rises with every revocation; entries are newest first. */
 export interface CrlClaims {
+  /** Origin of the registry that signed. */
   iss: string;
+  /** ULID of the list. */
   jti: string;
+  /** Time of issue, Unix seconds. */
   iat: number;
+  /** Time of expiry, Unix seconds. */
   exp: number;
+  /** Number that rises with every revocation. */
   seq: number;
+  /** Revoked tokens, newest first. */
   revocations: Revocation[];
 }
 
 /** What a new list says; `exp` follows from `issuedAtSeconds`. */
 export interface CrlGrant {
+  /** Origin of the registry. */
   issuer: string;
+  /** ULID of the new list. */
   jti: string;
+  /** Time of issue, Unix seconds. */
   issuedAtSeconds: number;
+  /** Number that rises with every revocation. */
   seq: number;
+  /** Revoked tokens, newest first. */
   revocations: Revocation[];
 }
 

@@ -11,6 +11,7 @@ export type DidKind = "agent" | "human";
 export interface Did {
   /** Lower-case host name of the registry, without port. */
   authority: string;
+  /** What the DID names. */
   kind: DidKind;
   /** ULID of the record. */
   id: string;

@@ -37,6 +37,7 @@ export interface KeyPair {
   publicKey: string;
   /** base64url of the 32-byte seed: the secret. */
   seed: string;
+  /** Key that signs; not extractable. */
   privateKey: CryptoKey;
 }
 

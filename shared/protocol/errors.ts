@@ -4,7 +4,8 @@
  */
 import { LIMITS } from "./limits.ts";
 
-interface ErrorRow {
+/** A row of the error table. */
+export interface ErrorRow {
   /** HTTP status; where the specification has two, whoever throws chooses. */
   status: number | readonly [number, number];
   /** The condition; also the message unless a better one is given. */
@@ -15,8 +16,8 @@ interface ErrorRow {
   origin: "spec" | "project";
 }
 
-/** One row a code. `docs/errors.md` and `svc explain` are written from it. Not exported: its type is read from it. */
-const TABLE = {
+/** Every error code. */
+export const ERRORS = {
   // Registry: invites and admin
   INVITE_CREATE_INVALID: {
     status: 400,
@@ -582,9 +583,7 @@ const TABLE = {
     origin: "project",
   },
 } as const satisfies Record<string, ErrorRow>;
-
-/** The rows. */
-export const ERRORS: Readonly<typeof TABLE> = Object.freeze(TABLE);
+Object.freeze(ERRORS);
 
 /** A code of the table. */
 export type ErrorCode = keyof typeof ERRORS;
@@ -600,7 +599,9 @@ export function isErrorCode(text: string): text is ErrorCode {
 
 /** Problems of an input, by field and as a whole; answered in `local` and `dev` only. */
 export interface ErrorDetails {
+  /** Problems of each member, by its name. */
   fieldErrors: Record<string, string[]>;
+  /** Problems of the input as a whole. */
   formErrors: string[];
 }
 
@@ -608,6 +609,7 @@ export interface ErrorDetails {
 export interface ServiceErrorOptions {
   /** In place of the table's text. Never holds a secret. */
   message?: string;
+  /** Problems of the input. */
   details?: ErrorDetails;
   /** Response headers, for instance `Retry-After`. */
   headers?: Record<string, string>;
@@ -617,13 +619,20 @@ export interface ServiceErrorOptions {
 
 /** An error that is answered with its code. */
 export class ServiceError extends Error {
+  /** Name of the class. */
   override name = "ServiceError";
+  /** Code of the table. */
   readonly code: ErrorCode;
+  /** HTTP status. */
   readonly status: number;
+  /** Problems of the input, if any. */
   readonly details: ErrorDetails | undefined;
+  /** Headers of the response. */
   readonly headers: Record<string, string>;
 
+  /** Creates an error with a code; the status only where the table has two. */
   constructor(code: Exclude<ErrorCode, CodeWithTwoStatuses>, options?: ServiceErrorOptions);
+  /** Creates an error with a code; the status only where the table has two. */
   constructor(code: CodeWithTwoStatuses, options: ServiceErrorOptions & { status: 400 | 401 });
   constructor(code: ErrorCode, options: ServiceErrorOptions & { status?: number } = {}) {
     super(options.message ?? capitalised(ERRORS[code].when), { cause: options.cause });
@@ -637,6 +646,7 @@ export class ServiceError extends Error {
 
 /** The body of every error answer. */
 export interface ErrorEnvelope {
+  /** The error. */
   error: { code: ErrorCode; message: string; details?: ErrorDetails };
 }
 

@@ -32,6 +32,7 @@ export const CLOSE = {
 
 /** Members that every frame has. */
 export interface FrameHead {
+  /** Version of the protocol. */
   v: 1;
   /** ULID, new for each frame. */
   id: string;
@@ -41,43 +42,61 @@ export interface FrameHead {
 
 /** The sender as the proxy verified it. Consumers trust these fields, not the text of a message. */
 export interface FrameIdentity {
+  /** DID of the sender. */
   agentDid: string;
+  /** DID of the sender's owner. */
   ownerDid: string;
+  /** Origin of the registry that issued the AIT. */
   issuer: string;
+  /** `jti` of the sender's AIT. */
   aitJti: string;
+  /** Name of the sender. */
   name: string;
 }
 
 /** A message for the agent; `payload` is JSON text. (`fromAgentDid`, `requestId`) is stable across attempts. */
 export interface DeliverFrame extends FrameHead {
+  /** Name of the frame. */
   type: "deliver";
+  /** ID that the sender chose for the message. */
   requestId: string;
+  /** DID of the sender. */
   fromAgentDid: string;
+  /** DID of the recipient. */
   toAgentDid: string;
+  /** The verified sender. */
   identity: FrameIdentity;
+  /** Content-Type of the message. */
   contentType: string;
   /** 1 for the first try. */
   attempt: number;
+  /** ID of the conversation, if the sender named one. */
   conversationId?: string;
+  /** JSON text of the message. */
   payload: string;
 }
 
 /** The connector has stored the message (`accepted`), or says why it cannot. */
 export interface DeliverAckFrame extends FrameHead {
+  /** Name of the frame. */
   type: "deliver_ack";
   /** `id` of the `deliver` frame. */
   ackId: string;
+  /** True when the message is stored. */
   accepted: boolean;
+  /** Why the message was not stored. */
   reason?: string;
 }
 
 /** Are you there? */
 export interface HeartbeatFrame extends FrameHead {
+  /** Name of the frame. */
   type: "heartbeat";
 }
 
 /** I am. */
 export interface HeartbeatAckFrame extends FrameHead {
+  /** Name of the frame. */
   type: "heartbeat_ack";
   /** `id` of the `heartbeat` frame. */
   ackId: string;
@@ -85,14 +104,19 @@ export interface HeartbeatAckFrame extends FrameHead {
 
 /** The agent has a new peer. */
 export interface PairedFrame extends FrameHead {
+  /** Name of the frame. */
   type: "paired";
+  /** DID of the new peer. */
   peerAgentDid: string;
+  /** Profile of the new peer. */
   profile: { agentName: string; humanName: string };
 }
 
 /** The agent itself is no longer authorised; the socket closes with 4401 next. */
 export interface RevokedFrame extends FrameHead {
+  /** Name of the frame. */
   type: "revoked";
+  /** Why the agent is not authorised. */
   reason: string;
 }
 
@@ -105,18 +129,21 @@ export type Frame = ConnectorFrame | ProxyFrame;
 /** The name of a frame. */
 export type FrameType = Frame["type"];
 
-type Check = (value: unknown) => boolean;
-const isText = (max: number): Check => (value) => typeof value === "string" && value.length <= max;
-const optional = (check: Check): Check => (value) => value === undefined || check(value);
-const isBoolean: Check = (value) => typeof value === "boolean";
-const isProfile: Check = (value) => isRecord(value) && isText(256)(value.agentName) && isText(256)(value.humanName);
-const isIdentity: Check = (value) =>
+/** True when the member of a frame is valid; `undefined` stands for an absent member. */
+export type FrameMemberCheck = (value: unknown) => boolean;
+
+const isText = (max: number): FrameMemberCheck => (value) => typeof value === "string" && value.length <= max;
+const optional = (check: FrameMemberCheck): FrameMemberCheck => (value) => value === undefined || check(value);
+const isBoolean: FrameMemberCheck = (value) => typeof value === "boolean";
+const isProfile: FrameMemberCheck = (value) =>
+  isRecord(value) && isText(256)(value.agentName) && isText(256)(value.humanName);
+const isIdentity: FrameMemberCheck = (value) =>
   isRecord(value) && isAgentDid(value.agentDid) && isHumanDid(value.ownerDid) && isText(2048)(value.issuer) &&
   isUlid(value.aitJti) && isText(64)(value.name);
 
 /** One row a frame: who sends it, and what each member must be. */
 export const FRAMES: Readonly<
-  Record<FrameType, { from: "proxy" | "connector" | "both"; members: Record<string, Check> }>
+  Record<FrameType, { from: "proxy" | "connector" | "both"; members: Record<string, FrameMemberCheck> }>
 > = Object.freeze({
   deliver: {
     from: "proxy",
@@ -140,7 +167,7 @@ export const FRAMES: Readonly<
   revoked: { from: "proxy", members: { reason: isText(256) } },
 });
 
-const HEAD: Record<string, Check> = {
+const HEAD: Record<string, FrameMemberCheck> = {
   v: (value) => value === 1,
   id: isUlid,
   ts: (value) => typeof value === "string" && parseIso(value) !== null,
@@ -148,6 +175,7 @@ const HEAD: Record<string, Check> = {
 
 /** A text that is no frame, or not one that its sender may send. */
 export class FrameError extends Error {
+  /** Name of the class. */
   override name = "FrameError";
 }
 

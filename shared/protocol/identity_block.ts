@@ -10,9 +10,13 @@ export const IDENTITY_MARKER = "[Svc Identity]";
 
 /** Who sent a message, taken from the verified AIT. */
 export interface SenderIdentity {
+  /** DID of the sender. */
   agentDid: string;
+  /** DID of the sender's owner. */
   ownerDid: string;
+  /** Origin of the registry that issued the AIT. */
   issuer: string;
+  /** `jti` of the AIT. */
   aitJti: string;
 }
 

@@ -5,10 +5,13 @@
 
 /** A member of the outermost object: its key, decoded, and where its value's text starts and ends. */
 export interface Member {
+  /** Name of the member, decoded. */
   key: string;
   /** Just past the colon: white space before the value, if any, starts here. */
   after: number;
+  /** Index of the first character of the value. */
   start: number;
+  /** Index just past the value. */
   end: number;
 }
 

@@ -19,7 +19,9 @@ export type TokenRefusal =
 
 /** A token that must not be believed. `message` is for people and holds nothing of the token. */
 export class TokenError extends Error {
+  /** Name of the class. */
   override name = "TokenError";
+  /** Creates an error with a reason. */
   constructor(readonly reason: TokenRefusal, message: string) {
     super(message);
   }
@@ -27,13 +29,17 @@ export class TokenError extends Error {
 
 /** What may sign: a private key and the `kid` under which its public half is published. */
 export interface SigningKey {
+  /** ID of the signing key. */
   kid: string;
+  /** Private key, Ed25519. */
   privateKey: CryptoKey;
 }
 
 /** A published key that verifies. Retired keys verify identity tokens but no revocation lists. */
 export interface VerificationKey {
+  /** Whether the key still signs. */
   status: "active" | "retired";
+  /** Public key, Ed25519. */
   publicKey: CryptoKey;
 }
 
@@ -42,7 +48,9 @@ export type VerificationKeys = ReadonlyMap<string, VerificationKey>;
 
 /** A token taken apart, not yet believed. */
 export interface UnverifiedJws {
+  /** The compact JWS. */
   token: string;
+  /** ID of the key that signed, as the header names it. */
   kid: string;
   /** The payload as its signer wrote it. */
   payloadJson: string;

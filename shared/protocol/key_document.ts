@@ -12,12 +12,19 @@ export const MAX_KEYS = 1024;
 
 /** One published key. A private member makes the whole document invalid. */
 export interface PublishedKey {
+  /** ID of the key. */
   kid: string;
+  /** Key type. */
   kty: "OKP";
+  /** Curve. */
   crv: "Ed25519";
+  /** Algorithm. */
   alg: "EdDSA";
+  /** Use of the key. */
   use: "sig";
+  /** Public key, base64url of 32 bytes. */
   x: string;
+  /** Whether the key still signs. */
   status: "active" | "retired";
 }
 /** Shape of `PublishedKey`. */
@@ -33,6 +40,7 @@ export const PublishedKey: Shape<PublishedKey> = z.strictObject({
 
 /** The document: at least one key, every `kid` once. */
 export interface KeyDocument {
+  /** The keys. */
   keys: PublishedKey[];
 }
 /** Shape of `KeyDocument`. */

@@ -1,6 +1,7 @@
 /** All limits and lifetimes, with unit and source (D-202). */
 
-interface LimitRow {
+/** A row of the table of limits. */
+export interface LimitRow {
   value: number;
   unit: "ms" | "s" | "days" | "bytes" | "count" | "code points" | "requests" | "percent";
   /** Where it is laid down: the specification or a decision. */
@@ -8,8 +9,8 @@ interface LimitRow {
   what: string;
 }
 
-/** One row a limit. `docs/limits.md` is written from it. Not exported: its type is read from it. */
-const TABLE = {
+/** Every limit. */
+export const LIMIT_TABLE = {
   crlRequests: { value: 30, unit: "requests", source: "R-334", what: "GET /v1/crl per minute and IP" },
   resolveRequests: {
     value: 10,
@@ -590,14 +591,12 @@ const TABLE = {
   },
   commitRetries: { value: 10, unit: "count", source: "D-208", what: "attempts of an optimistic commit" },
 } as const satisfies Record<string, LimitRow>;
+Object.freeze(LIMIT_TABLE);
 
 /** Name of a limit. */
-export type LimitName = keyof typeof TABLE;
+export type LimitName = keyof typeof LIMIT_TABLE;
 
-/** The rows. */
-export const LIMIT_TABLE: Readonly<Record<LimitName, Readonly<LimitRow>>> = Object.freeze(TABLE);
-
-/** The values alone. */
+/** Value of each limit, in the unit of its row. */
 export const LIMITS: Readonly<Record<LimitName, number>> = Object.freeze(
   Object.fromEntries(Object.entries(LIMIT_TABLE).map(([name, row]) => [name, row.value])),
 ) as Readonly<Record<LimitName, number>>;

@@ -32,6 +32,7 @@ export function isNonce(text: string): boolean {
 
 /** What is signed, field by field. */
 export interface ProofFields {
+  /** HTTP method, upper case. */
   method: string;
   /** The service's public origin, for instance `https://proxy.example`; never with `ws:`. */
   origin: string;
@@ -39,6 +40,7 @@ export interface ProofFields {
   target: string;
   /** Unix seconds, as in the header. */
   timestamp: string;
+  /** Nonce of the request, as in the header. */
   nonce: string;
   /** base64url. */
   bodySha256: string;
@@ -70,6 +72,7 @@ export function verifyProof(publicKey: CryptoKey, proof: string, fields: ProofFi
 
 /** A request that is to be signed. */
 export interface UnsignedRequest {
+  /** HTTP method, upper case. */
   method: string;
   /** Public origin of the service it is for. */
   origin: string;
@@ -83,7 +86,9 @@ export interface UnsignedRequest {
 
 /** What an agent signs with. */
 export interface ProofSigner {
+  /** Identity token of the agent. */
   ait: string;
+  /** Private key of the agent. */
   privateKey: CryptoKey;
 }
 

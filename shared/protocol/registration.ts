@@ -4,12 +4,19 @@
 
 /** The values as the request sends them. */
 export interface RegistrationFields {
+  /** ULID of the challenge. */
   challengeId: string;
+  /** Nonce of the challenge. */
   nonce: string;
+  /** DID of the owner. */
   ownerDid: string;
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label, if the request has one. */
   framework?: string | undefined;
+  /** Lifetime of the AIT in days, if the request has one. */
   ttlDays?: number | undefined;
 }
 

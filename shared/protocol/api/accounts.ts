@@ -13,10 +13,15 @@ const human = z.object({
 
 /** A human account. */
 export interface Human {
+  /** ULID of the record. */
   id: string;
+  /** DID of the human. */
   did: string;
+  /** Name that is shown to other people. */
   displayName: string;
+  /** Role of the account. */
   role: "user" | "admin";
+  /** Present status. */
   status: "active";
 }
 /** Shape of `Human`. */
@@ -24,8 +29,11 @@ export const Human: Shape<Human> = human;
 
 /** A new API key; `token` is shown this once. */
 export interface NewApiKey {
+  /** ULID of the record. */
   id: string;
+  /** Name of the API key. */
   name: string;
+  /** The secret, shown only in this response. */
   token: string;
 }
 /** Shape of `NewApiKey`. */
@@ -33,7 +41,9 @@ export const NewApiKey: Shape<NewApiKey> = z.object({ id: Ulid, name: z.string()
 
 /** Body of `POST /v1/admin/bootstrap`. */
 export interface BootstrapBody {
+  /** Display name of the admin. */
   displayName: string;
+  /** Name of the new API key. */
   apiKeyName: string;
 }
 /** Shape of `BootstrapBody`. */
@@ -44,8 +54,11 @@ export const BootstrapBody: Shape<BootstrapBody> = z.object({
 
 /** Answer of `POST /v1/admin/bootstrap`; both secrets are shown this once. */
 export interface BootstrapAnswer {
+  /** The admin. */
   human: Human;
+  /** The API key. */
   apiKey: NewApiKey;
+  /** Credential of the proxy. */
   internalService: {
     id: string;
     name: string;
@@ -61,6 +74,7 @@ export const BootstrapAnswer: Shape<BootstrapAnswer> = z.object({
 
 /** Answer of `GET /v1/me`. */
 export interface AccountProfile {
+  /** The account. */
   human: {
     id: string;
     did: string;
@@ -69,6 +83,7 @@ export interface AccountProfile {
     status: "active";
     createdAt: string;
   };
+  /** The API key of this request. */
   apiKey: {
     id: string;
     name: string;
@@ -90,10 +105,15 @@ const apiKey = z.object({
 
 /** An API key as it is listed. */
 export interface ApiKey {
+  /** ULID of the record. */
   id: string;
+  /** Name of the API key. */
   name: string;
+  /** Present status. */
   status: "active" | "revoked";
+  /** Time of creation, ISO 8601. */
   createdAt: string;
+  /** Time of the last use, ISO 8601; `null` before the first use. */
   lastUsedAt: string | null;
 }
 /** Shape of `ApiKey`. */
@@ -101,6 +121,7 @@ export const ApiKey: Shape<ApiKey> = apiKey;
 
 /** Body of `POST /v1/me/api-keys`. */
 export interface CreateApiKeyBody {
+  /** Name of the new API key. */
   name: string;
 }
 /** Shape of `CreateApiKeyBody`. */
@@ -108,6 +129,7 @@ export const CreateApiKeyBody: Shape<CreateApiKeyBody> = z.object({ name: Displa
 
 /** Path of `/v1/me/api-keys/:id`. */
 export interface ApiKeyPath {
+  /** ULID of the record. */
   id: string;
 }
 /** Shape of `ApiKeyPath`. */
@@ -115,6 +137,7 @@ export const ApiKeyPath: Shape<ApiKeyPath> = z.object({ id: Ulid });
 
 /** Answer of `POST /v1/me/api-keys`; the token is shown this once. */
 export interface CreateApiKeyAnswer {
+  /** The API key. */
   apiKey: {
     id: string;
     name: string;
@@ -129,7 +152,9 @@ export const CreateApiKeyAnswer: Shape<CreateApiKeyAnswer> = z.object({ apiKey: 
 
 /** Answer of `GET /v1/me/api-keys`, newest first. */
 export interface ApiKeyList {
+  /** One page of API keys. */
   apiKeys: ApiKey[];
+  /** Position in the list. */
   pagination: Pagination;
 }
 /** Shape of `ApiKeyList`. */

@@ -19,6 +19,7 @@ import { AgentAuth } from "./sessions.ts";
 
 /** Path of `/v1/agents/:id` and below. */
 export interface AgentPath {
+  /** ULID of the record. */
   id: string;
 }
 /** Shape of `AgentPath`. */
@@ -26,6 +27,7 @@ export const AgentPath: Shape<AgentPath> = z.object({ id: Ulid });
 
 /** Body of `POST /v1/agents/challenge`. */
 export interface ChallengeBody {
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
 }
 /** Shape of `ChallengeBody`. */
@@ -33,11 +35,17 @@ export const ChallengeBody: Shape<ChallengeBody> = z.object({ publicKey: PublicK
 
 /** Answer of `POST /v1/agents/challenge`. */
 export interface Challenge {
+  /** ULID of the challenge. */
   challengeId: string;
+  /** base64url of 24 random bytes. */
   nonce: string;
+  /** DID of the caller. */
   ownerDid: string;
+  /** Time of expiry, ISO 8601. */
   expiresAt: string;
+  /** Algorithm of the signature. */
   algorithm: "Ed25519";
+  /** Text to sign, with placeholders for the values. */
   messageTemplate: string;
 }
 /** Shape of `Challenge`. */
@@ -53,11 +61,17 @@ export const Challenge: Shape<Challenge> = z.object({
 
 /** Body of `POST /v1/agents`; `framework` and `ttlDays` stay absent when left out, since the proof covers that. */
 export interface RegisterBody {
+  /** Name of the agent. */
   name: string;
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
+  /** ULID of the challenge. */
   challengeId: string;
+  /** Signature of the registration message, base64url of 64 bytes. */
   challengeSignature: string;
+  /** Framework label (default `generic`). */
   framework?: string | undefined;
+  /** Lifetime of the AIT, 1 to 90 days (default 30). */
   ttlDays?: number | undefined;
 }
 /** Shape of `RegisterBody`. */
@@ -75,17 +89,29 @@ export const RegisterBody: Shape<RegisterBody> = z.object({
 
 /** The full record of an agent. */
 export interface Agent {
+  /** ULID of the record. */
   id: string;
+  /** DID of the agent. */
   did: string;
+  /** DID of the agent's owner. */
   ownerDid: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label. */
   framework: string;
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
+  /** `jti` of the current AIT. */
   currentJti: string;
+  /** Lifetime of the AIT, days. */
   ttlDays: number;
+  /** Present status. */
   status: "active" | "revoked";
+  /** Time at which the current AIT expires, ISO 8601. */
   expiresAt: string;
+  /** Time of creation, ISO 8601. */
   createdAt: string;
+  /** Time of the last change, ISO 8601. */
   updatedAt: string;
 }
 /** Shape of `Agent`. */
@@ -107,8 +133,11 @@ export const Agent: Shape<Agent> = z.object({
 
 /** Answer of `POST /v1/agents`. */
 export interface RegisterAnswer {
+  /** The agent. */
   agent: Agent;
+  /** The identity token, a compact JWS. */
   ait: string;
+  /** Tokens of the agent's session. */
   agentAuth: AgentAuth;
 }
 /** Shape of `RegisterAnswer`. */
@@ -116,8 +145,11 @@ export const RegisterAnswer: Shape<RegisterAnswer> = z.object({ agent: Agent, ai
 
 /** Answer of `POST /v1/agents/:id/reissue`; `agentAuth` when the agent had no live session (D-40). */
 export interface ReissueAnswer {
+  /** The agent. */
   agent: Agent;
+  /** The identity token, a compact JWS. */
   ait: string;
+  /** Tokens of a new session; absent when the agent has a live session. */
   agentAuth?: AgentAuth | undefined;
 }
 /** Shape of `ReissueAnswer`. */
@@ -129,6 +161,7 @@ export const ReissueAnswer: Shape<ReissueAnswer> = z.object({
 
 /** Answer of `GET /v1/agents/:id`. */
 export interface AgentAnswer {
+  /** The agent. */
   agent: Agent;
 }
 /** Shape of `AgentAnswer`. */
@@ -136,9 +169,13 @@ export const AgentAnswer: Shape<AgentAnswer> = z.object({ agent: Agent });
 
 /** Query of `GET /v1/agents`. */
 export interface AgentListQuery {
+  /** Only agents with this status. */
   status?: "active" | "revoked" | undefined;
+  /** Only agents with this framework label. */
   framework?: string | undefined;
+  /** Records per page. */
   limit: number;
+  /** `nextCursor` of the previous page. */
   cursor?: string | undefined;
 }
 /** Shape of `AgentListQuery`. */
@@ -151,10 +188,15 @@ export const AgentListQuery: Shape<AgentListQuery> = z.object({
 
 /** An agent as it is listed; `expires` is when its AIT does. */
 export interface AgentSummary {
+  /** ULID of the record. */
   id: string;
+  /** DID of the agent. */
   did: string;
+  /** Name of the agent. */
   name: string;
+  /** Present status. */
   status: "active" | "revoked";
+  /** Time at which the current AIT expires, ISO 8601. */
   expires: string;
 }
 /** Shape of `AgentSummary`. */
@@ -168,7 +210,9 @@ export const AgentSummary: Shape<AgentSummary> = z.object({
 
 /** Answer of `GET /v1/agents`, newest first. */
 export interface AgentList {
+  /** One page of agents. */
   agents: AgentSummary[];
+  /** Position in the list. */
   pagination: {
     limit: number;
     nextCursor: string | null;
@@ -182,10 +226,15 @@ export const AgentList: Shape<AgentList> = z.object({
 
 /** Answer of `GET /v1/resolve/:id`: what anybody may know of an agent. */
 export interface ResolvedAgent {
+  /** DID of the agent. */
   did: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label. */
   framework: string;
+  /** Present status. */
   status: "active" | "revoked";
+  /** DID of the agent's owner. */
   ownerDid: string;
 }
 /** Shape of `ResolvedAgent`. */

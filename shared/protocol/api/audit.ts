@@ -5,6 +5,7 @@ import { IsoTime, Pagination, Ulid } from "./fields.ts";
 
 /** Answer of `GET /v1/admin/audit`, newest first. */
 export interface AuditList {
+  /** One page of audit events. */
   events: {
     id: string;
     at: string;
@@ -13,6 +14,7 @@ export interface AuditList {
     subject: string;
     requestId: string;
   }[];
+  /** Position in the list. */
   pagination: {
     limit: number;
     nextCursor: string | null;

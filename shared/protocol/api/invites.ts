@@ -7,6 +7,7 @@ import { LIMITS } from "../limits.ts";
 
 /** Body of `POST /v1/invites`. That `expiresAt` lies ahead is judged by the registry's clock. */
 export interface CreateInviteBody {
+  /** Time of expiry, ISO 8601; `null` for no expiry. */
   expiresAt: string | null;
 }
 /** Shape of `CreateInviteBody`. */
@@ -14,6 +15,7 @@ export const CreateInviteBody: Shape<CreateInviteBody> = z.object({ expiresAt: I
 
 /** Answer of `POST /v1/invites`; the code is shown this once. */
 export interface CreateInviteAnswer {
+  /** The invite, with its code. */
   invite: {
     id: string;
     code: string;
@@ -28,8 +30,11 @@ export const CreateInviteAnswer: Shape<CreateInviteAnswer> = z.object({
 
 /** Body of `POST /v1/invites/redeem`. */
 export interface RedeemInviteBody {
+  /** The invite code. */
   code: string;
+  /** Display name of the new account. */
   displayName: string;
+  /** Name of the new API key. */
   apiKeyName: string;
 }
 /** Shape of `RedeemInviteBody`. */
@@ -41,8 +46,11 @@ export const RedeemInviteBody: Shape<RedeemInviteBody> = z.object({
 
 /** Answer of `POST /v1/invites/redeem`; the API key is shown this once. */
 export interface RedeemInviteAnswer {
+  /** The new account. */
   human: Human;
+  /** The first API key of the account. */
   apiKey: NewApiKey;
+  /** Origin of the proxy. */
   proxyUrl: string;
 }
 /** Shape of `RedeemInviteAnswer`. */
@@ -54,10 +62,15 @@ export const RedeemInviteAnswer: Shape<RedeemInviteAnswer> = z.object({
 
 /** An invite as it is listed: never with its code. */
 export interface Invite {
+  /** ULID of the record. */
   id: string;
+  /** Present status. */
   status: "unused" | "redeemed" | "expired";
+  /** Time of expiry, ISO 8601; `null` for no expiry. */
   expiresAt: string | null;
+  /** Time of creation, ISO 8601. */
   createdAt: string;
+  /** Time of redemption, ISO 8601; `null` before it. */
   redeemedAt: string | null;
 }
 /** Shape of `Invite`. */
@@ -71,7 +84,9 @@ export const Invite: Shape<Invite> = z.object({
 
 /** Answer of `GET /v1/invites`, newest first. */
 export interface InviteList {
+  /** One page of invites. */
   invites: Invite[];
+  /** Position in the list. */
   pagination: Pagination;
 }
 /** Shape of `InviteList`. */
@@ -79,6 +94,7 @@ export const InviteList: Shape<InviteList> = z.object({ invites: z.array(Invite)
 
 /** Path of `/v1/invites/:id`. */
 export interface InvitePath {
+  /** ULID of the record. */
   id: string;
 }
 /** Shape of `InvitePath`. */

@@ -10,9 +10,13 @@ export const Environment: Shape<Environment> = z.enum(["local", "dev", "producti
 
 /** Answer of `GET /v1/metadata`. */
 export interface Metadata {
+  /** Origin of the registry. */
   registryUrl: string;
+  /** Origin of the proxy. */
   proxyUrl: string;
+  /** Environment of the service. */
   environment: Environment;
+  /** Version of the service. */
   version: string;
 }
 /** Shape of `Metadata`. */
@@ -32,10 +36,15 @@ const health = {
 
 /** Answer of the registry's `GET /health`. */
 export interface RegistryHealth {
+  /** Present status. */
   status: "ok" | "unavailable";
+  /** Version of the service. */
   version: string;
+  /** Environment of the service. */
   environment: Environment;
+  /** True when the service accepts requests. */
   ready: boolean;
+  /** Result of each check. */
   checks: {
     kv: boolean;
     signingKey: boolean;
@@ -52,15 +61,21 @@ export const RegistryHealth: Shape<RegistryHealth> = z.object({
 
 /** Answer of the proxy's `GET /health`. */
 export interface ProxyHealth {
+  /** Present status. */
   status: "ok" | "unavailable";
+  /** Version of the service. */
   version: string;
+  /** Environment of the service. */
   environment: Environment;
+  /** True when the service accepts requests. */
   ready: boolean;
+  /** Result of each check. */
   checks: {
     kv: boolean;
     registryKeys: boolean;
     crl: boolean;
   };
+  /** Relay sockets of this instance. */
   connectedSockets: number;
 }
 /** Shape of `ProxyHealth`. */
@@ -72,11 +87,17 @@ export const ProxyHealth: Shape<ProxyHealth> = z.object({
 
 /** Answer of `GET /health` where both services share a process. */
 export interface ServiceHealth {
+  /** Present status. */
   status: "ok" | "unavailable";
+  /** Version of the service. */
   version: string;
+  /** Environment of the service. */
   environment: Environment;
+  /** True when the service accepts requests. */
   ready: boolean;
+  /** Health of the registry. */
   registry: RegistryHealth;
+  /** Health of the proxy. */
   proxy: ProxyHealth;
 }
 /** Shape of `ServiceHealth`. */
@@ -88,6 +109,7 @@ export const ServiceHealth: Shape<ServiceHealth> = z.object({
 
 /** Answer of `GET /v1/crl` (D-21): the signed list. */
 export interface CrlAnswer {
+  /** The list, a compact JWS. */
   crl: string;
 }
 /** Shape of `CrlAnswer`. */
@@ -95,6 +117,7 @@ export const CrlAnswer: Shape<CrlAnswer> = z.object({ crl: z.string() });
 
 /** Answer of `POST /v1/admin/keys/rotate` (D-53). */
 export interface RotateKeysAnswer {
+  /** ID of the new key. */
   kid: string;
   /** The key that signed until now. */
   retiredKid: string;

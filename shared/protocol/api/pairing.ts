@@ -6,7 +6,9 @@ import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 
 /** How the two sides introduce themselves. */
 export interface PairingProfile {
+  /** Name of the agent. */
   agentName: string;
+  /** Name of the agent's owner. */
   humanName: string;
 }
 /** Shape of `Profile`. */
@@ -17,8 +19,11 @@ const PastedTicket = z.string().trim().regex(/[^\s`]/);
 
 /** Body of `POST /pair/start`. */
 export interface PairStartBody {
+  /** Lifetime of the ticket, seconds. */
   ttlSeconds: number;
+  /** Profile of the caller. */
   initiatorProfile: PairingProfile;
+  /** The only agent that may confirm the ticket (default: any). */
   allowResponderAgentDid?: string | undefined;
 }
 /** Shape of `PairStartBody`. */
@@ -30,9 +35,13 @@ export const PairStartBody: Shape<PairStartBody> = z.object({
 
 /** Answer of `POST /pair/start`. */
 export interface PairStartAnswer {
+  /** The pairing ticket. */
   ticket: string;
+  /** Time of expiry, ISO 8601. */
   expiresAt: string;
+  /** DID of the agent that created the ticket. */
   initiatorAgentDid: string;
+  /** Profile of the agent that created the ticket. */
   initiatorProfile: PairingProfile;
 }
 /** Shape of `PairStartAnswer`. */
@@ -45,7 +54,9 @@ export const PairStartAnswer: Shape<PairStartAnswer> = z.object({
 
 /** Body of `POST /pair/confirm`. */
 export interface PairConfirmBody {
+  /** The pairing ticket. */
   ticket: string;
+  /** Profile of the caller. */
   responderProfile: PairingProfile;
 }
 /** Shape of `PairConfirmBody`. */
@@ -56,10 +67,15 @@ export const PairConfirmBody: Shape<PairConfirmBody> = z.object({
 
 /** Answer of `POST /pair/confirm`. */
 export interface PairConfirmAnswer {
+  /** Always true. */
   paired: true;
+  /** DID of the agent that created the ticket. */
   initiatorAgentDid: string;
+  /** Profile of the agent that created the ticket. */
   initiatorProfile: PairingProfile;
+  /** DID of the agent that confirmed the ticket. */
   responderAgentDid: string;
+  /** Profile of the agent that confirmed the ticket. */
   responderProfile: PairingProfile;
 }
 /** Shape of `PairConfirmAnswer`. */
@@ -73,6 +89,7 @@ export const PairConfirmAnswer: Shape<PairConfirmAnswer> = z.object({
 
 /** Body of `POST /pair/status`. */
 export interface PairStatusBody {
+  /** The pairing ticket. */
   ticket: string;
 }
 /** Shape of `PairStatusBody`. */
@@ -80,12 +97,19 @@ export const PairStatusBody: Shape<PairStatusBody> = z.object({ ticket: PastedTi
 
 /** Answer of `POST /pair/status`; the last three once confirmed. */
 export interface PairStatusAnswer {
+  /** Present status. */
   status: "pending" | "confirmed";
+  /** DID of the agent that created the ticket. */
   initiatorAgentDid: string;
+  /** Profile of the agent that created the ticket. */
   initiatorProfile: PairingProfile;
+  /** Time of expiry, ISO 8601. */
   expiresAt: string;
+  /** DID of the agent that confirmed the ticket, once confirmed. */
   responderAgentDid?: string | undefined;
+  /** Profile of the agent that confirmed the ticket, once confirmed. */
   responderProfile?: PairingProfile | undefined;
+  /** Time of confirmation, ISO 8601, once confirmed. */
   confirmedAt?: string | undefined;
 }
 /** Shape of `PairStatusAnswer`. */
@@ -101,7 +125,9 @@ export const PairStatusAnswer: Shape<PairStatusAnswer> = z.object({
 
 /** Query of `GET /pair/peers` (D-215); `cursor` is the `nextCursor` of the page before. */
 export interface PeerListQuery {
+  /** Peers per page. */
   limit: number;
+  /** `nextCursor` of the previous page. */
   cursor?: string | undefined;
 }
 /** Shape of `PeerListQuery`. */
@@ -114,11 +140,13 @@ export const PeerListQuery: Shape<PeerListQuery> = z.object({
 
 /** Answer of `GET /pair/peers` (D-76): one page, by DID. */
 export interface PeerList {
+  /** One page of peers. */
   peers: {
     agentDid: string;
     profile: PairingProfile;
     pairedAt: string;
   }[];
+  /** Position in the list. */
   pagination: {
     limit: number;
     nextCursor: string | null;
@@ -132,6 +160,7 @@ export const PeerList: Shape<PeerList> = z.object({
 
 /** Body of `POST /pair/remove` (D-76). */
 export interface PairRemoveBody {
+  /** DID of the peer. */
   peerAgentDid: string;
 }
 /** Shape of `PairRemoveBody`. */

@@ -32,12 +32,19 @@ export const ContentTypeHeader: Shape<string> = z.string().max(LIMITS.contentTyp
  * for an offline recipient (D-68).
  */
 export interface HookAnswer {
+  /** Always true. */
   accepted: true;
+  /** True when the recipient's connector stored the message. */
   delivered: boolean;
+  /** Relay sockets of the recipient. */
   connectedSockets: number;
+  /** ID of the message. */
   requestId: string;
+  /** Why the connector rejected the message. */
   reason?: string | undefined;
+  /** True when the message waits in the mailbox. */
   queued?: true | undefined;
+  /** Time at which a queued message expires, ISO 8601. */
   expiresAt?: string | undefined;
 }
 /** Shape of `HookAnswer`. */
@@ -60,10 +67,15 @@ export const ReceiptStatus: Shape<ReceiptStatus> = z.enum(RECEIPT_STATUSES);
 
 /** Body of `POST /v1/relay/delivery-receipts`. */
 export interface ReceiptBody {
+  /** ID of the request that carried the message. */
   requestId: string;
+  /** DID of the recipient. */
   recipientAgentDid: string;
+  /** How the message ended. */
   status: ReceiptStatus;
+  /** Time at which the message ended, ISO 8601. */
   timestamp: string;
+  /** DID of the sender; required when several senders used the request ID. */
   senderAgentDid?: string | undefined;
 }
 /** Shape of `ReceiptBody`. */
@@ -77,9 +89,13 @@ export const ReceiptBody: Shape<ReceiptBody> = z.object({
 
 /** A receipt; `receivedAt` is when the proxy recorded it. */
 export interface Receipt {
+  /** ID of the request that carried the message. */
   requestId: string;
+  /** DID of the recipient. */
   recipientAgentDid: string;
+  /** How the message ended. */
   status: ReceiptStatus;
+  /** Time at which the proxy recorded the receipt, ISO 8601. */
   receivedAt: string;
 }
 /** Shape of `Receipt`. */
@@ -92,6 +108,7 @@ export const Receipt: Shape<Receipt> = z.object({
 
 /** Answer of `POST /v1/relay/delivery-receipts`. */
 export interface ReceiptAnswer {
+  /** The recorded receipt. */
   receipt: Receipt;
 }
 /** Shape of `ReceiptAnswer`. */
@@ -99,7 +116,9 @@ export const ReceiptAnswer: Shape<ReceiptAnswer> = z.object({ receipt: Receipt }
 
 /** Query of `GET /v1/relay/delivery-receipts`. */
 export interface ReceiptQuery {
+  /** ID of the request that carried the message. */
   requestId: string;
+  /** DID of the recipient. */
   recipientAgentDid: string;
 }
 /** Shape of `ReceiptQuery`. */
@@ -107,6 +126,7 @@ export const ReceiptQuery: Shape<ReceiptQuery> = z.object({ requestId: RequestId
 
 /** Answer of `GET /v1/relay/delivery-receipts`. */
 export interface ReceiptList {
+  /** Receipts of the message. */
   receipts: Receipt[];
 }
 /** Shape of `ReceiptList`. */

@@ -5,11 +5,14 @@ import { ActiveOrRevoked, AgentDid, HumanDid, IsoTime, Pagination, Ulid } from "
 
 /** What an internal service may do. */
 export const SERVICE_SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
+/** A scope of an internal service. */
 export type ServiceScope = (typeof SERVICE_SCOPES)[number];
 
 /** Body of `POST /internal/v1/identity/agent-ownership`. */
 export interface OwnershipBody {
+  /** DID of the human. */
   ownerDid: string;
+  /** DID of the agent. */
   agentDid: string;
 }
 /** Shape of `OwnershipBody`. */
@@ -17,8 +20,11 @@ export const OwnershipBody: Shape<OwnershipBody> = z.object({ ownerDid: HumanDid
 
 /** Answer of `POST /internal/v1/identity/agent-ownership`. */
 export interface Ownership {
+  /** True when the human owns the agent. */
   ownsAgent: boolean;
+  /** Status of the agent; `null` when the human does not own it. */
   agentStatus: "active" | "revoked" | null;
+  /** Status of the agent's session; `null` without one. */
   session: "active" | "revoked" | "expired" | null;
 }
 /** Shape of `Ownership`. */
@@ -30,7 +36,9 @@ export const Ownership: Shape<Ownership> = z.object({
 
 /** Body of `POST /v1/admin/internal-services`. */
 export interface CreateServiceBody {
+  /** Name of the service: 2 to 64 of a-z, 0-9, `_` and `-`. */
   name: string;
+  /** What the service may do. */
   scopes: ("identity.read" | "auth.validate" | "crl.read")[];
 }
 /** Shape of `CreateServiceBody`. */
@@ -41,6 +49,7 @@ export const CreateServiceBody: Shape<CreateServiceBody> = z.object({
 
 /** Path of `/v1/admin/internal-services/:id`. */
 export interface ServicePath {
+  /** ULID of the record. */
   id: string;
 }
 /** Shape of `ServicePath`. */
@@ -58,12 +67,19 @@ const internalService = z.object({
 
 /** An internal service as it is listed. */
 export interface InternalService {
+  /** ULID of the record. */
   id: string;
+  /** Name of the service. */
   name: string;
+  /** What the service may do. */
   scopes: ("identity.read" | "auth.validate" | "crl.read")[];
+  /** Present status. */
   status: "active" | "revoked";
+  /** Time of creation, ISO 8601. */
   createdAt: string;
+  /** Time of the last rotation, ISO 8601; `null` before it. */
   rotatedAt: string | null;
+  /** Time of the last use, ISO 8601; `null` before the first use. */
   lastUsedAt: string | null;
 }
 /** Shape of `InternalService`. */
@@ -71,6 +87,7 @@ export const InternalService: Shape<InternalService> = internalService;
 
 /** Answer of creating or rotating one; the secret is shown this once. */
 export interface IssuedServiceAnswer {
+  /** The service, with its secret. */
   internalService: {
     id: string;
     name: string;
@@ -89,7 +106,9 @@ export const IssuedServiceAnswer: Shape<IssuedServiceAnswer> = z.object({
 
 /** Answer of `GET /v1/admin/internal-services`. */
 export interface ServiceList {
+  /** One page of internal services. */
   internalServices: InternalService[];
+  /** Position in the list. */
   pagination: Pagination;
 }
 /** Shape of `ServiceList`. */

@@ -5,10 +5,15 @@ import { AgentDid, IsoTime, Ulid } from "./fields.ts";
 
 /** Tokens of an agent's session; both are shown this once. */
 export interface AgentAuth {
+  /** Always `Bearer`. */
   tokenType: "Bearer";
+  /** Access token, a secret. */
   accessToken: string;
+  /** Expiry of the access token, ISO 8601. */
   accessExpiresAt: string;
+  /** Refresh token, a secret; single use. */
   refreshToken: string;
+  /** Expiry of the refresh token, ISO 8601. */
   refreshExpiresAt: string;
 }
 /** Shape of `AgentAuth`. */
@@ -22,7 +27,9 @@ export const AgentAuth: Shape<AgentAuth> = z.object({
 
 /** Body of `POST /v1/agents/auth/refresh`; `recovery` after a lost answer. */
 export interface RefreshBody {
+  /** The current refresh token, or its predecessor with `recovery`. */
   refreshToken: string;
+  /** True when the response to the previous refresh was lost (default false). */
   recovery: boolean;
 }
 /** Shape of `RefreshBody`. */
@@ -33,6 +40,7 @@ export const RefreshBody: Shape<RefreshBody> = z.object({
 
 /** Answer of `POST /v1/agents/auth/refresh`. */
 export interface RefreshAnswer {
+  /** Tokens of the agent's session. */
   agentAuth: AgentAuth;
 }
 /** Shape of `RefreshAnswer`. */
@@ -40,7 +48,9 @@ export const RefreshAnswer: Shape<RefreshAnswer> = z.object({ agentAuth: AgentAu
 
 /** Body of `POST /v1/agents/auth/validate`. */
 export interface ValidateBody {
+  /** DID of the agent. */
   agentDid: string;
+  /** `jti` of the AIT. */
   aitJti: string;
 }
 /** Shape of `ValidateBody`. */
