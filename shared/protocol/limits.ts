@@ -2,10 +2,13 @@
 
 /** A row of the table of limits. */
 export interface LimitRow {
+  /** The number, in `unit`. */
   value: number;
+  /** Unit of `value`. */
   unit: "ms" | "s" | "days" | "bytes" | "count" | "code points" | "requests" | "percent";
-  /** Where it is laid down: the specification or a decision. */
+  /** A requirement, a decision or a section of a document. */
   source: string;
+  /** What the number limits. */
   what: string;
 }
 
@@ -50,6 +53,7 @@ export const LIMIT_TABLE = {
   },
   limitWindowMs: {
     value: 60_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "R-334",
     what: "window of the per-IP and per-human limits",
@@ -68,6 +72,7 @@ export const LIMIT_TABLE = {
   },
   agentWindowMs: {
     value: 60_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "R-338",
     what: "default window of the proxy's limit per agent",
@@ -198,6 +203,7 @@ export const LIMIT_TABLE = {
   },
   crlRefreshIntervalMs: {
     value: 300_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "R-348",
     what: "default interval of CRL refreshes",
@@ -208,12 +214,14 @@ export const LIMIT_TABLE = {
   keysTtlMs: { value: 300_000, unit: "ms", source: "D-61", what: "default lifetime of cached registry keys" },
   keysGraceMs: {
     value: 900_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-61",
     what: "use of the last keys while fetches fail",
   },
   keysRefetchMs: {
     value: 30_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-61",
     what: "shortest time between fetches for an unknown kid",
@@ -234,6 +242,7 @@ export const LIMIT_TABLE = {
   keyDocumentMaxAgeSeconds: { value: 300, unit: "s", source: "D-22", what: "max-age of the key document" },
   registryTimeoutMs: {
     value: 5_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-61, D-63",
     what: "time-out of a call from the proxy to the registry",
@@ -299,6 +308,7 @@ export const LIMIT_TABLE = {
   },
   bodyLeftMs: {
     value: 2_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-248",
     what: "time from the refusal of a body to the end of its connection",
@@ -344,12 +354,14 @@ export const LIMIT_TABLE = {
   },
   heartbeatIntervalMs: {
     value: 30_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "R-351",
     what: "default interval of relay heartbeats",
   },
   silentSocketMs: {
     value: 60_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "docs/protocol.md#relay-frames",
     what: "silence after which a socket is closed",
@@ -461,6 +473,7 @@ export const LIMIT_TABLE = {
   sweepSlowMs: { value: 160, unit: "ms", source: "D-217", what: "pause of the expiry sweep after a step" },
   sweepQuickMs: {
     value: 20,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-217",
     what: "pause of the expiry sweep after a step in which half of the records had ended",
@@ -497,6 +510,7 @@ export const LIMIT_TABLE = {
   mailboxRetryMaxMs: { value: 60_000, unit: "ms", source: "D-68", what: "longest wait after a rejection" },
   senderStatusMs: {
     value: 30_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-222",
     what: "caching of the status of a queued message's sender",
@@ -506,18 +520,21 @@ export const LIMIT_TABLE = {
   chunkBytes: { value: 61_440, unit: "bytes", source: "D-208", what: "chunk of a payload in one stored value" },
   sessionRevalidateMs: {
     value: 300_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-64",
     what: "default time between checks of a connected agent",
   },
   wayBackMs: {
     value: 500,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-209",
     what: "time that the sender's instance waits longer than the recipient's",
   },
   underWayLookMs: {
     value: 100,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-69",
     what: "time between polls for another instance's response",
@@ -526,6 +543,7 @@ export const LIMIT_TABLE = {
   instanceRenewMs: { value: 4_000, unit: "ms", source: "D-209", what: "time between renewals of the lease" },
   bellLookMs: {
     value: 2_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-209",
     what: "time between polls of a watched key, in addition to the watch",
@@ -542,6 +560,7 @@ export const LIMIT_TABLE = {
   changeWaitMs: { value: 30_000, unit: "ms", source: "D-221", what: "wait of a change for its commit" },
   changeRetryMs: {
     value: 5_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-221",
     what: "time in which a commit that conflicts with another instance is retried",
@@ -560,12 +579,14 @@ export const LIMIT_TABLE = {
   claimsWaiting: { value: 10_000, unit: "count", source: "D-216", what: "claims that wait for their commit" },
   claimWaitMs: {
     value: 10_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-216",
     what: "wait of the oldest claim above which new claims are refused",
   },
   claimHealthyMs: {
     value: 5_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-216",
     what: "wait of the oldest claim, and duration of a health check, above which the service is unavailable",
@@ -578,6 +599,7 @@ export const LIMIT_TABLE = {
   },
   storeProbeMs: {
     value: 5_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-220",
     what: "shortest time between probe writes of a health check",
@@ -585,6 +607,7 @@ export const LIMIT_TABLE = {
   storeProbeSeconds: { value: 3_600, unit: "s", source: "D-220", what: "retention of a probe record" },
   siblingAnswerMs: {
     value: 2_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-241",
     what: "time for the isolate that holds the store's lock to answer another isolate",

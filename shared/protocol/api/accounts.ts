@@ -1,4 +1,4 @@
-/** Wire bodies of humans, API keys and the bootstrap (D-33 to D-35). */
+/** Request and response bodies of humans, API keys and the bootstrap (D-33 to D-35). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { ActiveOrRevoked, DisplayName, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
@@ -24,10 +24,10 @@ export interface Human {
   /** Present status. */
   status: "active";
 }
-/** Shape of `Human`. */
+/** Schema of `Human`. */
 export const Human: Shape<Human> = human;
 
-/** A new API key; `token` is shown this once. */
+/** A new API key; `token` is shown only once. */
 export interface NewApiKey {
   /** ULID of the record. */
   id: string;
@@ -36,7 +36,7 @@ export interface NewApiKey {
   /** The secret, shown only in this response. */
   token: string;
 }
-/** Shape of `NewApiKey`. */
+/** Schema of `NewApiKey`. */
 export const NewApiKey: Shape<NewApiKey> = z.object({ id: Ulid, name: z.string(), token: z.string() });
 
 /** Body of `POST /v1/admin/bootstrap`. */
@@ -46,13 +46,13 @@ export interface BootstrapBody {
   /** Name of the new API key. */
   apiKeyName: string;
 }
-/** Shape of `BootstrapBody`. */
+/** Schema of `BootstrapBody`. */
 export const BootstrapBody: Shape<BootstrapBody> = z.object({
   displayName: DisplayName.default("Admin"),
   apiKeyName: DisplayName.default("bootstrap-admin"),
 });
 
-/** Answer of `POST /v1/admin/bootstrap`; both secrets are shown this once. */
+/** Response of `POST /v1/admin/bootstrap`; both secrets are shown only once. */
 export interface BootstrapAnswer {
   /** The admin. */
   human: Human;
@@ -65,14 +65,14 @@ export interface BootstrapAnswer {
     secret: string;
   };
 }
-/** Shape of `BootstrapAnswer`. */
+/** Schema of `BootstrapAnswer`. */
 export const BootstrapAnswer: Shape<BootstrapAnswer> = z.object({
   human: Human,
   apiKey: NewApiKey,
   internalService: z.object({ id: Ulid, name: z.string(), secret: z.string() }),
 });
 
-/** Answer of `GET /v1/me`. */
+/** Response of `GET /v1/me`. */
 export interface AccountProfile {
   /** The account. */
   human: {
@@ -89,7 +89,7 @@ export interface AccountProfile {
     name: string;
   };
 }
-/** Shape of `Profile`. */
+/** Schema of `AccountProfile`. */
 export const AccountProfile: Shape<AccountProfile> = z.object({
   human: human.extend({ createdAt: IsoTime }),
   apiKey: z.object({ id: Ulid, name: z.string() }),
@@ -116,7 +116,7 @@ export interface ApiKey {
   /** Time of the last use, ISO 8601; `null` before the first use. */
   lastUsedAt: string | null;
 }
-/** Shape of `ApiKey`. */
+/** Schema of `ApiKey`. */
 export const ApiKey: Shape<ApiKey> = apiKey;
 
 /** Body of `POST /v1/me/api-keys`. */
@@ -124,7 +124,7 @@ export interface CreateApiKeyBody {
   /** Name of the new API key. */
   name: string;
 }
-/** Shape of `CreateApiKeyBody`. */
+/** Schema of `CreateApiKeyBody`. */
 export const CreateApiKeyBody: Shape<CreateApiKeyBody> = z.object({ name: DisplayName.default("api-key") });
 
 /** Path of `/v1/me/api-keys/:id`. */
@@ -132,10 +132,10 @@ export interface ApiKeyPath {
   /** ULID of the record. */
   id: string;
 }
-/** Shape of `ApiKeyPath`. */
+/** Schema of `ApiKeyPath`. */
 export const ApiKeyPath: Shape<ApiKeyPath> = z.object({ id: Ulid });
 
-/** Answer of `POST /v1/me/api-keys`; the token is shown this once. */
+/** Response of `POST /v1/me/api-keys`; the token is shown only once. */
 export interface CreateApiKeyAnswer {
   /** The API key. */
   apiKey: {
@@ -147,15 +147,15 @@ export interface CreateApiKeyAnswer {
     token: string;
   };
 }
-/** Shape of `CreateApiKeyAnswer`. */
+/** Schema of `CreateApiKeyAnswer`. */
 export const CreateApiKeyAnswer: Shape<CreateApiKeyAnswer> = z.object({ apiKey: apiKey.extend({ token: z.string() }) });
 
-/** Answer of `GET /v1/me/api-keys`, newest first. */
+/** Response of `GET /v1/me/api-keys`, newest first. */
 export interface ApiKeyList {
   /** One page of API keys. */
   apiKeys: ApiKey[];
   /** Position in the list. */
   pagination: Pagination;
 }
-/** Shape of `ApiKeyList`. */
+/** Schema of `ApiKeyList`. */
 export const ApiKeyList: Shape<ApiKeyList> = z.object({ apiKeys: z.array(ApiKey), pagination: Pagination });

@@ -1,4 +1,4 @@
-/** Wire bodies of agents: challenge, registration, the record (D-38 to D-41). */
+/** Request and response bodies of agents: challenge, registration, the record (D-38 to D-41). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { fromBase64Url } from "../base64url.ts";
@@ -22,7 +22,7 @@ export interface AgentPath {
   /** ULID of the record. */
   id: string;
 }
-/** Shape of `AgentPath`. */
+/** Schema of `AgentPath`. */
 export const AgentPath: Shape<AgentPath> = z.object({ id: Ulid });
 
 /** Body of `POST /v1/agents/challenge`. */
@@ -30,10 +30,10 @@ export interface ChallengeBody {
   /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
 }
-/** Shape of `ChallengeBody`. */
+/** Schema of `ChallengeBody`. */
 export const ChallengeBody: Shape<ChallengeBody> = z.object({ publicKey: PublicKey });
 
-/** Answer of `POST /v1/agents/challenge`. */
+/** Response of `POST /v1/agents/challenge`. */
 export interface Challenge {
   /** ULID of the challenge. */
   challengeId: string;
@@ -48,7 +48,7 @@ export interface Challenge {
   /** Text to sign, with placeholders for the values. */
   messageTemplate: string;
 }
-/** Shape of `Challenge`. */
+/** Schema of `Challenge`. */
 export const Challenge: Shape<Challenge> = z.object({
   challengeId: Ulid,
   /** base64url of 24 random bytes. */
@@ -59,7 +59,7 @@ export const Challenge: Shape<Challenge> = z.object({
   messageTemplate: z.string(),
 });
 
-/** Body of `POST /v1/agents`; `framework` and `ttlDays` stay absent when left out, since the proof covers that. */
+/** Body of `POST /v1/agents`; absent `framework` and `ttlDays` stay absent, because the signed message distinguishes them. */
 export interface RegisterBody {
   /** Name of the agent. */
   name: string;
@@ -74,7 +74,7 @@ export interface RegisterBody {
   /** Lifetime of the AIT, 1 to 90 days (default 30). */
   ttlDays?: number | undefined;
 }
-/** Shape of `RegisterBody`. */
+/** Schema of `RegisterBody`. */
 export const RegisterBody: Shape<RegisterBody> = z.object({
   name: AgentName,
   publicKey: PublicKey,
@@ -114,7 +114,7 @@ export interface Agent {
   /** Time of the last change, ISO 8601. */
   updatedAt: string;
 }
-/** Shape of `Agent`. */
+/** Schema of `Agent`. */
 export const Agent: Shape<Agent> = z.object({
   id: Ulid,
   did: AgentDid,
@@ -131,7 +131,7 @@ export const Agent: Shape<Agent> = z.object({
   updatedAt: IsoTime,
 });
 
-/** Answer of `POST /v1/agents`. */
+/** Response of `POST /v1/agents`. */
 export interface RegisterAnswer {
   /** The agent. */
   agent: Agent;
@@ -140,10 +140,10 @@ export interface RegisterAnswer {
   /** Tokens of the agent's session. */
   agentAuth: AgentAuth;
 }
-/** Shape of `RegisterAnswer`. */
+/** Schema of `RegisterAnswer`. */
 export const RegisterAnswer: Shape<RegisterAnswer> = z.object({ agent: Agent, ait: z.string(), agentAuth: AgentAuth });
 
-/** Answer of `POST /v1/agents/:id/reissue`; `agentAuth` when the agent had no live session (D-40). */
+/** Response of `POST /v1/agents/:id/reissue`; `agentAuth` when the agent had no live session (D-40). */
 export interface ReissueAnswer {
   /** The agent. */
   agent: Agent;
@@ -152,19 +152,19 @@ export interface ReissueAnswer {
   /** Tokens of a new session; absent when the agent has a live session. */
   agentAuth?: AgentAuth | undefined;
 }
-/** Shape of `ReissueAnswer`. */
+/** Schema of `ReissueAnswer`. */
 export const ReissueAnswer: Shape<ReissueAnswer> = z.object({
   agent: Agent,
   ait: z.string(),
   agentAuth: AgentAuth.optional(),
 });
 
-/** Answer of `GET /v1/agents/:id`. */
+/** Response of `GET /v1/agents/:id`. */
 export interface AgentAnswer {
   /** The agent. */
   agent: Agent;
 }
-/** Shape of `AgentAnswer`. */
+/** Schema of `AgentAnswer`. */
 export const AgentAnswer: Shape<AgentAnswer> = z.object({ agent: Agent });
 
 /** Query of `GET /v1/agents`. */
@@ -178,7 +178,7 @@ export interface AgentListQuery {
   /** `nextCursor` of the previous page. */
   cursor?: string | undefined;
 }
-/** Shape of `AgentListQuery`. */
+/** Schema of `AgentListQuery`. */
 export const AgentListQuery: Shape<AgentListQuery> = z.object({
   status: ActiveOrRevoked.optional(),
   framework: FrameworkAsSent.optional(),
@@ -199,7 +199,7 @@ export interface AgentSummary {
   /** Time at which the current AIT expires, ISO 8601. */
   expires: string;
 }
-/** Shape of `AgentSummary`. */
+/** Schema of `AgentSummary`. */
 export const AgentSummary: Shape<AgentSummary> = z.object({
   id: Ulid,
   did: AgentDid,
@@ -208,7 +208,7 @@ export const AgentSummary: Shape<AgentSummary> = z.object({
   expires: IsoTime,
 });
 
-/** Answer of `GET /v1/agents`, newest first. */
+/** Response of `GET /v1/agents`, newest first. */
 export interface AgentList {
   /** One page of agents. */
   agents: AgentSummary[];
@@ -218,13 +218,13 @@ export interface AgentList {
     nextCursor: string | null;
   };
 }
-/** Shape of `AgentList`. */
+/** Schema of `AgentList`. */
 export const AgentList: Shape<AgentList> = z.object({
   agents: z.array(AgentSummary),
   pagination: Pagination,
 });
 
-/** Answer of `GET /v1/resolve/:id`: what anybody may know of an agent. */
+/** Response of `GET /v1/resolve/:id`: the public data of an agent. */
 export interface ResolvedAgent {
   /** DID of the agent. */
   did: string;
@@ -237,7 +237,7 @@ export interface ResolvedAgent {
   /** DID of the agent's owner. */
   ownerDid: string;
 }
-/** Shape of `ResolvedAgent`. */
+/** Schema of `ResolvedAgent`. */
 export const ResolvedAgent: Shape<ResolvedAgent> = z.object({
   did: AgentDid,
   name: z.string(),

@@ -1,9 +1,9 @@
-/** Wire bodies of the audit log (D-50). */
+/** Request and response bodies of the audit log (D-50). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { IsoTime, Pagination, Ulid } from "./fields.ts";
 
-/** Answer of `GET /v1/admin/audit`, newest first. */
+/** Response of `GET /v1/admin/audit`, newest first. */
 export interface AuditList {
   /** One page of audit events. */
   events: {
@@ -20,7 +20,7 @@ export interface AuditList {
     nextCursor: string | null;
   };
 }
-/** Shape of `AuditList`. */
+/** Schema of `AuditList`. */
 export const AuditList: Shape<AuditList> = z.object({
   events: z.array(z.object({
     id: Ulid,

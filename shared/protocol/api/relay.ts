@@ -1,34 +1,34 @@
-/** Wire bodies of message delivery and receipts (D-66 to D-72). */
+/** Request and response bodies of message delivery and receipts (D-66 to D-72). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import type { Shape } from "../shape.ts";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
 /**
- * Body of `POST /hooks/agent`: any JSON value. The proxy puts the identity block (D-71) in front of a text `message` of an
- * object and passes everything else on byte for byte.
+ * Body of `POST /hooks/agent`: any JSON value. The proxy inserts the identity block (D-71) in front of a string member
+ * `message` of an object. All other bytes are forwarded unchanged.
  */
 export type HookBody = unknown;
-/** Shape of `HookBody`. */
+/** Schema of `HookBody`. */
 export const HookBody: Shape<HookBody> = z.unknown().meta({
-  description: "Any JSON value. In an object, the identity block is put in front of a text member `message`.",
+  description: "Any JSON value. In an object, the identity block is inserted in front of a string member `message`.",
   examples: [{ message: "hello" }],
 });
 
 /** `X-Svc-Conversation-Id`: visible ASCII without a comma. */
 export type ConversationId = string;
-/** Shape of `ConversationId`. */
+/** Schema of `ConversationId`. */
 export const ConversationId: Shape<ConversationId> = z.string().regex(/^[!-+\--~]{1,128}$/);
 
-/** `Prefer` of a message, as far as it is read. */
+/** Schema of the `Prefer` header of a message. */
 export const PreferHeader: Shape<string> = z.string().max(LIMITS.preferLength).meta({ example: "respond-async" });
 
-/** `Content-Type` of a message. */
+/** Schema of the `Content-Type` header of a message. */
 export const ContentTypeHeader: Shape<string> = z.string().max(LIMITS.contentTypeLength)
   .meta({ example: "application/json" });
 
 /**
- * Answer of `POST /hooks/agent`; `reason` when the connector refused the message; `queued` and `expiresAt` when it waits
+ * Response of `POST /hooks/agent`; `reason` when the connector rejected the message; `queued` and `expiresAt` when it waits
  * for an offline recipient (D-68).
  */
 export interface HookAnswer {
@@ -47,7 +47,7 @@ export interface HookAnswer {
   /** Time at which a queued message expires, ISO 8601. */
   expiresAt?: string | undefined;
 }
-/** Shape of `HookAnswer`. */
+/** Schema of `HookAnswer`. */
 export const HookAnswer: Shape<HookAnswer> = z.object({
   accepted: z.literal(true),
   delivered: z.boolean(),
@@ -62,7 +62,7 @@ export const HookAnswer: Shape<HookAnswer> = z.object({
 export const RECEIPT_STATUSES = ["processed_by_svc", "dead_lettered"] as const;
 /** How a message ended. */
 export type ReceiptStatus = (typeof RECEIPT_STATUSES)[number];
-/** Shape of `ReceiptStatus`. */
+/** Schema of `ReceiptStatus`. */
 export const ReceiptStatus: Shape<ReceiptStatus> = z.enum(RECEIPT_STATUSES);
 
 /** Body of `POST /v1/relay/delivery-receipts`. */
@@ -78,7 +78,7 @@ export interface ReceiptBody {
   /** DID of the sender; required when several senders used the request ID. */
   senderAgentDid?: string | undefined;
 }
-/** Shape of `ReceiptBody`. */
+/** Schema of `ReceiptBody`. */
 export const ReceiptBody: Shape<ReceiptBody> = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
@@ -98,7 +98,7 @@ export interface Receipt {
   /** Time at which the proxy recorded the receipt, ISO 8601. */
   receivedAt: string;
 }
-/** Shape of `Receipt`. */
+/** Schema of `Receipt`. */
 export const Receipt: Shape<Receipt> = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
@@ -106,12 +106,12 @@ export const Receipt: Shape<Receipt> = z.object({
   receivedAt: IsoTime,
 });
 
-/** Answer of `POST /v1/relay/delivery-receipts`. */
+/** Response of `POST /v1/relay/delivery-receipts`. */
 export interface ReceiptAnswer {
   /** The recorded receipt. */
   receipt: Receipt;
 }
-/** Shape of `ReceiptAnswer`. */
+/** Schema of `ReceiptAnswer`. */
 export const ReceiptAnswer: Shape<ReceiptAnswer> = z.object({ receipt: Receipt });
 
 /** Query of `GET /v1/relay/delivery-receipts`. */
@@ -121,13 +121,13 @@ export interface ReceiptQuery {
   /** DID of the recipient. */
   recipientAgentDid: string;
 }
-/** Shape of `ReceiptQuery`. */
+/** Schema of `ReceiptQuery`. */
 export const ReceiptQuery: Shape<ReceiptQuery> = z.object({ requestId: RequestId, recipientAgentDid: AgentDid });
 
-/** Answer of `GET /v1/relay/delivery-receipts`. */
+/** Response of `GET /v1/relay/delivery-receipts`. */
 export interface ReceiptList {
   /** Receipts of the message. */
   receipts: Receipt[];
 }
-/** Shape of `ReceiptList`. */
+/** Schema of `ReceiptList`. */
 export const ReceiptList: Shape<ReceiptList> = z.object({ receipts: z.array(Receipt) });

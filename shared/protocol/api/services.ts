@@ -1,4 +1,4 @@
-/** Wire bodies between the services (D-46 to D-48). */
+/** Request and response bodies between the services (D-46 to D-48). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { ActiveOrRevoked, AgentDid, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
@@ -15,10 +15,10 @@ export interface OwnershipBody {
   /** DID of the agent. */
   agentDid: string;
 }
-/** Shape of `OwnershipBody`. */
+/** Schema of `OwnershipBody`. */
 export const OwnershipBody: Shape<OwnershipBody> = z.object({ ownerDid: HumanDid, agentDid: AgentDid });
 
-/** Answer of `POST /internal/v1/identity/agent-ownership`. */
+/** Response of `POST /internal/v1/identity/agent-ownership`. */
 export interface Ownership {
   /** True when the human owns the agent. */
   ownsAgent: boolean;
@@ -27,7 +27,7 @@ export interface Ownership {
   /** Status of the agent's session; `null` without one. */
   session: "active" | "revoked" | "expired" | null;
 }
-/** Shape of `Ownership`. */
+/** Schema of `Ownership`. */
 export const Ownership: Shape<Ownership> = z.object({
   ownsAgent: z.boolean(),
   agentStatus: ActiveOrRevoked.nullable(),
@@ -41,7 +41,7 @@ export interface CreateServiceBody {
   /** What the service may do. */
   scopes: ("identity.read" | "auth.validate" | "crl.read")[];
 }
-/** Shape of `CreateServiceBody`. */
+/** Schema of `CreateServiceBody`. */
 export const CreateServiceBody: Shape<CreateServiceBody> = z.object({
   name: z.string().regex(/^[a-z0-9][a-z0-9_-]{1,63}$/),
   scopes: z.array(z.enum(SERVICE_SCOPES)).min(1).refine((all) => new Set(all).size === all.length, "must not repeat"),
@@ -52,7 +52,7 @@ export interface ServicePath {
   /** ULID of the record. */
   id: string;
 }
-/** Shape of `ServicePath`. */
+/** Schema of `ServicePath`. */
 export const ServicePath: Shape<ServicePath> = z.object({ id: Ulid });
 
 const internalService = z.object({
@@ -82,10 +82,10 @@ export interface InternalService {
   /** Time of the last use, ISO 8601; `null` before the first use. */
   lastUsedAt: string | null;
 }
-/** Shape of `InternalService`. */
+/** Schema of `InternalService`. */
 export const InternalService: Shape<InternalService> = internalService;
 
-/** Answer of creating or rotating one; the secret is shown this once. */
+/** Response of creating or rotating one; the secret is shown only once. */
 export interface IssuedServiceAnswer {
   /** The service, with its secret. */
   internalService: {
@@ -99,19 +99,19 @@ export interface IssuedServiceAnswer {
     secret: string;
   };
 }
-/** Shape of `IssuedServiceAnswer`. */
+/** Schema of `IssuedServiceAnswer`. */
 export const IssuedServiceAnswer: Shape<IssuedServiceAnswer> = z.object({
   internalService: internalService.extend({ secret: z.string() }),
 });
 
-/** Answer of `GET /v1/admin/internal-services`. */
+/** Response of `GET /v1/admin/internal-services`. */
 export interface ServiceList {
   /** One page of internal services. */
   internalServices: InternalService[];
   /** Position in the list. */
   pagination: Pagination;
 }
-/** Shape of `ServiceList`. */
+/** Schema of `ServiceList`. */
 export const ServiceList: Shape<ServiceList> = z.object({
   internalServices: z.array(InternalService),
   pagination: Pagination,
