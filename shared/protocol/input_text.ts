@@ -1,8 +1,8 @@
 /**
- * Texts for input that does not fit its schema: the field and what is expected, never the value (D-240). Shared by the
- * services and the connector's local API.
+ * Texts about invalid input: the member and the expectation, never the value (D-240). Shared by the services and the
+ * connector's local API.
  */
-/** What a schema expects, as it is named to people. */
+/** Names of expected types in messages. */
 const EXPECTED: Readonly<Record<string, string>> = {
   nonoptional: "any JSON value",
   string: "text",
@@ -15,7 +15,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   null: "null",
 };
 
-/** Units of a size, by what has it. */
+/** Units of a size, by type. */
 const UNITS: Readonly<Record<string, string | undefined>> = {
   string: " characters",
   array: " entries",
@@ -42,7 +42,7 @@ export interface InputIssue {
   readonly pattern?: string | undefined;
 }
 
-/** The error map for `safeParse(value, { error: inputText })`: what is wrong with one field, without its name. */
+/** Error map for `safeParse(value, { error: inputText })`. Returns the problem of one member, without its name. */
 export function inputText(issue: InputIssue): string | undefined {
   const expected = expectationOf(issue);
   if (expected === undefined) return undefined;
@@ -72,7 +72,7 @@ function expectationOf(issue: InputIssue): string | undefined {
   }
 }
 
-/** One problem as a sentence: `to is missing; expected text`. */
+/** Returns one problem as a sentence: `to is missing; expected text`. */
 export function problemText(issue: { path: readonly PropertyKey[]; message: string }): string {
   return `${issue.path.length === 0 ? "the input" : issue.path.map(String).join(".")} ${issue.message}`;
 }

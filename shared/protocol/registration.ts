@@ -1,8 +1,6 @@
-/**
- * The registration message (D-23) that a new agent signs to show it holds its private key.
- */
+/** The registration message (D-23) that a new agent signs to prove possession of its private key. */
 
-/** The values as the request sends them. */
+/** The values of the registration request, as sent. */
 export interface RegistrationFields {
   /** ULID of the challenge. */
   challengeId: string;
@@ -27,9 +25,9 @@ export const REGISTRATION_TEMPLATE: string = [
 ].join("\n");
 
 /**
- * The eight lines that are signed; `framework` and `ttlDays` are empty when the request leaves them out.
+ * Returns the eight lines that are signed. Absent `framework` and `ttlDays` are empty.
  *
- * @throws {TypeError} when a value holds a line feed
+ * @throws {TypeError} when a value contains a line feed
  */
 export function registrationMessage(fields: RegistrationFields): string {
   const lines = [
