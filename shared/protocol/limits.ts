@@ -1,15 +1,19 @@
 /** All limits and lifetimes, with unit and source (D-202). */
 
-interface LimitRow {
+/** A row of the table of limits. */
+export interface LimitRow {
+  /** The number, in `unit`. */
   value: number;
+  /** Unit of `value`. */
   unit: "ms" | "s" | "days" | "bytes" | "count" | "code points" | "requests" | "percent";
-  /** Where it is laid down: the specification or a decision. */
+  /** A requirement, a decision or a section of a document. */
   source: string;
+  /** What the number limits. */
   what: string;
 }
 
-/** One row a limit. `docs/limits.md` is written from it. Not exported: its type is read from it. */
-const TABLE = {
+/** Every limit. */
+export const LIMIT_TABLE = {
   crlRequests: { value: 30, unit: "requests", source: "R-334", what: "GET /v1/crl per minute and IP" },
   resolveRequests: {
     value: 10,
@@ -49,6 +53,7 @@ const TABLE = {
   },
   limitWindowMs: {
     value: 60_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "R-334",
     what: "window of the per-IP and per-human limits",
@@ -67,6 +72,7 @@ const TABLE = {
   },
   agentWindowMs: {
     value: 60_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "R-338",
     what: "default window of the proxy's limit per agent",
@@ -197,6 +203,7 @@ const TABLE = {
   },
   crlRefreshIntervalMs: {
     value: 300_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "R-348",
     what: "default interval of CRL refreshes",
@@ -207,12 +214,14 @@ const TABLE = {
   keysTtlMs: { value: 300_000, unit: "ms", source: "D-61", what: "default lifetime of cached registry keys" },
   keysGraceMs: {
     value: 900_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-61",
     what: "use of the last keys while fetches fail",
   },
   keysRefetchMs: {
     value: 30_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-61",
     what: "shortest time between fetches for an unknown kid",
@@ -233,6 +242,7 @@ const TABLE = {
   keyDocumentMaxAgeSeconds: { value: 300, unit: "s", source: "D-22", what: "max-age of the key document" },
   registryTimeoutMs: {
     value: 5_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-61, D-63",
     what: "time-out of a call from the proxy to the registry",
@@ -298,6 +308,7 @@ const TABLE = {
   },
   bodyLeftMs: {
     value: 2_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-248",
     what: "time from the refusal of a body to the end of its connection",
@@ -343,12 +354,14 @@ const TABLE = {
   },
   heartbeatIntervalMs: {
     value: 30_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "R-351",
     what: "default interval of relay heartbeats",
   },
   silentSocketMs: {
     value: 60_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "docs/protocol.md#relay-frames",
     what: "silence after which a socket is closed",
@@ -460,6 +473,7 @@ const TABLE = {
   sweepSlowMs: { value: 160, unit: "ms", source: "D-217", what: "pause of the expiry sweep after a step" },
   sweepQuickMs: {
     value: 20,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-217",
     what: "pause of the expiry sweep after a step in which half of the records had ended",
@@ -496,6 +510,7 @@ const TABLE = {
   mailboxRetryMaxMs: { value: 60_000, unit: "ms", source: "D-68", what: "longest wait after a rejection" },
   senderStatusMs: {
     value: 30_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-222",
     what: "caching of the status of a queued message's sender",
@@ -505,18 +520,21 @@ const TABLE = {
   chunkBytes: { value: 61_440, unit: "bytes", source: "D-208", what: "chunk of a payload in one stored value" },
   sessionRevalidateMs: {
     value: 300_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-64",
     what: "default time between checks of a connected agent",
   },
   wayBackMs: {
     value: 500,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-209",
     what: "time that the sender's instance waits longer than the recipient's",
   },
   underWayLookMs: {
     value: 100,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-69",
     what: "time between polls for another instance's response",
@@ -525,6 +543,7 @@ const TABLE = {
   instanceRenewMs: { value: 4_000, unit: "ms", source: "D-209", what: "time between renewals of the lease" },
   bellLookMs: {
     value: 2_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-209",
     what: "time between polls of a watched key, in addition to the watch",
@@ -541,6 +560,7 @@ const TABLE = {
   changeWaitMs: { value: 30_000, unit: "ms", source: "D-221", what: "wait of a change for its commit" },
   changeRetryMs: {
     value: 5_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-221",
     what: "time in which a commit that conflicts with another instance is retried",
@@ -559,12 +579,14 @@ const TABLE = {
   claimsWaiting: { value: 10_000, unit: "count", source: "D-216", what: "claims that wait for their commit" },
   claimWaitMs: {
     value: 10_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-216",
     what: "wait of the oldest claim above which new claims are refused",
   },
   claimHealthyMs: {
     value: 5_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-216",
     what: "wait of the oldest claim, and duration of a health check, above which the service is unavailable",
@@ -577,6 +599,7 @@ const TABLE = {
   },
   storeProbeMs: {
     value: 5_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-220",
     what: "shortest time between probe writes of a health check",
@@ -584,20 +607,19 @@ const TABLE = {
   storeProbeSeconds: { value: 3_600, unit: "s", source: "D-220", what: "retention of a probe record" },
   siblingAnswerMs: {
     value: 2_000,
+    /** Unit of `value`. */
     unit: "ms",
     source: "D-241",
     what: "time for the isolate that holds the store's lock to answer another isolate",
   },
   commitRetries: { value: 10, unit: "count", source: "D-208", what: "attempts of an optimistic commit" },
 } as const satisfies Record<string, LimitRow>;
+Object.freeze(LIMIT_TABLE);
 
 /** Name of a limit. */
-export type LimitName = keyof typeof TABLE;
+export type LimitName = keyof typeof LIMIT_TABLE;
 
-/** The rows. */
-export const LIMIT_TABLE: Readonly<Record<LimitName, Readonly<LimitRow>>> = Object.freeze(TABLE);
-
-/** The values alone. */
+/** Value of each limit, in the unit of its row. */
 export const LIMITS: Readonly<Record<LimitName, number>> = Object.freeze(
   Object.fromEntries(Object.entries(LIMIT_TABLE).map(([name, row]) => [name, row.value])),
 ) as Readonly<Record<LimitName, number>>;

@@ -1,5 +1,5 @@
 /**
- * Field rules as zod schemas, shared by the wire bodies beside this file. The rules themselves live one folder up.
+ * Schemas of members that several request and response bodies share. The rules themselves are in the folder above.
  */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
@@ -36,7 +36,7 @@ export const IsoTime = text((value) => parseIso(value) !== null, "must be an RFC
 export const AgentName = text(isAgentName, "must be 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'", { maxLength: 64 });
 /** Ed25519 public key. */
 export const PublicKey = text(isPublicKey, "must be base64url of an Ed25519 public key", { maxLength: 43 });
-/** Request id (D-11). */
+/** Request ID (D-11). */
 export const RequestId = text(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'", {
   pattern: "^[A-Za-z0-9._:-]{8,128}$",
 });
@@ -46,7 +46,7 @@ export const DisplayName = parsedText(
   `must be 1 to ${LIMITS.displayName} characters of text`,
   LIMITS.displayName,
 );
-/** Framework label as sent; trim it with `parseFramework` (D-07, D-23). */
+/** Framework label, not trimmed; trim it with `parseFramework` (D-07, D-23). */
 export const FrameworkAsSent = text(
   (value) => parseFramework(value) !== null,
   `must be 1 to ${LIMITS.framework} characters of text`,
@@ -60,7 +60,7 @@ export interface Pagination {
   /** ID of the last record of this page; `null` on the last page. */
   nextCursor: string | null;
 }
-/** Shape of `Pagination`. */
+/** Schema of `Pagination`. */
 export const Pagination: Shape<Pagination> = z.object({ limit: z.int(), nextCursor: Ulid.nullable() });
 /** Page size in a query: 1 to 100. */
 export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).transform(Number)
@@ -70,7 +70,7 @@ export interface PageQuery {
   limit: number;
   cursor?: string | undefined;
 }
-/** Shape of `PageQuery`. */
+/** Schema of `PageQuery`. */
 export const PageQuery: Shape<PageQuery> = z.object({
   limit: PageLimit.default(LIMITS.listPageDefault),
   cursor: Ulid.optional(),

@@ -4,7 +4,7 @@ import { startConnector } from "../../../cli/connector/start.ts";
 import { freePort } from "../../support/process.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
-import { until } from "./bench.ts";
+import { until } from "../../support/until.ts";
 import { contextOf } from "./context.ts";
 
 Deno.test("a connector signs its refresh with the registry's time when the registry refuses its own", async () => {
@@ -27,7 +27,7 @@ Deno.test("a connector signs its refresh with the registry's time when the regis
     stop = given;
     return () => {};
   });
-  await until("it has signed twice", () => signedAt.length >= 2);
+  await until(() => signedAt.length >= 2);
   stop();
   await world.clock.advance(5_000);
   assertEquals(await ended, 0);

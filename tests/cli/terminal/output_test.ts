@@ -332,7 +332,7 @@ Deno.test("an error in text shows code, cause, fix, request and documentation", 
   assertEquals([code, stdout], [3, ""]);
   for (
     const part of [
-      "API_KEY_INVALID: The API key is not known.",
+      "API_KEY_INVALID: The API key does not exist.",
       "svc config set apiKey -",
       "as request ",
       "More: svc explain API_KEY_INVALID",
