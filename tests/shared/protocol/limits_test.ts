@@ -1,13 +1,13 @@
 /**
- * Shows that the table of limits is sound: whole numbers, units that fit the names, a source for each row.
- * The decisions' own numbers are held here; the specification's are in spec_tables_test.ts.
+ * Shows that the table of limits is consistent: integers, units that match the names, a source for each row. This file
+ * holds the numbers of decisions, spec_tables_test.ts those of the requirements.
  */
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { LIMIT_TABLE, type LimitName, LIMITS } from "../../../shared/protocol/limits.ts";
 
 const rows = Object.entries(LIMIT_TABLE);
 
-/** PROTOCOL.md: name and value, in the unit of the name. */
+/** Decision, name, and value in the unit of the name. */
 const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-12", "hookBodyBytes", 256 * 1024],
   ["D-12", "bodyBytes", 64 * 1024],

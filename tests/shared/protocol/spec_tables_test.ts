@@ -1,6 +1,6 @@
 /**
- * Holds the specification's tables of errors and limits, and compares them both ways with the tables of the code.
- * Neither may have a row that the other lacks; what the project added beside them is held here too.
+ * Holds the required errors and limits (docs/conformance.md) and compares them in both directions with the tables of
+ * the code. Also holds the codes that the project adds.
  */
 import { assertEquals } from "@std/assert";
 import { type ErrorCode, ERRORS } from "../../../shared/protocol/errors.ts";
@@ -8,7 +8,7 @@ import { LIMIT_TABLE, LIMITS } from "../../../shared/protocol/limits.ts";
 
 type Status = number | readonly [number, number];
 
-/** SPEC.md, Errors. */
+/** The required error codes. */
 const SPEC_ERRORS: [code: string, status: Status][] = [
   ["INVITE_CREATE_INVALID", 400],
   ["INVITE_CREATE_FORBIDDEN", 403],
@@ -76,7 +76,7 @@ const SPEC_ERRORS: [code: string, status: Status][] = [
   ["PROXY_PAIR_TICKET_EXPIRED", 410],
 ];
 
-/** PROTOCOL.md: the codes that fill the specification's gaps. */
+/** The codes that decisions add. */
 const PROJECT_ERRORS: [code: string, status: Status, decision: string][] = [
   ["NOT_FOUND", 404, "D-10"],
   ["METHOD_NOT_ALLOWED", 405, "D-10"],
@@ -112,7 +112,7 @@ const PROJECT_ERRORS: [code: string, status: Status, decision: string][] = [
   ["PROXY_PAIR_RESPONDER_FORBIDDEN", 403, "D-74"],
 ];
 
-/** SPEC.md, Limits: every number, in the unit of its constant. */
+/** The required limits, each in the unit of its constant. */
 const SPEC_LIMITS: [scope: string, name: string, value: number, unit: string][] = [
   ["GET /v1/crl", "crlRequests", 30, "requests"],
   ["GET /v1/resolve/:id", "resolveRequests", 10, "requests"],
