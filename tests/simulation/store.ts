@@ -4,7 +4,7 @@
  * drop a wake-up or repeat it.
  */
 import { fraction, type Random } from "../../shared/random.ts";
-import { overlaid } from "../support/faulty_kv.ts";
+import { overlaid, withRecordedWrites } from "../support/faulty_kv.ts";
 import type { Gate } from "./gate.ts";
 
 const LOST_WAKE_UPS = 0.1, DOUBLE_WAKE_UPS = 0.1;
@@ -104,24 +104,7 @@ export class View {
 
   #operation(real: Deno.AtomicOperation): Deno.AtomicOperation {
     const keys: Deno.KvKey[] = [];
-    const operation: Deno.AtomicOperation = overlaid(real, {
-      check: (...checks) => {
-        real.check(...checks);
-        return operation;
-      },
-      set: (key, value, options) => {
-        keys.push(key);
-        real.set(key, value, options);
-        return operation;
-      },
-      delete: (key) => {
-        keys.push(key);
-        real.delete(key);
-        return operation;
-      },
-      commit: () => this.#write(keys, () => real.commit()),
-    });
-    return operation;
+    return withRecordedWrites(real, keys, () => ({ commit: () => this.#write(keys, () => real.commit()) }));
   }
 
   #watch(keys: readonly Deno.KvKey[]): ReadableStream<unknown> {

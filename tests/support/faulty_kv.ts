@@ -106,32 +106,23 @@ export class FaultyKv implements Disposable {
   #operation(real: Deno.AtomicOperation): Deno.AtomicOperation {
     const keys: Deno.KvKey[] = [];
     let checks = 0, sums = 0;
-    const arithmetic = <A extends unknown[]>(call: (...args: A) => unknown) => (...args: A) => {
+    type Arithmetic = (key: Deno.KvKey, n: bigint) => unknown;
+    const counted = (call: Arithmetic, operation: () => Deno.AtomicOperation) => (key: Deno.KvKey, n: bigint) => {
       sums++;
-      keys.push(args[0] as Deno.KvKey);
-      call(...args);
-      return operation;
+      keys.push(key);
+      call(key, n);
+      return operation();
     };
-    const operation: Deno.AtomicOperation = overlaid(real, {
+    return withRecordedWrites(real, keys, (operation) => ({
       check: (...more) => {
         checks += more.length;
         keys.push(...more.map((check) => check.key));
         real.check(...more);
-        return operation;
+        return operation();
       },
-      set: (key, value, options) => {
-        keys.push(key);
-        real.set(key, value, options);
-        return operation;
-      },
-      delete: (key) => {
-        keys.push(key);
-        real.delete(key);
-        return operation;
-      },
-      sum: arithmetic(real.sum.bind(real)),
-      min: arithmetic(real.min.bind(real)),
-      max: arithmetic(real.max.bind(real)),
+      sum: counted(real.sum.bind(real), operation),
+      min: counted(real.min.bind(real), operation),
+      max: counted(real.max.bind(real), operation),
       commit: async () => {
         const call: KvCall = { method: "commit", keys, checks };
         await this.#pass(call);
@@ -143,9 +134,34 @@ export class FaultyKv implements Disposable {
         if (checks > 0 && conflictRate > 0 && fraction(this.#random) < conflictRate) return { ok: false };
         return this.#lost(call, await real.commit());
       },
-    });
-    return operation;
+    }));
   }
+}
+
+/** Returns an operation that appends the keys it writes to `keys`. `own` replaces members and gets the operation. */
+export function withRecordedWrites(
+  real: Deno.AtomicOperation,
+  keys: Deno.KvKey[],
+  own: (operation: () => Deno.AtomicOperation) => Partial<Deno.AtomicOperation>,
+): Deno.AtomicOperation {
+  const operation: Deno.AtomicOperation = overlaid(real, {
+    check: (...checks) => {
+      real.check(...checks);
+      return operation;
+    },
+    set: (key, value, options) => {
+      keys.push(key);
+      real.set(key, value, options);
+      return operation;
+    },
+    delete: (key) => {
+      keys.push(key);
+      real.delete(key);
+      return operation;
+    },
+    ...own(() => operation),
+  });
+  return operation;
 }
 
 /**

@@ -13,6 +13,7 @@ import type { VerificationKeys } from "../../shared/protocol/jws.ts";
 import { readKeyDocument } from "../../shared/protocol/key_document.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { errorsOf, type Route } from "../../shared/server/http/route.ts";
+import { withCheckedAnswers } from "./table_conformance.ts";
 import { REGISTRY_URL, type RequestParts, type TestAgent, World, type WorldOptions } from "./world.ts";
 
 type Row = Route<RegistryDeps>;
@@ -24,27 +25,18 @@ export async function openRegistry(options: WorldOptions = {}): Promise<World> {
   // rejects.
   const after = w.clock.after.bind(w.clock);
   w.clock.after = (ms, fn) => after(Math.ceil(ms), fn);
-  checkAnswers(w);
+  hold(w);
   return w;
 }
 
 /** Starts both services again over the same store. */
 export async function restart(w: World): Promise<void> {
   await w.start();
-  checkAnswers(w);
+  hold(w);
 }
 
-function checkAnswers(w: World): void {
-  const { fetch } = w.registry;
-  w.registry = {
-    ...w.registry,
-    async fetch(request, peer) {
-      const { method, url } = request;
-      const answer = await fetch(request, peer);
-      await checkAnswer(w, method, new URL(url).pathname, answer.clone());
-      return answer;
-    },
-  };
+function hold(w: World): void {
+  w.registry = withCheckedAnswers(w.registry, (method, path, answer) => judge(w, method, path, answer));
 }
 
 /** The row that a request is for. */
@@ -63,7 +55,7 @@ export function codesOf(row: Row): ErrorCode[] {
   );
 }
 
-async function checkAnswer(w: World, method: string, path: string, answer: Response): Promise<void> {
+async function judge(w: World, method: string, path: string, answer: Response): Promise<void> {
   const row = rowOf(method, path);
   const text = await answer.text();
   const what = `${method} ${path.slice(0, 100)} answered ${answer.status} ${text.slice(0, 300)}`;

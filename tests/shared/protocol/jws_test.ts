@@ -7,9 +7,10 @@ import fc from "fast-check";
 import { CompactSign, compactVerify } from "jose";
 import { signAit, verifyAit } from "../../../shared/protocol/ait.ts";
 import { fromBase64Url, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
-import { importPublicKey, keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
+import { importPublicKey, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { parseJws, TokenError, type TokenRefusal } from "../../../shared/protocol/jws.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { signedToken, WRONG_ALGS } from "../../support/tokens.ts";
 import { vectors } from "../../support/vectors.ts";
 import { codePoints } from "./arbitraries.ts";
 
@@ -27,9 +28,7 @@ const [headerPart, payloadPart, signaturePart] = token.split(".") as [string, st
 
 /** Signs any header over any payload text. */
 async function forge(header: unknown, payload = PAYLOAD, key = pair.privateKey): Promise<string> {
-  const text = typeof header === "string" ? header : JSON.stringify(header);
-  const signed = `${toBase64Url(utf8Bytes(text))}.${toBase64Url(utf8Bytes(payload))}`;
-  return `${signed}.${await sign(key, utf8Bytes(signed))}`;
+  return await signedToken(header, payload, key);
 }
 
 async function refusal(text: string): Promise<TokenRefusal> {
@@ -50,21 +49,7 @@ Deno.test("AIT verification refuses any other alg with any signature", async (t)
     false,
     ["sign"],
   );
-  const algs = [
-    "none",
-    "None",
-    "NONE",
-    "nOnE",
-    "HS256",
-    "HS512",
-    "RS256",
-    "ES256",
-    "ES256K",
-    "PS256",
-    "Ed25519",
-    "EdDsa",
-  ];
-  for (const alg of [...algs, "", 1, null, ["EdDSA"]]) {
+  for (const alg of WRONG_ALGS) {
     await t.step(JSON.stringify(alg), async () => {
       const forged = await forge({ ...HEADER, alg });
       const signed = forged.slice(0, forged.lastIndexOf("."));
