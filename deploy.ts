@@ -1,12 +1,12 @@
 /**
- * The composition root: environment → configuration → store, clock, entropy → apps → one server. The only place where
- * the two services are put together; it knows how they are started, drained and stopped, and none of their rules.
+ * The composition root: environment → configuration → store, clock, entropy → apps → one server. It builds, starts, drains
+ * and stops both services, and holds none of their rules.
  */
 import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
 import { proxyHealth } from "./proxy/meta/handlers.ts";
-import type { LocalWakeups } from "./proxy/relay/presence.ts";
+import type { LocalWakeups } from "./proxy/relay/instance_inbox.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";
@@ -36,36 +36,36 @@ import {
 import { json } from "./shared/server/http/route.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 
-/** Whose routes the documents tell of. */
+/** The services that the OpenAPI document describes, for each value of `SVC_SERVICE`. */
 const DOCUMENTED = {
   all: [REGISTRY_DOCUMENT, PROXY_DOCUMENT],
   registry: [REGISTRY_DOCUMENT],
   proxy: [PROXY_DOCUMENT],
 } as const;
 
-/** A server that runs. */
+/** A running server. */
 export interface RunningServer {
-  /** Where it listens, for instance `http://127.0.0.1:8787`. */
+  /** The address it listens on, for example `http://127.0.0.1:8787`. */
   address: string;
-  /** True while the first admin can still be made with the bootstrap secret. */
+  /** Returns true until the first admin exists. */
   bootstrapOpen(): Promise<boolean>;
   /** Drains and stops within 5 s (D-70). */
   stop(): Promise<void>;
 }
 
-/** Everything that the environment says. */
+/** The configuration from the environment. */
 interface Configuration {
   server: ServerConfig;
   registry: RegistryConfig;
   proxy: ProxyConfig;
 }
 
-/** Where the command svc looks for a registry when nobody has said. */
+/** Registry address that the command `svc` uses by default. */
 const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
 
 /**
- * Deno Deploy sets this variable so that `Deno.openKv` does not hand out a store in memory for a missing database (D-219).
- * With `error` Deno rejects every store that is not remote; with `warn` it opens one in memory, also for a file's path.
+ * Deno Deploy sets this variable so that `Deno.openKv` does not open a store in memory for a missing database (D-219).
+ * With `error` Deno rejects every store that is not remote. With `warn` it opens one in memory, also for a file path.
  */
 const REMOTE_ONLY = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
 
@@ -90,7 +90,7 @@ function readConfiguration(environ: Environ): Configuration {
   return reader.finish({ server, registry, proxy });
 }
 
-/** Puts the services together over a store, for the port on which they are reached. */
+/** Builds the services on a store. `port` is part of the default addresses and of the accepted origins. */
 async function compose(
   { server, registry: registryConfig, proxy: proxyConfig }: Configuration,
   store: Store,
@@ -119,7 +119,7 @@ async function compose(
   const proxy = service === "registry" ? null : createProxy({
     ...deps,
     origins: acceptedOrigins(environment, place.proxyUrl, port),
-    // In one process the calls stay in it: no socket, no credential.
+    // In one process, calls to the registry need no socket and no credential.
     ...registry
       ? {
         send: (request) => registry.fetch(request, { from: "process" }),
@@ -131,13 +131,13 @@ async function compose(
   }, { ...proxyConfig, ...place });
   if (registry && proxy) registry.deps.signing.onChanged = () => proxy.deps.keys.forget();
   await proxy?.start(store.isExclusive);
-  // In one process there is nothing to wait for: the service is ready when it listens.
+  // In one process the revocation list is available at once, so the proxy is ready when the server listens.
   if (registry) await proxy?.deps.crl.refresh();
   return { registry, proxy };
 }
 
 /**
- * Starts what the environment asks for.
+ * Starts the services that the environment selects.
  *
  * @throws {ConfigError} with every problem of the configuration
  * @throws {StoreRefused} when another process uses the store, or a newer version wrote it
@@ -153,7 +153,11 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
     const { registry, proxy } = await compose(configuration, store, port, log);
     entry.open(registry, proxy);
     if (!isLoopback(host)) {
-      log("warn", "plain_http", { host, port, message: "TLS is the business of a front before it" });
+      log("warn", "plain_http", {
+        host,
+        port,
+        message: "the server speaks plain HTTP; put a reverse proxy with TLS in front of it",
+      });
     }
     return {
       address: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
@@ -168,16 +172,17 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
 }
 
 /**
- * The same services for `deno serve`, which listens by itself; several isolates share the store.
+ * Builds the services for `deno serve`, which listens by itself. Several isolates share the store.
  *
- * @throws {ConfigError} {StoreRefused} as `startServer`
+ * @throws {ConfigError} with every problem of the configuration
+ * @throws {StoreRefused} when another process uses the store, or a newer version wrote it
  */
 export async function openServices(environ: Environ, log: Log): Promise<Deno.ServeHandler> {
   const configuration = readConfiguration(environ);
   const { kvUrl } = configuration.server;
   const store = await openStore(kvUrl);
   const entry = new Entry(log);
-  // Isolates of Deno Deploy are in processes of their own.
+  // On Deno Deploy each isolate is a separate process, which this channel does not reach.
   const siblings = kvUrl === null ? undefined : new BroadcastChannel("svc");
   const { registry, proxy } = await compose(configuration, store, configuration.server.port, log, siblings);
   entry.open(registry, proxy);
@@ -186,14 +191,14 @@ export async function openServices(environ: Environ, log: Log): Promise<Deno.Ser
 
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
-/** Where requests come in: waits until the apps are there, counts what is under way, refuses while draining. */
+/** Receives requests: waits until the apps are ready, counts requests in progress, and refuses requests while draining. */
 class Entry {
   readonly #log: Log;
   readonly #ready = Promise.withResolvers<void>();
   #registry: Registry | null = null;
   #proxy: Proxy | null = null;
   #draining = false;
-  /** Requests that are not answered yet. */
+  /** Number of requests without a response. */
   underWay = 0;
 
   constructor(log: Log) {
@@ -215,7 +220,7 @@ class Entry {
       return refusal(request, this.#proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE");
     }
     this.underWay++;
-    // Taken before the upgrade to a socket, after which it cannot be asked for.
+    // Read before an upgrade: afterwards `request.body` is not available.
     const { body } = request;
     try {
       await this.#ready.promise;
@@ -237,7 +242,7 @@ class Entry {
     if (path === "/health" && request.method === "HEAD") {
       return await withoutBody(await this.#health(request, registry, proxy));
     }
-    // The few paths that both have (health, documents) tell of both, whoever answers.
+    // Both services have the document paths; either response describes both.
     return await (registry.owns(request) ? registry : proxy).fetch(request, peer);
   }
 
@@ -276,11 +281,11 @@ function listen(host: string, port: number, entry: Entry, store: Store): Deno.Ht
   }
 }
 
-/** An address that cannot be listened on, in plain words (D-233); `null` for any other error. */
+/** Explains why the server cannot listen on an address (D-233). Returns `null` for any other error. */
 function unusableAddress(host: string, port: number, error: unknown): ConfigError | null {
   const at = `${host.includes(":") ? `[${host}]` : host}:${port}`;
   if (error instanceof Deno.errors.AddrInUse) {
-    return new ConfigError([`PORT: ${at} is in use; stop what listens there, or set PORT to another`]);
+    return new ConfigError([`PORT: ${at} is in use; stop the program that listens there, or set PORT to another port`]);
   }
   if (error instanceof Deno.errors.AddrNotAvailable) {
     return new ConfigError([`HOST: ${host} is not an address of this machine`]);
@@ -299,12 +304,12 @@ function unusableAddress(host: string, port: number, error: unknown): ConfigErro
   return null;
 }
 
-/** True for an address that no other machine reaches. */
+/** Returns true for an address that other machines cannot reach. */
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || host.startsWith("127.");
 }
 
-/** New requests are refused, acks in flight get 3.5 s, sockets are closed with 1001, all within 5 s (D-70). */
+/** Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s (D-70). */
 async function stop(entry: Entry, http: Deno.HttpServer, proxy: Proxy | null, store: Store): Promise<void> {
   const began = systemClock.now();
   entry.drain();
@@ -318,19 +323,19 @@ async function stop(entry: Entry, http: Deno.HttpServer, proxy: Proxy | null, st
   store.close();
 }
 
-/** Runs until a signal; `--dev` makes a bootstrap secret when none is given and says what to do next. */
+/** Runs until a signal. With `--dev` it makes a bootstrap secret if none is set, and prints the next step. */
 async function main(args: readonly string[]): Promise<void> {
   const isDev = args.includes("--dev");
   const devSecret = newDevSecret();
   const environ: Environ = (name) =>
     processEnviron(name) ?? (isDev && name === "BOOTSTRAP_SECRET" ? devSecret : undefined);
   const log = jsonLog(systemClock, "svc", (line) => console.error(line));
-  // A defect costs its request, not everybody's; it is logged like everything else.
+  // A rejection that no code handles must not end the process and the requests of other callers.
   globalThis.addEventListener("unhandledrejection", (event) => {
     event.preventDefault();
     log("error", "unhandled_rejection", { cause: event.reason });
   });
-  // Past the limit on a file's size the system ends a process that does not listen; the store reports the same (D-220).
+  // Without a listener, SIGXFSZ (file size limit) ends the process. The store reports the same failure (D-220).
   if (Deno.build.os !== "windows") Deno.addSignalListener("SIGXFSZ", () => {});
   let server: RunningServer;
   try {
@@ -352,7 +357,7 @@ async function main(args: readonly string[]): Promise<void> {
   if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") === devSecret ? devSecret : null);
 }
 
-/** A secret that a shell takes as it is: a text that begins with a dash would be an option (D-238). */
+/** Returns a secret that a shell accepts unquoted. A leading dash would make it an option (D-238). */
 function newDevSecret(): string {
   for (;;) {
     const secret = toBase64Url(systemRandom.bytes(24));
@@ -360,13 +365,13 @@ function newDevSecret(): string {
   }
 }
 
-/** @param made the bootstrap secret that was made at this start; one that was given is not repeated */
+/** @param made the bootstrap secret that this start has made; `null` for a configured one, which is not printed */
 async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: string | null): Promise<void> {
   console.log(`registry and proxy, pid ${Deno.pid}; stop with Ctrl-C`);
-  if (!(await bootstrapOpen())) return console.log("this store has an admin; KV_URL names another one");
+  if (!(await bootstrapOpen())) return console.log("this store already has an admin; set KV_URL to use another store");
   if (made !== null) console.log(`bootstrap secret: ${made}`);
   const registry = address === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${address}`;
-  // A given secret is not repeated: the command reads it from the terminal.
+  // A configured secret is not printed: the command reads it from the terminal.
   const how = made === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
   console.log(`\nNext, in another terminal, make yourself the admin${how}:\n`);
   const secret = made ?? "-";

@@ -1,6 +1,5 @@
 /**
- * `deno task store`: work on the store itself, on the host, while no server uses it. Knows the stores of both services
- * and none of their rules.
+ * `deno task store`: maintenance of the store on the host while no server uses it. It holds no rule of either service.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
@@ -18,26 +17,34 @@ import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 
 const USAGE =
-  `deno task store inspect [--json]     number and size of the records of each kind, and who has most revocations
-deno task store recover              a new API key for the first admin, when all are lost
-deno task store export > file        every record, as lines of JSON; holds the signing key: keep it private
-deno task store export --out <file>  the same into a new file that only its owner can read
-deno task store import < file        an export into an empty store
+  `deno task store inspect [--json]     number and size of the records of each kind, and the humans with most revocations
+deno task store recover              create a new API key for the first admin when all are lost
+deno task store export > file        write every record as JSON lines; holds the signing key: keep it private
+deno task store export --out <file>  the same, to a new file that only its owner can read
+deno task store import < file        read an export into an empty store
 
-The store is the one that KV_URL names (default .data/svc.kv). Stop the server first.`;
+KV_URL names the store (default .data/svc.kv). Stop the server first.`;
 
-/** A mistyped path must not leave an empty store behind. */
+/**
+ * Refuses a path without a store, because opening it would create an empty one.
+ *
+ * @throws {StoreRefused}
+ */
 async function refuseMissing(kvUrl: string | null): Promise<void> {
   if (kvUrl === null || /^(https?:|:memory:$)/.test(kvUrl)) return;
   try {
     await Deno.stat(kvUrl);
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    throw new StoreRefused(`There is no store at ${kvUrl}. Set KV_URL to the one that the server uses.`);
+    throw new StoreRefused(`There is no store at ${kvUrl}. Set KV_URL to the store that the server uses.`);
   }
 }
 
-/** Opens the store; one that a newer version wrote is left alone. */
+/**
+ * Opens the store.
+ *
+ * @throws {StoreRefused} when another process uses the store, or a newer version wrote it
+ */
 async function openReadable(kvUrl: string | null): Promise<Store> {
   const store = await openStore(kvUrl);
   try {
@@ -64,7 +71,7 @@ async function recover(kvUrl: string | null): Promise<number> {
     const { human, key } = recovered;
     console.log(`admin    ${human.displayName}  ${human.did}`);
     console.log(`API key  ${key.token}`);
-    console.log(`\nThis key is shown once. Revoke the lost ones with svc api-key revoke <id>.`);
+    console.log(`\nThis key is shown only once. Revoke the lost keys with svc api-key revoke <id>.`);
     return 0;
   } finally {
     store.close();
@@ -73,7 +80,7 @@ async function recover(kvUrl: string | null): Promise<number> {
 
 const TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
 
-/** Options that a command was given; each knows only its own. */
+/** Options of the command line. */
 interface Options {
   json: boolean;
   out: string | undefined;
@@ -134,7 +141,11 @@ async function exportStore(kvUrl: string | null, { out }: Options): Promise<numb
   }
 }
 
-/** A new file for its owner alone (D-241): an export holds the signing key. */
+/**
+ * Creates a file that only its owner can read, because an export holds the signing key (D-241).
+ *
+ * @throws {StoreRefused} when the file exists or cannot be created
+ */
 async function createPrivate(path: string): Promise<Deno.FsFile> {
   try {
     return await Deno.open(path, { write: true, createNew: true, mode: 0o600 });
@@ -171,7 +182,7 @@ async function* linesOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncG
   if (rest !== "") yield rest;
 }
 
-/** Each command, with the option that it knows. */
+/** The commands, each with the option that it accepts. */
 const COMMANDS: Readonly<
   Record<string, { run(kvUrl: string | null, options: Options): Promise<number>; option?: keyof Options }>
 > = {

@@ -1,14 +1,13 @@
 /**
- * The injected world of every command: files, network, clock, entropy, terminal, environment. The only file that reads
- * the environment; whoever builds a `World` of other parts runs the same commands in a test.
+ * The dependencies that every command receives: network, clock, entropy, terminal, environment. Tests pass other ones.
+ * Imports types only (D-195); system.ts builds the real ones.
  */
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Output, Terminal } from "./terminal/output.ts";
-import type { Authority } from "./client/tls.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
 
-/** Every environment variable that is read; the compiled binary may read no other. */
+/** All environment variables that the CLI reads. The compiled binary has no permission to read others. */
 export const ENVIRONMENT = [
   "SVC_CONFIG_DIR",
   "SVC_REGISTRY_URL",
@@ -41,25 +40,33 @@ export const ENVIRONMENT = [
 ] as const;
 export type EnvironmentName = (typeof ENVIRONMENT)[number];
 
-/** Everything outside the program. */
+/** A certificate authority from `--ca` or `SVC_CA`. */
+export interface Authority {
+  /** Absolute path of the file. */
+  path: string;
+  /** One or more PEM certificates. */
+  pem: string;
+}
+
+/** Everything outside the program that a command may use. */
 export interface System {
   fetch: typeof fetch;
-  /** The same `fetch`, which also trusts these authorities (PEM). Absent where no TLS is used. */
+  /** Returns a `fetch` that also trusts these authorities (PEM). Absent where no TLS is used. */
   trusting?: (pem: string) => typeof fetch;
-  /** The authorities that are trusted in addition to the system's. */
+  /** Authorities that are trusted in addition to those of the system. */
   authority?: Authority;
-  /** Whether somebody accepts connections at an address; absent where that cannot be asked. */
+  /** Returns true when a server accepts connections at the URL. Absent where there is no network. */
   reach?: (url: string) => Promise<boolean>;
   clock: Clock;
   random: Random;
   terminal: Terminal;
-  /** Standard input to its end. */
+  /** Returns the whole standard input. */
   stdin(): Promise<Uint8Array<ArrayBuffer>>;
-  /** Asks a person, who must answer `y`; `null` when there is no person to ask. */
+  /** Asks the user and returns true for the answer `y`; `null` when there is no terminal. */
   confirm: ((question: string) => Promise<boolean>) | null;
-  /** A command that has something to finish takes Ctrl-C over; every other ends at once. */
+  /** Ctrl-C. A command that must finish its work takes it over; any other command ends at once. */
   interrupt: Interrupt;
-  /** A variable that is set to something; an empty one counts as unset. */
+  /** Returns the value of a variable; `undefined` when it is unset or empty. */
   env(name: EnvironmentName): string | undefined;
   os: typeof Deno.build.os;
   uid: number | null;
@@ -67,15 +74,17 @@ export interface System {
   version: string;
 }
 
-/** The world as one command sees it. */
+/** The system, plus configuration directory and output of one command. */
 export interface Context extends System {
   configDir: string;
   out: Output;
+  /** Called with the headers of each response of a service. */
+  onResponse?: ((headers: Headers) => void) | undefined;
 }
 
 /**
- * The value of `NO_PROXY` with which no proxy of the environment gets what is meant for this machine (D-224): secrets go
- * to loopback addresses in clear. `*` means every address; the platform itself matches only names with it.
+ * Returns a value of `NO_PROXY` that keeps requests to this machine away from any proxy (D-224): they carry secrets in
+ * clear. `*` means every address; the platform alone would match it with names only.
  */
 export function withLoopback(given: string | undefined): string {
   const list = (given ?? "").split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");

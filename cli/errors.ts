@@ -1,10 +1,10 @@
 /**
- * What can go wrong on this side: the CLI's own codes, the errors of the two services as the client sees them, and the
- * exit code that each means (D-84). Prints nothing; output.ts does.
+ * Errors of the CLI: its own codes, the errors of the two services as a client sees them, and the exit code of each
+ * (D-84). output.ts prints them.
  */
 import { errorCodeOf, ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
 
-/** Exit codes (D-84). `interrupted` is the shell's own number for a program that SIGINT ended. */
+/** Exit codes (D-84). `interrupted` is the shell's number for a program that SIGINT ended. */
 export const EXIT = {
   done: 0,
   failed: 1,
@@ -19,104 +19,104 @@ interface CliErrorRow {
   exit: number;
   /** The condition. */
   when: string;
-  /** What a person can do about it. */
+  /** What the user can do, as one imperative sentence. */
   fix: string;
 }
 
-/** THE table of the CLI's own codes; `svc explain` shows them beside those of the services. */
+/** The CLI's own codes. `svc explain` shows them together with the codes of the services. */
 export const CLI_ERRORS = Object.freeze(
   {
-    CLI_USAGE: { exit: EXIT.usage, when: "the command line is not right", fix: "Add --help to see how it is used." },
+    CLI_USAGE: { exit: EXIT.usage, when: "the command line is invalid", fix: "Run the command with --help." },
     CLI_INSECURE_URL: {
       exit: EXIT.usage,
       when: "the address is plain http to another machine",
-      fix: "Use https, or --allow-insecure if nobody else can read that network.",
+      fix: "Use https, or add --allow-insecure if no other party can read that network.",
     },
     CLI_NO_CONFIG_DIR: {
       exit: EXIT.usage,
-      when: "no home directory is known to keep files in",
+      when: "no home directory is set",
       fix: "Give --config-dir, or set SVC_CONFIG_DIR.",
     },
     CLI_CONFIG_INVALID: {
       exit: EXIT.failed,
       when: "config.json cannot be used",
-      fix: "Repair or remove the file; it was left as it is.",
+      fix: "Repair or remove the file; svc has not changed it.",
     },
     CLI_FILE_UNSAFE: {
       exit: EXIT.failed,
-      when: "a file or directory is a link, is not yours, or can be written by others",
-      fix: "Replace it by a plain one of your own.",
+      when: "a file or directory is a link, belongs to another user, or is writable by others",
+      fix: "Replace it with a plain file or directory that you own.",
     },
     CLI_FILE_INVALID: {
       exit: EXIT.failed,
       when: "a file of the agent is missing or damaged",
-      fix: "Restore it from a backup; if only tokens are lost, svc agent reissue <name> makes new ones.",
+      fix: "Restore it from a backup; if only tokens are lost, run svc agent reissue <name>.",
     },
     CLI_SAVE_FAILED: {
       exit: EXIT.failed,
       when: "a file could not be written",
-      fix: "Make room or make the directory writable, then run the command again.",
+      fix: "Free disk space or make the directory writable, then run the command again.",
     },
     CLI_AGENT_EXISTS: {
       exit: EXIT.failed,
-      when: "an agent of this name is on this machine already",
-      fix: "Choose another name, or delete that agent first; if its registry knows it no more, remove its folder.",
+      when: "an agent with this name already exists on this machine",
+      fix: "Choose another name, or delete that agent first. If its registry no longer has it, remove its folder.",
     },
     CLI_AGENT_UNKNOWN: {
       exit: EXIT.notFound,
-      when: "no agent of this name is on this machine",
-      fix: "svc agent list shows your agents, svc agent create makes one.",
+      when: "no agent with this name exists on this machine",
+      fix: "Run svc agent list to see your agents, or svc agent create to create one.",
     },
     CLI_CODE_UNKNOWN: {
       exit: EXIT.notFound,
       when: "there is no such error code",
-      fix: "Codes are printed with every error.",
+      fix: "Copy the code from the error that svc printed.",
     },
     CLI_BUSY: {
       exit: EXIT.failed,
-      when: "another svc process is at work on the same files",
-      fix: "Wait until it is done, then run the command again.",
+      when: "another svc process is using the same files",
+      fix: "Wait until it has finished, then run the command again.",
     },
     CLI_TOKEN_REFUSED: {
       exit: EXIT.failed,
       when: "the agent's identity token does not verify",
-      fix: "svc agent reissue <name> gets a new one.",
+      fix: "Run svc agent reissue <name> to get a new one.",
     },
     CLI_UNREACHABLE: {
       exit: EXIT.unreachable,
-      when: "the service cannot be reached, or did not answer as one",
-      fix: "Check the address (svc config get registryUrl) and that the service runs.",
+      when: "the service is unreachable, or its answer is not valid",
+      fix: "Check the address (svc config get registryUrl) and that the service is running.",
     },
     CLI_TLS_REFUSED: {
       exit: EXIT.unreachable,
-      when: "the certificate of the service is refused",
+      when: "the certificate of the service is rejected",
       fix: "Give the authority's certificate with --ca <file>, or in DENO_CERT.",
     },
     CLI_CONNECTOR_DOWN: {
       exit: EXIT.unreachable,
-      when: "the agent's connector does not run, or does not answer",
-      fix: "svc connector start <name> starts it.",
+      when: "the agent's connector is not running, or does not answer",
+      fix: "Run svc connector start <name> to start it.",
     },
     CLI_SERVICE_FAILED: {
       exit: EXIT.failed,
-      when: "the system did not take the service, or the connector did not come up in it",
-      fix: "svc connector service logs <name> shows what it prints; svc connector start <name> runs it by hand.",
+      when: "the service manager rejected the service, or the connector in it did not start",
+      fix: "Run svc connector service logs <name> to see its output, or svc connector start <name> to run it by hand.",
     },
     CLI_INTERRUPTED: {
       exit: EXIT.interrupted,
       when: "the command was interrupted",
-      fix: "Run it again: it goes on where it was.",
+      fix: "Run the command again to resume.",
     },
-    CLI_UNEXPECTED: { exit: EXIT.failed, when: "something unexpected happened", fix: "Please report it." },
+    CLI_UNEXPECTED: { exit: EXIT.failed, when: "an unexpected error occurred", fix: "Please report it." },
   } satisfies Record<string, CliErrorRow>,
 );
 
 export type CliErrorCode = keyof typeof CLI_ERRORS;
 
-/** An error that the CLI itself finds. `API_KEY_MISSING` it knows before the registry would say so. */
+/** An error that the CLI itself detects. It detects `API_KEY_MISSING` before a request to the registry would. */
 export class CliError extends Error {
   override name = "CliError";
-  /** In place of the table's cure. */
+  /** Replaces the fix of the table. */
   readonly fix: string | undefined;
 
   constructor(
@@ -129,12 +129,12 @@ export class CliError extends Error {
   }
 }
 
-/** The service refused. */
+/** The service rejected the request. */
 export class ApiError extends Error {
   override name = "ApiError";
-  /** The code of the answer, `UNKNOWN_ERROR` for a text that cannot be a code, `null` when the answer had no envelope. */
+  /** The code of the answer, `UNKNOWN_ERROR` for a text that is not a code, `null` for an answer without envelope. */
   readonly code: string | null;
-  /** In place of the table's fix. */
+  /** Replaces the fix of the table. */
   fix: string | undefined;
 
   constructor(
@@ -142,7 +142,7 @@ export class ApiError extends Error {
     code: string | null,
     message: string,
     readonly requestId: string | null,
-    /** Seconds to wait, where the answer names them. */
+    /** Seconds to wait before the next attempt; `null` when the answer does not say. */
     readonly retryAfter: number | null = null,
   ) {
     super(message);
@@ -150,16 +150,16 @@ export class ApiError extends Error {
   }
 }
 
-/** True when the service has certainly not done what it was asked; of 408, 409 and 429 that cannot be said. */
+/** Returns true when the service has certainly changed nothing. After 408, 409 and 429 that is not certain. */
 export function wasRefused(error: unknown): error is ApiError {
   return error instanceof ApiError && error.status >= 400 && error.status < 500 &&
     ![408, 409, 429].includes(error.status);
 }
 
-/** The service could not be reached, or did not answer as a service of this network does. */
+/** The service is unreachable, or its answer is not one of this protocol. */
 export class UnreachableError extends Error {
   override name = "UnreachableError";
-  /** In place of the table's fix. */
+  /** Replaces the fix of the table. */
   readonly fix: string | undefined;
   readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
 
@@ -173,33 +173,36 @@ export class UnreachableError extends Error {
   }
 }
 
-/** An error as it is shown. */
+/** An error as the CLI prints it. */
 export interface Described {
   code: string;
   cause: string;
-  /** The cure; empty where none is known. */
+  /** What the user can do; empty when there is no known fix. */
   fix: string;
   exit: number;
   requestId: string | null;
 }
 
-/** In place of the table's cure where the CLI has a command for it. */
+/** Fixes of service errors that name a command of the CLI; they replace those of the protocol's table. */
 const CLI_FIXES: Readonly<Record<string, string>> = {
   API_KEY_MISSING: "Save one with svc config set apiKey -, or get one with svc invite redeem <code>.",
-  API_KEY_INVALID: "Save the right one with svc config set apiKey -, and check svc config get registryUrl.",
-  API_KEY_NOT_FOUND: "svc api-key list shows the ids of your keys.",
+  API_KEY_INVALID: "Save a valid one with svc config set apiKey -, and check svc config get registryUrl.",
+  API_KEY_NOT_FOUND: "Run svc api-key list to see the IDs of your keys.",
   AGENT_NOT_FOUND:
-    "svc agent list shows your agents. One of another registry or account can only be removed as a folder.",
-  INTERNAL_SERVICE_NOT_FOUND: "svc admin service list shows the ids of the services.",
-  ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's own secret with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
+    "Run svc agent list to see your agents. If it belongs to another registry or account, remove its folder.",
+  INTERNAL_SERVICE_NOT_FOUND: "Run svc admin service list to see the IDs of the services.",
+  ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",
-  AGENT_AUTH_REFRESH_REVOKED: "svc agent reissue <name> starts a new session.",
-  AGENT_AUTH_REFRESH_EXPIRED: "svc agent auth revoke <name>, then svc agent reissue <name>, starts a new session.",
-  AGENT_AUTH_REFRESH_INVALID: "svc agent auth revoke <name>, then svc agent reissue <name>, starts a new session.",
-  AGENT_AUTH_REFRESH_UNAUTHORIZED: "Check this machine's clock; svc agent reissue <name> gets a new identity token.",
+  AGENT_AUTH_REFRESH_REVOKED: "Run svc agent reissue <name> to start a new session.",
+  AGENT_AUTH_REFRESH_EXPIRED:
+    "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",
+  AGENT_AUTH_REFRESH_INVALID:
+    "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",
+  AGENT_AUTH_REFRESH_UNAUTHORIZED:
+    "Check this machine's clock, or run svc agent reissue <name> to get a new identity token.",
 };
 
-/** Code, cause, cure and exit code of anything that was thrown. */
+/** Returns code, cause, fix and exit code of any thrown value. */
 export function describe(error: unknown): Described {
   if (error instanceof CliError) {
     const row = error.code === "API_KEY_MISSING"
@@ -223,7 +226,7 @@ export function describe(error: unknown): Described {
   return { code: "CLI_UNEXPECTED", cause, fix, exit, requestId: null };
 }
 
-/** The exit code that a refusal means. */
+/** Returns the exit code for an HTTP status. */
 export function exitOf(status: number): number {
   if (status === 401 || status === 403) return EXIT.unauthorised;
   return status === 404 ? EXIT.notFound : EXIT.failed;

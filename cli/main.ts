@@ -1,12 +1,12 @@
 /**
- * `svc`: from argv to a command to an exit code. The only place that ends the process; what a command does, prints and
- * answers is its own business.
+ * The program `svc`: parses the command line, runs the command and returns its exit code. The only file that ends the
+ * process.
  */
 import { resolve } from "node:path";
 import project from "../deno.json" with { type: "json" };
 import { ClockCheck } from "./client/clock_check.ts";
 import type { Command } from "./command_line/command.ts";
-import { COMMANDS } from "./commands/table.ts";
+import { COMMANDS, GROUPS } from "./commands/table.ts";
 import type { Context, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
 import { realSystem } from "./system.ts";
@@ -17,7 +17,7 @@ import { parse, wantsJson } from "./command_line/parse.ts";
 import { resolveSecrets } from "./command_line/secret_input.ts";
 import { withAuthority } from "./client/tls.ts";
 
-/** Runs one command line; the exit code. */
+/** Runs one command line. Returns the exit code. */
 export async function run(argv: readonly string[], world: System): Promise<number> {
   const clockCheck = new ClockCheck(world.clock);
   const colour = world.env("NO_COLOR") === undefined;
@@ -30,7 +30,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       return EXIT.done;
     }
     if (parsed.kind === "help") {
-      const text = help(parsed.path);
+      const text = help(parsed.path, COMMANDS, GROUPS);
       out.result({ help: text }, text.split("\n"));
       return EXIT.done;
     }
@@ -41,9 +41,9 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     const trusting = await withAuthority(world, parsed.ca);
     const ctx: Context = {
       ...trusting,
-      fetch: clockCheck.watching(trusting.fetch),
+      onResponse: (headers) => clockCheck.see(headers),
       out,
-      // Only a command that keeps files needs a place for them.
+      // Evaluated on use: a command that stores no files works without a home directory.
       get configDir() {
         return resolve(parsed.configDir ?? defaultConfigDir(world));
       },
@@ -62,7 +62,7 @@ function namesAgents({ args, options }: Command): boolean {
   return [...Object.values(args), ...Object.values(options)].some(({ complete }) => complete === "agents");
 }
 
-/** A refusal by a service whose clock says otherwise is told with the offset: it is the likeliest cause. */
+/** Adds the clock offset to an error of a service whose clock differs: that is the most likely cause. */
 function withClock(described: Described, error: unknown, clockCheck: ClockCheck): Described {
   const complaint = error instanceof UnreachableError ? null : clockCheck.complaint();
   if (complaint === null) return described;
@@ -79,7 +79,7 @@ if (import.meta.main) {
       const interrupted = describe(new CliError("CLI_INTERRUPTED", "The command was interrupted"));
       new Output(world.terminal, world.clock, { json: true, colour: false }).error(interrupted);
     } else stderr(stderrIsTerminal ? "\r\x1b[KInterrupted.\n" : "Interrupted.\n");
-    // Every command can be stopped anywhere and goes on when it is run again.
+    // Safe at any moment: every command resumes when it is run again.
     Deno.exit(EXIT.interrupted);
   });
   Deno.exit(await run(Deno.args, world));

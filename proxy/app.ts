@@ -21,7 +21,8 @@ import type { ProxyDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import { sweptFamilies } from "./schema/swept_families.ts";
 import { RegistryClient, type Send } from "./registry_client.ts";
-import { type LocalWakeups, PresenceStore } from "./relay/presence.ts";
+import { InstanceInbox, type LocalWakeups } from "./relay/instance_inbox.ts";
+import { PresenceStore } from "./relay/presence.ts";
 import { ClosedSocketBytes, type UpgradeWebSocket } from "./relay/connect.ts";
 import { Deliveries } from "./relay/deliveries.ts";
 import { MessageForwarder } from "./relay/message_forwarder.ts";
@@ -70,17 +71,19 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   const senders = new SenderStatus(registry, clock);
   const drain = new MailboxDelivery({ kv, clock, log, hub, crl, senders, mailbox, ackTimeoutMs: config.ackTimeoutMs });
   const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
-  const bell = new TrustChanges(externals, (agentDids) => {
+  const trustChanges = new TrustChanges(externals, (agentDids) => {
     senders.forget(agentDids);
     void revalidation.onTrustChange(agentDids);
   });
   const { siblings } = externals;
-  const bus = new PresenceStore({ kv, clock, random, newId, log, ...(siblings ? { siblings } : {}) });
+  const presence = new PresenceStore({ kv, clock, random, newId, log });
+  const { instance } = presence;
+  const inbox = new InstanceInbox({ kv, clock, newId, log, instance, ...(siblings ? { siblings } : {}) });
   const sweeper = new ExpirySweeper(
-    { kv, maxChecks, clock, log, instance: bus.instance, leaseKey: KEYS.sweep() },
-    sweptFamilies(kv, { receiptKeptMs: config.receiptKeptMs, instance: bus.instance }),
+    { kv, maxChecks, clock, log, instance, leaseKey: KEYS.sweep() },
+    sweptFamilies(kv, { receiptKeptMs: config.receiptKeptMs, instance }),
   );
-  const dispatch = new MessageForwarder({ kv, clock, log, newId, commits, bus, hub, drain, mailbox });
+  const dispatch = new MessageForwarder({ kv, clock, log, newId, commits, presence, inbox, hub, drain, mailbox });
   hub.onAttached = (agentDid) => {
     // The link before may have ended between claim and attach, and taken the presence along.
     void dispatch.claim(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
@@ -88,7 +91,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   };
   hub.onGone = (agentDid) => {
     const isHere = () => hub.session(agentDid) !== undefined;
-    void bus.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
+    void presence.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
   };
   const pairRemoval = new PairRemoval({ kv, clock, random, log, crl, maxChecks });
   crl.onInstalled = () => {
@@ -116,7 +119,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     hub,
     mailbox,
     drain,
-    bus,
+    presence,
+    inbox,
     dispatch,
     revalidation,
     lingering: new ClosedSocketBytes(),
@@ -125,7 +129,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
       clock,
       commits,
       log,
-      instance: bus.instance,
+      instance,
       attemptMs: config.ackTimeoutMs + LIMITS.wayBackMs,
     }),
     showDetails: config.environment !== "production",
@@ -138,11 +142,12 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
       drain.start();
       revalidation.start();
       sweeper.start();
-      await Promise.all([bell.start(), bus.start(isSole)]);
+      await Promise.all([trustChanges.start(), presence.start(isSole)]);
+      inbox.start();
     },
     async stop() {
-      for (const part of [crl, drain, revalidation, bell, pairRemoval, sweeper]) part.stop();
-      await bus.stop();
+      for (const part of [crl, drain, revalidation, trustChanges, pairRemoval, sweeper, inbox]) part.stop();
+      await presence.stop();
     },
   };
 }

@@ -1,8 +1,11 @@
-/** What admission knows of a caller. */
-import type { PrefetchedRecords } from "./admission/checks.ts";
+/** The caller of a signed request, as admission hands it to a handler (D-196). */
 import type { Update } from "../shared/server/store/group_commit.ts";
+import type { PairRecord, Presence } from "./schema/records.ts";
 
-/** An agent whose request passed every check that its route asks for. */
+/** A record that is known already, or that is being read. */
+export type Prefetched<T> = Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>>;
+
+/** An agent whose request passed every check of its route. */
 export interface AdmittedAgent {
   agentDid: string;
   ownerDid: string;
@@ -11,16 +14,26 @@ export interface AdmittedAgent {
   name: string;
   /** When the AIT expires, unix seconds. */
   aitExpiresAt: number;
-  /** What was read ahead of a message. */
-  ahead: PrefetchedRecords["message"];
+  /** Records of a message to an agent, read during the checks; otherwise `null`. */
+  prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> } | null;
+  admission: Admission;
+}
+
+/**
+ * Commits what a request uses up (D-198). Both methods commit the nonce and the rate-limit count with the first call, on
+ * condition that trust and session are unchanged.
+ *
+ * @throws {ServiceError} on the first commit: `PROXY_AUTH_REPLAY`, `PROXY_AUTH_FORBIDDEN`, `PROXY_AGENT_ACCESS_INVALID`,
+ * `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
+ */
+export interface Admission {
+  /** Commits the nonce and the rate-limit count. No-op after the first commit of either method. */
+  commitAlone(): Promise<void>;
   /**
-   * Makes the nonce and the counted request durable, together with `more`, while trust and session still stand. Gives
-   * what refused `more`, if anything did: nonce and window are durable then all the same. Called again, it is about
-   * `more` alone, and a store that fails is the route's.
+   * Commits `updates` with all preconditions. The first call also commits nonce and count, even if `updates` fail.
    *
-   * @throws {ServiceError} `PROXY_AUTH_REPLAY`, `PROXY_AUTH_FORBIDDEN`, `PROXY_AGENT_ACCESS_INVALID`,
-   * `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
-   * @throws {StoreUnavailable} when called again
+   * @throws {ServiceError} after the first commit: `PROXY_AUTH_FORBIDDEN` or `PROXY_AGENT_ACCESS_INVALID`
+   * @throws {StoreUnavailable} after the first commit
    */
-  settle<R>(more?: readonly Update<R>[]): Promise<R | null>;
+  commitWith<R>(updates: readonly Update<R>[]): Promise<{ committed: true } | { committed: false; refused: R }>;
 }

@@ -16,6 +16,7 @@ import type { KeyCache } from "./admission/key_cache.ts";
 import type { ProxyConfig } from "./config.ts";
 import type { PreconditionFailed } from "./admission/checks.ts";
 import type { RegistryClient } from "./registry_client.ts";
+import type { InstanceInbox } from "./relay/instance_inbox.ts";
 import type { PresenceStore } from "./relay/presence.ts";
 import type { ClosedSocketBytes, UpgradeWebSocket } from "./relay/connect.ts";
 import type { Deliveries } from "./relay/deliveries.ts";
@@ -49,7 +50,8 @@ export interface ProxyDeps extends AppDeps {
   deliveries: Deliveries;
   mailbox: Mailbox;
   drain: MailboxDelivery;
-  bus: PresenceStore;
+  presence: PresenceStore;
+  inbox: InstanceInbox;
   dispatch: MessageForwarder;
   revalidation: Revalidation;
   upgrade: UpgradeWebSocket;

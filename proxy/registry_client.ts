@@ -79,12 +79,12 @@ export class RegistryClient {
   validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
     if ((this.#accepted.get(key) ?? 0) > this.#clock.now()) return Promise.resolve(true);
-    let verdict = this.#validating.get(key);
-    if (!verdict) {
-      verdict = this.#validate(claim, key).finally(() => this.#validating.delete(key));
-      this.#validating.set(key, verdict);
+    let validation = this.#validating.get(key);
+    if (!validation) {
+      validation = this.#validate(claim, key).finally(() => this.#validating.delete(key));
+      this.#validating.set(key, validation);
     }
-    return verdict;
+    return validation;
   }
 
   /** Forgets the verdicts that are kept; a revocation may have changed them. */

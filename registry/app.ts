@@ -1,5 +1,5 @@
 /**
- * Puts the registry together: dependencies in, an app that answers requests out.
+ * Builds the registry from its dependencies: an app that answers requests.
  */
 import { authorityOf } from "../shared/protocol/did.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
@@ -7,13 +7,13 @@ import { type App, createApp, type ServiceDeps } from "../shared/server/http/app
 import { ConfigError } from "../shared/server/config_reader.ts";
 import { GroupCommit } from "../shared/server/store/group_commit.ts";
 import { Nonces } from "../shared/server/nonces.ts";
+import { Changes } from "../shared/server/store/changes.ts";
 import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import type { Route } from "../shared/server/http/route.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
-import { AUTHENTICATORS } from "./auth.ts";
-import { Changes } from "./changes.ts";
+import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
@@ -23,16 +23,16 @@ import { accessTokenPreconditions } from "./sessions/access_token.ts";
 import { Signing } from "./signing_keys.ts";
 import type { SigningKeySet } from "./schema/records.ts";
 
-/** A registry that answers. */
+/** A registry that answers requests. */
 export interface Registry extends App {
   deps: RegistryDeps;
-  /** Judges access tokens for a proxy in the same process. */
+  /** Checks access tokens for a proxy in the same process. */
   judgeAccess: CheckAccessToken;
 }
 
 /**
- * Opens the registry on its store: fixes the issuer at the first start, loads or makes the signing key. Over a store
- * that has both, that is one read.
+ * Opens the registry on its store. The first start stores the issuer and makes the signing key; each later start is one
+ * read.
  *
  * @throws {ConfigError} when the store belongs to another issuer
  * @throws {StoreRefused} when a newer version wrote it
@@ -62,19 +62,20 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
     showDetails: config.environment !== "production",
   };
   return {
-    ...createApp(routesWith(config.apiKeyRequestsPerMinute), AUTHENTICATORS, deps),
+    ...createApp<RegistryDeps, RegistryCallers>(routesWith(config.apiKeyRequestsPerMinute), AUTHENTICATORS, deps),
     deps,
     judgeAccess: (claim, records, refuse) => accessTokenPreconditions(deps, claim, records, refuse),
   };
 }
 
-/** The table with the configured limit of the API-key routes. */
+/** Returns the route table with the configured limit of the API-key routes. */
 function routesWith(requests: number): Route<RegistryDeps>[] {
   return REGISTRY_ROUTES.map((row) =>
     row.limit?.per === "api-key" ? { ...row, limit: { ...row.limit, requests } } : row
   );
 }
 
+/** @throws {ConfigError} when the store belongs to another issuer */
 async function fixIssuer(kv: Deno.Kv, stored: string | null, issuer: string): Promise<void> {
   let value = stored;
   if (value === null) {
@@ -83,7 +84,7 @@ async function fixIssuer(kv: Deno.Kv, stored: string | null, issuer: string): Pr
   }
   if (value !== issuer) {
     throw new ConfigError([
-      `REGISTRY_URL: the store was made for ${value}, and its identities are valid for that address only; ` +
+      `REGISTRY_URL: the store belongs to ${value}, and its identities are valid for that address only; ` +
       `set REGISTRY_URL=${value}, or KV_URL to a new store`,
     ]);
   }

@@ -1,24 +1,42 @@
 /**
- * Who may call the registry: the authenticators that its route table names. Each proves one kind of caller and says
- * with which codes it refuses.
+ * The authenticators that the registry's route table names. Each one verifies one kind of caller and lists its error
+ * codes.
  */
 import { findHuman } from "./accounts/store.ts";
 import { findApiKey, touchApiKey } from "./api_keys/store.ts";
 import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
-import type { RegistryDeps } from "./deps.ts";
+import type { RegistryConfig } from "./config.ts";
 import { authenticateService } from "./internal_services/store.ts";
+import type { Signing } from "./signing_keys.ts";
+import type { Clock } from "../shared/clock.ts";
 import { verifyAit } from "../shared/protocol/ait.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
-import { equalConstantTime } from "../shared/protocol/base64url.ts";
 import { parseDid } from "../shared/protocol/did.ts";
 import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
-import { digest, readPublicKey } from "../shared/server/crypto.ts";
+import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
+import type { Nonces } from "../shared/server/nonces.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 
-/** Every way to authenticate, and whom it yields. */
+/** What the authenticators work with. */
+export interface AuthDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  config: Pick<RegistryConfig, "bootstrapSecret" | "registryUrl">;
+  /** Origins that a proof may name; the public one first. */
+  origins: readonly string[];
+  signing: Signing;
+  reads: BatchedReads;
+  commits: GroupCommit;
+  nonces: Nonces;
+}
+
+/** The authenticators and the type of the caller that each one returns. */
 export interface RegistryCallers {
   none: null;
   bootstrap_secret: null;
@@ -34,7 +52,7 @@ export interface RegistryCallers {
 
 const ALL_SCOPES: ServiceCaller = { id: "process", scopes: ["identity.read", "auth.validate", "crl.read"] };
 
-export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
+export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
   none: { stage: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
   bootstrap_secret: {
     stage: "before_body",
@@ -69,16 +87,16 @@ export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
   },
 };
 
-function checkBootstrapSecret(deps: RegistryDeps, { request }: RequestContext): null {
+function checkBootstrapSecret(deps: AuthDeps, { request }: RequestContext): null {
   const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
   const wanted = digest(deps.config.bootstrapSecret ?? "");
-  if (!equalConstantTime(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
+  if (!equalDigests(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
   return null;
 }
 
-/** An API key; with `adminCode`, an admin's, and that code for anybody else's. */
+/** Requires an API key. With `adminCode`, the key must be an admin's; any other key is refused with that code. */
 function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTERNAL_SERVICE_FORBIDDEN"): Authenticator<
-  RegistryDeps,
+  AuthDeps,
   ApiKeyCaller
 > {
   const errors: ErrorCode[] = ["API_KEY_MISSING", "API_KEY_INVALID", "API_KEY_REVOKED"];
@@ -105,8 +123,8 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
   };
 }
 
-/** Anybody; who proves to be a service with the scope is exempt from the limit per IP (D-45, D-46). */
-function optionalService(scope: ServiceScope): Authenticator<RegistryDeps, ServiceCaller | null> {
+/** Admits any caller. A service that proves the scope is exempt from the limit per IP (D-45, D-46). */
+function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCaller | null> {
   return {
     stage: "before_limit",
     credential: "optional_service",
@@ -117,9 +135,13 @@ function optionalService(scope: ServiceScope): Authenticator<RegistryDeps, Servi
   };
 }
 
-/** The calling service; `null` when the request names none. Calls within the process need no credential (D-47). */
+/**
+ * Returns the calling service, or `null` when the request names none. Calls within the process need no credential (D-47).
+ *
+ * @throws {ServiceError} `INTERNAL_SERVICE_UNAUTHORIZED`, `INTERNAL_SERVICE_FORBIDDEN`
+ */
 async function findServiceCaller(
-  deps: RegistryDeps,
+  deps: AuthDeps,
   { peer, request }: RequestContext,
   scope: ServiceScope,
 ): Promise<ServiceCaller | null> {
@@ -133,8 +155,13 @@ async function findServiceCaller(
   return caller;
 }
 
-/** AIT, proof and nonce of a refresh (D-42); the revocation list is not asked, the agent's record is. */
-async function proveAgent(deps: RegistryDeps, exchange: RequestContext): Promise<ProvenAgent> {
+/**
+ * Verifies AIT, proof and nonce of a refresh (D-42) and commits the nonce. The handler checks the agent's record, so the
+ * revocation list is not read.
+ *
+ * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`
+ */
+async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<ProvenAgent> {
   const refuse = (message: string) => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message });
   const { headers } = exchange.request;
   const now = deps.clock.now();
@@ -146,8 +173,8 @@ async function proveAgent(deps: RegistryDeps, exchange: RequestContext): Promise
   });
   exchange.agentDid = claims.sub;
   const timestamp = requestTimestamp(headers, now);
-  if (timestamp === "invalid") throw refuse("X-Svc-Timestamp is missing or no unix time");
-  if (timestamp === "skew") throw refuse("X-Svc-Timestamp is over 300 s off");
+  if (timestamp === "invalid") throw refuse("X-Svc-Timestamp is missing or not a Unix timestamp");
+  if (timestamp === "skew") throw refuse(`X-Svc-Timestamp is more than ${LIMITS.timestampSkewSeconds} s off`);
   const nonce = headers.get(HEADERS.nonce) ?? "";
   if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
   if (!holdsProof(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins)) {

@@ -1,6 +1,5 @@
-/** What an authenticator knows of a caller. */
+/** The callers that the authenticators of the registry return. */
 import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
-import type { Refresher } from "./sessions/store.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 
 /** A human with an API key. */
@@ -9,11 +8,17 @@ export interface ApiKeyCaller {
   key: ApiKeyRecord;
 }
 
-/** An internal service, or this very process. */
+/** An internal service, or this process. */
 export interface ServiceCaller {
   id: string;
   scopes: readonly ServiceScope[];
 }
 
-/** An agent that has shown its AIT and the key that belongs to it. */
-export type ProvenAgent = Refresher;
+/** An agent that has proved possession of the key in its AIT. */
+export interface ProvenAgent {
+  agentId: string;
+  agentDid: string;
+  aitJti: string;
+  /** `X-Svc-Timestamp`, Unix seconds. */
+  timestamp: number;
+}

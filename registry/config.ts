@@ -1,5 +1,5 @@
 /**
- * The registry's configuration: read once from the environment, judged whole (PROTOCOL section 7).
+ * The registry's configuration, read and checked once at the start (docs/operations.md#configuration).
  */
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
@@ -8,7 +8,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
-/** A signing key given by configuration. */
+/** A signing key of the configuration. */
 export interface ConfiguredKey {
   kid: string | null;
   /** base64url, 32 bytes. */
@@ -18,11 +18,11 @@ export interface ConfiguredKey {
   status: "active" | "retired";
 }
 
-/** What the registry runs with. */
+/** The configuration of the registry. */
 export interface RegistryConfig extends ServiceAddresses {
   /** `null`: bootstrap is disabled. */
   bootstrapSecret: string | null;
-  /** `null`: made once and kept in the store. */
+  /** `null`: the first start makes a key and keeps it in the store. */
   signingKeys: readonly ConfiguredKey[] | null;
   accessTokenTtlSeconds: number;
   refreshTokenTtlSeconds: number;
@@ -31,7 +31,7 @@ export interface RegistryConfig extends ServiceAddresses {
   quotas: Quotas;
 }
 
-/** What one human may use (D-210). */
+/** Quotas of one human (D-210). */
 export interface Quotas {
   /** Active agents. */
   agents: number;
@@ -46,7 +46,7 @@ export interface Quotas {
   revocations: number;
 }
 
-/** Names of the variables, for the permission that reading them needs. */
+/** Names of the variables. The start needs permission to read each of them. */
 export const REGISTRY_VARIABLES = [
   "BOOTSTRAP_SECRET",
   "REGISTRY_SIGNING_KEYS",
@@ -65,7 +65,7 @@ export const REGISTRY_VARIABLES = [
 
 const YEAR_SECONDS = 31_536_000;
 
-/** Reads the registry's variables; problems stay with the reader. */
+/** Reads the registry's variables. Problems are collected in `reader`. */
 export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses): RegistryConfig {
   const seconds = wholeNumber(1, YEAR_SECONDS);
   const count = wholeNumber(1, LIMITS.quotaMax);
@@ -89,7 +89,7 @@ export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses
   };
 }
 
-/** A short secret can be guessed within the limit of failures, given time (D-241). */
+/** In production a minimum length keeps the secret from being guessed within the failure limit (D-241). */
 function bootstrapSecret(environment: RegistryConfig["environment"]): Parse<string> {
   return (text) => {
     if (environment === "production" && text.length < LIMITS.bootstrapSecretLength) {

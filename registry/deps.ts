@@ -1,34 +1,31 @@
 /**
- * What the registry's handlers work with: built once in `app.ts`, never a global.
+ * All dependencies of the registry, built once in `app.ts`. Only `app.ts` and `routes.ts` import this type (D-196).
  */
 import type { AppDeps } from "../shared/server/http/app.ts";
 import type { ApiDocs } from "../shared/server/http/api_docs.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import type { Changes } from "../shared/server/store/changes.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { StoreProbe } from "../shared/server/store/store_probe.ts";
 import type { Random } from "../shared/random.ts";
-import type { Changes } from "./changes.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { CrlPublisher } from "./revocation/crl.ts";
 import type { Signing } from "./signing_keys.ts";
-
-/** What it takes to write records: enough for work on the store itself. */
-export type StoreDeps = Pick<RegistryDeps, "kv" | "clock" | "random" | "newId">;
 
 export interface RegistryDeps extends AppDeps {
   kv: Deno.Kv;
   random: Random;
   config: RegistryConfig;
   documents: ApiDocs;
-  /** Authority of every DID that this registry issues. */
+  /** Authority of the DIDs that this registry issues. */
   authority: string;
-  /** Origins that a proof may name. */
+  /** Origins that a proof may name; the public one first. */
   origins: readonly string[];
   signing: Signing;
   crl: CrlPublisher;
   commits: GroupCommit;
-  /** The queue of changes that share a head or a quota. */
+  /** The queue of changes that share a record, such as a quota. */
   changes: Changes;
   reads: BatchedReads;
   probe: StoreProbe;

@@ -1,33 +1,33 @@
 /**
- * What one human uses up (D-210): the counts, pure, and how an older store without them is counted. The record is part
- * of the commit that it counts, so that a quota holds under races and costs the same however many agents there are.
+ * Quotas of one human (D-210): the rules of the counts, and the first count for records of an older version. The quota
+ * record is part of the commit that it counts: a quota holds under races, and its cost does not depend on the number of
+ * agents.
  */
 import type { Quotas } from "./config.ts";
-import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, Expiring, QuotaRecord, RevocationRecord } from "./schema/records.ts";
-import { yieldToEventLoop } from "../shared/clock.ts";
+import { type Clock, DAY_MS, yieldToEventLoop } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 
-const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 /** The end of an invite without an expiry. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
-/** The counts of a new human. */
+/** Returns the counts of a new human. */
 export function newQuota(counts: Partial<QuotaRecord> = {}): QuotaRecord {
   const none = { registrations: [], reissues: [], challenges: [], revocations: [], invites: [] };
   return { agents: 0, apiKeys: 0, ...none, ...counts };
 }
 
-/** How many have not ended. */
+/** Returns the number of entries that have not ended. */
 export function liveCount(list: Expiring, now: number): number {
   return list.reduce((sum, [until, count]) => until > now ? sum + count : sum, 0);
 }
 
-/** The list with one more; it counts until the next multiple of `grainMs`. */
+/** Returns the list with one more entry, which counts until `until`, rounded up to a multiple of `grainMs`. */
 function withOne(list: Expiring, until: number, grainMs: number, now: number): Expiring {
   const end = until === NEVER ? NEVER : Math.ceil(until / grainMs) * grainMs;
   const live = list.filter(([other]) => other > now);
@@ -36,7 +36,7 @@ function withOne(list: Expiring, until: number, grainMs: number, now: number): E
   return [...others, [end, same + 1] as const].sort(([a], [b]) => a - b);
 }
 
-/** The list with one fewer of those that end at `until` or just after. */
+/** Returns the list with one entry fewer: the first that ends at `until` or later. */
 function withoutOne(list: Expiring, until: number): Expiring {
   const at = list.findIndex(([end]) => end >= until);
   return list.flatMap(([end, count], i) => i !== at ? [[end, count] as const] : count > 1 ? [[end, count - 1]] : []);
@@ -61,7 +61,11 @@ function tooMany(message: string, retryMs: number): ServiceError {
   return new ServiceError("RATE_LIMIT_EXCEEDED", { message, headers: { "Retry-After": String(seconds) } });
 }
 
-/** Refuses what adds to the revocation list, for a human who has many entries on it. */
+/**
+ * Refuses a change that adds to the revocation list when the human has too many entries on it.
+ *
+ * @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`
+ */
 function refuseByRevocations({ revocations }: QuotaRecord, quotas: Quotas, crlFill: number, now: number): void {
   const live = liveCount(revocations, now);
   refuseOver(live, quotas.revocations, "live revocation entries");
@@ -101,12 +105,12 @@ export function countReissue(
   return { quota: { ...quota, reissues }, ofAgent: next };
 }
 
-/** Never refused. */
+/** Never refuses. */
 export function countDeletion(quota: QuotaRecord): QuotaRecord {
   return { ...quota, agents: Math.max(0, quota.agents - 1) };
 }
 
-/** @param keptUntilMs when the entry leaves the list; never refused */
+/** @param keptUntilMs when the entry leaves the list, milliseconds since the Unix epoch; never refuses */
 export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: number): QuotaRecord {
   return { ...quota, revocations: withOne(quota.revocations, keptUntilMs, DAY_MS, now) };
 }
@@ -114,7 +118,7 @@ export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: nu
 /** @throws {ServiceError} `QUOTA_EXCEEDED` */
 export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(liveCount(quota.challenges, now), quotas.challenges, "open challenges");
-  // At most 60 moments, whatever the lifetime.
+  // At most 60 distinct ends bound the size of the record for any lifetime.
   const grainMs = Math.max(1000, Math.ceil((expiresAt - now) / 60));
   return { ...quota, challenges: withOne(quota.challenges, expiresAt, grainMs, now) };
 }
@@ -122,12 +126,12 @@ export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Qu
 /** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
 export function countApiKey(quota: QuotaRecord, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(quota.apiKeys, quotas.apiKeys, "active API keys");
-  // Each key leaves records for months after its revocation.
+  // A revoked key keeps its records for 90 days, so creations are limited as well.
   const keyCreations = counted(quota.keyCreations ?? [], LIMITS.keyCreationsPerDay, now, "new API keys");
   return { ...quota, apiKeys: quota.apiKeys + 1, keyCreations };
 }
 
-/** Never refused. */
+/** Never refuses. */
 export function countApiKeyRevoked(quota: QuotaRecord): QuotaRecord {
   return { ...quota, apiKeys: Math.max(0, quota.apiKeys - 1) };
 }
@@ -138,16 +142,20 @@ export function countInvite(quota: QuotaRecord, expiresAt: number | null, now: n
   return { ...quota, invites: withOne(quota.invites, expiresAt ?? NEVER, HOUR_MS, now) };
 }
 
-/** An invite was redeemed or deleted. */
+/** Counts an invite that was redeemed or deleted. Never refuses. */
 export function countInviteClosed(quota: QuotaRecord, expiresAt: number | null): QuotaRecord {
   return { ...quota, invites: withoutOne(quota.invites, expiresAt ?? NEVER) };
 }
 
 /**
- * Makes the counts of a human that a version without them has stored. No change of this version commits before they
- * exist, so of several counts at once each finds the same. Open invites and challenges from before are not counted.
+ * Stores the counts of a human whose records a version without quotas wrote. Idempotent. No change of this version
+ * commits before the counts exist, so concurrent calls compute the same counts. Open invites and challenges of the older
+ * version are not counted.
  */
-export async function ensureQuota(deps: RegistryDeps, humanId: string): Promise<void> {
+export async function ensureQuota(
+  deps: { kv: Deno.Kv; reads: BatchedReads; clock: Clock },
+  humanId: string,
+): Promise<void> {
   const { kv, reads } = deps;
   const key = KEYS.quota(humanId);
   if ((await kv.get(key)).value !== null) return;
@@ -175,7 +183,7 @@ export async function ensureQuota(deps: RegistryDeps, humanId: string): Promise<
   await kv.atomic().check({ key, versionstamp: null }).set(key, quota).commit();
 }
 
-/** The humans with most live revocation entries, most first. Reads every quota record. */
+/** Returns the humans with the most live revocation entries, largest number first. Reads every quota record. */
 export async function mostRevocations(
   kv: Deno.Kv,
   now: number,

@@ -1,5 +1,5 @@
 /**
- * THE route table of the registry (SPEC "Endpoints", D-30 to D-53). One complete row a route.
+ * The route table of the registry (docs/conformance.md#registry-routes, D-30 to D-53): one complete row per route.
  */
 import * as accountsApi from "../shared/protocol/api/accounts.ts";
 import * as agentsApi from "../shared/protocol/api/agents.ts";
@@ -28,7 +28,7 @@ import * as sessions from "./sessions/handlers.ts";
 
 const route = routeFor<RegistryDeps, RegistryCallers>();
 const windowMs = LIMITS.limitWindowMs;
-/** Counts per human, not per key (D-210). `app.ts` puts the configured number in. */
+/** Counts per human, not per key (D-210). `app.ts` sets the configured number. */
 const perHuman: RouteLimit = { name: "api-key", requests: LIMITS.apiKeyRequests, windowMs, per: "api-key" };
 const perIp = (name: string, requests: number): RouteLimit => ({ name, requests, windowMs, per: "ip" });
 
@@ -37,7 +37,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "GET",
     path: "/health",
-    summary: "Whether the registry can work",
+    summary: "Health of the registry",
     auth: "none",
     limit: null,
     response: { status: 200, body: metaApi.RegistryHealth, mayBeUnready: true },
@@ -67,7 +67,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "GET",
     path: "/v1/resolve/:id",
-    summary: "What anybody may know of an agent",
+    summary: "Public record of an agent",
     auth: "none",
     limit: perIp("resolve", LIMITS.resolveRequests),
     params: agentsApi.AgentPath,
@@ -102,7 +102,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/agents/auth/refresh",
-    summary: "New access and refresh tokens for an agent's session",
+    summary: "Refresh an agent's session: new access and refresh tokens",
     auth: "agent_proof",
     limit: perIp("refresh", LIMITS.refreshRequests),
     body: sessionsApi.RefreshBody,
@@ -114,7 +114,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/agents/auth/validate",
-    summary: "Whether an access token is an agent's live one",
+    summary: "Check an access token of an agent",
     auth: "validate_service",
     limit: perIp("validate", LIMITS.validateRequests),
     body: sessionsApi.ValidateBody,
@@ -137,7 +137,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/me/api-keys",
-    summary: "A further API key",
+    summary: "Create an API key",
     auth: "api_key",
     limit: perHuman,
     body: accountsApi.CreateApiKeyBody,
@@ -186,7 +186,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/agents/challenge",
-    summary: "A challenge for registering an agent",
+    summary: "Create a challenge for the registration of an agent",
     auth: "api_key",
     limit: perHuman,
     body: agentsApi.ChallengeBody,
@@ -229,7 +229,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/agents/:id/reissue",
-    summary: "A new identity token; the one before is revoked",
+    summary: "Issue a new identity token and revoke the previous one",
     auth: "api_key",
     limit: perHuman,
     params: agentsApi.AgentPath,
@@ -241,7 +241,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "DELETE",
     path: "/v1/agents/:id/auth/revoke",
-    summary: "End an agent's session, and nothing else",
+    summary: "Revoke an agent's session; its identity token stays valid",
     auth: "api_key",
     limit: perHuman,
     params: agentsApi.AgentPath,
@@ -253,7 +253,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "DELETE",
     path: "/v1/agents/:id",
-    summary: "Revoke an agent for good",
+    summary: "Revoke an agent permanently",
     auth: "api_key",
     limit: perHuman,
     params: agentsApi.AgentPath,
@@ -266,7 +266,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/admin/bootstrap",
-    summary: "The first admin, its API key and the proxy's credential; once",
+    summary: "Create the first admin, its API key and the proxy's service credential; works once",
     auth: "bootstrap_secret",
     precondition: accounts.bootstrapEnabled,
     limit: { ...perIp("bootstrap", LIMITS.bootstrapFailures), counts: ["ADMIN_BOOTSTRAP_UNAUTHORIZED"] },
@@ -280,7 +280,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/invites",
-    summary: "A single-use invite code",
+    summary: "Create a single-use invite code",
     auth: "invite_admin",
     limit: perHuman,
     body: invitesApi.CreateInviteBody,
@@ -305,7 +305,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "DELETE",
     path: "/v1/invites/:id",
-    summary: "Take an invite back",
+    summary: "Delete an invite",
     auth: "admin",
     limit: perHuman,
     params: invitesApi.InvitePath,
@@ -317,7 +317,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/admin/internal-services",
-    summary: "A credential for a service that asks the registry",
+    summary: "Create a credential for an internal service",
     auth: "service_admin",
     limit: perHuman,
     body: servicesApi.CreateServiceBody,
@@ -341,7 +341,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/admin/internal-services/:id/rotate",
-    summary: "A new secret; the old one works for another hour",
+    summary: "Create a new secret; the old one works for one more hour",
     auth: "service_admin",
     limit: perHuman,
     params: servicesApi.ServicePath,
@@ -365,7 +365,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/v1/admin/keys/rotate",
-    summary: "A new signing key; the answer says when it begins to sign",
+    summary: "Create a new signing key; the response says when it begins to sign",
     auth: "admin",
     limit: perHuman,
     response: { status: 200, body: metaApi.RotateKeysAnswer },
@@ -375,7 +375,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "GET",
     path: "/v1/admin/audit",
-    summary: "Who did what, newest first",
+    summary: "Audit events, newest first",
     auth: "admin",
     limit: perHuman,
     query: PageQuery,
@@ -388,7 +388,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route({
     method: "POST",
     path: "/internal/v1/identity/agent-ownership",
-    summary: "Whether a human owns an agent, and how the agent stands",
+    summary: "Whether a human owns an agent, and the status of the agent",
     auth: "ownership_service",
     limit: null,
     body: servicesApi.OwnershipBody,
@@ -400,7 +400,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   ...apiDocsRoutes<RegistryDeps>(),
 ];
 
-/** The registry's part of the documents. */
+/** The registry's part of the OpenAPI document. */
 export const REGISTRY_DOCUMENT: DocumentPart = {
   title: "svc registry",
   operations: operationsOf(REGISTRY_ROUTES, AUTHENTICATORS),

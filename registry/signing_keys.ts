@@ -1,12 +1,12 @@
 /**
- * The registry's signing keys (D-22, D-53): made once and kept, or given by configuration. The store is read at every
- * use, so that a rotation by another instance counts at once. Seeds never leave this file.
+ * The registry's signing keys (D-22, D-53), in the store or in the configuration. Each use reads the store, so that a
+ * rotation by another instance takes effect at once. Seeds never leave this file.
  */
 import { calculateJwkThumbprint } from "jose";
 import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { SigningKeySet, StoredKey } from "./schema/records.ts";
-import type { Clock } from "../shared/clock.ts";
+import { type Clock, DAY_MS } from "../shared/clock.ts";
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../shared/protocol/ed25519.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
@@ -17,7 +17,7 @@ import type { Random } from "../shared/random.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 
-/** A rotation to commit, and what it answers. */
+/** A rotation to commit, and its response. */
 export interface Rotation {
   check: Deno.AtomicCheck;
   set: SigningKeySet;
@@ -35,10 +35,10 @@ interface SigningDeps {
   random: Random;
 }
 
-/** An AIT of a retired key lives at most this long. */
-const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * 86_400_000;
+/** Longest lifetime of an AIT that a retired key signed. */
+const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;
 
-/** Signs, and publishes what verifies. */
+/** Holds the key that signs, and publishes the keys that verify. */
 export class Signing {
   readonly #kv: Deno.Kv;
   readonly #reads: BatchedReads;
@@ -49,8 +49,8 @@ export class Signing {
   #versionstamp: string | null = null;
   #verifying: { document: string; keys: VerificationKeys } | null = null;
   /**
-   * Called when the stored keys have changed, before a signature of a new key leaves. Set by the process that runs the
-   * proxy as well; a new key then signs at once. Without it the key is published 60 s before (D-249).
+   * Called when the stored keys have changed, before the first signature of a new key is sent. A process that also runs
+   * the proxy sets it; a new key then signs at once. Without it a new key is published 60 s before it signs (D-249).
    */
   onChanged: (() => void) | null = null;
 
@@ -62,7 +62,11 @@ export class Signing {
     this.#configured = configured;
   }
 
-  /** Takes the keys as the start has read them; makes the first one when there is none. */
+  /**
+   * Opens the keys that the start has read. Makes and stores the first key when there is none.
+   *
+   * @throws {ConfigError} when a configured public key does not belong to its private member
+   */
   static async open(
     deps: SigningDeps,
     configured: readonly ConfiguredKey[] | null,
@@ -78,7 +82,7 @@ export class Signing {
     };
     const signing = new Signing(deps, given);
     if (!given && !stored) {
-      // Of several instances at their first start, one makes the key.
+      // When several instances start at once, one of them stores the key.
       const set: SigningKeySet = { keys: [await signing.#newKey()] };
       await deps.kv.atomic().check({ key: KEYS.signingKeys(), versionstamp: null }).set(KEYS.signingKeys(), set)
         .commit();
@@ -87,7 +91,7 @@ export class Signing {
     return signing;
   }
 
-  /** The key that signs now. */
+  /** Returns the key that signs now. */
   async current(): Promise<SigningKey> {
     return await this.#signer(await this.#load());
   }
@@ -98,7 +102,7 @@ export class Signing {
     return { kid: key.kid, privateKey: await this.#import(key.kid, key.seed) };
   }
 
-  /** The public half of every key that still verifies. */
+  /** Returns the public part of each key that still verifies. */
   async document(): Promise<KeyDocument> {
     const { keys } = await this.#load();
     return {
@@ -115,7 +119,7 @@ export class Signing {
     };
   }
 
-  /** The published keys, ready to verify; imported once for each document. */
+  /** Returns the published keys, imported once for each document. */
   async verificationKeys(): Promise<VerificationKeys> {
     const document = await this.document();
     const text = JSON.stringify(document);
@@ -127,7 +131,8 @@ export class Signing {
   }
 
   /**
-   * Prepares a rotation: a new key, and the old one retired when the new one signs. The caller commits it with `check`.
+   * Prepares a rotation: a new key, and the retirement of the old key when the new one signs. The caller commits it with
+   * `check`.
    *
    * @throws {ServiceError} `SIGNING_KEYS_CONFIGURED`, `SIGNING_KEYS_TOO_MANY`
    */
@@ -157,7 +162,7 @@ export class Signing {
       if (this.#versionstamp !== null) this.onChanged?.();
       this.#versionstamp = entry.versionstamp;
     }
-    // The private half of a key that was retired by the time is forgotten as soon as that is seen.
+    // Deletes the seed of a key as soon as a read finds that the key has retired.
     const isSettled = stored.keys.every(({ kid, seed }) =>
       seed === null || set.keys.some((key) => key.kid === kid && key.seed)
     );
@@ -187,8 +192,8 @@ export class Signing {
 }
 
 /**
- * The set as it is at this moment: the newest key that may sign is first, older ones are retired since then, and keys
- * whose last AIT has expired are gone. Pure.
+ * Returns the set at time `now`: the newest key that may sign is first, older keys are retired, and keys whose last AIT
+ * has expired are removed. Pure.
  */
 function settledSet({ keys }: SigningKeySet, now: number): SigningKeySet {
   const active = keys.filter(({ status }) => status === "active");
@@ -203,12 +208,12 @@ function settledSet({ keys }: SigningKeySet, now: number): SigningKeySet {
   return { keys: [...(signer ? [signer] : []), ...pending, ...kept] };
 }
 
-/** A retired key signs nothing any longer: its private half is forgotten. */
+/** Returns the key as retired, without its seed. */
 function retire(key: StoredKey, retiredAt: number): StoredKey {
   return { ...key, seed: null, status: "retired", retiredAt };
 }
 
-/** @throws {ConfigError} when a public key is not the one of its private member */
+/** @throws {ConfigError} when a public key does not belong to its private member */
 async function checkPairs(configured: readonly ConfiguredKey[]): Promise<void> {
   const problems: string[] = [];
   for (const [i, { seed, publicKey }] of configured.entries()) {
@@ -220,7 +225,7 @@ async function checkPairs(configured: readonly ConfiguredKey[]): Promise<void> {
   if (problems.length > 0) throw new ConfigError(problems);
 }
 
-/** RFC 7638 thumbprint. */
+/** Returns the RFC 7638 thumbprint. */
 function kidOf(publicKey: string): Promise<string> {
   return calculateJwkThumbprint({ kty: "OKP", crv: "Ed25519", x: publicKey });
 }

@@ -1,6 +1,6 @@
 /**
- * `config.json` and what overrides it (D-80): flag, then environment, then file, then default. Holds exactly four keys.
- * A file that is not right is reported and never overwritten.
+ * Reads and writes `config.json`, which has exactly four keys. Precedence (D-80): option, environment, file, default. An
+ * invalid file is reported and never overwritten.
  */
 import { join } from "node:path";
 import { parseDisplayName } from "../../shared/protocol/names.ts";
@@ -15,7 +15,7 @@ import { didYouMean } from "../command_line/did_you_mean.ts";
 export const CONFIG_KEYS = ["registryUrl", "proxyUrl", "apiKey", "humanName"] as const;
 export type ConfigKey = (typeof CONFIG_KEYS)[number];
 
-/** What the file says, or what holds in the end. */
+/** The values of the file, or the effective values. */
 export type Config = Partial<Record<ConfigKey, string>>;
 
 export const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
@@ -30,7 +30,7 @@ export const CONFIG_ENVIRONMENT = {
 
 const MAX_BYTES = 64 * 1024;
 
-/** @throws {CliError} `CLI_USAGE` for a key that is none of the four */
+/** @throws {CliError} `CLI_USAGE` for an unknown key */
 export function parseConfigKey(text: string): ConfigKey {
   const key = CONFIG_KEYS.find((known) => known === text);
   if (key !== undefined) return key;
@@ -39,7 +39,7 @@ export function parseConfigKey(text: string): ConfigKey {
 }
 
 /**
- * Reads a value for a key as a person gives it.
+ * Parses a configuration value from user input.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
@@ -49,9 +49,9 @@ export function parseConfigValue(key: ConfigKey, text: string, allowInsecure: bo
     case "proxyUrl":
       return secureServiceUrl(text, key, allowInsecure);
     case "apiKey":
-      // Not its exact form: the registry is the judge of that; but it must fit into a header.
+      // The registry checks the exact form. Here the key must only fit into a header.
       if (/^[\x21-\x7e]{1,256}$/.test(text)) return text;
-      throw new CliError("CLI_USAGE", "An API key is one word, svc_pat_…");
+      throw new CliError("CLI_USAGE", "An API key is one word that starts with svc_pat_");
     case "humanName": {
       const name = parseDisplayName(text);
       if (name !== null) return name;
@@ -64,13 +64,17 @@ export function configPath({ configDir }: Pick<Context, "configDir">): string {
   return join(configDir, "config.json");
 }
 
-/** What the file says; `null` when there is none. */
+/**
+ * Returns the values of the file; `null` when it does not exist.
+ *
+ * @throws {CliError} `CLI_CONFIG_INVALID`
+ */
 export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
   const path = configPath(ctx);
   const invalid = (what: string) => new CliError("CLI_CONFIG_INVALID", `${path} ${what}`);
   let text: string | null;
   try {
-    // A folder in its place holds no configuration; that none can be saved either, writing will say.
+    // A directory at this path counts as no configuration. Saving then reports the problem.
     text = isDirectory(path) ? null : readPrivate(path, MAX_BYTES);
   } catch (error) {
     if (error instanceof CliError && error.code === "CLI_FILE_INVALID") {
@@ -91,13 +95,13 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
     const key = CONFIG_KEYS.find((known) => known === name);
     if (key === undefined) throw invalid(`has the unknown key "${name}"`);
     if (typeof member !== "string") throw invalid(`has a value for ${key} that is not text`);
-    if (key.endsWith("Url") && parseServiceUrl(member) === null) throw invalid(`has no address as ${key}`);
+    if (key.endsWith("Url") && parseServiceUrl(member) === null) throw invalid(`has an invalid URL as ${key}`);
     config[key] = member;
   }
   return config;
 }
 
-/** Changes the file, or makes it; changes of several processes at once follow one another. */
+/** Changes or creates the file, under a lock. */
 export async function updateConfig(ctx: Context, change: Config): Promise<void> {
   await ensureConfigDir(ctx);
   await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
@@ -108,7 +112,7 @@ export async function updateConfig(ctx: Context, change: Config): Promise<void> 
   });
 }
 
-/** What holds: flags, then environment, then file, then default. */
+/** Returns the effective values (D-80). */
 export function effectiveConfig(ctx: Pick<Context, "configDir" | "env">, flags: Config = {}): Config {
   const config: Config = { registryUrl: DEFAULT_REGISTRY_URL };
   const file = readConfig(ctx) ?? {};

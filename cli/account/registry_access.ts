@@ -1,6 +1,6 @@
 /**
- * From flags, environment and config.json to a registry that can be asked: which one, in whose name, and whether it may
- * be spoken to at all.
+ * Builds the registry client of a command from options, environment and config.json. Rejects plain http to another
+ * machine unless it is allowed.
  */
 import { type Config, effectiveConfig } from "./config_store.ts";
 import type { Context } from "../context.ts";
@@ -8,7 +8,7 @@ import { CliError } from "../errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { secureServiceUrl } from "../client/service_url.ts";
 
-/** Options of `REGISTRY_OPTIONS` and `PERSON_OPTIONS` as they arrive. */
+/** Values of `REGISTRY_OPTIONS` and `PERSON_OPTIONS`. */
 export interface ConnectionOptions {
   "registry-url"?: string | undefined;
   "allow-insecure": boolean;
@@ -22,9 +22,10 @@ export interface RegistryAccess {
 }
 
 /**
- * The registry to ask.
+ * Returns the client of the registry.
  *
- * @param own an address that comes before environment and file, where there is one
+ * @param own a URL that overrides environment and file
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_CONFIG_INVALID`
  */
 export async function connect(ctx: Context, options: ConnectionOptions, own?: string): Promise<RegistryAccess> {
   const flags: Config = {};
@@ -38,7 +39,7 @@ export async function connect(ctx: Context, options: ConnectionOptions, own?: st
   return { registry: new RegistryClient(ctx, registryUrl), registryUrl, config };
 }
 
-/** The registry and the API key to ask it with. */
+/** Returns the client of the registry and the API key. @throws {CliError} `API_KEY_MISSING` */
 export async function connectAsPerson(
   ctx: Context,
   options: ConnectionOptions,
@@ -46,6 +47,6 @@ export async function connectAsPerson(
   const connection = await connect(ctx, options);
   const { apiKey } = connection.config;
   if (apiKey === undefined) throw new CliError("API_KEY_MISSING", "No API key is configured");
-  ctx.out.doing(`Asking ${connection.registryUrl}`);
+  ctx.out.doing(`Calling ${connection.registryUrl}`);
   return { ...connection, apiKey };
 }

@@ -1,5 +1,5 @@
 /**
- * Saves an API key that was just issued. By then it has been shown: should saving fail, the person still has it.
+ * Saves an API key that was just issued. The command prints the key first, so that it is not lost if saving fails.
  */
 import { type Config, configPath, readConfig, updateConfig } from "./config_store.ts";
 import type { Context } from "../context.ts";
@@ -8,16 +8,16 @@ import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { parseServiceUrl } from "../client/service_url.ts";
 
-/** An account to work as from now on. */
+/** The account that later commands use. */
 export interface Account {
   registry: RegistryClient;
   apiKey: string;
   humanName: string;
-  /** Where it is known already; else the registry is asked. */
+  /** The proxy URL if it is known; else the registry is queried. */
   proxyUrl?: string;
 }
 
-/** @throws {CliError} `CLI_SAVE_FAILED` with what to do with the key */
+/** Saves key, name and URLs in config.json. @throws {CliError} `CLI_SAVE_FAILED`; its fix says how to save the key */
 export async function saveAccount(ctx: Context, account: Account): Promise<void> {
   const { registry, apiKey, humanName } = account;
   try {
@@ -28,16 +28,16 @@ export async function saveAccount(ctx: Context, account: Account): Promise<void>
     await updateConfig(ctx, config);
     ctx.out.note(`The API key is saved in ${configPath(ctx)}.`);
     if (before?.apiKey !== undefined && before.apiKey !== apiKey) {
-      ctx.out.warn(`It takes the place of ${maskSecret(before.apiKey)}, which was saved there before`);
+      ctx.out.warn(`It replaces the previously saved key ${maskSecret(before.apiKey)}`);
     }
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    const fix = "Keep it; svc config set apiKey - saves it once the file can be written.";
+    const fix = "Store it now, and save it with svc config set apiKey - when the file is writable.";
     throw new CliError("CLI_SAVE_FAILED", `The API key above could not be saved: ${why}`, { cause, fix });
   }
 }
 
-/** The proxy's address; empty when the registry does not say: the key is worth saving without it. */
+/** Returns the proxy URL; empty when the registry does not answer. The key is then saved without it. */
 async function proxyOf(registry: RegistryClient): Promise<string> {
   try {
     return (await registry.metadata()).proxyUrl;

@@ -1,4 +1,4 @@
-/** The name of an agent as a person gives it. Checked before any path is built from it (D-245). */
+/** Checks agent names from user input before a path is built from them (D-245). */
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { isAgentName } from "../../shared/protocol/names.ts";
@@ -7,7 +7,7 @@ import { CliError } from "../errors.ts";
 
 const RULE = "1 to 64 of A-Z, a-z, 0-9, ., _ and -, first and last a letter or digit";
 
-/** Returns the name. @throws {CliError} `CLI_USAGE` */
+/** Returns the name if it is valid. @throws {CliError} `CLI_USAGE` */
 export function requireAgentName(text: string): string {
   if (isAgentName(text)) return text;
   throw new CliError("CLI_USAGE", `"${text}" is not an agent name: ${RULE}`);
@@ -18,7 +18,7 @@ export function requireAgentReference(text: string): string {
   return isUlid(text) || isAgentDid(text) ? text : requireAgentName(text);
 }
 
-/** Checks every word of a command line that must name an agent. @throws {CliError} `CLI_USAGE` */
+/** Checks all words of a command line that name an agent. @throws {CliError} `CLI_USAGE` */
 export function checkAgentWords({ args, options }: Command, input: RawInput): void {
   for (const [name, { complete, orId }] of Object.entries(args)) {
     const word = input.args[name];

@@ -1,5 +1,5 @@
 /**
- * Which agent a person means: the name of one on this machine, or the id or DID of any.
+ * Resolves the agent that a command names: by the name of a local agent, or by the ID or DID of any agent.
  */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
@@ -8,13 +8,13 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 
 export interface AgentReference {
-  /** ULID of its record. */
+  /** ULID of the agent's record. */
   id: string;
-  /** Its name here; `null` for an agent of another machine. */
+  /** Name on this machine; `null` for an agent of another machine. */
   localName: string | null;
 }
 
-/** @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_USAGE` */
+/** Returns ID and local name of an agent. @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_USAGE`, `CLI_FILE_INVALID` */
 export async function findAgent(ctx: Context, text: string): Promise<AgentReference> {
   const store = new AgentStore(ctx);
   const did = parseDid(text);
@@ -26,6 +26,6 @@ export async function findAgent(ctx: Context, text: string): Promise<AgentRefere
   }
   const identity = (await store.open(text)).identity();
   const own = parseDid(identity.did)?.id;
-  if (own === undefined) throw new CliError("CLI_FILE_INVALID", `The identity of ${text} has no DID`);
+  if (own === undefined) throw new CliError("CLI_FILE_INVALID", `The identity of ${text} has no valid DID`);
   return { id: own, localName: text };
 }

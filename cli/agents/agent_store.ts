@@ -1,6 +1,6 @@
 /**
- * The agents of this machine (D-81): `agents/<name>/` with key, tokens and identity, and `agents/.<name>.pending/` for
- * one that is being made. Reads and writes files, every one checked; asks no registry.
+ * The agents on this machine (D-81): `agents/<name>/` holds key, tokens and identity; `agents/.<name>.pending/` holds an
+ * agent during its creation. Checks each file that it reads. Makes no network request.
  */
 import { join } from "node:path";
 import * as z from "zod";
@@ -37,13 +37,13 @@ const Identity = z.object({
   expiresAt: z.string().refine((text) => parseIso(text) !== null),
   registryUrl: z.string().refine((text) => parseServiceUrl(text) !== null),
 });
-/** Who an agent is: `identity.json`. */
+/** The content of `identity.json`. */
 export type Identity = z.infer<typeof Identity>;
 
 /** The lock of an agent, inside its own folder (D-245). */
 const LOCK_FILE = "agent.lock";
 
-/** The files of an agent, by what they hold. */
+/** File names of an agent. */
 export const AGENT_FILES = {
   identity: "identity.json",
   ait: "ait.jwt",
@@ -52,13 +52,13 @@ export const AGENT_FILES = {
   auth: "registry-auth.json",
 } as const;
 
-/** One folder of an agent: `agents/<name>/`, or its pending one. */
+/** The folder of an agent: `agents/<name>/`, or the pending one. */
 export class AgentFolder extends PrivateFolder {
   constructor(ctx: Context, path: string, readonly name: string) {
     super(ctx, path);
   }
 
-  /** The folder of what holds for every agent of this machine. */
+  /** The folder of settings for all agents on this machine. */
   get shared(): PrivateFolder {
     return new PrivateFolder(this.ctx, this.ctx.configDir);
   }
@@ -75,7 +75,7 @@ export class AgentFolder extends PrivateFolder {
     return this.#text(AGENT_FILES.ait).trim();
   }
 
-  /** The key pair; `null` when there is no key, or none that is whole. */
+  /** Returns the key pair; `null` when the key is missing or incomplete. */
   async keysIfAny(): Promise<KeyPair | null> {
     const seed = fromBase64Url((this.read(AGENT_FILES.seed) ?? "").trim());
     return seed?.length === 32 ? await keyPairFromSeed(seed) : null;
@@ -106,10 +106,10 @@ export class AgentFolder extends PrivateFolder {
   }
 }
 
-/** A folder in which an agent is being made. */
+/** The folder of an agent during its creation. */
 export interface PendingFolder {
   folder: AgentFolder;
-  /** True when no earlier run has left anything in it. */
+  /** True when no earlier run has left files in it. */
   isNew: boolean;
 }
 
@@ -122,7 +122,7 @@ export class AgentStore {
     this.#folder = join(ctx.configDir, "agents");
   }
 
-  /** An agent that is there. @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_FILE_UNSAFE` */
+  /** Returns the folder of an existing agent. @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_FILE_UNSAFE` */
   async open(name: string): Promise<AgentFolder> {
     const path = this.#pathOf(name);
     const kind = await kindOf(path);
@@ -133,13 +133,13 @@ export class AgentStore {
     return new AgentFolder(this.#ctx, path, name);
   }
 
-  /** @throws {CliError} `CLI_AGENT_EXISTS` when anything at all has the agent's name */
+  /** @throws {CliError} `CLI_AGENT_EXISTS` when a file or folder has the agent's name */
   async refuseExisting(name: string): Promise<void> {
     const path = this.#pathOf(name);
     if (await kindOf(path) !== "none") throw new CliError("CLI_AGENT_EXISTS", `${path} exists already`);
   }
 
-  /** Turns the pending folder into the agent's: the one moment at which the agent begins to exist here. */
+  /** Renames the pending folder to the agent's folder. From this moment on the agent exists on this machine. */
   async finish({ path, name }: AgentFolder, held: HeldLock): Promise<AgentFolder> {
     const final = this.#pathOf(name);
     this.#letGo(held);
@@ -147,17 +147,17 @@ export class AgentStore {
       await Deno.rename(path, final);
       await syncDirectory(this.#folder);
     } catch (error) {
-      throw new CliError("CLI_SAVE_FAILED", `${final} could not be made: ${reason(error)}`, { cause: error });
+      throw new CliError("CLI_SAVE_FAILED", `${final} could not be created: ${reason(error)}`, { cause: error });
     }
     return new AgentFolder(this.#ctx, final, name);
   }
 
-  /** Takes an agent, or one that is being made, off this machine. */
+  /** Deletes the folder of an agent, complete or pending. */
   async discard({ path, name }: AgentFolder, held: HeldLock): Promise<void> {
     const doomed = join(this.#folder, `.${requireAgentName(name)}.deleted`);
     this.#letGo(held);
     try {
-      // Out of the way in one step; what a kill leaves of it is removed by the next one.
+      // One rename, so that a killed process leaves no partial agent. The next deletion removes what remains.
       await Deno.remove(doomed, { recursive: true }).catch(() => {});
       await Deno.rename(path, doomed);
       await syncDirectory(this.#folder);
@@ -177,7 +177,7 @@ export class AgentStore {
   }
 
   /**
-   * Runs `work` on the folder in which an agent is being made, while no other process works on it.
+   * Runs `work` on the pending folder of an agent while no other process works on it.
    *
    * @throws {CliError} `CLI_AGENT_EXISTS`
    */
@@ -214,15 +214,15 @@ export class AgentStore {
     return await withLock(this.#ctx, lockPath, async (held) => {
       await removeLeftovers(path, this.#ctx.clock.now());
       return await work(path, held);
-    }, () => this.#ctx.out.doing(`Waiting for another svc process that works on ${name}`));
+    }, () => this.#ctx.out.doing(`Waiting for another svc process that uses ${name}`));
   }
 
-  /** Windows renames no folder in which a file is open. */
+  /** Windows cannot rename a folder that contains an open file. */
   #letGo(held: HeldLock): void {
     if (this.#ctx.os === "windows") held.release();
   }
 
-  /** Names of the agents here, and of those that are half made. */
+  /** Returns the names of the local agents, complete and pending. */
   async names(): Promise<{ agents: string[]; pending: string[] }> {
     const agents: string[] = [], pending: string[] = [];
     try {
@@ -232,20 +232,20 @@ export class AgentStore {
         if (isDirectory && isAgentName(half)) pending.push(half);
       }
     } catch (error) {
-      // A file in its place holds no agents either; who wants to make one there will be told.
+      // A file at this path counts as no agents. Creating an agent then reports the problem.
       if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
     }
     return { agents: agents.sort(), pending: pending.sort() };
   }
 
-  /** Names of the agents here by their DID. */
+  /** Returns the names of the local agents by DID. */
   async namesByDid(): Promise<Map<string, string>> {
     const names = new Map<string, string>();
     for (const name of (await this.names()).agents) {
       try {
         names.set((await this.open(name)).identity().did, name);
       } catch (error) {
-        // A damaged neighbour is no reason to fail.
+        // Another agent's damaged file must not fail this command.
         if (!(error instanceof CliError)) throw error;
       }
     }
@@ -269,7 +269,7 @@ export class AgentStore {
   async #unknown(name: string): Promise<CliError> {
     const { agents, pending } = await this.names();
     const hint = pending.includes(name)
-      ? ` It was not made to the end: svc agent create ${name} goes on.`
+      ? ` It was not created completely. Resume with: svc agent create ${name}`
       : didYouMean(name, agents);
     return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} on this machine.${hint}`);
   }

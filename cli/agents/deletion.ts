@@ -1,6 +1,6 @@
 /**
- * Revoking an agent for good and taking its files away, in that order: a folder is only removed once its agent can do
- * nothing any more. Run again after an interruption, it does what is left.
+ * Deletes an agent: first revokes it permanently, then deletes its files, so that no active agent loses its files. After
+ * an interruption, running it again completes the deletion.
  */
 import type { AgentReference } from "./agent_reference.ts";
 import { AgentStore } from "./agent_store.ts";
@@ -8,6 +8,7 @@ import type { Context } from "../context.ts";
 import { ApiError } from "../errors.ts";
 import type { Owner } from "./registration.ts";
 
+/** Revokes the agent and deletes its local files. `wasRevoked` is true when the registry had revoked it before. */
 export async function deleteAgent(
   ctx: Context,
   { registry, apiKey }: Owner,

@@ -1,6 +1,6 @@
 /**
- * Everything there is to say about an agent of this machine (D-82): what its files hold, whether its identity token
- * verifies, what the registry says of it. Changes nothing but the copy of the registry's keys.
+ * Collects the facts about an agent on this machine (D-82): its files, the verification of its identity token, and its
+ * status at the registry. Writes only the saved copy of the registry's keys.
  */
 import { type AitClaims, parseAit } from "../../shared/protocol/ait.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
@@ -13,17 +13,17 @@ import type { RegistryClient } from "../client/registry_client.ts";
 import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
-/** What is shown. Absent values could not be learned. */
+/** The facts to show. A value that could not be determined is `null` or `unknown`. */
 export interface AgentFacts {
   did: string;
   name: string;
   framework: string;
   ownerDid: string;
-  /** `active`, `revoked`, or `unknown` when the registry cannot be asked. */
+  /** `active`, `revoked`, or `unknown` when the registry is unreachable. */
   status: string;
   /**
-   * `active`; `revoked` when the registry refuses the tokens of this machine; `interrupted` when new tokens were issued
-   * whose answer was lost; `unknown` when the registry cannot be asked.
+   * `active`; `revoked` when the registry rejects the tokens of this machine; `interrupted` when the answer with new
+   * tokens was lost; `unknown` when the registry is unreachable.
    */
   session: "active" | "revoked" | "interrupted" | "unknown";
   aitJti: string | null;
@@ -38,10 +38,10 @@ export interface AgentFacts {
   problem: string | null;
 }
 
-/** Markers of a request whose answer may have been lost (D-83, D-40). */
+/** Marker files of requests whose answer may have been lost (D-83, D-40). */
 const PENDING = ["refresh.pending", "reissue.pending"];
 
-/** Looks at an agent. `error` says why its token could not be verified, or why it must not be believed. */
+/** Returns the facts about an agent. `error` says why its token is invalid or could not be verified. */
 export async function inspectAgent(
   ctx: Context,
   folder: AgentFolder,
@@ -52,14 +52,14 @@ export async function inspectAgent(
   const ait = folder.ait();
   const keys = await folder.keys();
   const kid = kidOf(ait);
-  ctx.out.doing(`Asking ${registry.registryUrl}`);
+  ctx.out.doing(`Calling ${registry.registryUrl}`);
   const [judged, status] = await Promise.all([judge(ctx, registry, ait), statusOf(registry, identity.did)]);
   const { claims } = judged;
   const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims, auth.accessToken);
   const mismatch = claims && claims.cnf.jwk.x !== keys.publicKey
-    ? "it is for another key than secret.key"
+    ? "its key is not that of secret.key"
     : claims && claims.sub !== identity.did
-    ? "it is for another agent than identity.json"
+    ? "its subject is not the agent of identity.json"
     : null;
   const refused = judged.refused ?? mismatch;
   const error = judged.unreachable ?? (refused === null ? null : new CliError("CLI_TOKEN_REFUSED", refused));
@@ -93,7 +93,11 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string): Promi
   try {
     const trusted = await trustedKeys(ctx, registry);
     const nowSeconds = unixSeconds(ctx.clock.now());
-    const { checks, claims } = await evaluateToken(ait, { trusted, crl: "asked for the status instead", nowSeconds });
+    const { checks, claims } = await evaluateToken(ait, {
+      trusted,
+      crl: "the registry reports the status",
+      nowSeconds,
+    });
     const bad = checks.find(({ result }) => result === "failed");
     return { claims, refused: bad ? `${bad.name}: ${bad.detail}` : null, unreachable: null };
   } catch (error) {
@@ -102,7 +106,7 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string): Promi
   }
 }
 
-/** The route that anybody may ask: inspecting needs no API key. */
+/** Returns the agent's status from the public route, so that inspecting needs no API key. */
 async function statusOf(registry: RegistryClient, did: string): Promise<string> {
   try {
     return (await registry.resolve(parseDid(did)?.id ?? "")).status;
@@ -112,7 +116,7 @@ async function statusOf(registry: RegistryClient, did: string): Promise<string> 
   }
 }
 
-/** The state of the session whose tokens are on this machine (D-239). */
+/** Returns the state of the session whose tokens are on this machine (D-239). */
 async function sessionOf(
   registry: RegistryClient,
   folder: AgentFolder,
@@ -125,7 +129,7 @@ async function sessionOf(
     return "active";
   } catch (error) {
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
-    // An access token that is only expired is refreshed by the next command.
+    // The next command refreshes an expired access token.
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
     if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
     throw error;

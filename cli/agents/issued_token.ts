@@ -1,4 +1,4 @@
-/** Verifies an identity token that a registry has just issued, before anything of it is kept (D-249). */
+/** Verifies an identity token that a registry has just issued, before it is saved (D-249). */
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
@@ -11,8 +11,8 @@ import { evaluateToken } from "../verify/evaluate.ts";
  * Checks signature, issuer, times, subject and key of the token.
  *
  * @param publicKey the agent's own key, base64url
- * @throws {CliError} `CLI_TOKEN_REFUSED` when it must not be used
- * @throws {UnreachableError} when the registry's keys cannot be fetched, so that nothing is known of it
+ * @throws {CliError} `CLI_TOKEN_REFUSED` when the token is invalid
+ * @throws {UnreachableError} when the registry's keys cannot be fetched, so that the token cannot be checked
  */
 export async function verifyIssuedToken(
   ctx: Context,
@@ -33,8 +33,8 @@ export async function verifyIssuedToken(
     ? "it is for another key"
     : null;
   if (problem === null) return;
-  throw new CliError("CLI_TOKEN_REFUSED", `The identity token that was issued does not verify: ${problem}`, {
-    fix: "Nothing is kept. Check this machine's clock and the registry's address, then run the command again.",
+  throw new CliError("CLI_TOKEN_REFUSED", `The issued identity token does not verify: ${problem}`, {
+    fix: "Check this machine's clock and the registry's address, then run the command again. Nothing was saved.",
   });
 }
 
@@ -42,7 +42,7 @@ async function keysOf(ctx: Context, registry: RegistryClient): Promise<TrustedKe
   try {
     return await trustedKeys(ctx, registry);
   } catch (cause) {
-    // Not a refusal of the registration: that has happened, and the next run goes on with it.
+    // This error does not reject the registration. That has succeeded, and the next run resumes it.
     if (cause instanceof ApiError) throw new UnreachableError(`No keys to verify with: ${cause.message}`, { cause });
     throw cause;
   }

@@ -1,6 +1,6 @@
 /**
- * New tokens for an agent's session (D-83): one process at a time, an intent marker before the request, the answer saved
- * before the marker goes. A process killed at any moment leaves a state from which the next refresh works (D-44).
+ * Refreshes the tokens of an agent's session (D-83). One process at a time writes an intent marker, sends the request,
+ * saves the answer and removes the marker. After a kill at any moment the next refresh recovers (D-44).
  */
 import { sleep } from "../../shared/clock.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -13,20 +13,21 @@ import type { RegistryClient } from "../client/registry_client.ts";
 
 export interface Refreshed {
   auth: AgentAuth;
-  /** `recovered` after an answer that was lost, `shared` when another process has just done it. */
+  /** `recovered` when an earlier answer was lost, `shared` when another process has just refreshed the session. */
   how: "refreshed" | "recovered" | "shared";
 }
 
-/** The file that says that a refresh with the token of this digest may have been sent. */
+/** Marker file: a refresh with the token of this digest may have been sent. */
 const INTENT = "refresh.pending";
-/** A conflict is over once the clock shows the next second. */
+/** A conflict ends with the current second. */
 const AGAIN_AFTER_MS = 1_100;
 const TRIES = 4;
 
 /**
- * Refreshes, or uses what another process has just got.
+ * Refreshes the session, or returns the tokens that another process has just received.
  *
- * @param registryOf the registry to ask, by the address in the agent's identity
+ * @param registryOf returns the registry client for the URL in the agent's identity
+ * @throws {CliError} `CLI_SAVE_FAILED` when the new tokens cannot be saved
  */
 export async function refreshAgent(
   ctx: Context,
@@ -50,7 +51,7 @@ export async function refreshAgent(
     } catch (cause) {
       const why = cause instanceof Error ? cause.message : String(cause);
       const fix =
-        `Make room or make the directory writable, then run svc agent auth refresh ${name} again: it recovers them.`;
+        `Free disk space or make the directory writable, then run svc agent auth refresh ${name} to recover them.`;
       throw new CliError("CLI_SAVE_FAILED", `The new tokens could not be saved: ${why}`, { cause, fix });
     }
     await folder.remove(INTENT);
@@ -59,14 +60,14 @@ export async function refreshAgent(
 }
 
 /**
- * Writes down that a refresh with this token is on its way.
+ * Writes the marker of a refresh with this token.
  *
- * @returns true when an earlier one was, and its answer never came
+ * @returns true when an earlier refresh left a marker, so that its answer may be lost
  */
 async function mark(folder: AgentFolder, refreshToken: string): Promise<boolean> {
   const digest = await sha256(refreshToken);
   const found = marker(folder);
-  // A digest of another token was left by a refresh whose answer was saved; what is no digest may stand for this one.
+  // A digest of another token remains from a refresh whose answer was saved. Damaged content may be this token's marker.
   if (found !== null && (found === digest || !/^[A-Za-z0-9_-]{43}$/.test(found))) return true;
   await folder.write(INTENT, digest);
   return false;
@@ -93,14 +94,14 @@ async function send(
     try {
       return await registry.refresh(signer, refreshToken, isRecovery, origin);
     } catch (error) {
-      // The marker stays, whatever the refusal: it may be of a repetition that something on the way made.
+      // The marker stays after any rejection: an intermediary may have repeated the request, and the first may have worked.
       if (!(error instanceof ApiError) || error.status !== 409 || tries === TRIES) throw error;
       await sleep(ctx.clock, AGAIN_AFTER_MS);
     }
   }
 }
 
-/** The registry's public origin, which is signed whatever address is dialled (D-24); unverified. */
+/** Returns the registry's public origin from the unverified token. It is signed regardless of the dialled URL (D-24). */
 function issuerOf(ait: string): string | null {
   try {
     const { iss } = JSON.parse(parseAit(ait).payloadJson) as { iss?: unknown };

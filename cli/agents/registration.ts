@@ -1,7 +1,7 @@
 /**
- * Making an agent (D-82): key and intent on disk before the network, all work in a pending folder, one rename at the
- * end. Whatever stops it on the way, the same command goes on from there: the name is never stuck, a registered
- * identity never lost.
+ * Creates an agent (D-82). Key and intent are on disk before the first request; all files are written in a pending
+ * folder, which one rename completes. After any interruption the same command resumes: the name never stays blocked, and
+ * a registered identity is never lost.
  */
 import { decodeTime } from "ulid";
 import * as z from "zod";
@@ -16,15 +16,15 @@ import { ApiError, CliError, UnreachableError, wasRefused } from "../errors.ts";
 import { verifyIssuedToken } from "./issued_token.ts";
 import type { RegistryClient, WantedAgent } from "../client/registry_client.ts";
 
-/** What became of it. */
+/** The result of `createAgent`. */
 export interface CreatedAgent {
   identity: Identity;
   path: string;
-  /** Whether an earlier run had begun it. */
+  /** True when this run resumed an earlier one. */
   resumed: boolean;
 }
 
-/** Whom to ask, and in whose name. */
+/** The registry, and the API key of the agent's owner. */
 export interface Owner {
   registry: RegistryClient;
   apiKey: string;
@@ -36,7 +36,7 @@ interface Issued {
   agentAuth: AgentAuth;
 }
 
-/** The file that says that a registration is under way, and with which challenge, once there is one. */
+/** Marker file of a registration in progress, with its challenge once there is one. */
 const INTENT = "registration.pending";
 const Intent = z.object({
   registryUrl: z.string(),
@@ -44,12 +44,12 @@ const Intent = z.object({
 });
 type Intent = z.infer<typeof Intent>;
 
-/** Pages that are searched for an agent of an earlier run: 10,000 agents. */
+/** Maximum pages to search for an agent of an earlier run: 10,000 agents. */
 const MAX_PAGES = 100;
-/** How far the clocks of several registry instances may be apart. */
+/** Allowed difference between the clocks of registry instances. */
 const CLOCKS_APART_MS = 10_000;
 
-/** Makes an agent, or goes on making it. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
+/** Creates an agent, or resumes its creation. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
 export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgent): Promise<CreatedAgent> {
   const store = new AgentStore(ctx);
   return await store.lockPending(wanted.name, async ({ folder, isNew }, held) => {
@@ -58,7 +58,7 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
       try {
         identity = await register(ctx, owner, wanted, folder);
       } catch (error) {
-        // Nothing was registered, or nothing of it can be used: the name is free again.
+        // Nothing was registered, or the result is unusable. Free the name.
         const isUseless = error instanceof CliError && error.code === "CLI_TOKEN_REFUSED";
         if (isUseless || (isNew && isRefusal(error))) await store.discard(folder, held);
         throw error;
@@ -70,7 +70,7 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
   });
 }
 
-/** The identity of a folder in which everything is there and whole; `identity.json` is written last. */
+/** Returns the identity when all files of the folder are complete, else `null`. `identity.json` is written last. */
 async function completeIdentity(folder: AgentFolder): Promise<Identity | null> {
   try {
     const identity = folder.identity();
@@ -92,10 +92,10 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
   const issued = (intent && await goOn(ctx, owner, keys, wanted, intent)) ??
     await begin(owner, keys, wanted, folder);
   const { agent, ait, agentAuth } = issued;
-  if (agent.publicKey !== keys.publicKey) throw new UnreachableError(`${registryUrl} answered with another agent`);
+  if (agent.publicKey !== keys.publicKey) throw new UnreachableError(`${registryUrl} returned another agent`);
   await verifyOrDelete(ctx, owner, issued, keys.publicKey);
   if (agent.name !== wanted.name) {
-    ctx.out.warn(`The registry calls the agent "${agent.name}"; its files are kept under ${wanted.name}`);
+    ctx.out.warn(`The registry calls the agent "${agent.name}"; its local name is ${wanted.name}`);
   }
   const { did, framework, ownerDid, expiresAt } = agent;
   const identity: Identity = { did, name: wanted.name, framework, ownerDid, expiresAt, registryUrl };
@@ -105,7 +105,7 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
   return identity;
 }
 
-/** Verifies what was issued. An agent whose token must not be used is deleted: only this machine has its key. */
+/** Verifies the issued token. If it is invalid, the agent is deleted, since only this machine has its key. */
 async function verifyOrDelete(ctx: Context, owner: Owner, { agent, ait }: Issued, publicKey: string): Promise<void> {
   const { registry, apiKey } = owner;
   try {
@@ -113,14 +113,14 @@ async function verifyOrDelete(ctx: Context, owner: Owner, { agent, ait }: Issued
   } catch (error) {
     if (error instanceof CliError && error.code === "CLI_TOKEN_REFUSED") {
       await registry.deleteAgent(apiKey, agent.id).catch(() => {
-        ctx.out.warn(`The agent ${agent.id} is registered and not usable here: svc agent delete ${agent.id}`);
+        ctx.out.warn(`The agent ${agent.id} is registered but unusable; delete it with: svc agent delete ${agent.id}`);
       });
     }
     throw error;
   }
 }
 
-/** A new challenge, kept before it is answered. */
+/** Requests a new challenge and saves it before answering it. */
 async function begin(
   { registry, apiKey }: Owner,
   keys: KeyPair,
@@ -136,10 +136,11 @@ async function begin(
 }
 
 /**
- * What an earlier run has come to. Its challenge is answered again: taken, nothing was registered before; replayed, the
- * agent is there. So one key is never registered twice, not even by a request that is still on its way.
+ * Resumes the registration of an earlier run by answering its challenge again. If the registry accepts, nothing was
+ * registered before; if it reports a replay, the agent exists. One key is therefore never registered twice, even if the
+ * earlier request is still in transit.
  *
- * @returns `null` when everything is to begin anew
+ * @returns `null` when the registration must start again
  */
 async function goOn(
   ctx: Context,
@@ -162,7 +163,7 @@ async function goOn(
       case "AGENT_REGISTRATION_CHALLENGE_NOT_FOUND": {
         const found = await recover(owner, keys, wanted.name, decodeTime(challenge.challengeId) - CLOCKS_APART_MS);
         if (found === null && registryUrl !== owner.registry.registryUrl) {
-          ctx.out.warn(`${wanted.name} was begun at ${registryUrl}; if that registry has it already, delete it there`);
+          ctx.out.warn(`${wanted.name} was started at ${registryUrl}; if it is registered there, delete it there`);
         }
         return found;
       }
@@ -182,11 +183,13 @@ function readIntent(folder: AgentFolder): Intent | "damaged" | null {
   }
 }
 
-/** The key of an earlier run, or a new one; on disk before it is used. */
+/** Returns the key of an earlier run, or a new one. It is on disk before it is used. */
 async function ensureKeys(ctx: Context, folder: AgentFolder, wasSent: boolean): Promise<KeyPair> {
   const found = await folder.keysIfAny();
   if (found === null && wasSent) {
-    ctx.out.warn(`The key of an earlier try at ${folder.name} is damaged; if it was registered, delete that agent`);
+    ctx.out.warn(
+      `The key of an earlier attempt to create ${folder.name} is damaged; if that agent was registered, delete it`,
+    );
   }
   const keys = found ?? await keyPairFromSeed(ctx.random.bytes(LIMITS.publicKeyBytes));
   if (found === null) await folder.write(AGENT_FILES.seed, keys.seed);
@@ -195,21 +198,23 @@ async function ensureKeys(ctx: Context, folder: AgentFolder, wasSent: boolean): 
 }
 
 /**
- * Takes over an agent that an earlier run registered without learning of it: its tokens are unknown, so the session is
- * ended and token and session are issued anew.
+ * Recovers an agent whose registration answer was lost. Its tokens are unknown, so its session is ended, and identity
+ * token and session are issued again. Returns `null` when the key is not registered.
  *
- * @param sinceMs not registered before that, by the registry's clock
+ * @param sinceMs earliest time of the registration, by the registry's clock
  */
 async function recover(owner: Owner, keys: KeyPair, name: string, sinceMs: number): Promise<Issued | null> {
   const agent = await findByKey(owner, keys.publicKey, name, sinceMs);
   return agent && await reissueWithSession(owner, agent.id);
 }
 
-/** A new identity token and a new session, whatever became of those before. */
+/** Issues a new identity token and a new session; the previous session ends. */
 export async function reissueWithSession({ registry, apiKey }: Owner, agentId: string): Promise<Issued> {
   await registry.revokeAgentAuth(apiKey, agentId);
   const { agent, ait, agentAuth } = await registry.reissueAgent(apiKey, agentId);
-  if (agentAuth === undefined) throw new UnreachableError(`${registry.registryUrl} gave no session with the new token`);
+  if (agentAuth === undefined) {
+    throw new UnreachableError(`${registry.registryUrl} issued no session with the new token`);
+  }
   return { agent, ait, agentAuth };
 }
 
@@ -224,7 +229,7 @@ async function findByKey(
   do {
     const page = await registry.agents(apiKey, { status: "active", limit: String(LIMITS.agentListMax), cursor });
     for (const { id, name: found } of page.agents) {
-      // Newest first: what follows is older still.
+      // Sorted newest first: all following agents are older.
       if (decodeTime(id) < sinceMs) return null;
       if (found !== name) continue;
       const agent = await registry.agent(apiKey, id);
@@ -235,7 +240,7 @@ async function findByKey(
   return null;
 }
 
-/** True when the service has certainly not registered anything. A replayed challenge may have been used by this key. */
+/** Returns true when nothing was registered. A replayed challenge may have been used by this key, so it does not count. */
 function isRefusal(error: unknown): error is ApiError {
   return wasRefused(error) && error.code !== "AGENT_REGISTRATION_CHALLENGE_REPLAYED";
 }

@@ -1,6 +1,6 @@
 /**
- * A new identity token for an agent of this machine (D-40). An intent marker tells the next run that an answer was lost:
- * a session may then have been made whose tokens nobody knows, so it is ended first.
+ * Issues a new identity token for an agent on this machine (D-40). An intent marker shows the next run that an answer was
+ * lost. The registry may then have created a session with unknown tokens, so the next run ends it first.
  */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { AGENT_FILES, type AgentStore, type Identity } from "./agent_store.ts";
@@ -9,14 +9,14 @@ import { type Owner, reissueWithSession } from "./registration.ts";
 
 const INTENT = "reissue.pending";
 
-/** What came of it. */
+/** The result of `reissueAgent`. */
 export interface Reissued {
   identity: Identity;
-  /** Whether the session is a new one too. */
+  /** True when the session is new as well. */
   newSession: boolean;
 }
 
-/** Reissues the agent's identity token, and its session where there is no live one. */
+/** Reissues the agent's identity token, and its session if none is active. */
 export async function reissueAgent({ registry, apiKey }: Owner, store: AgentStore, name: string): Promise<Reissued> {
   return await store.lock(name, async () => {
     const folder = await store.open(name);

@@ -14,14 +14,10 @@ export class ClockCheck {
     this.#clock = clock;
   }
 
-  /** The same `fetch`, watched. */
-  watching(inner: typeof fetch): typeof fetch {
-    return async (...request) => {
-      const response = await inner(...request);
-      const service = Date.parse(response.headers.get("Date") ?? "");
-      if (!Number.isNaN(service)) this.#seen = { service, here: this.#clock.now() };
-      return response;
-    };
+  /** Stores the time in the `Date` header of a service's response. */
+  see(headers: Headers): void {
+    const service = Date.parse(headers.get("Date") ?? "");
+    if (!Number.isNaN(service)) this.#seen = { service, here: this.#clock.now() };
   }
 
   /** What is wrong with the clock; `null` when it is near enough, or no service told the time. */

@@ -1,32 +1,20 @@
 /**
- * One HTTP call to a service: in time, without following redirects, the answer checked against its wire schema. Retries
- * nothing and keeps nothing; who calls decides what an error means.
+ * One call to a service: checks the response against its wire schema. Retries nothing and stores nothing; the caller
+ * decides what an error means.
  */
 import type * as z from "zod";
-import type { Clock } from "../../shared/clock.ts";
-import { HEADERS } from "../../shared/protocol/proof.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Random } from "../../shared/random.ts";
-import { errorEnvelope, readText } from "./answers.ts";
-import { ApiError, UnreachableError } from "../errors.ts";
-import { unreachable } from "./tls.ts";
+import { UnreachableError } from "../errors.ts";
+import { apiErrorOf, asUnreachable, exchange, type ExchangeDeps } from "./http.ts";
 
-/** What a client needs from the world. */
-export interface HttpDeps {
-  fetch: typeof fetch;
-  clock: Clock;
+/** What a client of the services needs. */
+export interface HttpDeps extends ExchangeDeps {
   random: Random;
-  /** Whether somebody accepts connections at an address, asked when no answer comes; absent: it is not asked. */
-  reach?: (url: string) => Promise<boolean>;
 }
 
-/** Time for a connection. `reach` takes up to a second of it. */
 const CONNECT_MS = 10_000;
-const REACH_MS = 1_000;
-/** Time for everything. */
 const TIMEOUT_MS = 30_000;
-/** The largest answer is a revocation list. */
-const MAX_ANSWER_BYTES = LIMITS.registryAnswerBytes;
 
 export interface Call<S extends z.ZodType | null> {
   method: "GET" | "POST" | "DELETE";
@@ -34,51 +22,40 @@ export interface Call<S extends z.ZodType | null> {
   headers?: Record<string, string>;
   /** JSON text. */
   body?: string;
-  /** Shape of the answer; `null` for none. */
+  /** Schema of the response; `null` for an empty one. */
   response: S;
 }
 
 export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
 
 /**
- * Carries a call out.
+ * Sends a call and returns the response body.
  *
- * @throws {ApiError} when the service refuses
- * @throws {UnreachableError} when nobody answers, or not as a service of this network does
+ * @throws {import("../errors.ts").ApiError} when the service refuses
+ * @throws {UnreachableError} when no service answers, or the response is not one of this protocol
  */
 export async function callService<S extends z.ZodType | null>(deps: HttpDeps, request: Call<S>): Promise<Answer<S>> {
   const { method, url, body } = request;
   const origin = new URL(url).origin;
-  const abort = new AbortController();
-  const answered = { yet: false };
-  const timers = [
-    deps.clock.after(TIMEOUT_MS, () => abort.abort(`did not answer within ${TIMEOUT_MS / 1000} s`)),
-    deps.clock.after(CONNECT_MS - REACH_MS, async () => {
-      const reached = answered.yet || (await deps.reach?.(origin) ?? true);
-      if (!reached && !answered.yet) abort.abort(`did not accept a connection within ${CONNECT_MS / 1000} s`);
-    }),
-  ];
-  try {
-    const response = await deps.fetch(url, {
-      method,
-      headers: { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...request.headers },
-      body: body ?? null,
-      redirect: "manual",
-      signal: abort.signal,
-    });
-    answered.yet = true;
-    const text = await readText(response, MAX_ANSWER_BYTES);
-    if (response.status >= 300 && response.status < 400) {
-      throw new UnreachableError(`${origin} answered with a redirect, which is not followed`);
-    }
-    if (!response.ok) throw apiError(response, text);
-    return (request.response === null ? null : parseAnswer(request.response, text, origin)) as Answer<S>;
-  } catch (error) {
-    if (error instanceof ApiError || error instanceof UnreachableError) throw error;
-    throw unreachable(origin, abort.signal.aborted ? String(abort.signal.reason) : "cannot be reached", error);
-  } finally {
-    for (const cancel of timers) cancel();
+  const response = await exchange(deps, {
+    method,
+    url,
+    headers: { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...request.headers },
+    body,
+    timeoutMs: TIMEOUT_MS,
+    connectMs: CONNECT_MS,
+    // The largest response is a revocation list.
+    maxBytes: LIMITS.registryAnswerBytes,
+    onTooLarge: "fail",
+  }).catch((error) => {
+    throw asUnreachable(origin, error);
+  });
+  if (response.status >= 300 && response.status < 400) {
+    throw new UnreachableError(`${origin} answered with a redirect, which is not followed`);
   }
+  const refusal = apiErrorOf(response);
+  if (refusal) throw refusal;
+  return (request.response === null ? null : parseAnswer(request.response, response.text, origin)) as Answer<S>;
 }
 
 function parseAnswer(schema: z.ZodType, text: string, origin: string): unknown {
@@ -87,20 +64,11 @@ function parseAnswer(schema: z.ZodType, text: string, origin: string): unknown {
     value = JSON.parse(text);
   } catch {
     throw new UnreachableError(
-      `${origin} answered with something that is not JSON: it is not a service of this network`,
+      `${origin} answered with something that is not JSON: it is not an svc service`,
     );
   }
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const where = parsed.error.issues[0]?.path.join(".") || "the whole";
-  throw new UnreachableError(`${origin} answered with something unexpected (${where}): is it of another version?`);
-}
-
-function apiError(response: Response, text: string): ApiError {
-  const requestId = response.headers.get(HEADERS.requestId);
-  const wait = Number(response.headers.get("Retry-After") ?? NaN);
-  const retryAfter = response.status === 429 && Number.isInteger(wait) ? wait : null;
-  const { code, message } = errorEnvelope(text) ??
-    { code: null, message: `The service answered with status ${response.status}` };
-  return new ApiError(response.status, code, message, requestId, retryAfter);
+  throw new UnreachableError(`${origin} answered with something unexpected (${where}): it may have another version`);
 }

@@ -3,16 +3,8 @@
  * addition to those of the system. Nothing turns verification off.
  */
 import { resolve } from "node:path";
-import type { System } from "../context.ts";
+import type { Authority, System } from "../context.ts";
 import { CliError, UnreachableError } from "../errors.ts";
-
-/** An authority that a person named with `--ca`. */
-export interface Authority {
-  /** Absolute path of the file. */
-  path: string;
-  /** One or more certificates. */
-  pem: string;
-}
 
 const MAX_BYTES = 1024 * 1024;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;

@@ -1,41 +1,41 @@
 /**
- * The command record: everything that parsing, help, completions, did-you-mean and docs/cli.md need to know about a
- * command, and the function that carries it out. Knows no command; commands/table.ts lists them.
+ * The command record: the data that parser, help, completions, did-you-mean and docs/cli.md need, and the function that
+ * runs the command. commands/table.ts lists the commands.
  */
 import type { Context, EnvironmentName } from "../context.ts";
 
-/** An argument by its place. */
+/** A positional argument. */
 export interface ArgSpec {
   summary: string;
   optional?: true;
-  /** A secret may come from this variable, or be `-`: standard input. */
+  /** Marks a secret: `-` reads it from standard input, `env` is the variable to use when it is not given. */
   secret?: { env?: EnvironmentName };
-  /** What a shell offers here. `agents` also means that the word must be the name of an agent. */
+  /** What shell completion offers. With `agents` the word must be a valid agent name. */
   complete?: Completion;
   /** With `complete: "agents"`: the word may also be an agent's ID or DID. */
   orId?: true;
 }
 
-/** An option by its name. Without `value` it is a switch. */
+/** A named option. Without `value` it is a switch. */
 export interface OptionSpec {
   summary: string;
   /** Placeholder of the value: `url`, `timestamp`. */
   value?: string;
   required?: true;
-  /** May be given more than once. */
+  /** The option may be given more than once. */
   repeat?: true;
-  /** The variable that stands in for it; where it is resolved is the command's business. */
+  /** The environment variable with the same meaning. Shown in help; unless `secret` is set, the command reads it. */
   env?: EnvironmentName;
-  /** A secret: `env` is read for it, and `-` means standard input. */
+  /** Marks a secret: the parser's caller reads it from `env`, or from standard input for `-`. */
   secret?: true;
   /** As in `ArgSpec`. */
   complete?: Completion;
 }
 
-/** Words that a shell can offer: fixed ones, or the agents of this machine. */
+/** Words that shell completion offers: fixed ones, the agents on this machine, or file names. */
 export type Completion = readonly string[] | "agents" | "files";
 
-/** A worked example, as it is typed, and what it does. */
+/** An example command line and its purpose. */
 export interface Example {
   run: string;
   purpose: string;
@@ -44,7 +44,7 @@ export interface Example {
 type Args = Readonly<Record<string, ArgSpec>>;
 type Options = Readonly<Record<string, OptionSpec>>;
 
-/** What a command is called with. Options that were not given are `undefined`; switches are always there. */
+/** The parsed input of a command. An option that is not given is `undefined`; a switch is `false`. */
 export interface Input<A extends Args = Args, O extends Options = Options> {
   args: { [K in keyof A]: A[K] extends { optional: true } ? string | undefined : string };
   options: {
@@ -54,33 +54,36 @@ export interface Input<A extends Args = Args, O extends Options = Options> {
   };
 }
 
-/** A command as it is written down. */
+/** The definition of a command, with the types of its own arguments and options. */
 export interface CommandSpec<A extends Args, O extends Options> {
   /** `["agent", "create"]` */
   path: readonly string[];
-  /** One line, without a full stop. */
+  /** Imperative, without a full stop, at most 80 characters (D-190). */
   summary: string;
-  /** More lines of help. */
+  /** Additional lines of help. */
   details?: readonly string[];
   args: A;
   options: O;
   examples: readonly Example[];
-  /** Carries it out; the exit code, where it is not 0 without an error. */
+  /** Runs the command. Returns the exit code when that is not 0 and nothing is thrown. */
   run(ctx: Context, input: Input<A, O>): Promise<number | void>;
 }
 
-/** A command as the table lists it: its input is what its own specs say, which only `command` can know. */
+/** A command in the table. The types of its input are erased; `command` ensures that they match. */
 export interface Command extends Omit<CommandSpec<Args, Options>, "run"> {
   run(ctx: Context, input: RawInput): Promise<number | void>;
 }
 
-/** Input as the parser makes it. */
+/** One sentence for each group of commands; the key is the common start of their paths. */
+export type Groups = Readonly<Record<string, string>>;
+
+/** Input as the parser returns it. */
 export interface RawInput {
   args: Record<string, string | undefined>;
   options: Record<string, string | string[] | boolean | undefined>;
 }
 
-/** Writes a command down; the types of `run`'s input follow from its specs. */
+/** Defines a command. The input type of `run` follows from `args` and `options`. */
 export function command<const A extends Args, const O extends Options>(spec: CommandSpec<A, O>): Command {
   return { ...spec, run: (ctx, input) => spec.run(ctx, input as Input<A, O>) };
 }
@@ -88,29 +91,34 @@ export function command<const A extends Args, const O extends Options>(spec: Com
 /** Options that every command has. */
 export const GLOBAL_OPTIONS = {
   json: { summary: "Print the result, or the error, as JSON" },
-  "config-dir": { value: "dir", summary: "Keep files there", env: "SVC_CONFIG_DIR", complete: "files" },
+  "config-dir": {
+    value: "dir",
+    summary: "Directory for configuration and agent files",
+    env: "SVC_CONFIG_DIR",
+    complete: "files",
+  },
   ca: {
     value: "file",
-    summary: "Trust the authorities in this file (PEM) as well",
+    summary: "File with additional certificate authorities to trust (PEM)",
     env: "SVC_CA",
     complete: "files",
   },
-  help: { summary: "Show how it is used" },
+  help: { summary: "Show help" },
 } as const satisfies Options;
 
-/** Options of every command that asks the registry. */
+/** Options of every command that sends requests to the registry. */
 export const REGISTRY_OPTIONS = {
-  "registry-url": { value: "url", summary: "The registry to ask", env: "SVC_REGISTRY_URL" },
+  "registry-url": { value: "url", summary: "Registry URL", env: "SVC_REGISTRY_URL" },
   "allow-insecure": { summary: "Allow plain http to another machine" },
 } as const satisfies Options;
 
-/** Options of every command that asks the registry in a person's name. */
+/** Options of every command that needs a person's API key. */
 export const PERSON_OPTIONS = {
   ...REGISTRY_OPTIONS,
-  "api-key": { value: "key", summary: "The API key to use", env: "SVC_API_KEY", secret: true },
+  "api-key": { value: "key", summary: "API key", env: "SVC_API_KEY", secret: true },
 } as const satisfies Options;
 
-/** How a command is typed, with the options that must be given. A secret may also come from elsewhere. */
+/** Returns the usage line with required options. Secret options are left out: they have other sources. */
 export function usageOf({ path, args, options }: Pick<Command, "path" | "args" | "options">): string {
   const shown = Object.entries(args).map(([name, { optional }]) => optional ? `[${name}]` : `<${name}>`);
   const needed = Object.entries(options).filter(([, { required, secret }]) => required && !secret);

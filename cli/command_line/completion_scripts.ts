@@ -1,37 +1,40 @@
 /**
- * Completion scripts for shells, written from the command table: commands, options, their fixed values, and the agents
- * of this machine. The scripts run without svc.
+ * Shell completion scripts, generated from the command table: commands, options, their fixed values, and the agents on
+ * this machine. The scripts do not call svc.
  */
-import { type Command, type Completion, GLOBAL_OPTIONS, type OptionSpec } from "./command.ts";
-import { COMMANDS, GROUPS } from "../commands/table.ts";
+import { type Command, type Completion, GLOBAL_OPTIONS, type Groups, type OptionSpec } from "./command.ts";
 
-/** A place on the command line: a group of commands, or a command. */
+/** A position on the command line: after a group of commands, or after a command. */
 interface Place {
-  /** `agent auth`, or empty. */
+  /** The words so far, for example `agent auth`; may be empty. */
   path: string;
-  /** What may come next, and what it is. */
+  /** Words that may follow, with their summaries. */
   words: { word: string; summary: string }[];
   options: { name: string; spec: OptionSpec }[];
-  /** What the first argument may be. */
+  /** Completion of the first argument. */
   argument: Completion | undefined;
 }
 
-/** The script for a shell. */
-export function completionScript(shell: "bash" | "zsh" | "fish"): string {
-  const places = allPlaces();
+/** Returns the script for a shell. */
+export function completionScript(
+  shell: "bash" | "zsh" | "fish",
+  commands: readonly Command[],
+  groups: Groups,
+): string {
+  const places = allPlaces(commands, groups);
   if (shell === "fish") return fishScript(places);
-  // zsh runs bash's completion functions.
+  // zsh can run bash completion functions.
   const forZsh = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n" +
     "autoload -Uz bashcompinit && bashcompinit\n";
   return shell === "bash" ? bashScript(places) : forZsh + bashScript(places);
 }
 
-function allPlaces(): Place[] {
-  const prefixes = new Set(COMMANDS.flatMap(({ path }) => path.map((_, i) => path.slice(0, i).join(" "))));
+function allPlaces(table: readonly Command[], summaries: Groups): Place[] {
+  const prefixes = new Set(table.flatMap(({ path }) => path.map((_, i) => path.slice(0, i).join(" "))));
   const groups = [...prefixes].map((prefix): Place => {
     const depth = prefix === "" ? 0 : prefix.split(" ").length;
-    const below = COMMANDS.filter(({ path }) => path.length > depth && path.slice(0, depth).join(" ") === prefix);
-    const words = new Map(below.map((command) => [command.path[depth] ?? "", summaryOf(command, depth)]));
+    const below = table.filter(({ path }) => path.length > depth && path.slice(0, depth).join(" ") === prefix);
+    const words = new Map(below.map((command) => [command.path[depth] ?? "", summaryOf(command, depth, summaries)]));
     return {
       path: prefix,
       words: [...words].map(([word, summary]) => ({ word, summary })),
@@ -39,7 +42,7 @@ function allPlaces(): Place[] {
       argument: undefined,
     };
   });
-  const commands = COMMANDS.map(({ path, args, options }): Place => ({
+  const commands = table.map(({ path, args, options }): Place => ({
     path: path.join(" "),
     words: [],
     options: Object.entries(options).map(([name, spec]) => ({ name, spec })),
@@ -49,8 +52,10 @@ function allPlaces(): Place[] {
   return [...groups, ...commands].map((place) => ({ ...place, options: [...place.options, ...always] }));
 }
 
-function summaryOf(command: Command, depth: number): string {
-  return command.path.length === depth + 1 ? command.summary : GROUPS[command.path.slice(0, depth + 1).join(" ")] ?? "";
+function summaryOf(command: Command, depth: number, summaries: Groups): string {
+  return command.path.length === depth + 1
+    ? command.summary
+    : summaries[command.path.slice(0, depth + 1).join(" ")] ?? "";
 }
 
 function bashScript(places: Place[]): string {

@@ -1,6 +1,6 @@
-/** Did you mean: the known word nearest to a mistyped one. */
+/** Finds the known word nearest to a mistyped one. */
 
-/** The nearest of the known words, or `null` when none is near enough to be meant. */
+/** Returns the nearest known word, or `null` when more than about a third of the letters differ. */
 export function nearest(word: string, known: Iterable<string>): string | null {
   let best: string | null = null;
   let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
@@ -11,13 +11,13 @@ export function nearest(word: string, known: Iterable<string>): string | null {
   return best;
 }
 
-/** ` Did you mean x?`, or nothing. */
+/** Returns ` Did you mean x?`, or the empty string. */
 export function didYouMean(word: string, known: Iterable<string>, prefix = ""): string {
   const best = nearest(word, known);
   return best === null ? "" : ` Did you mean ${prefix}${best}?`;
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours that lead from one word to the other. */
+/** Returns the number of insertions, deletions, replacements and swaps of neighbours between two words. */
 function editDistance(a: string, b: string): number {
   if (a.length > 64 || b.length > 64) return Infinity;
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)];

@@ -1,27 +1,28 @@
 /**
- * Help at every level and docs/cli.md, written from the command table. States no fact of its own about a command.
+ * Help texts and docs/cli.md, generated from the command table.
  */
-import { type Command, type Example, GLOBAL_OPTIONS, type OptionSpec, usageOf } from "./command.ts";
-import { COMMANDS, GROUPS } from "../commands/table.ts";
+import { type Command, type Example, GLOBAL_OPTIONS, type Groups, type OptionSpec, usageOf } from "./command.ts";
 
-const EXIT_CODES = "0 done, 1 failed, 2 wrong use, 3 not authorised, 4 not found, 5 the service could not be reached";
-const INTRODUCTION = "Operator's tool of svc: identities for agents, and a relay between them.";
-/** Commands whose examples a newcomer follows, in this order. */
+const EXIT_CODES =
+  "0 success, 1 failure, 2 usage error, 3 not authorised, 4 not found, 5 service unreachable, 130 interrupted";
+const INTRODUCTION = "Command-line tool for svc: agent identities, and message relay between agents.";
+/** Commands whose examples appear under "First steps", in this order. */
 const FIRST_STEPS = ["config init", "invite redeem", "agent create", "connector start"];
-const STANDARD_INPUT = "A secret can also be given as -: it is then read from standard input.";
+const STANDARD_INPUT = "Pass - as a secret to read it from standard input.";
 
-/** Help on a command, on a group of commands, or on all of them. */
-export function help(path: readonly string[]): string {
-  const found = find(path.join(" "));
-  return found ? commandHelp(found) : path.length === 0 ? topHelp() : groupHelp(path);
+/** Returns the help of a command, of a group of commands, or of the whole program. */
+export function help(path: readonly string[], commands: readonly Command[], groups: Groups): string {
+  const found = find(commands, path.join(" "));
+  if (found) return commandHelp(found);
+  return path.length === 0 ? topHelp(commands, groups) : groupHelp(path, commands, groups);
 }
 
-function find(path: string): Command | undefined {
-  return COMMANDS.find((command) => command.path.join(" ") === path);
+function find(commands: readonly Command[], path: string): Command | undefined {
+  return commands.find((command) => command.path.join(" ") === path);
 }
 
-function topHelp(): string {
-  const firstSteps = FIRST_STEPS.flatMap((path) => find(path)?.examples.slice(0, 1) ?? []);
+function topHelp(commands: readonly Command[], groups: Groups): string {
+  const firstSteps = FIRST_STEPS.flatMap((path) => find(commands, path)?.examples.slice(0, 1) ?? []);
   return [
     INTRODUCTION,
     "",
@@ -29,9 +30,9 @@ function topHelp(): string {
     "",
     "Commands:",
     ...columns(
-      commandsByGroup().flatMap(([group, members]) => {
+      byGroup(commands).flatMap(([group, members]) => {
         const below = members.map(({ path }) => path.slice(1).join(" ")).filter((words) => words !== "");
-        const about = [group, GROUPS[group] ?? ""] as const;
+        const about = [group, groups[group] ?? ""] as const;
         return below.length === 0 ? [about] : [about, ["", below.join(", ")] as const];
       }),
     ),
@@ -43,11 +44,11 @@ function topHelp(): string {
   ].join("\n");
 }
 
-function groupHelp(path: readonly string[]): string {
-  const members = COMMANDS.filter((command) => path.every((word, i) => command.path[i] === word));
+function groupHelp(path: readonly string[], commands: readonly Command[], groups: Groups): string {
+  const members = commands.filter((command) => path.every((word, i) => command.path[i] === word));
   const rows = members.map((command): [string, string] => [usageOf(command).slice("svc ".length), command.summary]);
   return [
-    GROUPS[path.join(" ")] ?? "",
+    groups[path.join(" ")] ?? "",
     "",
     `Usage: svc ${path.join(" ")} <command> [options]`,
     "",
@@ -72,8 +73,8 @@ function ending(path: readonly string[], more: readonly [string, string][]): str
   ];
 }
 
-function commandsByGroup(): [string, Command[]][] {
-  return [...Map.groupBy(COMMANDS, ({ path }) => path[0] ?? "")];
+function byGroup(commands: readonly Command[]): [string, Command[]][] {
+  return [...Map.groupBy(commands, ({ path }) => path[0] ?? "")];
 }
 
 function exampleLines(examples: readonly Example[]): string[] {
@@ -115,8 +116,8 @@ function columns(rows: readonly (readonly [string, string])[]): string[] {
   return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
 }
 
-/** docs/cli.md: every command with its arguments, options and examples. */
-export function renderCliDoc(): string {
+/** Returns docs/cli.md: every command with its arguments, options and examples. */
+export function renderCliDoc(commands: readonly Command[], groups: Groups): string {
   const lines = [
     "# The command `svc`",
     "",
@@ -130,9 +131,9 @@ export function renderCliDoc(): string {
     `${STANDARD_INPUT} With \`--json\`, an error is \`{"error":{"code","message"}}\` on standard error.`,
     "",
   ];
-  for (const [group, members] of commandsByGroup()) {
+  for (const [group, members] of byGroup(commands)) {
     lines.push(`## ${group}`, "");
-    if (GROUPS[group]) lines.push(`${GROUPS[group]}`, "");
+    if (groups[group]) lines.push(groups[group], "");
     for (const command of members) lines.push(...commandDoc(command));
   }
   return `${lines.join("\n").trimEnd()}\n`;

@@ -1,13 +1,13 @@
 /**
- * From argv to a command and its input. Refuses what it does not know, with the nearest word that it does. Reads no
- * environment and no standard input: which secrets are still to be fetched is in the result.
+ * Parses a command line into a command and its input. Rejects unknown words and suggests the nearest known one. Reads
+ * neither the environment nor standard input; secret_input.ts resolves secrets.
  */
 import { parseArgs } from "@std/cli";
 import { type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf } from "./command.ts";
 import { CliError } from "../errors.ts";
 import { didYouMean } from "./did_you_mean.ts";
 
-/** What was asked for. */
+/** The result of parsing. */
 export type Parsed =
   | { kind: "run"; command: Command; input: RawInput; configDir: string | undefined; ca: string | undefined }
   | { kind: "help"; path: readonly string[] }
@@ -47,20 +47,20 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
   return { kind: "run", command: found, configDir, ca, input: { args, options: ownOptions(found, flags) } };
 }
 
-/** True when the errors of this command line are to be JSON, however wrong the rest of it is. */
+/** Returns true when errors must be printed as JSON, even if the command line is otherwise invalid. */
 export function wantsJson(argv: readonly string[]): boolean {
   const end = argv.indexOf("--");
   return argv.slice(0, end === -1 ? argv.length : end).includes("--json");
 }
 
-/** Every option of every command; one name means the same kind of option everywhere. */
+/** Returns the options of all commands. A name has the same kind of option in every command. */
 function allOptions(commands: readonly Command[]): Record<string, OptionSpec> {
   const version: OptionSpec = { summary: "Print the version" };
   return Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
 }
 
 interface Flags {
-  /** Values by option; a switch has an empty one. */
+  /** Values by option name; a switch has the empty string. */
   flags: Record<string, string[]>;
   words: string[];
   unknown: string[];
@@ -92,25 +92,27 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
       throw new CliError("CLI_USAGE", `--${name} needs a value: ${valueForm(name, options[name])}`);
     }
     if ((flags[name]?.length ?? 0) > 1 && !options[name]?.repeat) {
-      throw new CliError("CLI_USAGE", `--${name} is given twice`);
+      throw new CliError("CLI_USAGE", `--${name} is given more than once`);
     }
   }
   return { flags, words: parsed._.map(String), unknown };
 }
 
-/** An option's name for `parseArgs`, which would read `no-x` as the opposite of `x` (D-228). */
+/** Returns the option's name for `parseArgs`, which would read `no-x` as the opposite of `x` (D-228). */
 function plainName(name: string): string {
   return name.startsWith("no-") ? `+${name}` : name;
 }
 
 function valueForm(name: string, option: OptionSpec | undefined): string {
   const usual = `--${name} <value>`;
-  return option?.secret ? `${usual}, --${name}=<value> for one that begins with --, or - and standard input` : usual;
+  return option?.secret
+    ? `${usual}, --${name}=<value> for a value that begins with --, or - for standard input`
+    : usual;
 }
 
 /**
- * Ties each option to its value with `=`, and each switch to nothing: `parseArgs` would take the word after a switch
- * for its value, and would not take `-` (standard input) or a secret that starts with `-` for one.
+ * Joins each option and its value with `=`, and gives each switch an empty value. `parseArgs` would otherwise read the
+ * word after a switch as its value, and would not accept `-` or a secret that starts with `-` as a value.
  */
 function joined(argv: readonly string[], options: Record<string, OptionSpec>): string[] {
   const args: string[] = [];
@@ -134,7 +136,7 @@ function findCommand(words: readonly string[], commands: readonly Command[]): Co
   return matching.sort((a, b) => b.path.length - a.path.length)[0] ?? null;
 }
 
-/** The longest start of the words that is a group of commands. */
+/** Returns the longest prefix of the words that is a group of commands. */
 function knownGroup(words: readonly string[], commands: readonly Command[]): string[] {
   for (let length = words.length; length > 0; length--) {
     const group = words.slice(0, length);
@@ -152,13 +154,15 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
   );
   const prefix = ["svc", ...group, ""].join(" ");
   const wrong = words[group.length];
-  if (wrong === undefined) return `${prefix.trimEnd()} is a group of commands: give one of ${[...next].join(", ")}`;
+  if (wrong === undefined) return `${prefix.trimEnd()} is a group of commands; use one of ${[...next].join(", ")}`;
   return `There is no command ${prefix}${wrong}.${didYouMean(wrong, next, prefix) || ` Try ${prefix}--help`}`;
 }
 
 function namedArgs(command: Command, words: readonly string[]): RawInput["args"] {
   const specs = Object.entries(command.args);
-  if (words.length > specs.length) throw usage(command, `"${words[specs.length]}" is one argument too many.`);
+  if (words.length > specs.length) {
+    throw usage(command, `"${words[specs.length]}" is not expected: too many arguments.`);
+  }
   return Object.fromEntries(specs.map(([name, { optional, secret }], i) => {
     const word = words[i];
     if (word === undefined && !optional && !secret?.env) throw usage(command, `<${name}> is missing.`);
@@ -178,5 +182,5 @@ function ownOptions(command: Command, flags: Record<string, string[]>): RawInput
 }
 
 function usage(command: Command, problem: string): CliError {
-  return new CliError("CLI_USAGE", problem, { fix: `Usage: ${usageOf(command)} [options]; more with --help` });
+  return new CliError("CLI_USAGE", problem, { fix: `Usage: ${usageOf(command)} [options]; for details add --help` });
 }

@@ -1,13 +1,13 @@
 /**
- * Secrets of a command line (D-85): given as they are, or `-` for standard input, or left to the environment, so that
- * no other process can read them from this one's arguments.
+ * Resolves the secrets of a command line (D-85): from standard input for `-`, or from the environment. Other processes
+ * can read command-line arguments, but not these sources.
  */
 import type { Command, RawInput } from "./command.ts";
 import type { EnvironmentName, System } from "../context.ts";
 import { CliError } from "../errors.ts";
 
 interface Wanted {
-  /** As a person would write it: `--api-key`, `<code>`. */
+  /** The name in messages: `--api-key`, `<code>`. */
   what: string;
   given: string | undefined;
   env: EnvironmentName | undefined;
@@ -15,7 +15,11 @@ interface Wanted {
   take(value: string): void;
 }
 
-/** Fills in the secrets that are not on the command line itself. */
+/**
+ * Fills in the secrets that are not on the command line.
+ *
+ * @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input
+ */
 export async function resolveSecrets(world: Pick<System, "stdin" | "env">, command: Command, input: RawInput) {
   let stdinIsFor: string | null = null;
   for (const { what, given, env, required, take } of wantedSecrets(command, input)) {
@@ -25,14 +29,14 @@ export async function resolveSecrets(world: Pick<System, "stdin" | "env">, comma
       }
       stdinIsFor = what;
       const value = new TextDecoder().decode(await world.stdin()).trim();
-      if (value === "") throw new CliError("CLI_USAGE", `Standard input is empty; it was to be ${what}`);
+      if (value === "") throw new CliError("CLI_USAGE", `Standard input is empty; expected ${what}`);
       take(value);
     } else if (given === undefined) {
       const value = env === undefined ? undefined : world.env(env);
       if (value !== undefined) take(value);
       else if (required) {
         const how = env === undefined ? "" : `, set ${env},`;
-        throw new CliError("CLI_USAGE", `${what} is missing: give it${how} or give - and pipe it in`);
+        throw new CliError("CLI_USAGE", `${what} is missing: give it${how} or give - and pipe it to standard input`);
       }
     }
   }

@@ -1,4 +1,4 @@
-/** Commands of whoever runs the registry. */
+/** `svc admin …`: the commands for registry operators. */
 import type { InternalService, IssuedServiceAnswer } from "../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
@@ -7,37 +7,37 @@ import { fields, table } from "../terminal/output.ts";
 import { saveAccount } from "../account/saved_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
-const SERVICE = { summary: "Its id, 26 upper-case characters" } as const;
+const SERVICE = { summary: "Service ID, 26 upper-case characters" } as const;
 
 export const ADMIN_COMMANDS = [
   command({
     path: ["admin", "bootstrap"],
-    summary: "Make the first admin, with an API key that is saved here",
+    summary: "Create the first admin and save its API key",
     details: [
-      "Works once per registry. The API key is shown this once. Only a proxy in another process needs the service",
-      "credential: --show-service shows it, with --json too; else svc admin service rotate issues a new secret later.",
+      "Works once per registry. The API key is shown only once. Only a proxy in a separate process needs the service",
+      "credential: --show-service prints it, also with --json; svc admin service rotate issues a new secret later.",
     ],
     args: {},
     options: {
       ...REGISTRY_OPTIONS,
       "bootstrap-secret": {
         value: "secret",
-        summary: "The secret of the registry's configuration",
+        summary: "Value of BOOTSTRAP_SECRET on the registry",
         env: "SVC_BOOTSTRAP_SECRET",
         secret: true,
         required: true,
       },
-      "show-service": { summary: "Show the service credential, which is saved nowhere" },
+      "show-service": { summary: "Show the service credential, which is not saved" },
     },
     examples: [
       {
         run: "svc admin bootstrap --registry-url https://registry.example --bootstrap-secret - <secret.txt",
-        purpose: "Become the admin; the secret stays out of the process list",
+        purpose: "Become the admin; keep the secret out of the process list",
       },
     ],
     async run(ctx, { options }) {
       const { registry, registryUrl, config } = await connect(ctx, options);
-      ctx.out.doing(`Making the first admin at ${registryUrl}`);
+      ctx.out.doing(`Creating the first admin at ${registryUrl}`);
       const { human, apiKey, internalService } = await registry.bootstrap(
         options["bootstrap-secret"],
         config.humanName,
@@ -50,48 +50,48 @@ export const ADMIN_COMMANDS = [
         "",
         ...isShown
           ? [
-            "For a proxy in another process:",
+            "For a proxy in a separate process (not needed in the all-in-one server):",
             ...fields([["REGISTRY_INTERNAL_SERVICE_ID", service.id], ["REGISTRY_INTERNAL_SERVICE_SECRET", secret]]),
             "",
-            "Both secrets are shown this once. Keep them.",
+            "Both secrets are shown only once. Store them now.",
           ]
-          : ["The API key is shown this once. Keep it."],
+          : ["The API key is shown only once. Store it now."],
       ]);
       await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName });
       ctx.out.next(["agent", "create", "my-agent"]);
       ctx.out.next(["invite", "create"], { when: "for another person" });
       if (!isShown) {
-        ctx.out.next(["admin", "service", "rotate", service.id], { when: "for a proxy in another process" });
+        ctx.out.next(["admin", "service", "rotate", service.id], { when: "for a proxy in a separate process" });
       }
     },
   }),
   command({
     path: ["admin", "service", "create"],
-    summary: "Make a credential for a service that asks the registry",
-    args: { name: { summary: "2 to 64 of a-z, 0-9, _ and -" } },
+    summary: "Create a credential for an internal service",
+    args: { name: { summary: "Service name: 2 to 64 of a-z, 0-9, _ and -" } },
     options: {
       ...PERSON_OPTIONS,
       scope: {
         value: "scope",
-        summary: `One of ${SCOPES.join(", ")}; all of them unless given`,
+        summary: `One of ${SCOPES.join(", ")} (default: all)`,
         repeat: true,
         complete: SCOPES,
       },
     },
-    examples: [{ run: "svc admin service create proxy-eu", purpose: "A credential for a second proxy" }],
+    examples: [{ run: "svc admin service create proxy-eu", purpose: "Create a credential for a second proxy" }],
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const scopes = options.scope.length > 0 ? options.scope : SCOPES;
       const issued = await registry.createService(apiKey, args.name, scopes);
-      showIssued(ctx, issued, `The service ${issued.internalService.name} may ask the registry.`);
+      showIssued(ctx, issued, `The service ${issued.internalService.name} can now call the registry.`);
     },
   }),
   command({
     path: ["admin", "service", "list"],
-    summary: "List the services that may ask the registry",
+    summary: "List the internal services",
     args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin service list", purpose: "Their ids, scopes and states" }],
+    examples: [{ run: "svc admin service list", purpose: "Show their IDs, scopes and states" }],
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { internalServices } = await registry.services(apiKey);
@@ -103,12 +103,12 @@ export const ADMIN_COMMANDS = [
   }),
   command({
     path: ["admin", "service", "rotate"],
-    summary: "Give a service a new secret; the old one works for another hour",
+    summary: "Issue a new secret for a service; the old one stays valid for one hour",
     args: { id: SERVICE },
     options: PERSON_OPTIONS,
     examples: [{
       run: "svc admin service rotate 01KHYQ5H00AAAAAAAAAAAAAAAA",
-      purpose: "Then restart that service with it",
+      purpose: "Replace the secret, then restart the service with it",
     }],
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
@@ -116,16 +116,16 @@ export const ADMIN_COMMANDS = [
       showIssued(
         ctx,
         issued,
-        `The service ${issued.internalService.name} has a new secret; the old one ends in an hour.`,
+        `The service ${issued.internalService.name} has a new secret; the old one expires in one hour.`,
       );
     },
   }),
   command({
     path: ["admin", "service", "revoke"],
-    summary: "Refuse a service from now on",
+    summary: "Revoke an internal service",
     args: { id: SERVICE },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin service revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Its credential works no more" }],
+    examples: [{ run: "svc admin service revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Its credential stops working" }],
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       await registry.revokeService(apiKey, args.id);
@@ -134,16 +134,16 @@ export const ADMIN_COMMANDS = [
   }),
   command({
     path: ["admin", "keys", "rotate"],
-    summary: "Sign with a new key; tokens signed with the old one stay valid",
+    summary: "Start signing with a new key; tokens signed with the old one stay valid",
     args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin keys rotate", purpose: "After a suspicion, or once in a while" }],
+    examples: [{ run: "svc admin keys rotate", purpose: "Rotate after a suspected leak, or periodically" }],
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { kid, retiredKid, signsFrom } = await registry.rotateKeys(apiKey);
       ctx.out.result({ kid, retiredKid, signsFrom }, [
         "The registry has a new signing key.",
-        ...fields([["new key", kid], ["signs from", signsFrom], ["then only verifies", retiredKid]]),
+        ...fields([["new key", kid], ["signs from", signsFrom], ["old key, verifies only", retiredKid]]),
       ]);
     },
   }),
@@ -159,6 +159,6 @@ function showIssued(ctx: Context, { internalService }: IssuedServiceAnswer, head
       ["scopes", scopes.join(" ")],
     ]),
     "",
-    "The secret is shown this once. Keep it.",
+    "The secret is shown only once. Store it now.",
   ]);
 }

@@ -1,4 +1,4 @@
-/** Commands on agents as a whole: make, list, look at, delete. */
+/** `svc agent …`: create, list, inspect and delete agents. agent_tokens.ts has the commands for their tokens. */
 import type { AgentList } from "../../shared/protocol/api/agents.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseFramework } from "../../shared/protocol/names.ts";
@@ -7,31 +7,31 @@ import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
 
-/** Pages of one listing: 10,000 agents. */
+/** Maximum pages of one listing: 10,000 agents. */
 const MAX_PAGES = 100;
 const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
 const STATUSES = ["active", "revoked"] as const;
-const HERE = { summary: "Its name on this machine", complete: "agents" } as const;
+const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 
 const SESSION_IS = {
   active: () => "active",
-  revoked: (name: string) => `REVOKED: svc agent reissue ${name} starts a new one`,
-  interrupted: (name: string) => `interrupted: svc agent auth refresh ${name}, or reissue, gets its tokens`,
+  revoked: (name: string) => `REVOKED: run svc agent reissue ${name} to start a new one`,
+  interrupted: (name: string) => `interrupted: run svc agent auth refresh ${name}, or reissue, to get its tokens`,
   unknown: () => "unknown",
 };
 
 export const AGENT_COMMANDS = [
   command({
     path: ["agent", "create"],
-    summary: "Make an agent: a key of its own, registered, its files on this machine",
-    details: ["The private key never leaves this machine. If it is interrupted, the same command goes on from there."],
-    args: { name: { summary: "1 to 64 of A-Z, a-z, 0-9, ., _ and -; also the name of its folder" } },
+    summary: "Create an agent: generate a key, register it, save its files",
+    details: ["The private key never leaves this machine. Run the same command again to resume after an interruption."],
+    args: { name: { summary: "Agent name: 1 to 64 of A-Z, a-z, 0-9, ., _ and -; also its folder name" } },
     options: {
       ...PERSON_OPTIONS,
-      framework: { value: "framework", summary: "What it runs on, up to 32 characters; generic unless given" },
-      "ttl-days": { value: "days", summary: `Days until its identity token expires, ${TTL_RANGE}` },
+      framework: { value: "framework", summary: "Framework label, up to 32 characters (default generic)" },
+      "ttl-days": { value: "days", summary: `Days until the identity token expires, ${TTL_RANGE}` },
     },
-    examples: [{ run: "svc agent create alpha --framework openclaw", purpose: "An agent named alpha" }],
+    examples: [{ run: "svc agent create alpha --framework openclaw", purpose: "Create an agent named alpha" }],
     async run(ctx, { args: { name }, options }) {
       const { framework } = options;
       if (framework !== undefined && parseFramework(framework) === null) {
@@ -46,7 +46,7 @@ export const AGENT_COMMANDS = [
       const owner = await connectAsPerson(ctx, options);
       const { identity, path, resumed } = await createAgent(ctx, owner, { name, framework, ttlDays });
       ctx.out.result({ ...identity, path, resumed }, [
-        ctx.out.bold(`The agent ${name} is ready${resumed ? "; an earlier run had begun it" : ""}.`),
+        ctx.out.bold(`The agent ${name} is ready${resumed ? "; it resumed an earlier run" : ""}.`),
         ...fields([
           ["did", identity.did],
           ["framework", identity.framework],
@@ -60,23 +60,23 @@ export const AGENT_COMMANDS = [
   }),
   command({
     path: ["agent", "list"],
-    summary: "List your agents, newest first, and which of them are on this machine",
+    summary: "List your agents, newest first, and mark those on this machine",
     args: {},
     options: {
       ...PERSON_OPTIONS,
-      status: { value: "status", summary: "active or revoked only", complete: STATUSES },
-      framework: { value: "framework", summary: "Of that framework only" },
-      limit: { value: "count", summary: "One page of so many, 1 to 100; every page unless given" },
-      cursor: { value: "cursor", summary: "One page, after an earlier one" },
+      status: { value: "status", summary: "Only agents with this status: active or revoked", complete: STATUSES },
+      framework: { value: "framework", summary: "Only agents of this framework" },
+      limit: { value: "count", summary: "Show one page of this size, 1 to 100 (default: all agents)" },
+      cursor: { value: "cursor", summary: "Cursor of the next page, from the previous output" },
     },
-    examples: [{ run: "svc agent list --status active", purpose: "Those that work" }],
+    examples: [{ run: "svc agent list --status active", purpose: "Active agents only" }],
     async run(ctx, { options }) {
       const { status, framework, limit, cursor } = options;
       if (status !== undefined && !STATUSES.some((known) => known === status)) {
         throw new CliError("CLI_USAGE", `--status must be ${STATUSES.join(" or ")}, not "${status}"`);
       }
       if (limit !== undefined && !/^(?:[1-9]\d?|100)$/.test(limit)) {
-        throw new CliError("CLI_USAGE", `--limit must be a whole number from 1 to 100, not "${limit}"`);
+        throw new CliError("CLI_USAGE", `--limit must be an integer from 1 to 100, not "${limit}"`);
       }
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const query = { status, framework, limit, cursor };
@@ -98,16 +98,16 @@ export const AGENT_COMMANDS = [
         ctx.out.next(["agent", "list", ...words], { when: "for more" });
       }
       for (const name of (await store.names()).pending) {
-        ctx.out.next(["agent", "create", name], { when: `to go on with ${name}, which is not complete` });
+        ctx.out.next(["agent", "create", name], { when: `to resume the creation of ${name}` });
       }
     },
   }),
   command({
     path: ["agent", "inspect"],
-    summary: "Show an agent of this machine: identity, tokens, state; its identity token is verified",
+    summary: "Show a local agent's identity, tokens and state; verify its identity token",
     args: { name: HERE },
     options: REGISTRY_OPTIONS,
-    examples: [{ run: "svc agent inspect alpha", purpose: "Who alpha is, and until when" }],
+    examples: [{ run: "svc agent inspect alpha", purpose: "Show the identity of alpha and when it expires" }],
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { inspectAgent }] = await Promise.all([
         import("../agents/agent_store.ts"),
@@ -140,11 +140,13 @@ export const AGENT_COMMANDS = [
   }),
   command({
     path: ["agent", "delete"],
-    summary: "Revoke an agent for good, and take its files off this machine",
-    details: ["Its identity token is on the revocation list at once. An agent of another machine is named by its id."],
-    args: { agent: { summary: "Its name on this machine, or its id or DID", complete: "agents", orId: true } },
-    options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask on a terminal" } },
-    examples: [{ run: "svc agent delete alpha", purpose: "alpha can do nothing any more" }],
+    summary: "Revoke an agent permanently and delete its local files",
+    details: [
+      "The identity token is added to the revocation list at once. Name an agent of another machine by its ID.",
+    ],
+    args: { agent: { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } },
+    options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask for confirmation" } },
+    examples: [{ run: "svc agent delete alpha", purpose: "alpha is revoked and its files are deleted" }],
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const [{ findAgent }, { deleteAgent }] = await Promise.all([
@@ -154,24 +156,24 @@ export const AGENT_COMMANDS = [
       const found = await findAgent(ctx, agent);
       if (!options.yes && !ctx.out.json && ctx.confirm !== null) {
         ctx.out.finish();
-        if (!await ctx.confirm(`Revoke ${agent} for good? This cannot be undone.`)) {
-          ctx.out.note("Nothing is deleted.");
+        if (!await ctx.confirm(`Revoke ${agent} permanently? This cannot be undone.`)) {
+          ctx.out.note("Cancelled. Nothing was deleted.");
           return EXIT.failed;
         }
       }
       ctx.out.doing(`Revoking ${agent}`);
       const { wasRevoked } = await deleteAgent(ctx, { registry, apiKey }, found);
       const { id, localName } = found;
-      const files = localName === null ? "" : " Its files are gone from this machine.";
+      const files = localName === null ? "" : " Its local files are deleted.";
       ctx.out.result(
         { id, localName, status: "revoked" },
-        `The agent ${agent} is revoked${wasRevoked ? ", as it was before" : " for good"}.${files}`,
+        `The agent ${agent} is revoked${wasRevoked ? " (it was revoked before)" : " permanently"}.${files}`,
       );
     },
   }),
 ];
 
-/** Reads page after page, up to `MAX_PAGES`; the cursor of the rest, if any, is that of the last page. */
+/** Reads up to `MAX_PAGES` pages. The cursor of the result is that of the last page. */
 async function everyPage(read: (cursor: string | undefined) => Promise<AgentList>): Promise<AgentList> {
   const agents: AgentList["agents"] = [];
   for (let pages = 1, cursor: string | undefined;; pages++) {
@@ -185,5 +187,5 @@ async function everyPage(read: (cursor: string | undefined) => Promise<AgentList
 function parseTtlDays(text: string): number {
   const days = /^[1-9]\d*$/.test(text) ? Number(text) : NaN;
   if (days >= LIMITS.aitTtlDaysMin && days <= LIMITS.aitTtlDaysMax) return days;
-  throw new CliError("CLI_USAGE", `--ttl-days must be a whole number ${TTL_RANGE}, not "${text}"`);
+  throw new CliError("CLI_USAGE", `--ttl-days must be an integer ${TTL_RANGE}, not "${text}"`);
 }

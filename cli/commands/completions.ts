@@ -1,11 +1,12 @@
-/** The command that prints completion scripts. */
-import { command } from "../command_line/command.ts";
+/** `svc completions`: prints shell completion scripts. */
+import { type Command, command, type Groups } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-export const COMPLETION_COMMANDS = [
+/** Returns the command. It calls `commands` at run time, because that list contains this command. */
+export const completionCommands = (commands: () => readonly Command[], groups: Groups): readonly Command[] => [
   command({
     path: ["completions"],
     summary: "Print a completion script for your shell",
@@ -14,10 +15,10 @@ export const COMPLETION_COMMANDS = [
     examples: [
       {
         run: "svc completions bash >~/.local/share/bash-completion/completions/svc",
-        purpose: "For bash, from the next shell on",
+        purpose: "Install for bash; active in new shells",
       },
-      { run: "svc completions zsh >>~/.zshrc", purpose: "For zsh" },
-      { run: "svc completions fish >~/.config/fish/completions/svc.fish", purpose: "For fish" },
+      { run: "svc completions zsh >>~/.zshrc", purpose: "Install for zsh" },
+      { run: "svc completions fish >~/.config/fish/completions/svc.fish", purpose: "Install for fish" },
     ],
     async run(ctx, { args }) {
       const shell = SHELLS.find((known) => known === args.shell);
@@ -25,7 +26,7 @@ export const COMPLETION_COMMANDS = [
         throw new CliError("CLI_USAGE", `There is no completion for ${args.shell}.${didYouMean(args.shell, SHELLS)}`);
       }
       const { completionScript } = await import("../command_line/completion_scripts.ts");
-      const script = completionScript(shell);
+      const script = completionScript(shell, commands(), groups);
       ctx.out.result({ shell, script }, script.split("\n"));
     },
   }),

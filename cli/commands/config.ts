@@ -1,4 +1,4 @@
-/** Commands on local configuration. */
+/** `svc config …`: the local configuration. */
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import {
   type Config,
@@ -22,30 +22,30 @@ const KEY = { summary: `One of ${CONFIG_KEYS.join(", ")}`, complete: CONFIG_KEYS
 export const CONFIG_COMMANDS = [
   command({
     path: ["config", "init"],
-    summary: "Create the configuration and learn the proxy's address from the registry",
-    details: ["Running it again changes nothing but the addresses; API key and name stay."],
+    summary: "Create the configuration and get the proxy URL from the registry",
+    details: ["Safe to run again: only the URLs change; API key and name stay."],
     args: {},
     options: REGISTRY_OPTIONS,
     examples: [
-      { run: "svc config init --registry-url https://registry.example", purpose: "Use that registry from now on" },
+      { run: "svc config init --registry-url https://registry.example", purpose: "Use this registry from now on" },
     ],
     async run(ctx, { options }) {
       const before = readConfig(ctx);
       const { registry, registryUrl } = await connect(ctx, options);
-      // The defaults are kept first: they stand whether the registry answers or not.
+      // Saved before the request, so that the registry URL stays even if the registry does not answer.
       if (before === null) await updateConfig(ctx, { registryUrl });
       ctx.out.doing(`Asking ${registryUrl} for the proxy's address`);
       const { proxyUrl } = await registry.metadata();
       const apiKeyIsOfAnother = before?.apiKey !== undefined && before.registryUrl !== undefined &&
         before.registryUrl !== registryUrl;
-      if (apiKeyIsOfAnother) ctx.out.warn(`The API key that is saved was made by ${before.registryUrl}`);
+      if (apiKeyIsOfAnother) ctx.out.warn(`The saved API key belongs to ${before.registryUrl}`);
       const change = { registryUrl, proxyUrl: parseConfigValue("proxyUrl", proxyUrl, options["allow-insecure"]) };
       const isNew = before === null;
       const isChanged = isNew || CONFIG_KEYS.some((key) => key in change && before[key] !== (change as Config)[key]);
       if (isChanged) await updateConfig(ctx, change);
       const path = configPath(ctx);
       ctx.out.result({ ...change, path, created: isNew, changed: isChanged }, [
-        isNew ? "The configuration is there." : isChanged ? "The configuration is changed." : "Nothing to change.",
+        isNew ? "The configuration is created." : isChanged ? "The configuration is changed." : "Nothing to change.",
         ...fields([["registry", registryUrl], ["proxy", change.proxyUrl], ["file", path]]),
       ]);
       if (effectiveConfig(ctx).apiKey === undefined) {
@@ -60,8 +60,8 @@ export const CONFIG_COMMANDS = [
     args: { key: KEY, value: { summary: "The value; - reads it from standard input", secret: {} } },
     options: { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] },
     examples: [
-      { run: "svc config set humanName Ada", purpose: "The name that people see" },
-      { run: "svc config set apiKey - <key.txt", purpose: "Save an API key without showing it to other processes" },
+      { run: "svc config set humanName Ada", purpose: "Set your display name" },
+      { run: "svc config set apiKey - <key.txt", purpose: "Save an API key and keep it out of the process list" },
     ],
     async run(ctx, { args, options }) {
       const key = parseConfigKey(args.key);
@@ -75,10 +75,10 @@ export const CONFIG_COMMANDS = [
   command({
     path: ["config", "get"],
     summary: "Print a configuration value",
-    details: ["Also an API key is printed as it is. The environment comes before the file."],
+    details: ["An API key is printed unmasked. An environment variable overrides the file."],
     args: { key: KEY },
     options: {},
-    examples: [{ run: "svc config get registryUrl", purpose: "Which registry is used" }],
+    examples: [{ run: "svc config get registryUrl", purpose: "Print the registry URL in use" }],
     run(ctx, { args }) {
       const key = parseConfigKey(args.key);
       const value = effectiveConfig(ctx)[key] ?? null;
@@ -89,10 +89,10 @@ export const CONFIG_COMMANDS = [
   }),
   command({
     path: ["config", "show"],
-    summary: "Print the configuration as JSON, the API key masked",
+    summary: "Print the configuration as JSON with the API key masked",
     args: {},
     options: {},
-    examples: [{ run: "svc config show", purpose: "All that is configured" }],
+    examples: [{ run: "svc config show", purpose: "Show all values" }],
     run(ctx) {
       const config = effectiveConfig(ctx);
       const shown = Object.fromEntries(CONFIG_KEYS.map((key) => [key, masked(key, config[key] ?? null)]));
@@ -108,5 +108,5 @@ function masked<T extends string | null>(key: ConfigKey, value: T): T | typeof M
 
 function noteOverride(ctx: Context, key: ConfigKey): void {
   const name = CONFIG_ENVIRONMENT[key];
-  if (ctx.env(name) !== undefined) ctx.out.note(`${name} is set and comes before the file.`);
+  if (ctx.env(name) !== undefined) ctx.out.note(`${name} is set and overrides the file.`);
 }

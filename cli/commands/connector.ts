@@ -1,11 +1,11 @@
-/** `svc connector`: how to pair, how it is doing. What runs it is connector_start.ts, what keeps it running connector_service.ts. */
+/** `svc connector` and `svc connector status`. connector_start.ts runs a connector, connector_service.ts installs it. */
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 
 const WHICH = {
-  summary: "The agent's name on this machine; may be left out when there is one",
+  summary: "Agent name on this machine; optional if there is only one agent",
   optional: true,
   complete: "agents",
 } as const;
@@ -13,13 +13,13 @@ const WHICH = {
 export const CONNECTOR_COMMANDS = [
   command({
     path: ["connector"],
-    summary: "Show how to pair and send with a running connector, as lines to type",
+    summary: "Print curl commands for pairing and sending through a running connector",
     details: [
-      "Pairing has no commands of its own: it goes through the local API of the connector that runs beside the agent.",
+      "There are no pairing commands: use the local API of the agent's running connector.",
     ],
     args: { agentName: WHICH },
     options: {},
-    examples: [{ run: "svc connector", purpose: "The curl lines for this machine's agent" }],
+    examples: [{ run: "svc connector", purpose: "Print the curl commands for this machine's agent" }],
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const { pairingLines } = await import("../connector/local_api/pairing_hint.ts");
@@ -36,18 +36,18 @@ export const CONNECTOR_COMMANDS = [
   }),
   command({
     path: ["connector", "status"],
-    summary: "Show how a running connector is doing: link, runtime, inbox, dead letters, tokens",
-    details: ["Ends with 1 when something is not as it should be."],
+    summary: "Show connector status: link, runtime, inbox, dead letters, tokens",
+    details: ["Exits with 1 if the connector is unhealthy."],
     args: { agentName: WHICH },
     options: {},
-    examples: [{ run: "svc connector status", purpose: "Connected or not, and since when" }],
+    examples: [{ run: "svc connector status", purpose: "Show whether it is connected, and since when" }],
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const status = await client.status();
       const { isConnectorHealthy, statusFields } = await import("../connector/status.ts");
       const well = isConnectorHealthy(status);
       ctx.out.result({ ...status, well }, [
-        ctx.out.bold(`The connector of ${folder.name} is ${well ? "well" : "NOT well"}`),
+        ctx.out.bold(`The connector of ${folder.name} is ${well ? "healthy" : "UNHEALTHY"}`),
         ...fields(statusFields(status)),
       ]);
       return well ? EXIT.done : EXIT.failed;
@@ -55,7 +55,7 @@ export const CONNECTOR_COMMANDS = [
   }),
 ];
 
-/** An agent's folder, and the client of its connector where there is word of one. */
+/** Returns an agent's folder and the client of its connector, `null` when there is no discovery file and no URL. */
 export async function connectorOf(ctx: Context, agentName: string | undefined, url?: string) {
   const [{ AgentStore }, { ConnectorClient }] = await Promise.all([
     import("../agents/agent_store.ts"),
@@ -66,7 +66,7 @@ export async function connectorOf(ctx: Context, agentName: string | undefined, u
   return { store, folder, client: ConnectorClient.of(ctx, folder, url) };
 }
 
-/** The same of a connector that is there, as far as its files tell. @throws {CliError} `CLI_CONNECTOR_DOWN` */
+/** Returns folder and client of a connector. @throws {CliError} `CLI_CONNECTOR_DOWN` when it has no discovery file */
 async function runningConnector(ctx: Context, agentName: string | undefined) {
   const { folder, client } = await connectorOf(ctx, agentName);
   if (client !== null) return { folder, client };
@@ -78,5 +78,5 @@ function onlyOne(agents: readonly string[]): string {
   const [first, second] = agents;
   if (first === undefined) throw new CliError("CLI_AGENT_UNKNOWN", "There is no agent on this machine");
   if (second === undefined) return first;
-  throw new CliError("CLI_USAGE", `There are several agents on this machine: name one of ${agents.join(", ")}`);
+  throw new CliError("CLI_USAGE", `There are several agents on this machine. Name one of ${agents.join(", ")}`);
 }

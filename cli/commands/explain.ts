@@ -1,4 +1,4 @@
-/** The command that explains error codes. */
+/** `svc explain`: explains error codes of the CLI, the connector and the services. */
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../connector/local_api/local_errors.ts";
@@ -11,10 +11,13 @@ const CODES = [...Object.keys(ERRORS), ...Object.keys(CLI_ERRORS), ...CONNECTOR_
 export const EXPLAIN_COMMANDS = [
   command({
     path: ["explain"],
-    summary: "Say what an error code means and what to do about it",
-    args: { code: { summary: "As it was printed, for instance PROXY_AUTH_REPLAY", complete: CODES } },
+    summary: "Explain what an error code means and how to fix it",
+    args: { code: { summary: "Error code as printed, for example PROXY_AUTH_REPLAY", complete: CODES } },
     options: {},
-    examples: [{ run: "svc explain PROXY_AUTH_REPLAY", purpose: "Why a request was refused, and what helps" }],
+    examples: [{
+      run: "svc explain PROXY_AUTH_REPLAY",
+      purpose: "Explain why a request was rejected and how to fix it",
+    }],
     run(ctx, { args }) {
       const code = args.code.toUpperCase().replaceAll("-", "_");
       const facts = explain(code);
@@ -26,7 +29,7 @@ export const EXPLAIN_COMMANDS = [
         ...fields([
           ["when", facts.when],
           ["what to do", facts.fix],
-          ["answered by", facts.from],
+          ["reported by", facts.from],
           ["HTTP status", facts.status?.join(" or ")],
           ["exit code", facts.exit.join(" or ")],
         ]),
@@ -63,5 +66,5 @@ function explain(code: string): Explanation | null {
 function originOf(code: ErrorCode): string {
   if (code.startsWith("PROXY_")) return "the proxy";
   const ofBoth = ["NOT_FOUND", "METHOD_NOT_ALLOWED", "PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT", "INTERNAL_ERROR"];
-  return [...ofBoth, "SERVICE_UNAVAILABLE"].includes(code) ? "registry and proxy" : "the registry";
+  return [...ofBoth, "SERVICE_UNAVAILABLE"].includes(code) ? "the registry and the proxy" : "the registry";
 }

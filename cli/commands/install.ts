@@ -1,4 +1,4 @@
-/** `svc install`: which runtime messages go to, found or named, and written down for every agent or for one (D-227). */
+/** `svc install`: detects or selects the runtime and saves it for all agents or for one agent (D-227). */
 import { command } from "../command_line/command.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
@@ -8,20 +8,20 @@ import { FOR, parsePlatform, parsePort, placeOf, warnOfOwnSettings, WHICH_AGENT 
 export const INSTALL_COMMANDS = [
   command({
     path: ["install"],
-    summary: "Find the agent runtime on this machine, or take the one you name, and note it for the connector",
-    details: ["Changes nothing of the runtime; svc provider setup does. Safe to run again."],
+    summary: "Detect or select the agent runtime and save the choice for the connector",
+    details: ["Does not change the runtime; svc provider setup does. Safe to run again."],
     args: {},
     options: {
       for: FOR,
       "agent-name": WHICH_AGENT,
-      port: { value: "port", summary: "Port on which the runtime takes messages" },
-      token: { value: "token", summary: "The runtime's own secret", env: "SVC_HOOK_TOKEN", secret: true },
-      list: { summary: "Show what is found, and write nothing" },
+      port: { value: "port", summary: "Port on which the runtime accepts messages" },
+      token: { value: "token", summary: "Token that the runtime requires", env: "SVC_HOOK_TOKEN", secret: true },
+      list: { summary: "Show detected runtimes and save nothing" },
     },
     examples: [
-      { run: "svc install", purpose: "The runtime that is found" },
-      { run: "svc install --for openclaw", purpose: "OpenClaw, whatever is found" },
-      { run: "svc install --list", purpose: "What is here, and why that is believed" },
+      { run: "svc install", purpose: "Use the detected runtime" },
+      { run: "svc install --for openclaw", purpose: "Use OpenClaw regardless of what is detected" },
+      { run: "svc install --list", purpose: "List detected runtimes with the evidence" },
     ],
     async run(ctx, { options }) {
       const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
@@ -42,8 +42,10 @@ export const INSTALL_COMMANDS = [
       const chosen = wanted === null ? likeliest(found) : found.find(({ platform }) => platform === wanted) ?? null;
       if (chosen === null) {
         const likely = found.filter(({ confidence }) => confidence !== "none").map(({ platform }) => platform);
-        const what = likely.length === 0 ? "No agent runtime is found" : `Several are as likely: ${likely.join(", ")}`;
-        throw new CliError("CLI_USAGE", `${what}: name one with --for; generic is any HTTP address`);
+        const what = likely.length === 0
+          ? "No agent runtime was found"
+          : `Several runtimes are equally likely: ${likely.join(", ")}`;
+        throw new CliError("CLI_USAGE", `${what}. Name one with --for; generic means any HTTP address`);
       }
       const [files, place] = await Promise.all([
         import("../connector/delivery/runtime_file.ts"),
@@ -68,10 +70,10 @@ export const INSTALL_COMMANDS = [
       const hasToken = target.hookToken !== null;
       const agent = options["agent-name"] ?? null;
       ctx.out.result({ agent, platform, confidence, reasons, url, hasToken, path: settings.path }, [
-        ctx.out.bold(`Messages for ${agent ?? "every agent of this machine"} go to ${chosen.name}.`),
+        ctx.out.bold(`Messages for ${agent ?? "every agent on this machine"} go to ${chosen.name}.`),
         ...fields([
           ["at", url],
-          ["because", reasons.join("; ") || "you said so"],
+          ["because", reasons.join("; ") || "it was named with --for"],
           ["token", hasToken ? "saved" : "none"],
           ["saved in", settings.path],
         ]),

@@ -1,4 +1,4 @@
-/** Commands on invites: how further people get an account. */
+/** `svc invite …`: creates and redeems invites. */
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
@@ -10,28 +10,31 @@ import { saveAccount } from "../account/saved_account.ts";
 export const INVITE_COMMANDS = [
   command({
     path: ["invite", "create"],
-    summary: "Make a single-use invite code (admins only)",
+    summary: "Create a single-use invite code (admins only)",
     args: {},
     options: {
       ...PERSON_OPTIONS,
-      "expires-at": { value: "timestamp", summary: "When it ends, as in 2026-12-31T12:00:00Z; never unless given" },
+      "expires-at": {
+        value: "timestamp",
+        summary: "Expiry time, for example 2026-12-31T12:00:00Z (default: no expiry)",
+      },
     },
     examples: [{
       run: "svc invite create --expires-at 2026-12-31T12:00:00Z",
-      purpose: "A code for one person, until then",
+      purpose: "Create a code for one person that expires then",
     }],
     async run(ctx, { options }) {
       const expiresAt = options["expires-at"];
       if (expiresAt !== undefined && parseIso(expiresAt) === null) {
         throw new CliError(
           "CLI_USAGE",
-          `--expires-at is no RFC 3339 time such as 2026-12-31T12:00:00Z: "${expiresAt}"`,
+          `--expires-at is not an RFC 3339 time such as 2026-12-31T12:00:00Z: "${expiresAt}"`,
         );
       }
       const { registry, registryUrl, apiKey } = await connectAsPerson(ctx, options);
       const { invite } = await registry.createInvite(apiKey, expiresAt ?? null);
       ctx.out.result({ invite, registryUrl }, [
-        ctx.out.bold("The invite works once and is shown this once."),
+        ctx.out.bold("The invite works once and is shown only once."),
         ...fields([["code", invite.code], ["expires", invite.expiresAt ?? "never"]]),
       ]);
       const redeem = ["invite", "redeem", invite.code, "--registry-url", registryUrl];
@@ -40,13 +43,13 @@ export const INVITE_COMMANDS = [
   }),
   command({
     path: ["invite", "redeem"],
-    summary: "Turn an invite code into an account, with an API key that is saved here",
+    summary: "Redeem an invite code: create an account and save its API key",
     args: {
-      code: { summary: "The code, svc_inv_…, or set SVC_INVITE_CODE", secret: { env: "SVC_INVITE_CODE" } },
+      code: { summary: "Invite code svc_inv_…, or set SVC_INVITE_CODE", secret: { env: "SVC_INVITE_CODE" } },
     },
     options: {
       ...REGISTRY_OPTIONS,
-      "display-name": { value: "name", summary: "The name that people see; humanName unless given" },
+      "display-name": { value: "name", summary: "Display name (default: humanName of the configuration)" },
     },
     examples: [
       {
@@ -66,7 +69,7 @@ export const INVITE_COMMANDS = [
         ctx.out.bold(`${human.displayName} has an account at ${registryUrl}.`),
         ...fields([["human", human.did], ["API key", apiKey.token]]),
         "",
-        "The API key is shown this once.",
+        "The API key is shown only once.",
       ]);
       await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName, proxyUrl });
       ctx.out.next(["agent", "create", "my-agent"]);

@@ -1,4 +1,4 @@
-/** `svc provider …` without set-up: how an agent's runtime is doing, looked at and tried out. */
+/** `svc provider …`: status, checks and a test message. provider_setup.ts changes the runtime's settings. */
 import { command } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
@@ -8,18 +8,18 @@ import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
 const WHERE = {
   for: FOR,
   "agent-name": WHICH_AGENT,
-  "connector-base-url": { value: "url", summary: "The connector's local API, where it is not the usual one" },
+  "connector-base-url": { value: "url", summary: "Local API URL of the connector (default: from its discovery file)" },
 } as const;
-const PEER = { value: "alias", summary: "A peer: its alias or DID" } as const;
-const STATE_DIR = { value: "dir", summary: "Where the runtime keeps its state", complete: "files" } as const;
+const PEER = { value: "alias", summary: "Alias or DID of a peer" } as const;
+const STATE_DIR = { value: "dir", summary: "State directory of the runtime", complete: "files" } as const;
 
 export const PROVIDER_COMMANDS = [
   command({
     path: ["provider", "status"],
-    summary: "Show an agent's runtime: which, where, whether it answers",
+    summary: "Show an agent's runtime: platform, URL and whether it answers",
     args: {},
     options: { for: FOR, "agent-name": WHICH_AGENT },
-    examples: [{ run: "svc provider status", purpose: "Where messages go, and whether somebody is there" }],
+    examples: [{ run: "svc provider status", purpose: "Show the runtime URL and whether it answers" }],
     async run(ctx, { options }) {
       const { folder } = await placeOf(ctx, options["agent-name"]);
       const { file, platform, runtime, machine, stateDir, client } = await providerOf(ctx, options, folder);
@@ -42,14 +42,14 @@ export const PROVIDER_COMMANDS = [
         connector: connector?.connection.state ?? null,
       };
       ctx.out.result(facts, [
-        ctx.out.bold(`${platform.name}, for ${folder?.name ?? "every agent of this machine"}`),
+        ctx.out.bold(`${platform.name}, for ${folder?.name ?? "every agent on this machine"}`),
         ...fields([
           ["at", runtime.url],
           ["answers", reachable ? "yes" : `NO: ${problem}`],
           ["token", hookToken === null ? "none" : "saved"],
           ["settings", finding.configPath],
           ["found by", finding.reasons.join("; ") || null],
-          ["connector", facts.connector ?? "does not run"],
+          ["connector", facts.connector ?? "not running"],
         ]),
       ]);
       return reachable ? EXIT.done : EXIT.failed;
@@ -57,18 +57,18 @@ export const PROVIDER_COMMANDS = [
   }),
   command({
     path: ["provider", "doctor"],
-    summary: "Check everything between an agent's runtime and its peers, and say what to do; changes nothing",
+    summary: "Check the agent, runtime, connector and peers, and suggest fixes; read-only",
     details: [
-      "Each line says where its fact comes from; a running connector is asked first. Ends with 1 when a check fails.",
+      "Each line names the source of its fact; a running connector is asked first. Exits with 1 if a check fails.",
     ],
     args: {},
     options: {
       ...WHERE,
       peer: PEER,
       "platform-state-dir": STATE_DIR,
-      "skip-connector-runtime": { summary: "Leave out the checks of the running connector" },
+      "skip-connector-runtime": { summary: "Skip the checks of the running connector" },
     },
-    examples: [{ run: "svc provider doctor", purpose: "One line a check, with the cure for what fails" }],
+    examples: [{ run: "svc provider doctor", purpose: "Print one line per check, with a fix for each failure" }],
     async run(ctx, { options }) {
       const { runChecks } = await import("../doctor/checks.ts");
       const { folder, agents } = await placeOf(ctx, options["agent-name"]);
@@ -93,35 +93,38 @@ export const PROVIDER_COMMANDS = [
           `${mark(check)}  ${check.name.padEnd(width)}  ${check.seen}  ${ctx.out.dim(`(from ${check.source})`)}`,
           ...(check.ok ? [] : [`${" ".repeat(width + 8)}${check.fix}`]),
         ]),
-        healthy ? "All is well." : "Not all is well.",
+        healthy ? "All checks passed." : "Some checks failed.",
       ]);
       return healthy ? EXIT.done : EXIT.failed;
     },
   }),
   command({
     path: ["provider", "relay-test"],
-    summary: "Send a real message to a peer, through proxy and its connector, and wait for the receipt",
+    summary: "Send a real message to a peer and wait for the receipt",
     details: [
-      "Ends with 1 when the peer's runtime did not take it within half a minute. What is wrong with this agent's own",
-      "runtime keeps no message from going out: it is a warning.",
+      "Exits with 1 if the peer's runtime has not accepted the message within 30 s. Problems of this agent's own runtime",
+      "do not stop the message; they are warnings.",
     ],
     args: {},
     options: {
       ...WHERE,
-      peer: { ...PEER, summary: "The peer: its alias or DID; may be left out when there is one" },
+      peer: { ...PEER, summary: "Alias or DID of the peer; optional if there is only one peer" },
       "platform-state-dir": STATE_DIR,
-      "platform-base-url": { value: "url", summary: "Where the runtime is, for the checks before" },
+      "platform-base-url": { value: "url", summary: "Runtime URL for the checks before the message" },
       "webhook-token": {
         value: "token",
-        summary: "The runtime's own secret, for the checks before",
+        summary: "Runtime token for the checks before the message",
         env: "SVC_HOOK_TOKEN",
         secret: true,
       },
-      message: { value: "text", summary: "What the message says" },
-      "session-id": { value: "id", summary: "The conversation it belongs to" },
-      "no-preflight": { summary: "Leave out the checks before" },
+      message: { value: "text", summary: "Text of the message" },
+      "session-id": { value: "id", summary: "Conversation of the message" },
+      "no-preflight": { summary: "Skip the checks before the message" },
     },
-    examples: [{ run: "svc provider relay-test --peer beta", purpose: "There and back, and how long it took" }],
+    examples: [{
+      run: "svc provider relay-test --peer beta",
+      purpose: "Test the delivery to beta and show how long it took",
+    }],
     async run(ctx, { options }) {
       const { connectorOf } = await import("./connector.ts");
       const { folder } = await connectorOf(ctx, options["agent-name"]);
@@ -173,6 +176,8 @@ export const PROVIDER_COMMANDS = [
 function onlyPeer(aliases: readonly string[]): string {
   const [first, second] = aliases;
   if (first !== undefined && second === undefined) return first;
-  if (first === undefined) throw new CliError("CLI_USAGE", "There is no peer yet: svc connector shows how to pair");
-  throw new CliError("CLI_USAGE", `There are several peers: give --peer, one of ${aliases.join(", ")}`);
+  if (first === undefined) {
+    throw new CliError("CLI_USAGE", "There is no peer yet; run svc connector to see how to pair");
+  }
+  throw new CliError("CLI_USAGE", `There are several peers. Give --peer, one of ${aliases.join(", ")}`);
 }

@@ -1,4 +1,4 @@
-/** `svc provider setup`: the runtime's own settings, so that it takes what the connector brings; and back again. */
+/** `svc provider setup`: changes the runtime's settings so that it accepts messages, and restores them with --undo. */
 import { join } from "node:path";
 import { command } from "../command_line/command.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
@@ -17,30 +17,37 @@ import {
 export const PROVIDER_SETUP_COMMANDS = [
   command({
     path: ["provider", "setup"],
-    summary: "Make an agent's runtime take messages: its settings are changed, what they were is kept",
-    details: ["--undo puts back what was, unless somebody else has changed the files since. Safe to run again."],
+    summary: "Configure an agent's runtime to accept messages; the previous settings are backed up",
+    details: ["--undo restores the backup unless another program has changed the files since. Safe to run again."],
     args: {},
     options: {
       for: { ...FOR, required: true },
       "agent-name": WHICH_AGENT,
-      "platform-base-url": { value: "url", summary: "Where the runtime is" },
-      "platform-state-dir": { value: "dir", summary: "Where the runtime keeps its state", complete: "files" },
-      "webhook-host": { value: "host", summary: "Host on which it takes messages" },
-      "webhook-port": { value: "port", summary: "Port on which it takes messages" },
+      "platform-base-url": { value: "url", summary: "Runtime URL" },
+      "platform-state-dir": { value: "dir", summary: "State directory of the runtime", complete: "files" },
+      "webhook-host": { value: "host", summary: "Host on which the runtime accepts messages" },
+      "webhook-port": { value: "port", summary: "Port on which the runtime accepts messages" },
       "webhook-token": {
         value: "token",
-        summary: "Its secret; made unless given",
+        summary: "Token that the runtime requires (default: generated)",
         env: "SVC_HOOK_TOKEN",
         secret: true,
       },
-      "connector-base-url": { value: "url", summary: "The connector's local API, where it is not the usual one" },
-      "connector-url": { value: "url", summary: "The same" },
-      "relay-transform-peers-path": { value: "file", summary: "Write a copy of peers.json there", complete: "files" },
-      undo: { summary: "Put the runtime's settings back" },
+      "connector-base-url": {
+        value: "url",
+        summary: "Local API URL of the connector (default: from its discovery file)",
+      },
+      "connector-url": { value: "url", summary: "Alias of --connector-base-url" },
+      "relay-transform-peers-path": {
+        value: "file",
+        summary: "Write a copy of peers.json to this file",
+        complete: "files",
+      },
+      undo: { summary: "Restore the runtime's settings from the backup" },
     },
     examples: [
-      { run: "svc provider setup --for openclaw", purpose: "OpenClaw takes messages from now on" },
-      { run: "svc provider setup --for openclaw --undo", purpose: "As it was before" },
+      { run: "svc provider setup --for openclaw", purpose: "Configure OpenClaw to accept messages" },
+      { run: "svc provider setup --for openclaw --undo", purpose: "Restore the previous settings" },
     ],
     async run(ctx, { options }) {
       const [
@@ -61,12 +68,12 @@ export const PROVIDER_SETUP_COMMANDS = [
       const { file, machine, platform } = await providerOf(ctx, options, named);
       const agent = named?.name ?? null;
       if (options.undo) {
-        // Settings that were saved for the agent alone have their backup in its own folder.
+        // The backup of settings for a single agent is in that agent's folder.
         const own = place.folder !== null && !hasBackup(settings) && hasBackup(place.folder) ? place.folder : settings;
         const restored = await undoChanges(ctx, own);
         const text = restored.length === 0
           ? "There is nothing to undo."
-          : ["Put back:", ...restored.map((path) => `  ${path}`)];
+          : ["Restored:", ...restored.map((path) => `  ${path}`)];
         ctx.out.result({ agent, platform: id, restored }, text);
         return;
       }
@@ -97,12 +104,12 @@ export const PROVIDER_SETUP_COMMANDS = [
       const changed = plan.changes.map(({ path }) => path);
       const url = target.baseUrl + plan.hookPath;
       ctx.out.result({ agent, platform: id, url, changed, steps: plan.steps }, [
-        ctx.out.bold(`${platform.name} takes the messages of ${agent ?? "every agent of this machine"} at ${url}.`),
+        ctx.out.bold(`${platform.name} accepts messages for ${agent ?? "every agent on this machine"} at ${url}.`),
         ...fields([["changed", changed.join(", ") || "nothing"], [
           "token",
           plan.hookToken === null ? "none" : "saved",
         ]]),
-        ...(plan.steps.length > 0 ? ["Still to do:", ...plan.steps.map((step) => `  ${step}`)] : []),
+        ...(plan.steps.length > 0 ? ["Remaining steps:", ...plan.steps.map((step) => `  ${step}`)] : []),
       ]);
       const starting = agent === null ? place.agents : [agent];
       for (const name of starting) ctx.out.next(["connector", "start", name]);

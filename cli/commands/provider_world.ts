@@ -1,4 +1,4 @@
-/** What the commands on runtimes have in common: the agent they are about, and its runtime as it is known so far. */
+/** Shared parts of the runtime commands: the agent that a command concerns, and its saved runtime settings. */
 import { join } from "node:path";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
@@ -14,7 +14,7 @@ export const FOR = {
 } as const;
 export const WHICH_AGENT = {
   value: "name",
-  summary: "An agent's name on this machine: only this one; every agent unless given",
+  summary: "Only this agent of this machine (default: every agent)",
   complete: "agents",
 } as const;
 
@@ -44,17 +44,17 @@ export interface ProviderOptions {
   "connector-url"?: string | undefined;
 }
 
-/** Which agent a command on a runtime is about, and where the settings of its runtime are kept. */
+/** The agent that a runtime command concerns, and the folder of its runtime settings. */
 export interface ProviderPlace {
-  /** The agent that is named, else the only one of this machine; `null` without an agent and with several. */
+  /** The named agent, else the only agent on this machine; `null` when there are none or several. */
   folder: AgentFolder | null;
-  /** Every agent of this machine. */
+  /** Names of all agents on this machine. */
   agents: readonly string[];
-  /** The folder of the settings: the agent's own when it is named, else the one for every agent (D-227). */
+  /** The folder of the settings: the agent's own when it is named, else the shared one (D-227). */
   settings: PrivateFolder;
 }
 
-/** @throws {CliError} `CLI_AGENT_UNKNOWN` when the agent that is named does not exist here */
+/** @throws {CliError} `CLI_AGENT_UNKNOWN` when the named agent does not exist on this machine */
 export async function placeOf(ctx: Context, agentName: string | undefined): Promise<ProviderPlace> {
   const [{ AgentStore }, { PrivateFolder }] = await Promise.all([
     import("../agents/agent_store.ts"),
@@ -68,7 +68,7 @@ export async function placeOf(ctx: Context, agentName: string | undefined): Prom
   return { folder, agents, settings: settings ?? new PrivateFolder(ctx, ctx.configDir) };
 }
 
-/** Warns of agents whose own settings come before those for every agent. */
+/** Warns about agents whose own settings override the shared ones. */
 export async function warnOfOwnSettings(ctx: Context, { agents, settings }: ProviderPlace): Promise<void> {
   if (settings.path !== ctx.configDir) return;
   const [{ AgentStore }, { RUNTIME_FILE }] = await Promise.all([
@@ -78,11 +78,11 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
   const store = new AgentStore(ctx);
   for (const name of agents) {
     if ((await store.open(name)).read(RUNTIME_FILE) === null) continue;
-    ctx.out.warn(`${name} has settings of its own, which come first; --agent-name ${name} changes them`);
+    ctx.out.warn(`${name} has its own settings, which override these; change them with --agent-name ${name}`);
   }
 }
 
-/** What is known of a runtime, and the connector of its agent. `folder` is `null` without an agent. */
+/** Returns the saved settings of a runtime and the client of its agent's connector. `folder` is `null` without an agent. */
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
   const [{ ConnectorClient }, files, { Runtime, parseRuntimeUrl }, { PLATFORMS }, { thisMachine }, { PrivateFolder }] =
     await Promise.all([
@@ -101,7 +101,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const wanted = options.for === undefined ? null : parsePlatform(options.for);
   const isSaved = saved !== null && (wanted === null || saved.platform === wanted);
   const file = isSaved ? saved : wanted === null ? null : files.emptyRuntimeFile(wanted);
-  // The token of the local API goes nowhere but to this machine.
+  // The local API token is sent to this machine only.
   const asked = given ?? file?.connectorBaseUrl ?? undefined;
   const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url", false);
   const client = folder && ConnectorClient.of(ctx, folder, url);
@@ -114,7 +114,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;
   const platform = PLATFORMS[target.platform];
   const runtime = new Runtime({ fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach }, platform, target);
-  /** Where the settings come from, for people. */
+  /** Source of the settings, as text. */
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
   return { folder, file, source, client, target, machine, stateDir, platform, runtime };
 }

@@ -1,13 +1,12 @@
 /**
- * THE command table: every command, in the order in which help and docs/cli.md show them. What a command does is in the
- * file of its group.
+ * The command table: all commands in the order of help and docs/cli.md. The file of each group defines its commands.
  */
-import type { Command } from "../command_line/command.ts";
+import type { Command, Groups } from "../command_line/command.ts";
 import { ADMIN_COMMANDS } from "./admin.ts";
 import { AGENT_COMMANDS } from "./agent.ts";
 import { AGENT_TOKEN_COMMANDS } from "./agent_tokens.ts";
 import { API_KEY_COMMANDS } from "./api_key.ts";
-import { COMPLETION_COMMANDS } from "./completions.ts";
+import { completionCommands } from "./completions.ts";
 import { CONFIG_COMMANDS } from "./config.ts";
 import { CONNECTOR_COMMANDS } from "./connector.ts";
 import { CONNECTOR_SERVICE_COMMANDS } from "./connector_service.ts";
@@ -18,6 +17,25 @@ import { INVITE_COMMANDS } from "./invite.ts";
 import { PROVIDER_COMMANDS } from "./provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider_setup.ts";
 import { VERIFY_COMMANDS } from "./verify.ts";
+
+/** One sentence for each group of commands. */
+export const GROUPS: Groups = {
+  admin: "Registry administration: bootstrap, internal services, signing keys.",
+  "admin service": "Credentials of internal services, such as the proxy.",
+  "admin keys": "The keys that sign identity tokens and revocation lists.",
+  config: "Local configuration: registry URL, proxy URL, API key.",
+  invite: "Create and redeem invites.",
+  agent: "Create, list, inspect and revoke agents.",
+  "agent auth": "Access and refresh tokens of an agent.",
+  "api-key": "Create, list and revoke your API keys.",
+  connector: "Run an agent's connector and show its status.",
+  "connector service": "Run the connector as a systemd or launchd service.",
+  install: "Detect or select the agent runtime.",
+  provider: "Configure, check and test an agent's runtime.",
+  verify: "Verify identity tokens and signed requests.",
+  explain: "Explain error codes.",
+  completions: "Shell completion.",
+};
 
 export const COMMANDS: readonly Command[] = [
   ...ADMIN_COMMANDS,
@@ -34,24 +52,5 @@ export const COMMANDS: readonly Command[] = [
   ...PROVIDER_COMMANDS,
   ...VERIFY_COMMANDS,
   ...EXPLAIN_COMMANDS,
-  ...COMPLETION_COMMANDS,
+  ...completionCommands(() => COMMANDS, GROUPS),
 ];
-
-/** What the commands of a group have in common. */
-export const GROUPS: Readonly<Record<string, string>> = {
-  admin: "The registry itself: its first admin, the services that ask it, its signing keys.",
-  "admin service": "Credentials of the services that ask the registry, the proxy first of all.",
-  "admin keys": "The keys that sign identity tokens and revocation lists.",
-  config: "Local configuration: which registry, which proxy, whose API key.",
-  invite: "Invites: how further people get an account.",
-  agent: "Agents: their identities on this machine and at the registry.",
-  "agent auth": "An agent's session with the services: its access and refresh tokens.",
-  "api-key": "Your API keys.",
-  connector: "The connector that runs beside an agent's runtime.",
-  "connector service": "The connector as a service of the system.",
-  install: "The agent runtime on this machine.",
-  provider: "An agent's runtime: its state, its settings, a try-out.",
-  verify: "Verification, step by step.",
-  explain: "Error codes.",
-  completions: "Completion in your shell.",
-};

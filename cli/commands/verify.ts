@@ -1,4 +1,4 @@
-/** The command that judges a token or a request, step by step. */
+/** `svc verify`: checks a token or a signed request step by step. */
 import { parseIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect } from "../account/registry_access.ts";
@@ -9,23 +9,26 @@ import type { VerificationStep } from "../verify/evaluate.ts";
 export const VERIFY_COMMANDS = [
   command({
     path: ["verify"],
-    summary: "Check an identity token, or a signed request, step by step",
+    summary: "Check an identity token or a signed request step by step",
     details: [
-      "A request file is the text of the HTTP message (request line, headers, empty line, body), or JSON:",
-      '{"method":"POST","url":"https://…","headers":{…},"body":"text"}. The canonical string is shown with it.',
-      "Exit code 0 when every check passed that could be made, 1 when one failed.",
+      "A request file holds the HTTP message (request line, headers, empty line, body), or JSON:",
+      '{"method":"POST","url":"https://…","headers":{…},"body":"text"}. The canonical string is also shown.',
+      "Exits with 0 if no check failed (some may be skipped), and with 1 if one failed.",
     ],
-    args: { token: { summary: "An identity token (AIT)", optional: true, secret: {} } },
+    args: { token: { summary: "Identity token (AIT)", optional: true, secret: {} } },
     options: {
       ...REGISTRY_OPTIONS,
-      request: { value: "file", summary: "The request to check; - reads it from standard input", complete: "files" },
-      origin: { value: "url", summary: "The public origin that the request must be signed for" },
-      at: { value: "timestamp", summary: "Judge as of that moment, as in 2026-12-31T12:00:00Z" },
-      offline: { summary: "Ask nobody: use the keys on this machine" },
+      request: { value: "file", summary: "Request to check; - reads it from standard input", complete: "files" },
+      origin: { value: "url", summary: "Public origin that the request must be signed for" },
+      at: { value: "timestamp", summary: "Check as of this time, for example 2026-12-31T12:00:00Z (default: now)" },
+      offline: { summary: "Use only locally saved keys; make no network request" },
     },
     examples: [
-      { run: "svc verify eyJhbGciOi…", purpose: "Whose token it is, and whether it is to be believed" },
-      { run: "svc verify --request refused.http --at 2026-02-21T00:01:00Z", purpose: "Why a request was refused then" },
+      { run: "svc verify eyJhbGciOi…", purpose: "Show the token's subject and whether it is valid" },
+      {
+        run: "svc verify --request refused.http --at 2026-02-21T00:01:00Z",
+        purpose: "Show why a request was rejected at that time",
+      },
     ],
     async run(ctx, { args, options }) {
       const { token } = args;
@@ -33,7 +36,7 @@ export const VERIFY_COMMANDS = [
         throw new CliError("CLI_USAGE", "Give either a token or --request <file>");
       }
       const at = options.at === undefined ? ctx.clock.now() : parseIso(options.at);
-      if (at === null) throw new CliError("CLI_USAGE", `--at is no RFC 3339 time: "${options.at}"`);
+      if (at === null) throw new CliError("CLI_USAGE", `--at is not an RFC 3339 time: "${options.at}"`);
       const connection = await connect(ctx, options);
       const { verifyToken, verifyRequest } = await import("../verify/collect_inputs.ts");
       const setting = { ...connection, offline: options.offline, nowSeconds: unixSeconds(at), origin: options.origin };
@@ -45,7 +48,7 @@ export const VERIFY_COMMANDS = [
       ctx.out.result(
         { valid: isValid, checks, claims, keys: keysFrom, ...(canonical === undefined ? {} : { canonical }) },
         [
-          isValid ? ctx.out.green("Every check passed that can be made here.") : ctx.out.red("It is not valid."),
+          isValid ? ctx.out.green("All checks that are possible here passed.") : ctx.out.red("Some checks failed."),
           ...checks.map((check) => line(ctx, check)),
           ...(canonical === undefined ? [] : ["", "Canonical string:", ...canonical.split("\n").map(numbered)]),
           "",

@@ -11,6 +11,7 @@ import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
+import { apiErrorOf } from "../client/http.ts";
 import { type OpenLink, ReconnectingLink } from "./link/reconnecting_link.ts";
 import { RuntimeDelivery } from "./delivery/runtime_delivery.ts";
 import type { Database } from "./delivery/database.ts";
@@ -21,7 +22,7 @@ import type { Ack, ProxyPlace } from "./link/socket_link.ts";
 import { Outbox } from "./delivery/outbox.ts";
 import { readAllPeers } from "./link/peer_pages.ts";
 import { findPeer, mergePeers, type Peers } from "./peers.ts";
-import { apiErrorOf, ProxyCaller } from "./link/proxy_call.ts";
+import { ProxyCaller } from "./link/proxy_call.ts";
 import { ReceiptSender } from "./delivery/receipts.ts";
 import { describeError } from "./link/refusals.ts";
 import type { Runtime } from "./delivery/runtime.ts";
@@ -34,6 +35,8 @@ export interface ConnectorDeps {
   serviceClock: ServiceClock;
   random: Random;
   fetch: typeof fetch;
+  /** Called with the headers of each response of the proxy. */
+  onResponse?: ((headers: Headers) => void) | undefined;
   open: OpenLink;
   session: AgentCredentials;
   database: Database;
@@ -80,9 +83,9 @@ export class Connector {
   #end: ((why: unknown) => void) | null = null;
 
   constructor(readonly deps: ConnectorDeps, readonly options: ConnectorOptions) {
-    const { clock, random, serviceClock, session, open, tell: emit, database, runtime, fetch } = deps;
+    const { clock, random, serviceClock, session, open, tell: emit, database, runtime, fetch, onResponse } = deps;
     this.#startedAt = clock.now();
-    this.proxy = new ProxyCaller({ fetch, clock: serviceClock, random, session, emit }, options.proxy);
+    this.proxy = new ProxyCaller({ fetch, onResponse, clock: serviceClock, random, session, emit }, options.proxy);
     this.#outbox = new Outbox(database);
     this.inbox = new Inbox(database, this.#outbox);
     this.#courier = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });

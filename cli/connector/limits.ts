@@ -1,7 +1,6 @@
 /** The connector's own numbers, with their units and sources; those of the network are in shared/protocol/limits.ts. */
+import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 export const CONNECTOR_LIMITS = Object.freeze({
   /** D-68: more than these an inbox does not take. */
@@ -9,9 +8,15 @@ export const CONNECTOR_LIMITS = Object.freeze({
   inboxBytes: 1024 ** 3,
   /** D-88: how long a message that was handed over is known. */
   seenKeptMs: DAY_MS,
+  /** Most delivered messages that are remembered, the newest; checked every `houseKeepingMs`. */
+  seenMessages: 100_000,
   /** Dead letters that nobody looked after go at last; their senders have long had the receipt. */
   deadKeptMs: 30 * DAY_MS,
-  /** A receipt is of use as long as the proxy keeps the delivery (D-72). */
+  /**
+   * The proxy accepts a receipt until 8 days after its answer (D-218). `RECEIPT_RETENTION_SECONDS` does not count here: it
+   * starts when the proxy stores the receipt. For a queued message the 8 days start at the end of its mailbox lifetime,
+   * so a connector that does not reach the proxy for 8 days may drop a receipt that the proxy would still accept.
+   */
   receiptKeptMs: LIMITS.deliveryKeptSeconds * 1000,
   /** Requests to the runtime at once. */
   handoversAtOnce: 16,

@@ -11,7 +11,6 @@ import type { PlatformId } from "../platforms/platform.ts";
 import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../autostart/control.ts";
 import type { Host } from "../autostart/autostart.ts";
 import { ConnectorClient } from "./local_api/client.ts";
-import { variable } from "./environment.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
 import { proxyAddress } from "./link/proxy_address.ts";
 import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./delivery/runtime_file.ts";
@@ -68,13 +67,13 @@ function logPathOf({ path }: AgentFolder): string {
 
 /** The options of the service: none is left to an environment that it will not have. */
 function serviceArguments(ctx: Context, options: StartOptions, platform: PlatformId): string[] {
-  const openClawUrl = platform === "openclaw" ? variable(ctx, "OPENCLAW_BASE_URL") : undefined;
+  const openClawUrl = platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined;
   const given: [string, string | undefined][] = [
     ["config-dir", ctx.configDir],
-    ["proxy-ws-url", options["proxy-ws-url"] ?? variable(ctx, "SVC_PROXY_WS_URL")],
-    ["runtime-base-url", options["runtime-base-url"] ?? variable(ctx, "SVC_RUNTIME_BASE_URL")],
+    ["proxy-ws-url", options["proxy-ws-url"] ?? ctx.env("SVC_PROXY_WS_URL")],
+    ["runtime-base-url", options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")],
     ["openclaw-base-url", options["openclaw-base-url"] ?? openClawUrl],
-    ["hook-path", options["hook-path"] ?? variable(ctx, "SVC_HOOK_PATH")],
+    ["hook-path", options["hook-path"] ?? ctx.env("SVC_HOOK_PATH")],
     ["port", options.port],
     ["ca", ctx.authority?.path],
   ];

@@ -80,9 +80,13 @@ export async function startConnector(
     line: () => parts.connector ? statusLine(parts.connector.status()) : null,
   });
   const tell: ConsoleView["event"] = (event, fields) => view.event(event, fields);
+  const onResponse = (headers: Headers) => {
+    ctx.onResponse?.(headers);
+    serviceClock.see(headers.get("Date"));
+  };
   const registryOf = async (registryUrl: string) => {
     const wanted = { "allow-insecure": options["allow-insecure"] };
-    return (await connect({ ...ctx, clock: serviceClock }, wanted, registryUrl)).registry;
+    return (await connect({ ...ctx, clock: serviceClock, onResponse }, wanted, registryUrl)).registry;
   };
   const session = await FileCredentials.open({
     ctx,
@@ -98,6 +102,7 @@ export async function startConnector(
     serviceClock,
     random: ctx.random,
     fetch: ctx.fetch,
+    onResponse: ctx.onResponse,
     session,
     database,
     tell,

@@ -1,6 +1,6 @@
 /**
- * One process at a time: an advisory lock on a file that holds the pid of its owner. The system releases it when the
- * owner dies, however that happens; the file itself stays. A file that is not such a lock is refused, never changed
+ * An advisory lock that one process holds at a time. The lock file contains the pid of its holder and stays. The system
+ * releases the lock when the holder ends for any reason. A file that is not such a lock is rejected, never changed
  * (D-245).
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
@@ -9,32 +9,32 @@ import { CliError } from "../errors.ts";
 import { readPrivate, reason } from "./private_files.ts";
 
 const LOOK_EVERY_MS = 50;
-/** Longer than anything that is done under a lock: a request takes 30 s at most, and a conflict is tried again. */
+/** Longer than any work under a lock: a request takes at most 30 s, and a conflict is retried. */
 const WAIT_MS = 120_000;
-/** What a lock file holds: nothing yet, or a pid. */
+/** Content of a lock file: empty, or a pid. */
 const CONTENT = /^(?:\d{1,20}\n?)?$/;
 const MAX_CONTENT_BYTES = 32;
 /** How often a file may be removed or replaced while it is being opened. */
 const MAX_OPENS = 100;
 
-/** What holding a lock needs from the world. */
+/** Dependencies of a lock. */
 export interface LockDeps {
   clock: Clock;
   pid: number;
 }
 
-/** A lock that is held. */
+/** A held lock. */
 export interface HeldLock {
   /** Releases it before the work ends. Idempotent. */
   release(): void;
 }
 
 /**
- * Runs `work` while holding the lock, after its present holder.
+ * Waits for the lock and runs `work` while holding it.
  *
  * @param place returns the path of the lock file; called again when the file was removed or moved during the wait
- * @param waiting called once when another process holds it
- * @throws {CliError} `CLI_BUSY` when the other does not release it, `CLI_FILE_UNSAFE` when the file is not a lock
+ * @param waiting called once when another process holds the lock
+ * @throws {CliError} `CLI_BUSY` when another process does not release it, `CLI_FILE_UNSAFE` when the file is not a lock
  */
 export async function withLock<T>(
   deps: LockDeps,
@@ -82,17 +82,17 @@ async function openLock(path: string): Promise<Deno.FsFile | null> {
     if (error instanceof Deno.errors.NotFound) return null;
     throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
   }
-  // Deno has no O_NOFOLLOW: what was opened must be what lstat saw, or it was reached through a link.
+  // Deno has no O_NOFOLLOW: if the open file is not the one that lstat saw, the path leads through a link.
   if (await isSameFile(path, file)) return file;
   file.close();
   return null;
 }
 
-/** True when the path still leads to the open file, not through a link. */
+/** Returns true when the path still names the open file, and not through a link. */
 async function isSameFile(path: string, file: Deno.FsFile): Promise<boolean> {
   const [there, open] = await Promise.all([Deno.lstat(path).catch(() => null), file.stat()]);
   if (there === null || !there.isFile) return false;
-  // Windows has no numbers to compare; a link needs a right there that ordinary users do not have.
+  // Windows has no inode numbers to compare. Creating links there needs a right that ordinary users do not have.
   return there.ino === null || open.ino === null || (there.ino === open.ino && there.dev === open.dev);
 }
 

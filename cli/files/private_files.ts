@@ -1,6 +1,6 @@
 /**
- * Files that hold secrets (D-81): private from the first byte, whole or not there at all, and never through a link.
- * Knows modes and renames, not what the files say.
+ * Reads and writes files with secrets (D-81). They are private from the first byte, written completely or not at all, and
+ * never reached through a link.
  */
 import { dirname, join } from "node:path";
 import process from "node:process";
@@ -12,18 +12,22 @@ const TEMPORARY = /^\.svc-[A-Za-z0-9_-]{16}\.tmp$/;
 const LEFTOVER_AFTER_MS = 600_000;
 const OTHERS_MAY_WRITE = 0o022;
 
-/** Text of a file, or `null` when there is none. Reads no link, no device, and no more than `maxBytes`. */
+/**
+ * Returns the text of a file, or `null` when it does not exist. Rejects links, devices and files over `maxBytes`.
+ *
+ * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
+ */
 export function readPrivate(path: string, maxBytes: number): string | null {
-  // Loaded here, since it takes longer than all the rest of the program, and Deno's own open() has no O_NOFOLLOW.
+  // node:fs, because Deno.open() has no O_NOFOLLOW. Loaded on use, because it takes longer than the rest of the program.
   const { closeSync, constants, fstatSync, openSync, readFileSync } = process.getBuiltinModule("node:fs");
-  // O_NONBLOCK: opening a pipe must not wait for somebody to write into it.
+  // O_NONBLOCK: opening a pipe must not wait for a writer.
   const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   if (isLink(path)) throw unsafe(path, "is a link");
   let fd: number;
   try {
     fd = openSync(path, flags);
   } catch (error) {
-    // Where only --allow-all may go (/dev, /proc) nobody keeps a file of ours.
+    // Places that need --allow-all (/dev, /proc) never hold a file of svc.
     if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR" || isForbidden(error)) return null;
     if (errorCode(error) === "ELOOP") throw unsafe(path, "is a link");
     throw new CliError("CLI_FILE_INVALID", `${path} cannot be read: ${reason(error)}`);
@@ -31,7 +35,7 @@ export function readPrivate(path: string, maxBytes: number): string | null {
   try {
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw unsafe(path, "is not a plain file");
-    if (stat.size > maxBytes) throw new CliError("CLI_FILE_INVALID", `${path} is over ${maxBytes} bytes`);
+    if (stat.size > maxBytes) throw new CliError("CLI_FILE_INVALID", `${path} is larger than ${maxBytes} bytes`);
     return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(fd));
   } catch (error) {
     if (error instanceof CliError) throw error;
@@ -42,10 +46,10 @@ export function readPrivate(path: string, maxBytes: number): string | null {
 }
 
 /**
- * Replaces a file in one step: a new temporary file beside it (0600), fsync, rename, fsync of the directory. The old
- * content stays until the new one is safe.
+ * Replaces a file atomically: writes a temporary file beside it (mode 0600), fsync, rename, fsync of the directory. The
+ * old content stays until the new content is on disk.
  *
- * @param mode the permissions of the new file, for a file of another program; private (0600) unless given
+ * @param mode the permissions of the new file, for a file of another program (default 0600)
  * @throws {CliError} `CLI_SAVE_FAILED`; `CLI_FILE_UNSAFE` when the path is a link
  */
 export async function writePrivate(random: Random, path: string, text: string, mode?: number | null): Promise<void> {
@@ -72,7 +76,7 @@ export async function writePrivate(random: Random, path: string, text: string, m
   }
 }
 
-/** Removes a file and makes that last; a missing one is fine. */
+/** Removes a file and syncs the directory. Idempotent. @throws {CliError} `CLI_SAVE_FAILED` */
 export async function removeFile(path: string): Promise<void> {
   try {
     await Deno.remove(path);
@@ -83,7 +87,7 @@ export async function removeFile(path: string): Promise<void> {
   await syncDirectory(dirname(path));
 }
 
-/** Removes temporary files that a killed process left: those too old to be somebody's who is still writing. */
+/** Removes temporary files of killed processes. Recent ones stay, because another process may still write them. */
 export async function removeLeftovers(directory: string, now: number): Promise<void> {
   for await (const { name } of Deno.readDir(directory)) {
     const path = join(directory, name);
@@ -92,7 +96,7 @@ export async function removeLeftovers(directory: string, now: number): Promise<v
   }
 }
 
-/** Makes what happened to a directory's entries last, where the system can. */
+/** Syncs the entries of a directory to disk. Does nothing on Windows. */
 export async function syncDirectory(path: string): Promise<void> {
   if (Deno.build.os === "windows") return;
   const directory = await Deno.open(path);
@@ -103,25 +107,25 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** User ids whose directories are trusted; `null` where the system has none. */
+/** User IDs whose directories are trusted; `null` on a system without user IDs. */
 export type Owners = readonly number[] | null;
 
-/** A private directory is there: made with 0700, or one that `judgeDirectory` lets pass. */
+/** Creates a directory with mode 0700, or checks an existing one with `checkDirectory`. */
 export async function ensureDirectory(path: string, owners: Owners): Promise<void> {
   try {
     await Deno.mkdir(path, { mode: 0o700 });
     await syncDirectory(dirname(path));
   } catch (error) {
     if (!(error instanceof Deno.errors.AlreadyExists)) {
-      throw new CliError("CLI_SAVE_FAILED", `${path} could not be made: ${reason(error)}`, { cause: error });
+      throw new CliError("CLI_SAVE_FAILED", `${path} could not be created: ${reason(error)}`, { cause: error });
     }
     await checkDirectory(path, owners);
   }
 }
 
 /**
- * A directory that holds secrets must be a real one, of a trusted owner, and nobody else's to write: the mode of one
- * that others can write into is put right.
+ * Checks a directory for secrets: not a link, of a trusted owner, not writable by others. Sets mode 0700 if others could
+ * write into it.
  *
  * @throws {CliError} `CLI_FILE_UNSAFE`
  */
@@ -134,31 +138,31 @@ export async function checkDirectory(path: string, owners: Owners): Promise<void
   if (isOpen(stat.mode)) await close(path);
 }
 
-/** Whether others may put entries into a directory of this mode, or take them away. */
+/** Returns true when other users may add or remove entries in a directory of this mode. */
 export function isOpen(mode: number): boolean {
   return (mode & OTHERS_MAY_WRITE) !== 0;
 }
 
-/** Takes a directory's rights from everybody else. */
+/** Sets a directory's mode to 0700. @throws {CliError} `CLI_FILE_UNSAFE` */
 export async function close(path: string): Promise<void> {
   try {
     await Deno.chmod(path, 0o700);
   } catch {
-    throw unsafe(path, "can be written by others");
+    throw unsafe(path, "is writable by other users");
   }
 }
 
-/** What is at a path, links not followed. */
+/** Returns the kind of entry at a path. Does not follow links. */
 export async function kindOf(path: string): Promise<"none" | "directory" | "other"> {
   try {
     return (await Deno.lstat(path)).isDirectory ? "directory" : "other";
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return "none";
-    throw new CliError("CLI_FILE_UNSAFE", `${path} cannot be looked at: ${reason(error)}`);
+    throw new CliError("CLI_FILE_UNSAFE", `${path} cannot be inspected: ${reason(error)}`);
   }
 }
 
-/** True for a directory, links not followed. */
+/** Returns true for a directory. Does not follow links. */
 export function isDirectory(path: string): boolean {
   return statOf(path)?.isDirectory ?? false;
 }
@@ -183,15 +187,15 @@ function errorCode(error: unknown): unknown {
   return error instanceof Error && "code" in error ? error.code : undefined;
 }
 
-/** True where Deno itself does not let a program without all permissions go. */
+/** Returns true for a path that Deno opens only with --allow-all. */
 function isForbidden(error: unknown): boolean {
   return error instanceof Deno.errors.NotCapable || error instanceof Deno.errors.PermissionDenied &&
       error.message.startsWith("Requires ");
 }
 
-/** The system's reason without the path, which the message names already. */
+/** Returns the system's reason without the path, which the message already contains. */
 export function reason(error: unknown): string {
-  if (isForbidden(error)) return "svc does not touch such places";
+  if (isForbidden(error)) return "svc has no permission for this path";
   const text = error instanceof Error ? error.message : String(error);
   return text.replace(/^[A-Z]+: /, "").replace(/ \(os error \d+\).*$/s, "").replace(/, \w+ '.*'$/s, "");
 }

@@ -1,5 +1,6 @@
 /** The machine that `svc` runs on, as detection and set-up see it. Starts programs only to ask for their version. */
 import { sleep } from "../../shared/clock.ts";
+import { exchange } from "../client/http.ts";
 import type { Context, EnvironmentName } from "../context.ts";
 import { type Machine, MAX_SETTINGS_BYTES } from "./machine.ts";
 
@@ -15,15 +16,12 @@ export function thisMachine(ctx: Context): Machine {
     os: ctx.os,
     env,
     async ask(url) {
-      const late = new AbortController();
-      const cancel = ctx.clock.after(ASK_MS, () => late.abort());
+      const request = { method: "GET", url, timeoutMs: ASK_MS, maxBytes: MAX_BYTES, onTooLarge: "truncate" } as const;
       try {
-        const response = await ctx.fetch(url, { redirect: "manual", signal: late.signal });
-        return { status: response.status, body: await firstText(response.body) };
+        const { status, text } = await exchange({ fetch: ctx.fetch, clock: ctx.clock }, request);
+        return { status, body: text };
       } catch {
         return null;
-      } finally {
-        cancel();
       }
     },
     async run(command, args) {

@@ -1,10 +1,10 @@
 /**
- * Who answers Ctrl-C: the program, by ending at once, or the command that took it over, by coming to an end of its own.
- * Listens to no signal itself; main.ts does.
+ * Handles Ctrl-C: the program ends at once, or the running command stops by itself if it has taken Ctrl-C over. main.ts
+ * listens to the signal.
  */
 import type { Clock } from "../../shared/clock.ts";
 
-/** A Ctrl-C arrives several times when a launcher (npx, deno task) passes on what the terminal has sent to all. */
+/** One Ctrl-C arrives several times when a launcher (npx, deno task) forwards the terminal's signal. */
 const ONE_PRESS_MS = 200;
 
 export class Interrupt {
@@ -16,13 +16,13 @@ export class Interrupt {
     this.#clock = clock;
   }
 
-  /** Has the next Ctrl-C call `stop`, and only the one after it end the program; gives what takes that back. */
+  /** Makes the next Ctrl-C call `stop`; the one after it ends the program. Returns a function that undoes this. */
   take(stop: () => void): () => void {
     this.#stop = stop;
     return () => void (this.#stop = null);
   }
 
-  /** Ctrl-C: true when the program is to end now. */
+  /** Handles one Ctrl-C. Returns true when the program must end now. */
   press(): boolean {
     const now = this.#clock.now();
     const isRepeat = Math.abs(now - this.#pressedAt) < ONE_PRESS_MS;

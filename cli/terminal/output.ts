@@ -1,24 +1,24 @@
 /**
- * What people and scripts see: the result on standard output, everything else on standard error. With `--json` each
- * stream carries at most one JSON document. Every text passes one function that escapes what could steer a terminal
- * (D-246). Knows terminals and colours, never what a command does.
+ * The output of a command: the result on standard output, all other texts on standard error. With `--json` each stream
+ * carries at most one JSON document. Every text passes through one function that escapes terminal control characters
+ * (D-246).
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { Described } from "../errors.ts";
 
-/** Where texts go. */
+/** The two output streams and their terminal. */
 export interface Terminal {
   stdout(text: string): void;
   stderr(text: string): void;
   stdoutIsTerminal: boolean;
   stderrIsTerminal: boolean;
-  /** Width of the terminal behind standard output; absent or `null` where it is not known. */
+  /** Width of the terminal of standard output, in columns; absent or `null` when unknown. */
   columns?(): number | null;
 }
 
 export interface OutputOptions {
   json: boolean;
-  /** Whether colours are wanted at all: no `NO_COLOR`. */
+  /** False when `NO_COLOR` is set. */
   colour: boolean;
 }
 
@@ -34,14 +34,14 @@ export class Output {
   readonly json: boolean;
   readonly #colour: boolean;
   readonly #warnings: string[] = [];
-  /** Asked before a result is shown: something the person should know with it. */
+  /** Called before a result is printed. Returns a warning to print with it, or `null`. */
   concern: () => string | null = () => null;
-  /** What a further command on the same files needs: `--config-dir`, when it was given. */
+  /** Words that the next command needs to use the same files: `--config-dir`, if it was given. */
   hereWords: readonly string[] = [];
   #label = "";
   #cancel: Cancel = () => {};
   #shown = false;
-  /** The texts with a colour that this object made; no other control character is printed. */
+  /** Coloured texts that this object created. All other control characters are escaped. */
   readonly #painted = new Set<string>();
 
   constructor(terminal: Terminal, clock: Clock, { json, colour }: OutputOptions) {
@@ -51,7 +51,7 @@ export class Output {
     this.#colour = colour;
   }
 
-  /** The result: `data` with `--json`, else `text`, each entry of a list as one line. Once a command. */
+  /** Prints the result: `data` with `--json`, else `text`, one line per list entry. Called once per command. */
   result(data: Record<string, unknown>, text: string | readonly string[]): void {
     this.#quiet();
     const concern = this.concern();
@@ -65,7 +65,7 @@ export class Output {
     this.#terminal.stdout(lines.endsWith("\n") ? lines : `${lines}\n`);
   }
 
-  /** What to do next; for people only. */
+  /** Prints a note to standard error; nothing with `--json`. */
   note(text: string): void {
     if (this.json) return;
     this.#quiet();
@@ -73,16 +73,16 @@ export class Output {
   }
 
   /**
-   * A command to run next, as a line that can be pasted whole; for people only (D-238).
+   * Prints the next command as one line to copy; nothing with `--json` (D-238).
    *
-   * @param when where or for what it is, for example `on the other person's machine`
+   * @param when condition or place of the command, for example `on the other person's machine`
    */
   next(words: readonly string[], { when = "", isHere = true }: { when?: string; isHere?: boolean } = {}): void {
     const line = ["svc", ...words, ...isHere ? this.hereWords : []].map(shellWord).join(" ");
     this.note(`Next${when === "" ? "" : `, ${when}`}: ${line}`);
   }
 
-  /** Something that is not as it should be, but did not stop the command. */
+  /** Prints a warning about a problem that did not stop the command. */
   warn(text: string): void {
     this.#warnings.push(text);
     if (this.json) return;
@@ -90,7 +90,7 @@ export class Output {
     this.#terminal.stderr(`${this.#paint("33", "warning:", this.#terminal.stderrIsTerminal)} ${printable(text)}\n`);
   }
 
-  /** Why the command failed: code, cause, cure. */
+  /** Prints why the command failed: code, cause and fix. */
   error({ code, cause, fix, requestId }: Described): void {
     this.#quiet();
     const message = [cause, fix].filter((text) => text !== "").map(sentence).join(" ");
@@ -107,7 +107,7 @@ export class Output {
     this.#terminal.stderr(`${lines.map((line) => this.#clean(line)).join("\n")}\n`);
   }
 
-  /** Names what is under way; shown on a terminal once it takes more than half a second. */
+  /** Names the current step. A terminal shows it when the step takes longer than 500 ms. */
   doing(label: string): void {
     if (this.json || !this.#terminal.stderrIsTerminal) return;
     this.#quiet();
@@ -122,7 +122,7 @@ export class Output {
     this.#cancel = this.#clock.after(PROGRESS_AFTER_MS, show);
   }
 
-  /** Ends what `doing` shows. */
+  /** Ends the progress line of `doing`. */
   finish(): void {
     this.#quiet();
   }
@@ -150,9 +150,9 @@ export class Output {
     return painted;
   }
 
-  /** Escapes a line, but not what this object painted itself. */
+  /** Escapes a line, except for the colours that this object added. */
   #clean(text: string): string {
-    // The latest first: it may have an earlier one inside.
+    // Latest first, because it may contain an earlier one.
     for (const painted of [...this.#painted].reverse()) {
       const parts = text.split(painted);
       if (parts.length > 1) return parts.map((part) => this.#clean(part)).join(painted);
@@ -168,14 +168,14 @@ export class Output {
   }
 }
 
-/** Lines of labels and values in two columns. */
+/** Returns lines of labels and values in two columns. */
 export function fields(list: readonly Field[]): string[] {
   const shown = list.filter(([, value]) => value !== undefined);
   const width = Math.max(...shown.map(([label]) => label.length));
   return shown.map(([label, value]) => `  ${label.padEnd(width)}  ${value === null ? "–" : printable(String(value))}`);
 }
 
-/** Lines of a table with a head. */
+/** Returns the lines of a table with a header row. */
 export function table(head: readonly string[], rows: readonly (readonly (string | null)[])[]): string[] {
   const cells = [head, ...rows.map((row) => row.map((cell) => cell === null ? "–" : printable(cell)))];
   const widths = head.map((_, i) => Math.max(...cells.map((row) => [...row[i] ?? ""].length)));
@@ -184,19 +184,19 @@ export function table(head: readonly string[], rows: readonly (readonly (string 
   );
 }
 
-/** Control characters (C0, DEL, C1), what changes the direction of text, and the line separators of Unicode. */
+/** Control characters (C0, DEL, C1), characters that change text direction, and the Unicode line separators. */
 const STEERING =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** A text of unknown origin with everything that could steer a terminal escaped as `\u001b`. */
+/** Returns a text of unknown origin with all terminal control characters escaped, for example as `\u001b`. */
 export function printable(text: string): string {
   return text.replace(STEERING, escaped);
 }
 
-/** A JSON document for people and programs: what `JSON.stringify` leaves of `printable`'s characters is escaped too. */
+/** Returns JSON text in which the characters that `JSON.stringify` leaves, but `printable` escapes, are escaped too. */
 export function jsonText(value: unknown): string {
-  // Line feeds are the layout: inside strings JSON.stringify has escaped them.
+  // A line feed is layout here: JSON.stringify has escaped those inside strings.
   return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
 }
 
@@ -204,13 +204,13 @@ function escaped(char: string): string {
   return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** A word as a shell reads it: quoted unless it is plain. */
+/** Returns a word for a shell, quoted if needed. */
 function shellWord(word: string): string {
   return /^[A-Za-z0-9_\/:=@%+.,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 function sentence(text: string): string {
-  // A name, an address or a path at the beginning stays as it is.
+  // A name, a URL or a path at the start stays unchanged.
   const isWord = /^[a-z]+[ ,.:;]/.test(text) && !/^(?:svc|https?:)/.test(text);
   const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?…]$/.test(first) ? first : `${first}.`;

@@ -1,6 +1,6 @@
-/** How many columns of a terminal a text takes, and the part of it that fits (D-230). Pure. */
+/** Terminal width of a text in columns, and truncation to a width (D-230). Pure. */
 
-/** Code points that take two columns: East Asian wide and full-width ones; emoji are found by their property. */
+/** Code points that take two columns: East Asian wide and full-width. Emoji are detected by their Unicode property. */
 const WIDE: readonly (readonly [first: number, last: number])[] = [
   [0x1100, 0x115f],
   [0x2329, 0x232a],
@@ -20,7 +20,7 @@ const WIDE: readonly (readonly [first: number, last: number])[] = [
   [0x20000, 0x3fffd],
 ];
 
-/** Columns of one code point: 0, 1 or 2. */
+/** Returns the columns of one code point: 0, 1 or 2. */
 export function columnsOf(character: string): number {
   if (/^[\p{Mn}\p{Me}\p{Default_Ignorable_Code_Point}]/u.test(character)) return 0;
   const code = character.codePointAt(0) ?? 0;
@@ -29,7 +29,7 @@ export function columnsOf(character: string): number {
   return isWide ? 2 : 1;
 }
 
-/** The text, or as much of its start as fits with an ellipsis behind it. */
+/** Returns the text, truncated with an ellipsis if it is wider than `columns`. */
 export function cutToColumns(text: string, columns: number): string {
   let kept = "", fits = "", used = 0;
   for (const character of text) {

@@ -1,6 +1,6 @@
 /**
- * Gathers what a token or a request is judged by (keys, revocation list, origins) and has it judged. Without the
- * network, by the keys that are on this machine.
+ * Collects the inputs of a verification (keys, revocation list, origins) and evaluates a token or a request with them.
+ * Offline it uses the locally saved keys.
  */
 import { verifyCrl } from "../../shared/protocol/crl.ts";
 import { TokenError } from "../../shared/protocol/jws.ts";
@@ -12,11 +12,11 @@ import { parseServiceUrl } from "../client/service_url.ts";
 import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
 import { evaluateRequest, evaluateToken, type TrustedInputs } from "./evaluate.ts";
 
-/** Who judges, when, and with whose help. */
+/** The settings of a verification. */
 export interface VerificationInputs extends RegistryAccess {
   offline: boolean;
   nowSeconds: number;
-  /** The public origin that a request is for, where the person says it. */
+  /** The public origin that the request must be signed for, if the user names one. */
   origin: string | undefined;
 }
 
@@ -28,6 +28,7 @@ export interface VerificationReport extends Awaited<ReturnType<typeof evaluateTo
 const MAX_REQUEST_BYTES = 1024 * 1024;
 const REFRESH_PATH = "/v1/agents/auth/refresh";
 
+/** Verifies an identity token. @throws {CliError} `CLI_USAGE` for another kind of token */
 export async function verifyToken(
   ctx: Context,
   setting: VerificationInputs,
@@ -36,12 +37,13 @@ export async function verifyToken(
   const trimmed = token.trim();
   const other = /^(svc_[a-z]+_|svcpair1_)/.exec(trimmed)?.[1];
   if (other !== undefined) {
-    throw new CliError("CLI_USAGE", `${other}… is no identity token; only the service that made it can judge it`);
+    throw new CliError("CLI_USAGE", `${other}… is not an identity token; only the service that issued it can check it`);
   }
   const known = await gather(ctx, setting);
   return { ...await evaluateToken(trimmed, known), keysFrom: source(known.trusted) };
 }
 
+/** Verifies the signed request in a file. @throws {CliError} `CLI_USAGE` for an invalid file or origin */
 export async function verifyRequest(
   ctx: Context,
   setting: VerificationInputs,
@@ -57,7 +59,7 @@ export async function verifyRequest(
   }
   const expected = given ?? (request.target.startsWith(REFRESH_PATH) ? issuer : proxyUrl);
   const host = request.headers.get("Host");
-  // What a client may have signed by mistake: naming it says more than that the proof is wrong.
+  // Origins that a client may sign by mistake. Naming the one it used explains the wrong proof.
   const mistaken = [request.origin, issuer, proxyUrl, host && `https://${host}`, host && `http://${host}`];
   const origins = [...new Set([expected, ...mistaken.filter((origin) => origin !== null)])];
   return { ...await evaluateRequest(request, known, origins), keysFrom: source(known.trusted) };
@@ -69,21 +71,21 @@ async function gather(ctx: Context, setting: VerificationInputs): Promise<Truste
   return { trusted, nowSeconds, crl: await revocations(ctx, setting, trusted) };
 }
 
-/** The list of revoked tokens, or why there is none. */
+/** Returns the revocation list, or the reason why there is none. */
 async function revocations(
   ctx: Context,
   { registry, offline }: VerificationInputs,
   trusted: TrustedKeys,
 ): Promise<TrustedInputs["crl"]> {
-  if (offline) return "not asked for: --offline";
+  if (offline) return "not fetched: --offline";
   try {
     ctx.out.doing("Fetching the revocation list");
-    // By the clock, whatever moment is judged: the list is of now.
+    // Checked at the current time, regardless of `--at`: the list is the current one.
     return await verifyCrl(await registry.crl(), trusted, Math.floor(ctx.clock.now() / 1000));
   } catch (error) {
     if (error instanceof ApiError && error.code === "CRL_NOT_FOUND") return { revocations: [] };
     if (error instanceof ApiError || error instanceof UnreachableError) return error.message;
-    if (error instanceof TokenError) return `the list is not to be believed: ${error.message}`;
+    if (error instanceof TokenError) return `the list is invalid: ${error.message}`;
     throw error;
   }
 }
@@ -95,7 +97,9 @@ async function readRequest(ctx: Context, path: string): Promise<Uint8Array<Array
   } catch {
     throw new CliError("CLI_USAGE", `${path} cannot be read`);
   }
-  if (bytes.length > MAX_REQUEST_BYTES) throw new CliError("CLI_USAGE", `${path} is over ${MAX_REQUEST_BYTES} bytes`);
+  if (bytes.length > MAX_REQUEST_BYTES) {
+    throw new CliError("CLI_USAGE", `${path} is larger than ${MAX_REQUEST_BYTES} bytes`);
+  }
   return bytes;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Judges identity tokens and signed requests step by step, as the services do, and says of each step how it went. Rules
- * are those of shared/protocol; this file only names them and never asks the network.
+ * Evaluates identity tokens and signed requests step by step with the rules of shared/protocol, as the services do.
+ * Reports the result of each step. Makes no network request.
  */
 import { type AitClaims, checkAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
@@ -13,34 +13,34 @@ import { parseUnixSeconds, toIso } from "../../shared/protocol/time.ts";
 import type { RequestFile } from "./request_file.ts";
 import type { TrustedKeys } from "./trusted_keys.ts";
 
-/** One step and how it went. */
+/** One step and its result. */
 export interface VerificationStep {
   name: string;
   result: "passed" | "failed" | "skipped";
   detail: string;
 }
 
-/** What is known for judging. */
+/** The inputs that are trusted. */
 export interface TrustedInputs {
   trusted: TrustedKeys;
-  /** The list of revoked tokens, or why there is none. */
+  /** The revocation list, or the reason why there is none. */
   crl: Pick<CrlClaims, "revocations"> | string;
-  /** The moment of judgement, unix seconds. */
+  /** The time of the evaluation, in Unix seconds. */
   nowSeconds: number;
 }
 
-/** The steps of a token, in the order in which they are taken, and the refusals that each answers with. */
+/** The steps of a token in order, with the refusals of each. */
 const TOKEN_STEPS: readonly { name: string; refusals: readonly TokenRefusal[]; what: string }[] = [
   { name: "form", refusals: ["malformed"], what: "three parts of base64url" },
   { name: "header", refusals: ["header"], what: "alg EdDSA, typ AIT and a kid" },
-  { name: "issuer", refusals: ["issuer"], what: "the registry that is asked" },
+  { name: "issuer", refusals: ["issuer"], what: "this registry" },
   { name: "key", refusals: ["unknown_kid"], what: "published by the registry" },
   { name: "signature", refusals: ["signature"], what: "made with that key" },
   { name: "claims", refusals: ["claims"], what: "exactly those of an AIT" },
   { name: "lifetime", refusals: ["expired", "not_yet_valid"], what: "valid at this moment" },
 ];
 
-/** Judges an AIT; the claims are there when the signature and they themselves are right. */
+/** Evaluates an AIT. `claims` is `null` unless signature and claims are valid. */
 export async function evaluateToken(
   token: string,
   known: TrustedInputs,
@@ -74,7 +74,7 @@ export async function evaluateToken(
   return { checks, claims };
 }
 
-/** Judges a signed request as the service would that it is for. */
+/** Evaluates a signed request like the service that receives it. `origins` starts with the expected origin. */
 export async function evaluateRequest(
   request: RequestFile,
   known: TrustedInputs,
@@ -103,21 +103,31 @@ export async function evaluateRequest(
     timestampStep(fields.timestamp, known.nowSeconds),
     await bodyStep(fields.bodySha256, body),
     await proofStep(token.claims, proof, fields, origins),
-    step("nonce", isNonce(fields.nonce), "well-formed; whether it is new, only the service knows", "It is malformed"),
-    skipped("trust, access token, rate limit", "only the service can judge these"),
+    step(
+      "nonce",
+      isNonce(fields.nonce),
+      "well-formed; only the service can check whether it is new",
+      "It is malformed",
+    ),
+    skipped("trust, access token, rate limit", "only the service can check these"),
   ];
   return { checks, claims: token.claims, canonical: canonicalProof(fields) };
 }
 
 function timestampStep(timestamp: string, nowSeconds: number): VerificationStep {
   const seconds = parseUnixSeconds(timestamp);
-  if (seconds === null) return failed("timestamp", "It is missing or no whole unix seconds");
+  if (seconds === null) return failed("timestamp", "It is missing or not a Unix timestamp");
   const off = seconds - nowSeconds;
-  const when = `${Math.abs(off)} s ${off < 0 ? "before" : "after"} the moment of judgement`;
-  return step("timestamp", Math.abs(off) <= LIMITS.timestampSkewSeconds, when, `${when}; 300 s are allowed`);
+  const when = `${Math.abs(off)} s ${off < 0 ? "before" : "after"} the time of the check`;
+  return step(
+    "timestamp",
+    Math.abs(off) <= LIMITS.timestampSkewSeconds,
+    when,
+    `${when}; ${LIMITS.timestampSkewSeconds} s are allowed`,
+  );
 }
 
-/** A file usually ends with a line feed that was not sent. */
+/** Compares the body's hash with and without a final line feed, because editors add one that was not sent. */
 async function bodyStep(claimed: string, body: Uint8Array<ArrayBuffer>): Promise<VerificationStep> {
   const real = await sha256(body);
   if (claimed === real) return step("body hash", true, `${body.length} bytes`, "");
@@ -132,7 +142,7 @@ async function proofStep(
   fields: ProofFields,
   origins: readonly string[],
 ): Promise<VerificationStep> {
-  if (claims === null) return skipped("proof", "the token's key is not to be believed");
+  if (claims === null) return skipped("proof", "the token's key is not verified");
   const key = await importPublicKey(claims.cnf.jwk.x);
   for (const origin of origins) {
     if (!await verifyProof(key, proof, { ...fields, origin })) continue;
@@ -152,7 +162,7 @@ function revocation(claims: AitClaims | null, { crl }: TrustedInputs): Verificat
 
 function lifetimeOf(claims: AitClaims, nowSeconds?: number): string {
   const span = `${toIso(claims.nbf * 1000)} to ${toIso(claims.exp * 1000)}`;
-  return nowSeconds === undefined ? span : `${span}; judged at ${toIso(nowSeconds * 1000)}`;
+  return nowSeconds === undefined ? span : `${span}; checked at ${toIso(nowSeconds * 1000)}`;
 }
 
 function unverifiedClaim(payloadJson: string, name: string): string {

@@ -1,29 +1,29 @@
 /**
- * A request as it was saved to a file: the text of the HTTP message, or JSON. Takes it apart; judges nothing.
+ * Parses a saved request: the text of an HTTP message, or JSON. Does not check it.
  */
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 
-/** A request to be judged. */
+/** A parsed request. */
 export interface RequestFile {
   method: string;
-  /** Path and query as in the request line. */
+  /** Path and query of the request line. */
   target: string;
-  /** Where the file says that it went, if it does. */
+  /** The origin in the file, or `null`. */
   origin: string | null;
   headers: Headers;
   body: Uint8Array<ArrayBuffer>;
 }
 
-/** How such a file looks, for whoever gave something else. */
+/** The accepted forms of a request file, for error messages. */
 export const REQUEST_FILE_FORM =
   'the HTTP message (request line, headers, empty line, body), or JSON {"method","url","headers":{…},"body":"text"}';
 
-/** Takes the file apart, or gives `null` when it is neither of the two forms. */
+/** Returns the parsed file, or `null` when it has neither of the two forms. */
 export function parseRequestFile(bytes: Uint8Array<ArrayBuffer>): RequestFile | null {
   try {
     return bytes.at(0) === 0x7b ? fromJson(bytes) : fromMessage(bytes);
   } catch {
-    // Header names and addresses are read by the platform, which throws at bad ones.
+    // The platform throws on invalid header names and URLs.
     return null;
   }
 }
@@ -51,13 +51,13 @@ function fromMessage(bytes: Uint8Array<ArrayBuffer>): RequestFile | null {
   return { method, ...placeOf(url), headers, body: bytes.slice(bodyStart) };
 }
 
-/** Path and query as written, and the origin in front of them, if there is one. */
+/** Returns path and query unchanged, and the origin before them, if there is one. */
 function placeOf(url: string): Pick<RequestFile, "target" | "origin"> {
   const [, origin, target] = /^(https?:\/\/[^/?#]+)(.*)$/i.exec(url) ?? [undefined, undefined, url];
   return { origin: origin === undefined ? null : new URL(origin).origin, target: target || "/" };
 }
 
-/** Where the body begins: after the first empty line. */
+/** Returns the index of the body, after the first empty line. */
 function endOfHead(bytes: Uint8Array): number {
   for (let i = 0; i < bytes.length; i++) {
     if (bytes[i] !== 0x0a) continue;

@@ -1,6 +1,6 @@
 /**
- * The registry's published keys, kept in `{config_dir}/keys/`, so that tokens can be verified without it. Asks the
- * registry each time, and makes do with the copy when there is no answer or nobody may be asked.
+ * The registry's published keys. They are fetched each time and saved in `{config_dir}/keys/`. The saved copy is used
+ * when the registry does not answer, and offline.
  */
 import { join } from "node:path";
 import * as z from "zod";
@@ -18,19 +18,19 @@ type Copy = z.infer<typeof Copy>;
 
 const MAX_BYTES = 256 * 1024;
 
-/** Whom to believe, and since when that is known. */
+/** The trusted keys and their source. */
 export interface TrustedKeys extends AitAuthority {
   /** Public origin of the registry's proxy. */
   proxyUrl: string;
   fetchedAt: string;
-  /** Why the copy on disk had to do; `null` when the registry has answered. */
+  /** Why the saved copy is used; `null` when the registry has answered. */
   stale: string | null;
 }
 
 /**
- * The keys of a registry.
+ * Returns the keys of a registry.
  *
- * @param offline use the copy, and ask nobody
+ * @param offline use the saved copy and make no request
  * @throws {UnreachableError} when the registry does not answer and there is no copy
  */
 export async function trustedKeys(
@@ -41,9 +41,9 @@ export async function trustedKeys(
   const path = join(ctx.configDir, "keys", `${encodeURIComponent(registry.registryUrl)}.json`);
   const copy = readCopy(path);
   if (offline) {
-    if (copy !== null) return await usable(copy, "the registry was not asked");
-    throw new UnreachableError(`The keys of ${registry.registryUrl} are not on this machine`, {
-      fix: "Run it once without --offline: then they are kept here.",
+    if (copy !== null) return await usable(copy, "the registry was not contacted");
+    throw new UnreachableError(`The keys of ${registry.registryUrl} are not saved on this machine`, {
+      fix: "Run the command once without --offline to save them.",
     });
   }
   try {
@@ -62,7 +62,7 @@ function readCopy(path: string): Copy | null {
   try {
     return Copy.parse(JSON.parse(readPrivate(path, MAX_BYTES) ?? ""));
   } catch {
-    // A copy that is not whole is no copy: it will be made again.
+    // A damaged copy counts as missing. The next fetch replaces it.
     return null;
   }
 }
@@ -72,7 +72,7 @@ async function keep(ctx: Context, path: string, copy: Copy): Promise<void> {
     await ensureDirectory(join(ctx.configDir, "keys"), await ensureConfigDir(ctx));
     await writePrivate(ctx.random, path, `${JSON.stringify(copy, null, 2)}\n`);
   } catch (error) {
-    // Without a copy everything works, just not offline.
+    // The copy is needed only for offline use.
     if (!(error instanceof CliError)) throw error;
   }
 }

@@ -1,19 +1,21 @@
 /**
- * Admission: runs the checks and makes what they used up durable. Whoever is admitted still has to `settle`: nonce and
- * window go into one commit with what the route itself must record.
+ * Admission: runs the nine checks, then commits the nonce and the rate-limit count (D-198). A message commits them in one
+ * commit with its own records.
  */
 import {
   type AdmissionProfile,
   type AdmissionState,
+  type CheckDeps,
   CHECKS,
   PreconditionFailed,
   recordDecision,
   requireSet,
 } from "./checks.ts";
-import type { AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
+import type { BadProofLimiter } from "./bad_proof_limiter.ts";
+import type { Admission, AdmittedAgent } from "../caller.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
+import type { Clock } from "../../shared/clock.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
@@ -21,25 +23,33 @@ import { windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
-/** Marks a window's refusal apart from those of the route's own records. */
+/** What admission uses. */
+export interface AdmissionDeps extends CheckDeps {
+  clock: Clock;
+  guard: BadProofLimiter;
+}
+
+type CommitResult<R> = { committed: true } | { committed: false; refused: R };
+
+/** The refusal of the rate-limit window. It is distinct from every refusal of a route's own updates. */
 const LIMIT_EXCEEDED = Symbol("full");
 
 /** Runs the nine checks. A nonce whose request fails after check 5 is used up. */
 export async function admit(
-  deps: ProxyDeps,
+  deps: AdmissionDeps,
   exchange: RequestContext,
   profile: AdmissionProfile,
 ): Promise<AdmittedAgent> {
-  const candidate: AdmissionState = { exchange, profile, now: deps.clock.now(), preconditions: [] };
+  const state: AdmissionState = { exchange, profile, now: deps.clock.now(), preconditions: [] };
   try {
-    for (const check of CHECKS) await check.run(deps, candidate);
+    for (const check of CHECKS) await check.run(deps, state);
   } catch (error) {
     const refusal = asDependencyFailure(error);
-    if (error instanceof ServiceError && isCostlyRefusal(candidate, error)) deps.guard.recordFailure(exchange);
-    if (candidate.reservation) await commitNonce(deps.commits, candidate, mendedWindow(deps, candidate));
+    if (error instanceof ServiceError && isCostlyRefusal(state, error)) deps.guard.recordFailure(exchange);
+    if (state.reservation) await commitNonce(deps.commits, state, mendedWindow(deps, state));
     throw refusal;
   }
-  const { claims } = requireSet(candidate.ait);
+  const { claims } = requireSet(state.ait);
   return {
     agentDid: claims.sub,
     ownerDid: claims.ownerDid,
@@ -47,8 +57,8 @@ export async function admit(
     aitJti: claims.jti,
     name: claims.name,
     aitExpiresAt: claims.exp,
-    ahead: candidate.prefetched?.message ?? null,
-    settle: (more = []) => settleClaim(deps, candidate, more),
+    prefetched: state.prefetched?.message ?? null,
+    admission: admissionOf(deps, state),
   };
 }
 
@@ -57,82 +67,99 @@ function isCostlyRefusal({ reservation }: AdmissionState, { code }: ServiceError
   return code === "PROXY_AUTH_INVALID_PROOF" || (reservation !== undefined && code !== "PROXY_AUTH_REPLAY");
 }
 
-async function settleClaim<R>(
-  deps: ProxyDeps,
-  candidate: AdmissionState,
-  more: readonly Update<R>[],
-): Promise<R | null> {
+function admissionOf(deps: AdmissionDeps, state: AdmissionState): Admission {
+  return {
+    async commitAlone() {
+      if (!state.isCommitted) await commitFirst(deps, state, []);
+    },
+    commitWith: (updates) => state.isCommitted ? commitLater(deps, state, updates) : commitFirst(deps, state, updates),
+  };
+}
+
+/** Commits `updates` together with nonce and count. When `updates` refuse, it commits nonce and count without them. */
+async function commitFirst<R>(
+  deps: AdmissionDeps,
+  state: AdmissionState,
+  updates: readonly Update<R>[],
+): Promise<CommitResult<R>> {
   const { commits, clock } = deps;
-  const { once } = candidate.profile;
-  const grounds = once ? candidate.preconditions.map((ground) => ({ ...ground, once })) : candidate.preconditions;
-  if (candidate.settled) {
-    if (more.length === 0) return null;
-    const fate = await commits.claim<R | PreconditionFailed>([...grounds, ...more]);
-    if (fate.taken) return null;
-    if (fate.refused instanceof PreconditionFailed) throw new ServiceError(fate.refused.code);
-    return fate.refused;
-  }
   const counted = windowUpdate<typeof LIMIT_EXCEEDED>(
-    windowKey(candidate),
-    requireSet(candidate.rule),
+    windowKey(state),
+    requireSet(state.rule),
     () => clock.now(),
-    (decision) => recordDecision(candidate, decision),
+    (decision) => recordDecision(state, decision),
     { refuse: LIMIT_EXCEEDED },
-    await candidate.prefetched?.window,
+    await state.prefetched?.window,
   );
-  if (once) counted.uncached = once;
-  const refused = await commitNonce<R | typeof LIMIT_EXCEEDED | PreconditionFailed>(commits, candidate, [
-    ...grounds,
+  if (state.profile.uncached) counted.uncached = true;
+  const refused = await commitNonce<R | typeof LIMIT_EXCEEDED | PreconditionFailed>(commits, state, [
+    ...preconditionsOf(state),
     counted,
-    ...more,
+    ...updates,
   ]);
-  candidate.settled = true;
-  if (refused === null) return null;
+  state.isCommitted = true;
+  if (refused === null) return { committed: true };
   if (refused === LIMIT_EXCEEDED || refused instanceof PreconditionFailed) {
-    await commitNonce(commits, candidate, mendedWindow(deps, candidate));
+    await commitNonce(commits, state, mendedWindow(deps, state));
     throw new ServiceError(refused instanceof PreconditionFailed ? refused.code : "PROXY_RATE_LIMIT_EXCEEDED");
   }
-  const again = await commitNonce<typeof LIMIT_EXCEEDED>(commits, candidate, [counted]);
+  const again = await commitNonce<typeof LIMIT_EXCEEDED>(commits, state, [counted]);
   if (again === LIMIT_EXCEEDED) throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
-  return refused;
+  return { committed: false, refused };
+}
+
+/** Commits `updates` of a request whose nonce and count are durable. */
+async function commitLater<R>(
+  { commits }: AdmissionDeps,
+  state: AdmissionState,
+  updates: readonly Update<R>[],
+): Promise<CommitResult<R>> {
+  const result = await commits.claim<R | PreconditionFailed>([...preconditionsOf(state), ...updates]);
+  if (result.taken) return { committed: true };
+  if (result.refused instanceof PreconditionFailed) throw new ServiceError(result.refused.code);
+  return { committed: false, refused: result.refused };
+}
+
+function preconditionsOf({ profile, preconditions }: AdmissionState): readonly Update<PreconditionFailed>[] {
+  return profile.uncached ? preconditions.map((update) => ({ ...update, uncached: true })) : preconditions;
 }
 
 /** Claims the nonce with other updates; `null` when all took effect. */
 async function commitNonce<R>(
   commits: GroupCommit,
-  candidate: AdmissionState,
+  state: AdmissionState,
   more: readonly Update<R>[],
 ): Promise<R | null> {
-  const reservation = requireSet(candidate.reservation);
-  let fate: "used" | "replayed" | "unused" = "unused";
+  const reservation = requireSet(state.reservation);
+  let outcome: "used" | "replayed" | "unused" = "unused";
   try {
     const refused = await claim<R | "replay">(commits, [reservation.update, ...more]);
-    if (refused === null) fate = "used";
+    if (refused === null) outcome = "used";
     if (refused !== "replay") return refused;
-    fate = "replayed";
+    outcome = "replayed";
     throw new ServiceError("PROXY_AUTH_REPLAY");
   } finally {
-    reservation.release(fate);
+    reservation.release(outcome);
   }
 }
 
 async function claim<R>(commits: GroupCommit, updates: readonly Update<R>[]): Promise<R | null> {
   try {
-    const fate = await commits.claim(updates);
-    return fate.taken ? null : fate.refused;
+    const result = await commits.claim(updates);
+    return result.taken ? null : result.refused;
   } catch (error) {
     throw asDependencyFailure(error);
   }
 }
 
 /** The window of a refused request, which is written only to mend it after the clock stepped back. */
-function mendedWindow({ clock }: ProxyDeps, candidate: AdmissionState): Update<never>[] {
-  if (!candidate.decision?.mended) return [];
-  return [windowUpdate(windowKey(candidate), requireSet(candidate.rule), () => clock.now(), () => {})];
+function mendedWindow({ clock }: AdmissionDeps, state: AdmissionState): Update<never>[] {
+  if (!state.decision?.mended) return [];
+  return [windowUpdate(windowKey(state), requireSet(state.rule), () => clock.now(), () => {})];
 }
 
-function windowKey(candidate: AdmissionState): Deno.KvKey {
-  return KEYS.window(requireSet(candidate.rule).name, requireSet(candidate.ait).claims.sub);
+function windowKey(state: AdmissionState): Deno.KvKey {
+  return KEYS.window(requireSet(state.rule).name, requireSet(state.ait).claims.sub);
 }
 
 function asDependencyFailure(error: unknown): unknown {
@@ -144,14 +171,17 @@ function asDependencyFailure(error: unknown): unknown {
 export const PROFILES = {
   message: { trust: true, access: true, window: "agent" },
   receipt: { trust: false, access: true, window: "receipts" },
-  connect: { trust: false, access: true, window: "connect", once: true },
-  pairing: { trust: false, access: false, window: "agent", once: true },
+  connect: { trust: false, access: true, window: "connect", uncached: true },
+  pairing: { trust: false, access: false, window: "agent", uncached: true },
 } as const satisfies Record<string, AdmissionProfile>;
 
 const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check) => check.failsWith))];
 
-/** The authenticator of a profile. Only a message settles later, with its delivery. */
-export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDeps, AdmittedAgent> {
+/**
+ * The authenticator of a profile. A message commits with its delivery record, at the latest after its handler; every
+ * other request commits before its handler.
+ */
+export function admission(profile: keyof typeof PROFILES): Authenticator<AdmissionDeps, AdmittedAgent> {
   return {
     stage: "after_body",
     credential: PROFILES[profile].access ? "agent_session" : "agent_proof",
@@ -161,9 +191,10 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<ProxyDe
     precheck: (deps, exchange) => deps.guard.rejectIfOver(exchange),
     async run(deps, exchange) {
       const admitted = await admit(deps, exchange, PROFILES[profile]);
-      if (profile !== "message") await admitted.settle();
+      if (profile !== "message") await admitted.admission.commitAlone();
       return admitted;
     },
+    ...(profile === "message" ? { conclude: (_deps, caller) => caller.admission.commitAlone() } : {}),
   };
 }
 

@@ -2,8 +2,9 @@
  * THE nine checks of a request, in the specification's order (SPEC "POST /hooks/agent", D-60). Each row says with which
  * codes it refuses. The first that fails answers; nothing that is refused before check 5 leaves a trace.
  */
+import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
-import { readCached, requireUnchanged } from "../../shared/server/store/preconditions.ts";
+import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import {
   decide,
   type Decision,
@@ -18,10 +19,10 @@ import { TokenError } from "../../shared/protocol/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import type { Reservation } from "../../shared/server/nonces.ts";
+import type { Nonces, Reservation } from "../../shared/server/nonces.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
-import type { ProxyDeps } from "../deps.ts";
+import type { AdmittedAgent, Prefetched } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
 import { hasAnyPair } from "../trust/store.ts";
@@ -35,8 +36,8 @@ export interface AdmissionProfile {
   access: boolean;
   /** Check 9: which window counts. */
   window: "agent" | "receipts" | "connect";
-  /** Such requests are rare: what they rest on is not kept in mind. */
-  once?: true;
+  /** Such requests are rare: their records are not cached. */
+  uncached?: true;
 }
 
 /** A request while it is judged; each check fills in what it found. */
@@ -53,8 +54,8 @@ export interface AdmissionState {
   preconditions: Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
-  /** Nonce and window are durable. */
-  settled?: true;
+  /** Nonce and rate-limit count are durable. */
+  isCommitted?: true;
 }
 
 /** What a request was admitted on has changed before it took effect. */
@@ -66,20 +67,31 @@ const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
 /** The access token is no longer good. */
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
-type Ahead<T> = Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>>;
-
 /** Records that the checks to come need, and the delivery after them: asked for together, awaited where they count. */
 export interface PrefetchedRecords {
-  window: Ahead<WindowRecord>;
-  /** Of a message to an agent; else `null`. */
-  message: { pair: Ahead<PairRecord>; presence: Ahead<Presence> } | null;
+  window: Prefetched<WindowRecord>;
+  /** Of a message to an agent; otherwise `null`. */
+  message: AdmittedAgent["prefetched"];
+}
+
+/** What the checks use. */
+export interface CheckDeps extends RecordReader {
+  kv: Deno.Kv;
+  /** Origins that a proof may name; the public one first. */
+  origins: readonly string[];
+  config: { agentRequests: number; agentWindowMs: number };
+  aits: { verify(token: string): Promise<VerifiedAit> };
+  nonces: Nonces;
+  crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
+  /** The preconditions of a valid access token, or `null` for an invalid one (D-63). */
+  access(check: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
 }
 
 /** One check. */
 export interface AdmissionCheck {
   name: string;
   failsWith: readonly ErrorCode[];
-  run(deps: ProxyDeps, candidate: AdmissionState): Promise<void> | void;
+  run(deps: CheckDeps, state: AdmissionState): Promise<void> | void;
 }
 
 export const CHECKS: readonly AdmissionCheck[] = [
@@ -91,12 +103,12 @@ export const CHECKS: readonly AdmissionCheck[] = [
       "PROXY_AUTH_INVALID_AIT",
       "PROXY_AUTH_DEPENDENCY_UNAVAILABLE",
     ],
-    async run(deps, candidate) {
-      const token = authorizationToken(candidate.exchange.request.headers, "Svc");
+    async run(deps, state) {
+      const token = authorizationToken(state.exchange.request.headers, "Svc");
       if (token === null) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
       if (token === "") throw new ServiceError("PROXY_AUTH_INVALID_SCHEME");
-      candidate.ait = await asInvalidAit(() => deps.aits.verify(token));
-      candidate.exchange.agentDid = candidate.ait.claims.sub;
+      state.ait = await asInvalidAit(() => deps.aits.verify(token));
+      state.exchange.agentDid = state.ait.claims.sub;
     },
   },
   {
@@ -107,11 +119,11 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "timestamp",
     failsWith: ["PROXY_AUTH_INVALID_TIMESTAMP", "PROXY_AUTH_TIMESTAMP_SKEW"],
-    run(_deps, candidate) {
-      const timestamp = requestTimestamp(candidate.exchange.request.headers, candidate.now);
+    run(_deps, state) {
+      const timestamp = requestTimestamp(state.exchange.request.headers, state.now);
       if (timestamp === "invalid") throw new ServiceError("PROXY_AUTH_INVALID_TIMESTAMP");
       if (timestamp === "skew") throw new ServiceError("PROXY_AUTH_TIMESTAMP_SKEW");
-      candidate.timestamp = timestamp;
+      state.timestamp = timestamp;
     },
   },
   {
@@ -132,13 +144,13 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "nonce",
     failsWith: ["PROXY_AUTH_REPLAY", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    run(deps, candidate) {
-      const { exchange, ait, timestamp } = candidate;
+    run(deps, state) {
+      const { exchange, ait, timestamp } = state;
       const nonce = exchange.request.headers.get(HEADERS.nonce) ?? "";
-      candidate.prefetched = readAhead(deps, candidate);
+      state.prefetched = readAhead(deps, state);
       const reservation = deps.nonces.reserve(requireSet(ait).claims.sub, nonce, requireSet(timestamp));
       if (!reservation) throw new ServiceError("PROXY_AUTH_REPLAY");
-      candidate.reservation = reservation;
+      state.reservation = reservation;
     },
   },
   {
@@ -173,30 +185,32 @@ export const CHECKS: readonly AdmissionCheck[] = [
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
       const { sub, jti } = requireSet(ait).claims;
       // A token sent twice is two in one header: no single one to ask about.
-      const held = accessToken.includes(",") ? null : await deps.access({ accessToken, agentDid: sub, aitJti: jti });
-      if (!held) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
-      preconditions.push(...held);
+      const unchanged = accessToken.includes(",")
+        ? null
+        : await deps.access({ accessToken, agentDid: sub, aitJti: jti });
+      if (!unchanged) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
+      preconditions.push(...unchanged);
     },
   },
   {
     name: "rate limit",
     failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, candidate) {
-      const { value } = await requireSet(candidate.prefetched).window;
-      candidate.rule = windowRule(deps, candidate.profile);
-      candidate.decision = decide(candidate.rule, value ?? [], candidate.now);
-      if (candidate.decision.allowed) return;
-      recordDecision(candidate, candidate.decision);
+    async run(deps, state) {
+      const { value } = await requireSet(state.prefetched).window;
+      state.rule = windowRule(deps, state.profile);
+      state.decision = decide(state.rule, value ?? [], state.now);
+      if (state.decision.allowed) return;
+      recordDecision(state, state.decision);
       throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
     },
   },
 ];
 
 /** Keeps what the window said, and tells the client. */
-export function recordDecision(candidate: AdmissionState, decision: Decision): void {
-  candidate.decision = decision;
-  const headers = rateLimitHeaders(requireSet(candidate.rule), decision);
-  for (const [name, value] of Object.entries(headers)) candidate.exchange.responseHeaders.set(name, value);
+export function recordDecision(state: AdmissionState, decision: Decision): void {
+  state.decision = decision;
+  const headers = rateLimitHeaders(requireSet(state.rule), decision);
+  for (const [name, value] of Object.entries(headers)) state.exchange.responseHeaders.set(name, value);
 }
 
 /** What an earlier check has found. */
@@ -205,10 +219,10 @@ export function requireSet<T>(value: T | undefined): T {
   return value;
 }
 
-function readAhead(deps: ProxyDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
+function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
-  const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Ahead<T> => {
+  const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Prefetched<T> => {
     const entry = readCached(deps, key, isGood);
     // An earlier check may end the request before anybody waits for this.
     if (entry instanceof Promise) entry.catch(() => {});
@@ -230,16 +244,16 @@ function isPresent(value: unknown): boolean {
   return value !== null;
 }
 
-function windowRule({ config }: Pick<ProxyDeps, "config">, { window }: AdmissionProfile): WindowRule {
+function windowRule({ config }: CheckDeps, { window }: AdmissionProfile): WindowRule {
   const { agentRequests: requests, agentWindowMs: windowMs } = config;
   const factor = window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
   return { name: window, requests: requests * factor, windowMs };
 }
 
 /** A token that must not be believed has one code, whatever is wrong with it. */
-async function asInvalidAit<T>(judge: () => T | Promise<T>): Promise<T> {
+async function asInvalidAit<T>(verify: () => T | Promise<T>): Promise<T> {
   try {
-    return await judge();
+    return await verify();
   } catch (error) {
     throw error instanceof TokenError ? new ServiceError("PROXY_AUTH_INVALID_AIT", { message: error.message }) : error;
   }

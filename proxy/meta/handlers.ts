@@ -3,9 +3,17 @@
  */
 import type { ProxyHealth } from "../../shared/protocol/api/meta.ts";
 import { json } from "../../shared/server/http/route.ts";
-import type { ProxyDeps } from "../deps.ts";
 
-export async function proxyHealth(deps: ProxyDeps): Promise<ProxyHealth> {
+/** What the health answer is made from. */
+interface HealthDeps {
+  probe: { works(): Promise<boolean> };
+  keys: { readonly ready: boolean };
+  crl: { readonly ready: boolean };
+  hub: { readonly size: number };
+  config: Pick<ProxyHealth, "version" | "environment">;
+}
+
+export async function proxyHealth(deps: HealthDeps): Promise<ProxyHealth> {
   const kv = await deps.probe.works();
   const checks = { kv, registryKeys: deps.keys.ready, crl: deps.crl.ready };
   const ready = kv && checks.registryKeys && checks.crl;
@@ -14,7 +22,7 @@ export async function proxyHealth(deps: ProxyDeps): Promise<ProxyHealth> {
   return { status, version, environment, ready, checks, connectedSockets: deps.hub.size };
 }
 
-export async function health(deps: ProxyDeps): Promise<Response> {
+export async function health(deps: HealthDeps): Promise<Response> {
   const response = await proxyHealth(deps);
   return json(response, response.ready ? 200 : 503);
 }

@@ -7,12 +7,11 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
-import type { ReceiptRecord } from "./receipt_record.ts";
-import { listReceipts, recordReceipt } from "./store.ts";
+import type { ReceiptRecord } from "../schema/receipt_record.ts";
+import { listReceipts, type ReceiptDeps, recordReceipt } from "./store.ts";
 
 export async function submitReceipt(
-  deps: ProxyDeps,
+  deps: ReceiptDeps,
   { body, caller }: Input<undefined, undefined, z.output<typeof ReceiptBody>, AdmittedAgent>,
 ): Promise<Response> {
   if (caller.agentDid !== body.recipientAgentDid) throw new ServiceError("PROXY_RELAY_RECEIPT_FORBIDDEN");
@@ -20,7 +19,7 @@ export async function submitReceipt(
 }
 
 export async function queryReceipts(
-  deps: ProxyDeps,
+  deps: ReceiptDeps,
   { query, caller }: Input<undefined, z.output<typeof ReceiptQuery>, undefined, AdmittedAgent>,
 ): Promise<Response> {
   const response: ReceiptList = { receipts: (await listReceipts(deps, caller.agentDid, query)).map(receiptView) };

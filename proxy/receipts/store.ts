@@ -5,12 +5,19 @@
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Update } from "../../shared/server/store/group_commit.ts";
-import type { ProxyDeps } from "../deps.ts";
+import type { Clock } from "../../shared/clock.ts";
+import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type DeliveryId, receiptUpdate } from "../relay/deliveries.ts";
-import { deliveryEnd, unpackDelivery } from "../relay/delivery_record.ts";
-import { type ReceiptRecord, receivedAtOf, storedReceipt } from "./receipt_record.ts";
+import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
+import { type ReceiptRecord, receivedAtOf, storedReceipt } from "../schema/receipt_record.ts";
+
+export interface ReceiptDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  commits: GroupCommit;
+  config: { receiptKeptMs: number };
+}
 
 /** A receipt of the same status that was recorded before. */
 class First {
@@ -24,7 +31,7 @@ class First {
  * `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is not on record
  */
 export async function recordReceipt(
-  deps: ProxyDeps,
+  deps: ReceiptDeps,
   receipt: { requestId: string; recipientAgentDid: string; status: ReceiptStatus; senderAgentDid?: string | undefined },
 ): Promise<ReceiptRecord> {
   const { requestId, recipientAgentDid, status } = receipt;
@@ -42,15 +49,15 @@ export async function recordReceipt(
     },
   };
   // The delivery is checked first: after its end even a repeated receipt is unknown.
-  const fate = await deps.commits.claim<First | "unknown">([receiptUpdate(id, now, "refuse"), first]);
-  if (fate.taken) return { requestId, recipientAgentDid, status, receivedAt: now };
-  if (fate.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
-  return { requestId, recipientAgentDid, status, receivedAt: fate.refused.receivedAt };
+  const result = await deps.commits.claim<First | "unknown">([receiptUpdate(id, now, "refuse"), first]);
+  if (result.taken) return { requestId, recipientAgentDid, status, receivedAt: now };
+  if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  return { requestId, recipientAgentDid, status, receivedAt: result.refused.receivedAt };
 }
 
 /** The receipts of a request ID that the reader may see, by the time they came. */
 export async function listReceipts(
-  deps: ProxyDeps,
+  deps: ReceiptDeps,
   reader: string,
   { requestId, recipientAgentDid }: { requestId: string; recipientAgentDid: string },
 ): Promise<ReceiptRecord[]> {
@@ -73,7 +80,7 @@ export async function listReceipts(
 }
 
 /** The sender of the only delivery with this ID to this recipient. */
-async function onlySender(deps: ProxyDeps, recipientAgentDid: string, requestId: string): Promise<string> {
+async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestId: string): Promise<string> {
   const now = deps.clock.now();
   let only: string | null = null;
   for await (const { key, value } of deps.kv.list({ prefix: KEYS.deliveries(recipientAgentDid, requestId) })) {

@@ -6,8 +6,10 @@ import { CLOSE } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Input } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
 import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
+import type { MessageForwarder } from "./message_forwarder.ts";
+import type { Revalidation } from "./revalidation.ts";
 
 /** Turns a request into a socket and the answer that opens it; `Deno.upgradeWebSocket` in the service. */
 export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; response: Response };
@@ -15,8 +17,16 @@ export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; respon
 /** The version of the WebSocket protocol. */
 const VERSION = "13";
 
+interface ConnectDeps {
+  dispatch: MessageForwarder;
+  hub: ConnectedAgents;
+  lingering: ClosedSocketBytes;
+  revalidation: Revalidation;
+  upgrade: UpgradeWebSocket;
+}
+
 export async function relayConnect(
-  deps: ProxyDeps,
+  deps: ConnectDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
 ): Promise<Response> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
@@ -73,7 +83,7 @@ export class ClosedSocketBytes {
 }
 
 /** Attaches the socket when it opens, and passes on what it brings. */
-function bind(socket: WebSocket, { hub, lingering, revalidation }: ProxyDeps, agent: ConnectedAgent): void {
+function bind(socket: WebSocket, { hub, lingering, revalidation }: ConnectDeps, agent: ConnectedAgent): void {
   let link: RelaySocket | undefined;
   socket.onopen = () => {
     link = hub.attach(agent, {

@@ -9,7 +9,7 @@
  *                                                                     │  mailbox ─ 202 queued
  *                                                                     └─ offline: 502
  */
-import { sleep } from "../../shared/clock.ts";
+import { type Clock, sleep } from "../../shared/clock.ts";
 import { ConversationId, type HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -21,30 +21,36 @@ import { parseJson } from "../../shared/server/http/body.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
-import type { DeliveryId, DuplicateResult } from "./deliveries.ts";
-import type { ForwardResult } from "./message_forwarder.ts";
-import { prefersAsync } from "./prefer.ts";
 import type { Message } from "../schema/records.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
+import type { Deliveries, DeliveryId, DuplicateResult } from "./deliveries.ts";
+import type { Mailbox } from "./mailbox.ts";
+import type { ForwardResult, MessageForwarder } from "./message_forwarder.ts";
+import { prefersAsync } from "./prefer.ts";
+import type { PresenceStore } from "./presence.ts";
+
+interface DeliverDeps {
+  clock: Clock;
+  config: { injectIdentity: boolean; ackTimeoutMs: number };
+  deliveries: Deliveries;
+  dispatch: MessageForwarder;
+  hub: ConnectedAgents;
+  mailbox: Mailbox;
+  presence: PresenceStore;
+}
 
 export async function postMessage(
-  deps: ProxyDeps,
+  deps: DeliverDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
 ): Promise<Response> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
-  try {
-    const message = await parseMessage(deps, caller, exchange);
-    const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
-    const id: DeliveryId = { sender, recipient, requestId };
-    // A copy may wait for long: it counts before it waits.
-    if (deps.deliveries.isUnderWay(id)) await caller.settle();
-    const attempt = () => deliver(deps, caller, id, message, exchange);
-    return await deps.deliveries.runExclusive(id, () => waitForOtherInstance(deps, id, attempt));
-  } catch (error) {
-    // The request was admitted: its nonce is used up and it counts, whatever became of the message.
-    await caller.settle();
-    throw error;
-  }
+  const message = await parseMessage(deps, caller, exchange);
+  const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
+  const id: DeliveryId = { sender, recipient, requestId };
+  // A duplicate may wait until the other attempt ends: it counts before it waits.
+  if (deps.deliveries.isUnderWay(id)) await caller.admission.commitAlone();
+  const attempt = () => deliver(deps, caller, id, message, exchange);
+  return await deps.deliveries.runExclusive(id, () => waitForOtherInstance(deps, id, attempt));
 }
 
 /** Another instance delivers the message, until that moment at the latest. */
@@ -52,58 +58,59 @@ type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
 /** Repeats while another instance delivers the same message: its answer is this one's too. */
 async function waitForOtherInstance(
-  { bus, clock, deliveries }: ProxyDeps,
+  { presence, clock, deliveries }: DeliverDeps,
   id: DeliveryId,
   attempt: () => Promise<Response | InProgress>,
 ): Promise<Response> {
   while (true) {
     const answer = await attempt();
     if (answer instanceof Response) return answer;
-    if (await asRelayUnavailable(() => bus.isAlive(answer.instance))) {
+    if (await asRelayUnavailable(() => presence.isAlive(answer.instance))) {
       await sleep(clock, Math.min(LIMITS.underWayLookMs, Math.max(1, answer.until - clock.now())));
     } else await deliveries.markFailed(id, answer.instance);
   }
 }
 
 async function deliver(
-  deps: ProxyDeps,
+  deps: DeliverDeps,
   caller: AdmittedAgent,
   id: DeliveryId,
   message: Message,
   exchange: RequestContext,
 ): Promise<Response | InProgress> {
-  const { hub, deliveries, dispatch, bus, config } = deps;
+  const { hub, deliveries, dispatch, presence, config } = deps;
   // The proof has shown that it is the body's.
   const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
   const mayQueue = prefersAsync(exchange.request.headers.get("prefer"));
   const begin = deliveries.begin(id, bodySha256);
   let dispatched: ForwardResult = { result: "offline" };
   if (hub.session(id.recipient)) {
-    const fence = bus.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.ahead?.presence));
-    const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult | "moved">([begin, fence]));
-    if (refused === null) {
+    const fence = presence.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.prefetched?.presence));
+    const commit = await asRelayUnavailable(() =>
+      caller.admission.commitWith<DuplicateResult | "moved">([begin, fence])
+    );
+    if (commit.committed) {
       dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
-    } else if (refused !== "moved") return answerRepeat(refused);
+    } else if (commit.refused !== "moved") return answerRepeat(commit.refused);
     else hub.replace(id.recipient);
   }
   const elsewhere = dispatched.result === "offline"
-    ? await asRelayUnavailable(() => bus.findInstance(id.recipient))
+    ? await asRelayUnavailable(() => presence.findInstance(id.recipient))
     : null;
   if (elsewhere) {
     const sent = dispatch.forwardTo(elsewhere, message, mayQueue, config.ackTimeoutMs);
-    const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult>([begin, sent.update])).catch(
-      (error) => {
+    const commit = await asRelayUnavailable(() => caller.admission.commitWith<DuplicateResult>([begin, sent.update]))
+      .catch((error) => {
         sent.cancel();
         throw error;
-      },
-    );
-    if (refused) {
+      });
+    if (!commit.committed) {
       sent.cancel();
-      return answerRepeat(refused);
+      return answerRepeat(commit.refused);
     }
     dispatched = await sent.dispatched();
     // No answer from an instance that died: its agents are offline.
-    const isGone = dispatched.result === "failed" && !(await asRelayUnavailable(() => bus.isAlive(elsewhere)));
+    const isGone = dispatched.result === "failed" && !(await asRelayUnavailable(() => presence.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, id, dispatched);
@@ -111,13 +118,13 @@ async function deliver(
   if (elsewhere) await deliveries.markFailed(id);
   if (mayQueue) return await queue(deps, caller, id, message, bodySha256);
   const repeat = await asRelayUnavailable(() => deliveries.repeat(id, bodySha256));
-  await caller.settle();
+  if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
   if (repeat) return answerRepeat(repeat);
   throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
 }
 
 /** What came of a message as the sender's answer; a 202 is put on record. */
-function answer({ deliveries }: ProxyDeps, id: DeliveryId, dispatched: ForwardResult): Response {
+function answer({ deliveries }: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): Response {
   switch (dispatched.result) {
     case "acked": {
       const { accepted, reason, connectedSockets } = dispatched;
@@ -143,7 +150,7 @@ function answer({ deliveries }: ProxyDeps, id: DeliveryId, dispatched: ForwardRe
   }
 }
 
-function accept(deliveries: ProxyDeps["deliveries"], id: DeliveryId, body: HookAnswer): Response {
+function accept(deliveries: Deliveries, id: DeliveryId, body: HookAnswer): Response {
   void deliveries.answered(id, body);
   return json(body, 202, body.queued ? QUEUED_HEADERS : {});
 }
@@ -156,7 +163,7 @@ function queuedAnswer({ requestId }: DeliveryId, expiresAt: number, connectedSoc
 
 /** Puts the message in the offline recipient's mailbox; the 202 stands in the same commit (D-68). */
 async function queue(
-  deps: ProxyDeps,
+  deps: DeliverDeps,
   caller: AdmittedAgent,
   id: DeliveryId,
   message: Message,
@@ -166,16 +173,20 @@ async function queue(
   const body = queuedAnswer(id, expiresAt, 0);
   const begin = deps.deliveries.begin(id, bodySha256, body);
   const enqueue = deps.mailbox.enqueue(message, expiresAt);
-  const refused = await asRelayUnavailable(() => caller.settle<DuplicateResult | "mailbox_full">([begin, enqueue]));
-  if (refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
-  if (refused) return answerRepeat(refused);
+  const commit = await asRelayUnavailable(() =>
+    caller.admission.commitWith<DuplicateResult | "mailbox_full">([begin, enqueue])
+  );
+  if (!commit.committed) {
+    if (commit.refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
+    return answerRepeat(commit.refused);
+  }
   // The recipient may have come, and its line been found empty, while this was written.
   void deps.dispatch.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
 }
 
 /** Media type, JSON, recipient, conversation, pair: in this order (D-60). */
-async function parseMessage(deps: ProxyDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Message> {
+async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Message> {
   const { headers } = exchange.request;
   const contentType = headers.get("content-type") ?? "";
   const isTooLong = contentType.length > LIMITS.contentTypeLength;
@@ -191,7 +202,7 @@ async function parseMessage(deps: ProxyDeps, caller: AdmittedAgent, exchange: Re
   if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
-  const pair = await asRelayUnavailable(() => caller.ahead?.pair);
+  const pair = await asRelayUnavailable(() => caller.prefetched?.pair);
   if (recipient === caller.agentDid || !pair?.value) {
     throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   }

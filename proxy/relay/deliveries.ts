@@ -8,7 +8,7 @@ import type { Clock } from "../../shared/clock.ts";
 import { absent, type GroupCommit, type Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { deliveryEnd, packDelivery, unpackDelivery } from "./delivery_record.ts";
+import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
 
 /** Names a message: who sent it to whom under which id. */

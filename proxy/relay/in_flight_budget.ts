@@ -1,66 +1,47 @@
 /**
- * Messages that wait for their answer (D-98): what they hold is bounded, over all and for each sender, however slow
- * their recipients are. A sender who holds too much is refused; nobody else notices.
+ * Bounds the bytes of messages that wait for their result, in total and per sender (D-98), regardless of how slow their
+ * recipients are. A sender that holds too much is refused; other senders are not affected.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { ByteBudget } from "../../shared/server/byte_budget.ts";
 import type { Input } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
 
 export class InFlightBudget {
-  /** Bytes by sender. */
-  readonly #bySender = new Map<string, number>();
-  #total = 0;
+  readonly #budget = new ByteBudget({ total: LIMITS.heldBytes, perParty: LIMITS.heldPerSenderBytes });
 
-  /** Bytes over all. */
+  /** Bytes that are held, over all senders. */
   get total(): number {
-    return this.#total;
+    return this.#budget.used;
   }
 
   /**
-   * Counts a message; gives what ends the count.
+   * Counts a message. Returns the function that ends the count, which is idempotent.
    *
-   * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when it is too much
+   * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when the messages of the sender, or of all senders, are too large
    */
   take(sender: string, bytes: number): () => void {
-    const ofSender = (this.#bySender.get(sender) ?? 0) + bytes;
-    // What is small finds its place also when others hold everything.
-    const isOver = this.#total + bytes > LIMITS.heldBytes && bytes > LIMITS.bodyFreeBytes;
-    if (isOver || ofSender > LIMITS.heldPerSenderBytes) {
-      throw new ServiceError("PROXY_RELAY_UNAVAILABLE", {
-        message: "Too many large messages wait for their answer",
-        headers: { "Retry-After": "1", Connection: "close" },
-      });
-    }
-    this.#total += bytes;
-    this.#bySender.set(sender, ofSender);
-    return () => {
-      this.#total -= bytes;
-      const rest = (this.#bySender.get(sender) ?? 0) - bytes;
-      if (rest === 0) this.#bySender.delete(sender);
-      else this.#bySender.set(sender, rest);
-    };
+    // A small message is accepted even when large ones use up the total.
+    const release = this.#budget.take(sender, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
+    if (release) return release;
+    throw new ServiceError("PROXY_RELAY_UNAVAILABLE", {
+      message: "Too many large messages wait for their answer",
+      headers: { "Retry-After": "1", Connection: "close" },
+    });
   }
 }
 
 type MessageInput = Input<undefined, undefined, undefined, AdmittedAgent | undefined>;
 
-/** The handler of a message, which counts as held until it is answered. */
-export function withInFlightBudget(
-  handler: (deps: ProxyDeps, input: MessageInput) => Promise<Response>,
-): (deps: ProxyDeps, input: MessageInput) => Promise<Response> {
+/** Returns the handler with each message counted as held until its response. */
+export function withInFlightBudget<D>(
+  handler: (deps: D, input: MessageInput) => Promise<Response>,
+): (deps: D & { held: InFlightBudget }, input: MessageInput) => Promise<Response> {
   return async (deps, input) => {
     const { caller, exchange } = input;
     if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
-    let release: () => void;
-    try {
-      release = deps.held.take(caller.agentDid, exchange.body.length);
-    } catch (error) {
-      // The request was admitted: its nonce is used up and it counts.
-      await caller.settle();
-      throw error;
-    }
+    const release = deps.held.take(caller.agentDid, exchange.body.length);
     exchange.room?.release();
     try {
       return await handler(deps, input);

@@ -10,6 +10,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { arePaired } from "../trust/store.ts";
+import type { InstanceInbox } from "./instance_inbox.ts";
 import type { PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -47,7 +48,8 @@ interface DispatchDeps {
   log: Log;
   newId: () => string;
   commits: GroupCommit;
-  bus: PresenceStore;
+  presence: PresenceStore;
+  inbox: InstanceInbox;
   hub: ConnectedAgents;
   drain: MailboxDelivery;
   mailbox: Mailbox;
@@ -60,7 +62,7 @@ export class MessageForwarder {
 
   constructor(deps: DispatchDeps) {
     this.#deps = deps;
-    deps.bus.onNote = (body, bytes) => this.#receive(body as Note, bytes);
+    deps.inbox.onNote = (body, bytes) => this.#receive(body as Note, bytes);
   }
 
   /** Messages that are with other instances. */
@@ -98,15 +100,15 @@ export class MessageForwarder {
     mayQueue: boolean,
     timeoutMs: number,
   ): { update: Update<never>; dispatched: () => Promise<ForwardResult>; cancel: () => void } {
-    const { bus, clock, newId } = this.#deps;
+    const { inbox, clock, newId } = this.#deps;
     const { payload, ...rest } = message;
     const id = newId();
-    const note: MessageNote = { kind: "message", id, from: bus.instance, message: rest, mayQueue, timeoutMs };
+    const note: MessageNote = { kind: "message", id, from: inbox.instance, message: rest, mayQueue, timeoutMs };
     const { promise, resolve } = Promise.withResolvers<ForwardResult>();
     // Before the commit: the answer may be quicker than its return.
     this.#away.set(id, resolve);
     const dispatched = async () => {
-      bus.wakeUp(instance);
+      inbox.wakeUp(instance);
       const cancelTimeout = clock.after(timeoutMs + LIMITS.wayBackMs, () => resolve({ result: "failed" }));
       try {
         return await promise;
@@ -116,14 +118,16 @@ export class MessageForwarder {
       }
     };
     const cancel = () => void this.#away.delete(id);
-    return { update: bus.post(instance, note, utf8Bytes(payload)), dispatched, cancel };
+    return { update: inbox.write(instance, note, utf8Bytes(payload)), dispatched, cancel };
   }
 
   /** Takes an agent's session to this instance; the one that had it closes its sockets. */
   async claim(agentDid: string): Promise<void> {
-    const { bus, hub } = this.#deps;
-    const moved: Note = { kind: "moved", agentDid };
-    await bus.claim(agentDid, () => hub.session(agentDid) !== undefined, () => moved);
+    const { presence, inbox, hub } = this.#deps;
+    const note: Note = { kind: "moved", agentDid };
+    const isHere = () => hub.session(agentDid) !== undefined;
+    const left = await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note));
+    if (left) inbox.wakeUp(left);
   }
 
   /** Sees to it that what was queued for a recipient is handed over, wherever it is connected. */
@@ -137,12 +141,12 @@ export class MessageForwarder {
   }
 
   async #tell(agentDid: string, note: Note): Promise<void> {
-    const { bus, hub, log } = this.#deps;
+    const { presence, inbox, hub, log } = this.#deps;
     if (hub.session(agentDid)) return this.#receive(note, new Uint8Array());
     try {
       // Also to one that seems dead: with a clock that differs, or a lease that came late, it may hold the session still.
-      const instance = await bus.lastSeenAt(agentDid);
-      if (instance) await bus.send(instance, note);
+      const instance = await presence.lastSeenAt(agentDid);
+      if (instance) await inbox.send(instance, note);
     } catch (cause) {
       // News: the store's next look, or the agent's next connect, brings the same.
       log("warn", "note_lost", { kind: note.kind, agentDid, cause });
@@ -171,7 +175,7 @@ export class MessageForwarder {
   }
 
   async #serve({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
-    const { bus, commits, log } = this.#deps;
+    const { inbox, commits, log } = this.#deps;
     const deliver = async (): Promise<ForwardResult> => {
       // The note may have waited for this instance to look, and the pair may have ended meanwhile.
       if (!(await this.#isStillAllowed(message))) return { result: "failed" };
@@ -183,8 +187,8 @@ export class MessageForwarder {
     });
     const note: Note = { kind: "dispatched", id, dispatched };
     try {
-      await commits.claim([bus.post(from, note)]);
-      bus.wakeUp(from);
+      await commits.claim([inbox.write(from, note)]);
+      inbox.wakeUp(from);
     } catch (cause) {
       log("warn", "note_lost", { kind: note.kind, cause });
     }

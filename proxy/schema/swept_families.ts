@@ -5,9 +5,9 @@
 import { nonceEnd, type NonceRecord } from "../../shared/server/nonces.ts";
 import type { SweptFamily } from "../../shared/server/store/expiry_sweeper.ts";
 import { KEYS } from "./kv_keys.ts";
-import { receivedAtOf } from "../receipts/receipt_record.ts";
+import { receivedAtOf } from "./receipt_record.ts";
 import type { Presence } from "./records.ts";
-import { deliveryEnd, unpackDelivery } from "../relay/delivery_record.ts";
+import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 
 export function sweptFamilies(
   kv: Deno.Kv,

@@ -5,6 +5,7 @@ import type * as z from "zod";
 import type {
   PairConfirmAnswer,
   PairConfirmBody,
+  PairingProfile,
   PairRemoveBody,
   PairStartAnswer,
   PairStartBody,
@@ -14,20 +15,26 @@ import type {
   PeerListQuery,
 } from "../../shared/protocol/api/pairing.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { ProxyDeps } from "../deps.ts";
-import { checkConfirmation, requireInitiator, requireOwnership } from "./pairing.ts";
+import { checkConfirmation, type OwnershipDeps, requireInitiator, requireOwnership } from "./pairing.ts";
 import * as store from "./store.ts";
 import type { TicketRecord } from "../schema/records.ts";
 
+interface TrustDeps extends OwnershipDeps, store.PairStoreDeps {
+  newId: NewId;
+  config: { proxyUrl: string; pairQuota: number };
+  dispatch: { tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): Promise<void> };
+}
+
 type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, AdmittedAgent>;
 
-export async function pairStart(deps: ProxyDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Response> {
+export async function pairStart(deps: TrustDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Response> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   // Whole seconds, as the ticket itself says it.
   const exp = Math.floor(deps.clock.now() / 1000) + body.ttlSeconds;
@@ -53,22 +60,20 @@ export async function pairStart(deps: ProxyDeps, { body, caller }: Pairing<typeo
 }
 
 export async function pairConfirm(
-  deps: ProxyDeps,
+  deps: TrustDeps,
   { body, caller }: Pairing<typeof PairConfirmBody>,
 ): Promise<Response> {
   const { ticket, isNew } = await commitOptimistically(deps, async () => {
     const entry = await knownTicket(deps, body.ticket);
     const { initiatorOwnerDid, initiatorAgentDid } = entry.value;
-    const verdict = checkConfirmation(entry.value, caller.agentDid, deps.clock.now());
+    const confirmation = checkConfirmation(entry.value, caller.agentDid, deps.clock.now());
     const between = await store.readBetween(deps.kv, initiatorAgentDid, caller.agentDid);
-    if (verdict === "confirmed_before" && !store.isPairOfTicket(between.pair.value, entry.value)) {
+    if (confirmation === "confirmed_before" && !store.isPairOfTicket(between.pair.value, entry.value)) {
       throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
     }
     await requireOwnership(deps, caller.ownerDid, caller.agentDid);
     await requireInitiator(deps, initiatorOwnerDid, initiatorAgentDid);
-    if (verdict === "confirmed_before") {
-      return { operation: deps.kv.atomic(), result: { ticket: entry.value, isNew: false } };
-    }
+    if (confirmation === "confirmed_before") return { done: { ticket: entry.value, isNew: false } };
     const responder = { agentDid: caller.agentDid, profile: body.responderProfile };
     const { operation, result } = await store.confirmTicket(deps, entry, responder, between);
     return { operation, result: { ticket: result, isNew: true } };
@@ -87,7 +92,7 @@ export async function pairConfirm(
   return json(response, 201);
 }
 
-export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Response> {
+export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Response> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { value: ticket } = await knownTicket(deps, body.ticket);
   const { initiatorAgentDid, initiatorProfile, expiresAt, confirmed } = ticket;
@@ -112,7 +117,7 @@ export async function pairStatus(deps: ProxyDeps, { body, caller }: Pairing<type
 }
 
 export async function listPeers(
-  deps: ProxyDeps,
+  deps: TrustDeps,
   { caller, query }: Input<undefined, z.output<typeof PeerListQuery>, undefined, AdmittedAgent>,
 ): Promise<Response> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
@@ -128,16 +133,16 @@ export async function listPeers(
   return json(response);
 }
 
-export async function removePeer(deps: ProxyDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Response> {
+export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Response> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   await store.removePair(deps, caller.agentDid, body.peerAgentDid);
   return noContent();
 }
 
 /** @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND`, also for what is no ticket, and a day after its expiry */
-async function knownTicket(deps: ProxyDeps, pasted: string): Promise<Deno.KvEntry<TicketRecord>> {
+async function knownTicket(deps: TrustDeps, pasted: string): Promise<Deno.KvEntry<TicketRecord>> {
   const parsed = parseTicket(pasted);
-  const entry = parsed && await store.findTicket(deps, parsed.ticket);
+  const entry = parsed && await store.findTicket(deps.kv, parsed.ticket);
   if (!entry?.value || deps.clock.now() >= entry.value.expiresAt + LIMITS.ticketKeptSeconds * 1000) {
     throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
   }

@@ -8,7 +8,6 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
-import type { CrlCache } from "../admission/crl_cache.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairCount } from "../schema/records.ts";
 import { setCount } from "./pair_count.ts";
@@ -18,7 +17,8 @@ interface PairRemovalDeps {
   clock: Clock;
   random: Random;
   log: Log;
-  crl: Pick<CrlCache, "deletedAgents">;
+  /** Agents that the newest revocation list names as deleted, with the time in unix seconds. */
+  crl: { readonly deletedAgents: ReadonlyMap<string, number> };
   /** Checks that one commit of the store may hold. */
   maxChecks: number;
 }

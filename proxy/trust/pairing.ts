@@ -1,10 +1,14 @@
 /**
  * The rules of pairing (D-73 to D-77): what a ticket allows whom, and when.
  */
+import type { Ownership } from "../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import type { ProxyDeps } from "../deps.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import type { TicketRecord } from "../schema/records.ts";
+
+export interface OwnershipDeps {
+  registry: { ownership(ownerDid: string, agentDid: string): Promise<Ownership> };
+}
 
 /** What becomes of a confirmation before ownership is asked: go on, or the same answer as before. */
 export type ConfirmResult = "confirm" | "confirmed_before";
@@ -36,7 +40,7 @@ export function checkConfirmation(ticket: TicketRecord, responderDid: string, no
  *
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
  */
-export async function requireOwnership(deps: ProxyDeps, ownerDid: string, agentDid: string): Promise<void> {
+export async function requireOwnership(deps: OwnershipDeps, ownerDid: string, agentDid: string): Promise<void> {
   if (await mayPair(deps, ownerDid, agentDid)) return;
   throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN");
 }
@@ -46,14 +50,14 @@ export async function requireOwnership(deps: ProxyDeps, ownerDid: string, agentD
  *
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
  */
-export async function requireInitiator(deps: ProxyDeps, ownerDid: string, agentDid: string): Promise<void> {
+export async function requireInitiator(deps: OwnershipDeps, ownerDid: string, agentDid: string): Promise<void> {
   if (await mayPair(deps, ownerDid, agentDid)) return;
   throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", {
     message: "The agent that made the ticket is not active, or its session has ended",
   });
 }
 
-async function mayPair(deps: ProxyDeps, ownerDid: string, agentDid: string): Promise<boolean> {
+async function mayPair(deps: OwnershipDeps, ownerDid: string, agentDid: string): Promise<boolean> {
   try {
     const { ownsAgent, agentStatus, session } = await deps.registry.ownership(ownerDid, agentDid);
     return ownsAgent && agentStatus === "active" && session === "active";

@@ -3,15 +3,22 @@
  * responders at once one wins. Each change of a pair also changes the counts of both agents (D-215).
  */
 import type * as z from "zod";
-import type { ProxyDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";
+import type { Clock } from "../../shared/clock.ts";
+import type { Random } from "../../shared/random.ts";
 import { knownCount, setCount } from "./pair_count.ts";
 import type { PairingProfile, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { type CommitAttempt, commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
+
+export interface PairStoreDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  random: Random;
+}
 
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
 
@@ -44,13 +51,12 @@ export async function listPeers(
 }
 
 /** Ends a pair, both ways. Writes nothing when there is none. */
-export async function removePair(deps: ProxyDeps, agentDid: string, peerDid: string): Promise<void> {
+export async function removePair(deps: PairStoreDeps, agentDid: string, peerDid: string): Promise<void> {
   if (!(await arePaired(deps.kv, agentDid, peerDid))) return;
   await commitOptimistically(deps, async () => {
     const { pair, counts } = await readBetween(deps.kv, agentDid, peerDid);
-    const operation = deps.kv.atomic();
-    if (pair.value === null) return { operation, result: undefined };
-    operation.check(pair).delete(pair.key).delete(KEYS.pair(peerDid, agentDid));
+    if (pair.value === null) return { done: undefined };
+    const operation = deps.kv.atomic().check(pair).delete(pair.key).delete(KEYS.pair(peerDid, agentDid));
     for (const count of counts) setCount(operation, count, count.value?.pairs == null ? null : count.value.pairs - 1);
     return { operation, result: undefined };
   });
@@ -77,8 +83,8 @@ export function isPairOfTicket(pair: PairRecord | null, { id, confirmed }: Ticke
   return pair.ticketId === undefined ? pair.pairedAt === confirmed.at : pair.ticketId === id;
 }
 
-export async function findTicket(deps: ProxyDeps, ticket: string): Promise<Deno.KvEntryMaybe<TicketRecord>> {
-  return await deps.kv.get<TicketRecord>(KEYS.ticket(digest(ticket)));
+export async function findTicket(kv: Deno.Kv, ticket: string): Promise<Deno.KvEntryMaybe<TicketRecord>> {
+  return await kv.get<TicketRecord>(KEYS.ticket(digest(ticket)));
 }
 
 /**
@@ -86,7 +92,7 @@ export async function findTicket(deps: ProxyDeps, ticket: string): Promise<Deno.
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when the agent has 20 open ones
  */
-export async function createTicket(deps: ProxyDeps, ticket: string, record: TicketRecord): Promise<void> {
+export async function createTicket(deps: PairStoreDeps, ticket: string, record: TicketRecord): Promise<void> {
   await commitOptimistically(deps, async () => {
     const now = deps.clock.now();
     const entry = await deps.kv.get<OpenTicket[]>(KEYS.openTickets(record.initiatorAgentDid));
@@ -116,7 +122,7 @@ export async function createTicket(deps: ProxyDeps, ticket: string, record: Tick
  * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has no room for it
  */
 export async function confirmTicket(
-  deps: ProxyDeps,
+  deps: PairStoreDeps & { config: { pairQuota: number } },
   entry: Deno.KvEntry<TicketRecord>,
   responder: { agentDid: string; profile: PairingProfile },
   { pair, counts }: Between,

@@ -1,24 +1,24 @@
 /**
- * HTTP of accounts: the bootstrap and the caller's own profile (D-33, D-34).
+ * HTTP handlers of accounts: the bootstrap and the caller's own profile (D-33, D-34).
  */
 import type * as z from "zod";
 import type { AccountProfile, BootstrapAnswer, BootstrapBody } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../callers.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { bootstrapAdmin, humanView } from "./store.ts";
+import type { RegistryConfig } from "../config.ts";
+import { type AccountDeps, bootstrapAdmin, humanView } from "./store.ts";
 
-/** Bootstrap is possible only with a configured secret. */
+/** Refuses the bootstrap when no secret is configured. */
 export const bootstrapEnabled = {
   errors: ["ADMIN_BOOTSTRAP_DISABLED"] as const,
-  check(deps: RegistryDeps): void {
+  check(deps: { config: Pick<RegistryConfig, "bootstrapSecret"> }): void {
     if (deps.config.bootstrapSecret === null) throw new ServiceError("ADMIN_BOOTSTRAP_DISABLED");
   },
 };
 
 export async function bootstrap(
-  deps: RegistryDeps,
+  deps: AccountDeps,
   { body, exchange }: Input<undefined, undefined, z.output<typeof BootstrapBody>, null>,
 ): Promise<Response> {
   const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);
@@ -30,7 +30,7 @@ export async function bootstrap(
   return json(response, 201);
 }
 
-export function me(_deps: RegistryDeps, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Response {
+export function me(_deps: unknown, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Response {
   const { human, key } = caller;
   const response: AccountProfile = {
     human: { ...humanView(human), createdAt: human.createdAt },

@@ -1,15 +1,15 @@
 /**
- * Recovery (D-52): a new admin key when all are lost. Works on the store itself, on the registry's host; there is no
- * route to it. Audited like everything else.
+ * Recovery (D-52): a new API key for the first admin when all admin keys are lost. It opens the store on the registry's
+ * host; no route does the same. The audit log records it.
  */
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { audited } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
-import type { StoreDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { BootstrapRecord, HumanRecord, QuotaRecord } from "../schema/records.ts";
 
-/** Gives the first admin a further API key, and its role back; `null` when there was never a bootstrap. */
+/** Creates another API key for the first admin and restores its role. Returns `null` when there was no bootstrap. */
 export async function recoverAdmin(deps: StoreDeps): Promise<{ human: HumanRecord; key: IssuedApiKey } | null> {
   const bootstrap = (await deps.kv.get<BootstrapRecord>(KEYS.bootstrap())).value;
   if (!bootstrap) return null;
@@ -19,7 +19,7 @@ export async function recoverAdmin(deps: StoreDeps): Promise<{ human: HumanRecor
     const human: HumanRecord = { ...entry.value, role: "admin" };
     const key = issueApiKey(deps, human.id, "recovered");
     const operation = putApiKey(deps.kv.atomic().check(entry).set(entry.key, human), key);
-    // Recovery is not refused by a quota. Without the record, the first change that needs it counts the keys.
+    // A quota does not refuse recovery. Without the record, the next change that needs it counts the keys.
     const quota = await deps.kv.get<QuotaRecord>(KEYS.quota(human.id));
     operation.check(quota);
     if (quota.value) operation.set(quota.key, { ...quota.value, apiKeys: quota.value.apiKeys + 1 });

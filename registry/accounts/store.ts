@@ -1,9 +1,8 @@
 /**
- * Human accounts in the store, and the bootstrap that makes the first one.
+ * Human accounts in the store, and the bootstrap that creates the first one.
  */
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { type IssuedService, issueService, putService } from "../internal_services/store.ts";
 import { newQuota } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -13,16 +12,22 @@ import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 
-/** A new human, not yet stored. */
-export function newHuman(deps: RegistryDeps, displayName: string, role: Human["role"]): HumanRecord {
+export interface AccountDeps extends StoreDeps {
+  /** Authority of the DIDs that this registry issues. */
+  authority: string;
+}
+
+/** Returns a new human that is not stored yet. */
+export function newHuman(deps: AccountDeps, displayName: string, role: Human["role"]): HumanRecord {
   const id = deps.newId();
   const did = formatDid({ authority: deps.authority, kind: "human", id });
   return { id, did, displayName, role, status: "active", createdAt: toIso(deps.clock.now()) };
 }
 
-/** Adds a new human, its first API key and its counts to a commit that has room for two checks. */
+/** Adds a new human, its first API key and its counts to a commit. Adds two checks. */
 export function putHuman(
   operation: Deno.AtomicOperation,
   human: HumanRecord,
@@ -36,27 +41,28 @@ export function putHuman(
   );
 }
 
-export async function findHuman(deps: RegistryDeps, id: string): Promise<HumanRecord | null> {
+export async function findHuman(deps: Pick<StoreDeps, "kv">, id: string): Promise<HumanRecord | null> {
   return (await deps.kv.get<HumanRecord>(KEYS.human(id))).value;
 }
 
-/** The account as it is answered. */
+/** Returns the account in its public form. */
 export function humanView({ id, did, displayName, role, status }: HumanRecord): Human {
   return { id, did, displayName, role, status };
 }
 
-/** True until the first admin exists. */
+/** Returns true until the first admin exists. */
 export async function bootstrapOpen(kv: Deno.Kv): Promise<boolean> {
   return (await kv.get(KEYS.bootstrap())).value === null;
 }
 
 /**
- * Makes the first admin, its key and the proxy's service credential in one commit; of many at once one wins.
+ * Creates the first admin, its API key and the proxy's service credential in one commit. Of concurrent calls one
+ * succeeds.
  *
  * @throws {ServiceError} `ADMIN_BOOTSTRAP_ALREADY_COMPLETED`
  */
 export async function bootstrapAdmin(
-  deps: RegistryDeps,
+  deps: AccountDeps,
   names: { displayName: string; apiKeyName: string },
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey; service: IssuedService }> {

@@ -1,5 +1,5 @@
 /**
- * HTTP of agents (D-38 to D-41).
+ * HTTP handlers of agents (D-38 to D-41).
  */
 import type * as z from "zod";
 import type {
@@ -19,14 +19,14 @@ import { REGISTRATION_TEMPLATE } from "../../shared/protocol/registration.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../callers.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { revokeSession } from "../sessions/store.ts";
 import * as store from "./store.ts";
+import type { AgentDeps } from "./store.ts";
 
 type OfAgent<B = undefined> = Input<z.output<typeof AgentPath>, undefined, B, ApiKeyCaller>;
 
 export async function createChallenge(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   { body, caller }: Input<undefined, undefined, z.output<typeof ChallengeBody>, ApiKeyCaller>,
 ): Promise<Response> {
   const challenge = await store.createChallenge(deps, caller.human, body.publicKey);
@@ -42,7 +42,7 @@ export async function createChallenge(
 }
 
 export async function registerAgent(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RegisterBody>, ApiKeyCaller>,
 ): Promise<Response> {
   const { agent, ait, agentAuth } = await store.registerAgent(deps, caller.human, body, exchange.requestId);
@@ -51,7 +51,7 @@ export async function registerAgent(
 }
 
 export async function listAgents(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   { query, caller }: Input<undefined, z.output<typeof AgentListQuery>, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   const framework = query.framework === undefined ? undefined : parseFramework(query.framework) ?? undefined;
@@ -66,23 +66,23 @@ export async function listAgents(
   return json({ agents: summaries, pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function getAgent(deps: RegistryDeps, { params, caller }: OfAgent): Promise<Response> {
+export async function getAgent(deps: AgentDeps, { params, caller }: OfAgent): Promise<Response> {
   const entry = await store.findOwnAgent(deps, caller.human, params.id);
   return json({ agent: store.agentView(entry.value) });
 }
 
-export async function reissueAgent(deps: RegistryDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+export async function reissueAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
   const issued = await store.reissueAgent(deps, caller.human, params.id, exchange.requestId);
   const response: ReissueAnswer = { ...issued, agent: store.agentView(issued.agent) };
   return json(response);
 }
 
-export async function deleteAgent(deps: RegistryDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
   await store.deleteAgent(deps, caller.human, params.id, exchange.requestId);
   return noContent();
 }
 
-export async function revokeAgentAuth(deps: RegistryDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
   const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
   const { requestId } = exchange;
   await revokeSession(deps, agent.id, {
@@ -96,7 +96,7 @@ export async function revokeAgentAuth(deps: RegistryDeps, { params, caller, exch
 
 /** The caller is anonymous, so the message names no owner (D-240). */
 export async function resolveAgent(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   { params }: Input<z.output<typeof AgentPath>, undefined, undefined, null>,
 ): Promise<Response> {
   const agent = await store.findAgent(deps, params.id);

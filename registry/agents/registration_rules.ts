@@ -1,5 +1,5 @@
 /**
- * The rules of registration (D-23, D-38): in which order a registration is judged against its challenge. Pure.
+ * The order in which a registration is checked against its challenge (D-23, D-38). Pure.
  */
 import type { ChallengeRecord } from "../schema/records.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -7,7 +7,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { readPublicKey, verify } from "../../shared/server/crypto.ts";
 
-/** A registration as sent; `framework` and `ttlDays` absent when left out. */
+/** A registration request. */
 export interface RegistrationRequest {
   name: string;
   publicKey: string;
@@ -18,7 +18,7 @@ export interface RegistrationRequest {
 }
 
 /**
- * Judges a registration: replayed, expired, other key, wrong proof.
+ * Checks a registration, in this order: replayed, expired, other key, wrong proof.
  *
  * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_REPLAYED`, `…_CHALLENGE_EXPIRED`, `…_PROOF_MISMATCH`,
  * `…_PROOF_INVALID`

@@ -1,17 +1,19 @@
 /**
- * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts; a
+ * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts. A
  * request that loses a race gets an error.
  */
 import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { belowCursor } from "../pages.ts";
+import type { RegistryConfig } from "../config.ts";
 import { countChallenge, countDeletion, countRegistration, countReissue, ensureQuota, newQuota } from "../quota.ts";
-import { addRevocation } from "../revocation/store.ts";
+import type { CrlPublisher } from "../revocation/crl.ts";
+import { addRevocation, type Revoked } from "../revocation/store.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ChallengeRecord, HumanRecord, QuotaRecord, SessionRecord } from "../schema/records.ts";
 import { isLive } from "../sessions/session_rules.ts";
-import { issueSession, keptFor, revoked } from "../sessions/store.ts";
+import { issueSession, keptFor, revoked, type SessionDeps } from "../sessions/store.ts";
+import type { Signing } from "../signing_keys.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { signAit } from "../../shared/protocol/ait.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -21,21 +23,35 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
+import { belowCursor } from "../../shared/server/store/pages.ts";
 
-const DAY_MS = 86_400_000;
+export interface AgentDeps extends SessionDeps {
+  config: Pick<
+    RegistryConfig,
+    "registryUrl" | "quotas" | "challengeTtlSeconds" | "accessTokenTtlSeconds" | "refreshTokenTtlSeconds"
+  >;
+  /** Authority of the DIDs that this registry issues. */
+  authority: string;
+  reads: BatchedReads;
+  changes: Changes;
+  signing: Signing;
+  crl: CrlPublisher;
+}
 
-/** The agent as it is answered. */
+/** Returns the agent in its public form. */
 export function agentView({ ownerId: _owner, reissues: _reissues, ...agent }: AgentRecord): Agent {
   return agent;
 }
 
-export async function findAgent(deps: RegistryDeps, id: string): Promise<AgentRecord | null> {
+export async function findAgent(deps: Pick<AgentDeps, "kv">, id: string): Promise<AgentRecord | null> {
   return (await deps.kv.get<AgentRecord>(KEYS.agent(id))).value;
 }
 
-/** @throws {ServiceError} `AGENT_NOT_FOUND`, the same for a foreign agent and none */
+/** @throws {ServiceError} `AGENT_NOT_FOUND`, also when another human owns the agent */
 export async function findOwnAgent(
-  deps: RegistryDeps,
+  deps: Pick<AgentDeps, "kv">,
   owner: HumanRecord,
   id: string,
 ): Promise<Deno.KvEntry<AgentRecord>> {
@@ -45,7 +61,7 @@ export async function findOwnAgent(
 }
 
 export async function createChallenge(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   owner: HumanRecord,
   publicKey: string,
 ): Promise<ChallengeRecord> {
@@ -69,7 +85,7 @@ export async function createChallenge(
   });
 }
 
-/** An agent with a fresh AIT, and a session where one was made. */
+/** An agent with its new AIT. `agentAuth` is present when a new session was created. */
 export interface IssuedAgent {
   agent: AgentRecord;
   ait: string;
@@ -77,13 +93,13 @@ export interface IssuedAgent {
 }
 
 /**
- * Registers an agent: challenge used, agent and session stored, counts raised, in one commit.
+ * Registers an agent. One commit marks the challenge as used, stores agent and session, and raises the counts.
  *
- * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_NOT_FOUND`, those of `judgeRegistration`, `QUOTA_EXCEEDED`,
+ * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_NOT_FOUND`, those of `checkRegistration`, `QUOTA_EXCEEDED`,
  * `RATE_LIMIT_EXCEEDED`
  */
 export async function registerAgent(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   owner: HumanRecord,
   request: RegistrationRequest,
   requestId: string,
@@ -137,13 +153,13 @@ export async function registerAgent(
 }
 
 /**
- * Issues a new AIT and revokes the one before; an agent without a live session gets a new one too (D-40).
+ * Issues a new AIT and revokes the previous one. An agent without a live session also gets a new session (D-40).
  *
- * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when revoked or when another change won,
+ * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first,
  * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`
  */
 export async function reissueAgent(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   owner: HumanRecord,
   id: string,
   requestId: string,
@@ -164,7 +180,7 @@ export async function reissueAgent(
     const now = deps.clock.now();
     const options = { quotas: deps.config.quotas, crlFill, now };
     const counted = countReissue(quota.value ?? newQuota(), before.reissues ?? [], options);
-    await addRevocation(deps, draft, before, "reissued", { key: quota.key, value: counted.quota });
+    await addRevocation(deps, draft, currentAit(before), "reissued", { key: quota.key, value: counted.quota });
     const agent: AgentRecord = { ...issued.agent, reissues: counted.ofAgent };
     draft.set(entry.key, agent);
     const fresh = isLive(session.value, now) ? null : newSession;
@@ -177,13 +193,13 @@ export async function reissueAgent(
 }
 
 /**
- * Revokes an agent permanently: its AIT goes on the list, its session ends (D-41). A reissue or refresh that commits
- * first changes nothing about it. No quota refuses it.
+ * Revokes an agent permanently: adds its AIT to the revocation list and ends its session (D-41). It also succeeds when a
+ * reissue or refresh commits first. No quota refuses it.
  *
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
  */
 export async function deleteAgent(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   owner: HumanRecord,
   id: string,
   requestId: string,
@@ -200,7 +216,7 @@ export async function deleteAgent(
     if (agent === null) throw new ServiceError("AGENT_NOT_FOUND");
     if (agent.status !== "active") throw new ServiceError("AGENT_REVOKE_INVALID_STATE");
     const counted = countDeletion(quota.value ?? newQuota());
-    await addRevocation(deps, draft, agent, "agent_deleted", { key: quota.key, value: counted });
+    await addRevocation(deps, draft, currentAit(agent), "agent_deleted", { key: quota.key, value: counted });
     const now = deps.clock.now();
     const kept = { expireIn: ENDED_KEPT_MS };
     const deleted: AgentRecord = { ...agent, status: "revoked", updatedAt: toIso(now) };
@@ -214,11 +230,11 @@ export async function deleteAgent(
 }
 
 /**
- * One page of a human's agents, newest first. A page with a filter reads at most 1,000 agents (D-215): it may have fewer
- * agents than its limit, or none, and still a cursor.
+ * Returns one page of a human's agents, newest first. A page with a filter reads at most 1,000 agents (D-215). It may
+ * hold fewer agents than its limit, or none, and still return a cursor.
  */
 export async function listAgents(
-  deps: RegistryDeps,
+  deps: Pick<AgentDeps, "kv" | "reads">,
   owner: HumanRecord,
   query: { status?: string | undefined; framework?: string | undefined; limit: number; cursor?: string | undefined },
 ): Promise<{ agents: AgentRecord[]; nextCursor: string | null }> {
@@ -243,7 +259,7 @@ export async function listAgents(
   for await (const { key } of index) {
     ids.push(last = String(key.at(-1)));
     read++;
-    // The first slice is as long as the page and one more: without a filter it is all that is read.
+    // The first step reads the page and one more: without a filter nothing else is read.
     if (ids.length < (read <= query.limit + 1 ? query.limit + 1 : READ_AT_ONCE)) continue;
     const nextCursor = await add();
     if (nextCursor !== null) return { agents, nextCursor };
@@ -253,11 +269,11 @@ export async function listAgents(
   return { agents, nextCursor: read === LIMITS.filteredPageReads ? last : null };
 }
 
-/** Agents that one step of a filtered page reads. */
+/** Number of agents that one step of a filtered page reads. */
 const READ_AT_ONCE = 100;
 
 async function withNewAit(
-  deps: RegistryDeps,
+  deps: AgentDeps,
   base: Omit<AgentRecord, "currentJti" | "expiresAt" | "updatedAt">,
 ): Promise<{ agent: AgentRecord; ait: string }> {
   const issuedAtSeconds = unixSeconds(deps.clock.now());
@@ -282,7 +298,7 @@ async function withNewAit(
   return { agent, ait };
 }
 
-/** When the agent's current AIT expires, milliseconds since the Unix epoch. */
-export function aitExpiry(agent: AgentRecord): number {
-  return parseIso(agent.expiresAt) ?? 0;
+/** Returns the agent's current AIT, to revoke it. */
+function currentAit({ currentJti: jti, did: agentDid, expiresAt }: AgentRecord): Revoked {
+  return { jti, agentDid, expiresAt: parseIso(expiresAt) ?? 0 };
 }

@@ -1,9 +1,8 @@
 /**
- * API keys (PATs) in the store: kept by digest, listed by owner. A key in the clear exists only on its way out.
+ * API keys (PATs) in the store, by digest and by owner. The store never holds the token.
  */
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps, StoreDeps } from "../deps.ts";
-import { type Page, type PageQuery, readPage } from "../pages.ts";
+import type { Quotas } from "../config.ts";
 import { countApiKey, countApiKeyRevoked, ensureQuota, newQuota } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { ApiKeyRecord, HumanRecord, QuotaRecord } from "../schema/records.ts";
@@ -13,14 +12,28 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
+import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
-/** A new key, not yet stored, with the token that is shown once. */
+export interface ApiKeyDeps extends StoreDeps {
+  config: { quotas: Quotas };
+  reads: BatchedReads;
+  changes: Changes;
+}
+
+/** A new key that is not stored yet, with the token that is shown once. */
 export interface IssuedApiKey {
   record: ApiKeyRecord;
   token: string;
 }
 
-export function issueApiKey(deps: StoreDeps, humanId: string, name: string): IssuedApiKey {
+export function issueApiKey(
+  deps: Pick<StoreDeps, "clock" | "random" | "newId">,
+  humanId: string,
+  name: string,
+): IssuedApiKey {
   const token = makeSecret("pat", deps.random.bytes);
   const record: ApiKeyRecord = {
     id: deps.newId(),
@@ -34,7 +47,7 @@ export function issueApiKey(deps: StoreDeps, humanId: string, name: string): Iss
   return { record, token };
 }
 
-/** Adds a new key to a commit. */
+/** Adds a new key to a commit. Adds one check. */
 export function putApiKey(operation: Deno.AtomicOperation, { record }: IssuedApiKey): Deno.AtomicOperation {
   return operation
     .check({ key: KEYS.apiKey(record.digest), versionstamp: null })
@@ -42,13 +55,14 @@ export function putApiKey(operation: Deno.AtomicOperation, { record }: IssuedApi
     .set(KEYS.apiKeyOf(record.humanId, record.id), record.digest);
 }
 
-/** The key as it is listed: without token and digest. */
+/** Returns the key in its public form, without token and digest. */
 export function apiKeyView({ id, name, status, createdAt, lastUsedAt }: ApiKeyRecord): ApiKey {
   return { id, name, status, createdAt, lastUsedAt };
 }
 
+/** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
 export async function createApiKey(
-  deps: RegistryDeps,
+  deps: ApiKeyDeps,
   owner: HumanRecord,
   name: string,
   requestId: string,
@@ -67,20 +81,24 @@ export async function createApiKey(
   });
 }
 
-/** One page of the keys of a human, newest first. */
-export async function listApiKeys(deps: RegistryDeps, humanId: string, query: PageQuery): Promise<Page<ApiKeyRecord>> {
+/** Returns one page of the keys of a human, newest first. */
+export async function listApiKeys(
+  deps: Pick<ApiKeyDeps, "kv" | "reads">,
+  humanId: string,
+  query: PageQuery,
+): Promise<Page<ApiKeyRecord>> {
   const page = await readPage<string>(deps.kv, KEYS.apiKeysOf(humanId), query);
   const keys = await Promise.all(page.items.map((digest) => deps.reads.get<ApiKeyRecord>(KEYS.apiKey(digest))));
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
 }
 
 /**
- * Revokes one key of a human; again changes nothing.
+ * Revokes one key of a human. Idempotent.
  *
  * @throws {ServiceError} `API_KEY_NOT_FOUND`
  */
 export async function revokeApiKey(
-  deps: RegistryDeps,
+  deps: Omit<ApiKeyDeps, "config">,
   owner: HumanRecord,
   id: string,
   requestId: string,
@@ -106,12 +124,15 @@ export async function revokeApiKey(
   });
 }
 
-export async function findApiKey(deps: RegistryDeps, token: string): Promise<Deno.KvEntryMaybe<ApiKeyRecord>> {
+export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Promise<Deno.KvEntryMaybe<ApiKeyRecord>> {
   return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
 }
 
-/** Notes the use of a key, at most once a minute. Losing against another change is fine: that one counts. */
-export async function touchApiKey(deps: RegistryDeps, entry: Deno.KvEntry<ApiKeyRecord>): Promise<void> {
+/** Records the use of a key, at most once a minute. A lost race needs no retry: the other change counts. */
+export async function touchApiKey(
+  deps: Pick<StoreDeps, "kv" | "clock">,
+  entry: Deno.KvEntry<ApiKeyRecord>,
+): Promise<void> {
   const { lastUsedAt } = entry.value;
   const now = deps.clock.now();
   const last = lastUsedAt === null ? null : parseIso(lastUsedAt);

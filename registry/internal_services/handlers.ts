@@ -1,27 +1,27 @@
 /**
- * HTTP of internal services: managing them (D-46), and what they may ask (D-48).
+ * HTTP handlers of internal services: their management (D-46) and the ownership query (D-48).
  */
 import type * as z from "zod";
 import type { CreateServiceBody, Ownership, OwnershipBody, ServicePath } from "../../shared/protocol/api/services.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { findAgent } from "../agents/store.ts";
 import type { ApiKeyCaller, ServiceCaller } from "../callers.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { findSession } from "../sessions/store.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import * as store from "./store.ts";
 
 export async function createService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateServiceBody>, ApiKeyCaller>,
 ): Promise<Response> {
   return shown(await store.createService(deps, caller.human, body, exchange.requestId), 201);
 }
 
 export async function listServices(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   const { items, nextCursor } = await store.listServices(deps, query);
@@ -29,14 +29,14 @@ export async function listServices(
 }
 
 export async function rotateService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   { params, caller, exchange }: Input<z.output<typeof ServicePath>, undefined, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   return shown(await store.rotateService(deps, caller.human, params.id, exchange.requestId), 200);
 }
 
 export async function deleteService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   { params, caller, exchange }: Input<z.output<typeof ServicePath>, undefined, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   await store.deleteService(deps, caller.human, params.id, exchange.requestId);
@@ -44,7 +44,7 @@ export async function deleteService(
 }
 
 export async function agentOwnership(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   { body }: Input<undefined, undefined, z.output<typeof OwnershipBody>, ServiceCaller>,
 ): Promise<Response> {
   const id = parseDid(body.agentDid)?.id ?? "";

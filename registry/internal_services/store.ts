@@ -1,29 +1,33 @@
 /**
- * Internal services in the store: who may call the registry as a service, and with which scopes (D-46, D-47).
- * Secrets are kept as digests; a rotated one lives for another hour.
+ * Internal services in the store, with their scopes (D-46, D-47). Secrets are stored as digests. A rotated secret works
+ * for one more hour.
  */
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { type Page, type PageQuery, readPage } from "../pages.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
 import type { InternalService, ServiceScope } from "../../shared/protocol/api/services.ts";
-import { equalConstantTime } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { digest } from "../../shared/server/crypto.ts";
+import { digest, equalDigests } from "../../shared/server/crypto.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
+import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
-/** A new or rotated service with the secret that is shown once. */
+/** A new or rotated service, with the secret that is shown once. */
 export interface IssuedService {
   record: ServiceRecord;
   secret: string;
 }
 
-export function issueService(deps: RegistryDeps, name: string, scopes: ServiceScope[]): IssuedService {
+export function issueService(
+  deps: Pick<StoreDeps, "clock" | "random" | "newId">,
+  name: string,
+  scopes: ServiceScope[],
+): IssuedService {
   const secret = makeSecret("service", deps.random.bytes);
   const record: ServiceRecord = {
     id: deps.newId(),
@@ -40,7 +44,7 @@ export function issueService(deps: RegistryDeps, name: string, scopes: ServiceSc
   return { record, secret };
 }
 
-/** Adds a new service to a commit; its name must be free. */
+/** Adds a new service to a commit. The commit fails when the name is taken. Adds one check. */
 export function putService(operation: Deno.AtomicOperation, { record }: IssuedService): Deno.AtomicOperation {
   return operation
     .check({ key: KEYS.serviceName(record.name), versionstamp: null })
@@ -48,7 +52,7 @@ export function putService(operation: Deno.AtomicOperation, { record }: IssuedSe
     .set(KEYS.service(record.id), record);
 }
 
-/** The service as it is listed. */
+/** Returns the service in its public form. */
 export function serviceView(record: ServiceRecord): InternalService {
   const { id, name, scopes, status, createdAt, rotatedAt, lastUsedAt } = record;
   return { id, name, scopes, status, createdAt, rotatedAt, lastUsedAt };
@@ -56,7 +60,7 @@ export function serviceView(record: ServiceRecord): InternalService {
 
 /** @throws {ServiceError} `INTERNAL_SERVICE_ALREADY_EXISTS` */
 export async function createService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   admin: HumanRecord,
   { name, scopes }: { name: string; scopes: ServiceScope[] },
   requestId: string,
@@ -72,18 +76,18 @@ export async function createService(
   });
 }
 
-/** One page of all services, newest first. */
-export async function listServices(deps: RegistryDeps, query: PageQuery): Promise<Page<ServiceRecord>> {
+/** Returns one page of all services, newest first. */
+export async function listServices(deps: Pick<StoreDeps, "kv">, query: PageQuery): Promise<Page<ServiceRecord>> {
   return await readPage(deps.kv, KEYS.services(), query);
 }
 
 /**
- * Gives a service a new secret; the old one works for an hour more.
+ * Creates a new secret for a service. The old secret works for one more hour.
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
 export async function rotateService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   admin: HumanRecord,
   id: string,
   requestId: string,
@@ -107,12 +111,12 @@ export async function rotateService(
 }
 
 /**
- * Revokes a service; its name is free again.
+ * Revokes a service and frees its name.
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
 export async function deleteService(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   admin: HumanRecord,
   id: string,
   requestId: string,
@@ -129,9 +133,9 @@ export async function deleteService(
   });
 }
 
-/** The service that these credentials are of, or `null`. */
+/** Returns the service with these credentials, or `null`. Records the use at most once a minute. */
 export async function authenticateService(
-  deps: RegistryDeps,
+  deps: Pick<StoreDeps, "kv" | "clock"> & { reads: BatchedReads },
   id: string,
   secret: string,
 ): Promise<ServiceRecord | null> {
@@ -141,8 +145,8 @@ export async function authenticateService(
   const record = entry.value;
   if (record?.status !== "active") return null;
   const now = deps.clock.now();
-  const isCurrent = equalConstantTime(record.digest, given);
-  const isPrevious = record.previousDigest !== null && equalConstantTime(record.previousDigest, given) &&
+  const isCurrent = equalDigests(record.digest, given);
+  const isPrevious = record.previousDigest !== null && equalDigests(record.previousDigest, given) &&
     now < record.previousUntil;
   if (!isCurrent && !isPrevious) return null;
   const last = record.lastUsedAt === null ? null : parseIso(record.lastUsedAt);
@@ -152,7 +156,8 @@ export async function authenticateService(
   return record;
 }
 
-async function activeService(deps: RegistryDeps, id: string): Promise<Deno.KvEntry<ServiceRecord>> {
+/** @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND` */
+async function activeService(deps: Pick<StoreDeps, "kv">, id: string): Promise<Deno.KvEntry<ServiceRecord>> {
   const entry = await deps.kv.get<ServiceRecord>(KEYS.service(id));
   if (entry.value === null || entry.value.status !== "active") throw new ServiceError("INTERNAL_SERVICE_NOT_FOUND");
   return entry;

@@ -1,5 +1,5 @@
 /**
- * HTTP of invites (D-36, D-37).
+ * HTTP handlers of invites (D-36, D-37).
  */
 import type * as z from "zod";
 import type {
@@ -16,11 +16,12 @@ import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { humanView } from "../accounts/store.ts";
 import type { ApiKeyCaller } from "../callers.ts";
-import type { RegistryDeps } from "../deps.ts";
+import type { RegistryConfig } from "../config.ts";
 import * as store from "./store.ts";
+import type { InviteDeps } from "./store.ts";
 
 export async function createInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateInviteBody>, ApiKeyCaller>,
 ): Promise<Response> {
   const expiresMs = body.expiresAt === null ? null : parseIso(body.expiresAt);
@@ -38,7 +39,7 @@ export async function createInvite(
 }
 
 export async function redeemInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps & { config: Pick<RegistryConfig, "proxyUrl"> },
   { body, exchange }: Input<undefined, undefined, z.output<typeof RedeemInviteBody>, null>,
 ): Promise<Response> {
   const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
@@ -51,7 +52,7 @@ export async function redeemInvite(
 }
 
 export async function listInvites(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   const now = deps.clock.now();
@@ -67,7 +68,7 @@ export async function listInvites(
 }
 
 export async function deleteInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   { params, caller, exchange }: Input<z.output<typeof InvitePath>, undefined, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   await store.deleteInvite(deps, caller.human, params.id, exchange.requestId);

@@ -1,12 +1,9 @@
 /**
- * Invites in the store. A code works once: invite, human and API key change in one commit.
+ * Invites in the store. A code works once, because one commit changes invite, human and API key.
  */
-import { newHuman, putHuman } from "../accounts/store.ts";
+import { type AccountDeps, newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
-import type { Draft } from "../changes.ts";
-import type { RegistryDeps } from "../deps.ts";
-import { type Page, type PageQuery, readPage } from "../pages.ts";
 import { countInvite, countInviteClosed, ensureQuota, newQuota } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, InviteRecord, QuotaRecord } from "../schema/records.ts";
@@ -14,15 +11,24 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
-/** `redeemed` is judged before `expired` (D-37). */
+export interface InviteDeps extends AccountDeps {
+  reads: BatchedReads;
+  changes: Changes;
+}
+
+/** `redeemed` takes precedence over `expired` (D-37). */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {
   if (invite.redeemedAt !== null) return "redeemed";
   return invite.expiresAt !== null && now >= (parseIso(invite.expiresAt) ?? 0) ? "expired" : "unused";
 }
 
+/** @throws {ServiceError} `QUOTA_EXCEEDED` */
 export async function createInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   admin: HumanRecord,
   expiresAt: string | null,
   requestId: string,
@@ -55,12 +61,12 @@ export async function createInvite(
 }
 
 /**
- * Redeems a code for a new human with an API key; of many at once one wins.
+ * Redeems a code for a new human with an API key. Of concurrent calls one succeeds.
  *
  * @throws {ServiceError} `INVITE_REDEEM_CODE_INVALID`, `INVITE_REDEEM_ALREADY_USED`, `INVITE_REDEEM_EXPIRED`
  */
 export async function redeemInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   { code, displayName, apiKeyName }: { code: string; displayName: string; apiKeyName: string },
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey }> {
@@ -88,18 +94,18 @@ export async function redeemInvite(
   });
 }
 
-/** One page of all invites, newest first. */
-export async function listInvites(deps: RegistryDeps, query: PageQuery): Promise<Page<InviteRecord>> {
+/** Returns one page of all invites, newest first. */
+export async function listInvites(deps: Pick<InviteDeps, "kv">, query: PageQuery): Promise<Page<InviteRecord>> {
   return await readPage(deps.kv, KEYS.invites(), query);
 }
 
 /**
- * Deletes an invite; its code is then unknown.
+ * Deletes an invite. Its code is unknown afterwards.
  *
  * @throws {ServiceError} `INVITE_NOT_FOUND`
  */
 export async function deleteInvite(
-  deps: RegistryDeps,
+  deps: InviteDeps,
   admin: HumanRecord,
   id: string,
   requestId: string,
@@ -117,7 +123,7 @@ export async function deleteInvite(
   });
 }
 
-/** The invite no longer counts in the quota of the admin who made it. */
+/** Removes the invite from the quota of the admin who created it. */
 async function closeInvite(draft: Draft, invite: InviteRecord): Promise<void> {
   if (invite.createdBy === undefined) return;
   const quota = await draft.get<QuotaRecord>(KEYS.quota(invite.createdBy));

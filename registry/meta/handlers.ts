@@ -1,5 +1,5 @@
 /**
- * HTTP of what the registry says of itself: health, metadata, keys, key rotation (D-22, D-30, D-31, D-53).
+ * HTTP handlers of health, metadata, the key document and key rotation (D-22, D-30, D-31, D-53).
  */
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -7,14 +7,25 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
+import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../callers.ts";
-import type { RegistryDeps } from "../deps.ts";
+import type { RegistryConfig } from "../config.ts";
+import type { CrlPublisher } from "../revocation/crl.ts";
 import { KEYS } from "../schema/kv_keys.ts";
+import type { Signing } from "../signing_keys.ts";
 
-export async function registryHealth(deps: RegistryDeps): Promise<RegistryHealth> {
+interface HealthDeps {
+  config: Pick<RegistryConfig, "version" | "environment">;
+  probe: StoreProbe;
+  signing: Signing;
+  crl: CrlPublisher;
+}
+
+export async function registryHealth(deps: HealthDeps): Promise<RegistryHealth> {
   const works = async (probe: () => Promise<unknown>) => {
     try {
       await probe();
@@ -33,19 +44,19 @@ export async function registryHealth(deps: RegistryDeps): Promise<RegistryHealth
   return { status: ready ? "ok" : "unavailable", version, environment, ready, checks, crlFill };
 }
 
-export async function health(deps: RegistryDeps): Promise<Response> {
+export async function health(deps: HealthDeps): Promise<Response> {
   const response = await registryHealth(deps);
   return json(response, response.ready ? 200 : 503);
 }
 
-export function metadata({ config }: RegistryDeps): Response {
+export function metadata({ config }: { config: RegistryConfig }): Response {
   const { registryUrl, proxyUrl, environment, version } = config;
   const response: Metadata = { registryUrl, proxyUrl, environment, version };
   return json(response);
 }
 
 export async function keys(
-  deps: RegistryDeps,
+  deps: { signing: Signing },
   { exchange }: Input<undefined, undefined, undefined, null>,
 ): Promise<Response> {
   const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
@@ -53,9 +64,9 @@ export async function keys(
   return conditionalResponse(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
 }
 
-/** A new signing key. When it signs, the list is signed again at its next request. */
+/** Creates a new signing key. Once it signs, the next request for the revocation list signs the list again. */
 export async function rotateKeys(
-  deps: RegistryDeps,
+  deps: StoreDeps & { signing: Signing },
   { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
 ): Promise<Response> {
   const { requestId } = exchange;

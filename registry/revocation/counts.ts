@@ -1,10 +1,10 @@
-/** Who has how many revocations in the list (D-210): counted while the store is read record by record. */
+/** Counts the revocations of each human while the store is read record by record (D-210). */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { BoundedMap } from "../../shared/server/bounded_map.ts";
 import type { AgentRecord, RevocationRecord } from "../schema/records.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 
-/** Owners that are remembered, so that the revocations of one agent need one read. */
+/** Number of cached owners. The cache saves a read for each further revocation of an agent. */
 const OWNERS_REMEMBERED = 10_000;
 const UNKNOWN = "unknown";
 
@@ -17,7 +17,7 @@ export class RevocationCounts {
     this.#kv = kv;
   }
 
-  /** Counts a record, when it is a revocation. */
+  /** Counts a record if it is a revocation. */
   async count({ key, value }: Deno.KvEntry<unknown>): Promise<void> {
     const [service, kind] = KEYS.revocations();
     if (key[0] !== service || key[1] !== kind) return;
@@ -25,7 +25,7 @@ export class RevocationCounts {
     this.#counts.set(owner, (this.#counts.get(owner) ?? 0) + 1);
   }
 
-  /** The humans with most revocations, most first. */
+  /** Returns the humans with the most revocations, largest number first. */
   top(most: number): { ownerDid: string; revocations: number }[] {
     return [...this.#counts].sort(([, a], [, b]) => b - a).slice(0, most)
       .map(([ownerDid, revocations]) => ({ ownerDid, revocations }));

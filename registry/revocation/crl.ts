@@ -1,6 +1,6 @@
 /**
- * Publishing the revocation list (D-21): read, built and signed once per change, served from memory until the next.
- * When it cannot be built it is an error, never an older list. A long one is made in parts, others served in between
+ * Publishes the revocation list (D-21). The list is built and signed once per change and served from memory. If it cannot
+ * be built, the request fails; an older list is never served. Long lists are built in chunks that yield to other requests
  * (D-104).
  */
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -18,9 +18,9 @@ import type { Signing } from "../signing_keys.ts";
 import type { CrlHead, RevocationRecord } from "../schema/records.ts";
 import { seqOf } from "./store.ts";
 
-/** A signed list, ready to be answered. */
+/** A signed list with its response body. */
 export interface PublishedCrl {
-  /** The answer's JSON text, as UTF-8. */
+  /** The JSON text of the response, as UTF-8. */
   body: Bytes;
   etag: string;
   seq: number;
@@ -29,10 +29,10 @@ export interface PublishedCrl {
   issuedAt: number;
 }
 
-/** Revocations read in one go; requests that wait are answered in between. */
+/** Revocations that are read before the build yields to other requests. */
 const BATCH = 500;
 
-/** A build: not begun, it includes every change so far; begun, those up to `seq`. */
+/** A build. Before it begins it includes every change so far; afterwards the changes up to `seq`. */
 interface Building {
   seq: number;
   kid: string;
@@ -40,7 +40,7 @@ interface Building {
   list: Promise<PublishedCrl>;
 }
 
-/** Keeps the newest signed list. */
+/** Builds the list and caches the newest one. */
 export class CrlPublisher {
   readonly #kv: Deno.Kv;
   readonly #reads: BatchedReads;
@@ -69,9 +69,9 @@ export class CrlPublisher {
   }
 
   /**
-   * The list as it stands now, or `null` when nothing was ever revoked. A long list is built at most once a second
-   * (D-210): a request that finds it changed within that second waits for the next build, since an older list would
-   * stay with the verifier until its next refresh.
+   * Returns the current list, or `null` when nothing was ever revoked. A long list is built at most once a second
+   * (D-210). A request that finds it changed within that second waits for the next build, because the verifier would use
+   * an older list until its next refresh.
    *
    * @throws {ServiceError} `CRL_BUILD_FAILED`
    */
@@ -92,7 +92,7 @@ export class CrlPublisher {
     }
   }
 
-  /** Size of the last list that was built, as a share of what verifiers read: 0 to 1. */
+  /** Returns the size of the last list as a share of what verifiers read: 0 to 1. */
   async fill(): Promise<number> {
     const list = this.#published ?? await this.current().catch(() => null);
     return list === null ? 0 : Math.min(1, list.body.length / LIMITS.crlBytes);
@@ -115,7 +115,7 @@ export class CrlPublisher {
     return building;
   }
 
-  /** Waits until a long list may be built again. */
+  /** Waits until a long list may be built again, at most 1 s. */
   async #pause(): Promise<void> {
     if (this.#entries <= LIMITS.crlRebuildFreeEntries) return;
     const since = this.#clock.now() - this.#builtAt;
@@ -129,7 +129,7 @@ export class CrlPublisher {
 
   async #build(): Promise<PublishedCrl> {
     const issuedAt = unixSeconds(this.#clock.now());
-    // A revocation that lands while the list is read may be in it or not; under the number read first, both are true.
+    // A revocation that commits during the read may be in the list or not. Both are correct for the number read first.
     const seq = seqOf((await this.#kv.get<CrlHead>(KEYS.crlHead())).value);
     const revocations: Revocation[] = [];
     let read = 0;
@@ -148,14 +148,14 @@ export class CrlPublisher {
     const jti = this.#newId();
     const crl = await signCrl({ issuer: this.#issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
     await yieldIfLong();
-    // A JWS needs no escaping.
+    // A JWS contains no character that JSON escapes.
     const body = utf8Bytes(`{"crl":"${crl}"}`);
     this.#entries = revocations.length;
     await this.#warn(body.length);
     return { body, etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
   }
 
-  /** Names the accounts that fill the list, at most once an hour (D-210). */
+  /** Logs the humans with the most entries when the list is half full, at most once an hour (D-210). */
   async #warn(bytes: number): Promise<void> {
     const now = this.#clock.now();
     const isDue = now >= this.#warnedAt + LIMITS.crlWarnMs || now < this.#warnedAt;

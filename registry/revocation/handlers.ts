@@ -1,14 +1,14 @@
 /**
- * HTTP of the revocation list (D-21).
+ * HTTP handler of the revocation list (D-21).
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";
 import type { Input } from "../../shared/server/http/route.ts";
 import type { ServiceCaller } from "../callers.ts";
-import type { RegistryDeps } from "../deps.ts";
+import type { CrlPublisher } from "./crl.ts";
 
 export async function getCrl(
-  deps: RegistryDeps,
+  deps: { crl: CrlPublisher },
   { exchange }: Input<undefined, undefined, undefined, ServiceCaller | null>,
 ): Promise<Response> {
   const list = await deps.crl.current();

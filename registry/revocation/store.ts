@@ -1,22 +1,21 @@
 /**
- * Revocations in the store (D-21): one key for each revoked AIT, written in the commit of the change that revokes it,
- * and the list's sequence number, one more with each.
+ * Revocations in the store (D-21): one key for each revoked AIT. The commit that revokes an AIT writes the key and raises
+ * the list's sequence number by one.
  */
-import { aitExpiry } from "../agents/store.ts";
-import type { Draft } from "../changes.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { AgentRecord, CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
+import type { CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
 import type { Revocation } from "../../shared/protocol/crl.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
+import type { Draft } from "../../shared/server/store/changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
 /**
- * The sequence number that a stored head says.
+ * Returns the sequence number of a stored head: 0 when nothing was ever revoked.
  *
- * @throws {TypeError} for a head that does not parse: taken for "nothing was ever revoked" it would undo revocations
+ * @throws {TypeError} when the head does not parse: treating it as 0 would undo revocations
  */
 export function seqOf(head: unknown): number {
   if (head === null) return 0;
@@ -25,25 +24,33 @@ export function seqOf(head: unknown): number {
   return seq as number;
 }
 
+/** An AIT to revoke. */
+export interface Revoked {
+  jti: string;
+  agentDid: string;
+  /** When the AIT expires, milliseconds since the Unix epoch. */
+  expiresAt: number;
+}
+
 /**
- * Adds the revocation of the agent's current AIT to a change: the entry, the list's next number, and the owner's count.
+ * Adds the revocation of an AIT to a change: the entry, the next sequence number of the list, and the owner's count.
  *
- * @param quota the owner's counts, as the change leaves them otherwise
+ * @param quota the owner's counts after the other parts of the change
  */
 export async function addRevocation(
-  deps: RegistryDeps,
+  deps: Pick<StoreDeps, "clock" | "newId">,
   draft: Draft,
-  agent: AgentRecord,
+  { jti, agentDid, expiresAt }: Revoked,
   reason: Revocation["reason"],
   quota: { key: Deno.KvKey; value: QuotaRecord },
 ): Promise<void> {
   const head = await draft.get<CrlHead>(KEYS.crlHead());
   const next: CrlHead = { seq: seqOf(head.value) + 1 };
   const now = deps.clock.now();
-  const keptUntil = Math.ceil(aitExpiry(agent) / 1000) + LIMITS.crlKeptSeconds;
+  const keptUntil = Math.ceil(expiresAt / 1000) + LIMITS.crlKeptSeconds;
   const record: RevocationRecord = {
-    jti: agent.currentJti,
-    agentDid: agent.did,
+    jti,
+    agentDid,
     reason,
     revokedAt: unixSeconds(now),
     keptUntil,
@@ -51,7 +58,7 @@ export async function addRevocation(
   draft.set(head.key, next);
   draft.set(quota.key, countRevocation(quota.value, keptUntil * 1000, now));
   draft.also((operation) => {
-    operation.set(KEYS.revocation(record.jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) });
-    announceTrustChange(operation, deps.newId, [agent.did]);
+    operation.set(KEYS.revocation(jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) });
+    announceTrustChange(operation, deps.newId, [agentDid]);
   });
 }

@@ -1,5 +1,5 @@
 /**
- * Every key of the registry in the store. No other file spells one.
+ * All keys of the registry in the store. No other file builds one.
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|
@@ -7,21 +7,21 @@
  * | signing_keys | SigningKeySet | start, key rotation | none |
  * | bootstrap | BootstrapRecord | bootstrap | none |
  * | human, id | HumanRecord | bootstrap, redeem, recover | none |
- * | quota, human | QuotaRecord | everything that counts against a quota | none |
+ * | quota, human | QuotaRecord | every change that counts against a quota | none |
  * | api_key, digest | ApiKeyRecord | bootstrap, redeem, API keys, recover | 90 days after its revocation |
  * | api_key_of, human, id | digest | the same | with its API key |
  * | invite, id | InviteRecord | invites, redeem | 90 days after its expiry or redemption |
  * | invite_code, digest | id | invites, redeem | with its invite |
  * | challenge, id | ChallengeRecord | challenge, registration | 24 h |
  * | agent, id | AgentRecord | registration, reissue, delete | 90 days after its deletion |
- * | agent_of, human, id | true, or until when | registration, delete | with its agent |
+ * | agent_of, human, id | true, or its end in milliseconds since the Unix epoch | registration, delete | with its agent |
  * | session, agent | SessionRecord | registration, refresh, reissue, revoke | 90 days after its end |
  * | spent_refresh, digest | SpentRefresh | refresh | the token's own |
  * | revocation, jti | RevocationRecord | reissue, delete | AIT's exp + 1 h |
  * | crl_head | CrlHead | reissue, delete | none |
  * | service, id | ServiceRecord | bootstrap, internal services | 90 days after its deletion |
  * | service_name, name | id | the same | deleted with its service |
- * | audit, id | AuditRecord | everything above | 400 days, of a refresh 7 days |
+ * | audit, id | AuditRecord | every change above | 400 days, of a refresh 7 days |
  * | nonce, agent, nonce | NonceRecord | refresh, through group commit | D-25 |
  * | window, rule, who | WindowRecord | limits, through group commit | two windows |
  * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |
@@ -67,16 +67,16 @@ export const KEYS = {
   probe: () => key("probe"),
 } as const;
 
-/** How long a record is kept after its end. */
+/** Time that a record is kept after its end. */
 export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 
-/** How long an audit entry is kept: that of a refresh is frequent and says little (D-218). */
+/** Returns how long an audit event is kept. Refresh events are frequent and are kept for a shorter time (D-218). */
 export const auditKeptMs = (event: AuditEvent): number =>
   (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
 
 const ONE_RECORD = { rule: "one record" };
 
-/** How the records of each family end (D-218). */
+/** How the records of each key family end (D-218). */
 export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   issuer: ONE_RECORD,
   signing_keys: { rule: "one record of at most 64 keys; a retired key leaves it after 90 days" },
@@ -97,7 +97,7 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   service: { rule: "lives until an admin deletes it; then an expiry of 90 days" },
   service_name: { rule: "deleted with its service" },
   audit: { expiry: "400 days; of session.refreshed 7 days" },
-  nonce: { expiry: "when no request can name it again" },
+  nonce: { expiry: "when no valid request can use it again" },
   window: { expiry: "two windows" },
   commit_mark: { expiry: "an hour after the last commit of its instance" },
   probe: { expiry: "an hour; one record" },

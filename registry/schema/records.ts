@@ -1,17 +1,16 @@
-/** The records of the registry in the store, as kv_keys.ts lists them. */
-import type { AUDIT_EVENTS } from "../audit/record.ts";
+/** Types of the stored records of the registry; kv_keys.ts lists their keys. */
 import type { ApiKey, Human } from "../../shared/protocol/api/accounts.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { InternalService } from "../../shared/protocol/api/services.ts";
 import type { Revocation } from "../../shared/protocol/crl.ts";
 import type { WindowRecord } from "../../shared/server/rate_limit.ts";
 
-/** The stored keys: the one that signs, those that will sign, the retired ones. */
+/** The stored signing keys: the active, the pending and the retired ones. */
 export interface SigningKeySet {
   keys: StoredKey[];
 }
 
-/** That the first admin exists. */
+/** Marks that the first admin exists. */
 export interface BootstrapRecord {
   humanId: string;
   at: string;
@@ -34,9 +33,9 @@ export interface QuotaRecord {
   keyCreations?: WindowRecord;
   /** Open challenges, by their expiry. */
   challenges: Expiring;
-  /** Entries of the revocation list, by the end of the day in which they leave it. */
+  /** Entries of the revocation list, by the end of the day on which they leave it. */
   revocations: Expiring;
-  /** Open invites that this admin has made, by their expiry. */
+  /** Open invites of this admin, by their expiry. */
   invites: Expiring;
 }
 
@@ -55,7 +54,7 @@ export interface InviteRecord {
   createdAt: string;
   redeemedAt: string | null;
   redeemedBy: string | null;
-  /** ID of the admin who made it and whose quota it counts in; absent in records of older versions. */
+  /** ID of the admin whose quota it counts in; absent in records of older versions. */
   createdBy?: string;
 }
 
@@ -70,7 +69,7 @@ export interface ChallengeRecord {
   usedAt: number | null;
 }
 
-/** An agent as stored: the record as it is answered, and its owner's id. */
+/** An agent as stored: the public record and the ID of its owner. */
 export interface AgentRecord extends Agent {
   ownerId: string;
   /** Its reissues of the last 24 h (D-210). */
@@ -84,31 +83,31 @@ export interface SessionRecord {
   accessExpiresAt: number;
   refreshDigest: string;
   refreshExpiresAt: number;
-  /** The refresh token before the current one. */
+  /** Digest of the refresh token before the current one. */
   previousDigest: string | null;
   previousExpiresAt: number;
-  /** `X-Svc-Timestamp` of the last refresh, unix seconds. */
+  /** `X-Svc-Timestamp` of the last refresh, Unix seconds. */
   refreshedAtSeconds: number;
-  /** Audit trail: when this session began. */
+  /** When this session began. Spent refresh tokens name it. */
   createdAt: number;
   /** When it was revoked; absent before, and in records of older versions. */
   revokedAt?: number;
 }
 
-/** A refresh token older than the predecessor: presenting it means that it was copied. */
+/** A refresh token older than the previous one. A request that presents it has a copy. */
 export interface SpentRefresh {
   agentId: string;
-  /** `createdAt` of the session that it was of: an older session's tokens do not end a newer one. */
+  /** `createdAt` of its session: a token of an older session does not end a newer one. */
   sessionCreatedAt: number;
   expiresAt: number;
 }
 
-/** A revocation as stored: the list's entry, and until when it must be kept (unix seconds). */
+/** A revocation as stored: the entry of the list, and the end of its retention (Unix seconds). */
 export interface RevocationRecord extends Revocation {
   keptUntil: number;
 }
 
-/** Where the list stands. `seq` is 0 until the first revocation ever. */
+/** Sequence number of the revocation list. The record is absent before the first revocation. */
 export interface CrlHead {
   seq: number;
 }
@@ -122,14 +121,14 @@ export interface ServiceRecord extends InternalService {
   deletedAt?: string;
 }
 
-/** An entry as it is stored and answered. */
+/** An audit event, as stored and returned. */
 export interface AuditRecord {
   id: string;
   at: string;
   event: AuditEvent;
-  /** DID or id of who did it. */
+  /** DID of the caller, or `store recover`. */
   actor: string;
-  /** DID or id of what it was done to. */
+  /** DID or ID of the changed record. */
   subject: string;
   requestId: string;
 }
@@ -141,11 +140,33 @@ export interface StoredKey {
   status: "active" | "retired";
   /** Milliseconds since the Unix epoch; `null` while active, or when the configuration retired it. */
   retiredAt: number | null;
-  /** A key that is published before it signs (D-249): from when it does, milliseconds since the Unix epoch. */
+  /** When a key that was published in advance begins to sign (D-249), milliseconds since the Unix epoch. */
   signsFrom?: number;
 }
 
-/** How many things end at which moment (milliseconds since the Unix epoch), soonest first. */
+/** Number of records that end at each time (milliseconds since the Unix epoch), earliest first. */
 export type Expiring = readonly (readonly [until: number, count: number])[];
+
+/** All audit events. */
+export const AUDIT_EVENTS = [
+  "admin.bootstrapped",
+  "admin.recovered",
+  "invite.created",
+  "invite.deleted",
+  "invite.redeemed",
+  "api_key.created",
+  "api_key.revoked",
+  "agent.registered",
+  "agent.reissued",
+  "agent.deleted",
+  "session.refreshed",
+  "session.recovered",
+  "session.revoked",
+  "session.reuse_detected",
+  "service.created",
+  "service.rotated",
+  "service.deleted",
+  "signing_key.rotated",
+] as const;
 
 export type AuditEvent = (typeof AUDIT_EVENTS)[number];

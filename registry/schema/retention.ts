@@ -1,4 +1,4 @@
-/** How long each kind of record of the registry is kept when a store is exported and imported. */
+/** Lifetimes of the registry records, for export and import of a store. */
 import type {
   AgentRecord,
   ApiKeyRecord,
@@ -11,17 +11,21 @@ import type {
   SpentRefresh,
 } from "./records.ts";
 import { auditKeptMs, ENDED_KEPT_MS } from "./kv_keys.ts";
-import { sessionEnd } from "../sessions/session_rules.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import type { NonceRecord } from "../../shared/server/nonces.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
-/** When a record that ended at this ISO time is deleted; `null` while it has not ended. */
+/** Returns when a record that ended at this ISO time is deleted, or `null` while it has not ended. */
 const endedAt = (time: string | null | undefined): number | null =>
   time === null || time === undefined ? null : (parseIso(time) ?? NaN) + ENDED_KEPT_MS;
 
-/** How long each kind is kept when a store is moved: the expiry of the table above. */
+/** Returns when the session ends or ended, milliseconds since the Unix epoch. */
+export function sessionEnd({ revokedAt, refreshExpiresAt }: SessionRecord): number {
+  return revokedAt ?? refreshExpiresAt;
+}
+
+/** Expiry of each kind, as in the table of kv_keys.ts. */
 export const STORED: StoredKinds = {
   issuer: "forever",
   signing_keys: "forever",

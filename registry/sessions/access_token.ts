@@ -1,21 +1,22 @@
 /**
- * What an access token is worth (D-45): asked over HTTP, and, where the proxy shares process and store, judged for it
- * with the records on which the judgement rests (D-63). Writes nothing.
+ * Checks of an access token (D-45): over HTTP, and for a proxy in the same process as preconditions of its claim (D-63).
+ * Writes nothing.
  */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isSecret } from "../../shared/protocol/secrets.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
+import type { Clock } from "../../shared/clock.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { AgentRecord, SessionRecord } from "../schema/records.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { evaluateAccessToken } from "./session_rules.ts";
 
-/** Judges an access token by the records as they are now; `expired` only for the right token. */
+/** Checks an access token against the stored records. Returns `expired` only for the right token. */
 export async function checkAccessToken(
-  deps: RegistryDeps,
+  deps: { reads: BatchedReads; clock: Clock },
   claim: AccessTokenCheck,
 ): Promise<"good" | "wrong" | "expired"> {
   if (!isSecret("access", claim.accessToken)) return "wrong";
@@ -28,9 +29,9 @@ export async function checkAccessToken(
   return evaluateAccessToken(session.value, digest(claim.accessToken), deps.clock.now());
 }
 
-/** `JudgeAccess` over the registry's records. */
+/** `CheckAccessToken` on the registry's records. Returns `null` for a token that is not good. */
 export async function accessTokenPreconditions<R>(
-  deps: RegistryDeps,
+  deps: { clock: Clock },
   claim: AccessTokenCheck,
   records: RecordReader,
   refuse: R,

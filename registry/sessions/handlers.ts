@@ -1,27 +1,28 @@
 /**
- * HTTP of agent sessions: refresh and validate (D-42 to D-45).
+ * HTTP handlers of agent sessions: refresh and validate (D-42 to D-45).
  */
 import type * as z from "zod";
 import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/protocol/api/sessions.ts";
+import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { ProvenAgent, ServiceCaller } from "../callers.ts";
-import type { RegistryDeps } from "../deps.ts";
 import { checkAccessToken } from "./access_token.ts";
-import { refreshSession } from "./store.ts";
+import { refreshSession, type SessionDeps } from "./store.ts";
 
 export async function refresh(
-  deps: RegistryDeps,
+  deps: SessionDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RefreshBody>, ProvenAgent>,
 ): Promise<Response> {
   const response: RefreshAnswer = { agentAuth: await refreshSession(deps, caller, body, exchange.requestId) };
   return json(response);
 }
 
-/** The proxy asks this for every message. */
+/** A proxy in another process calls this to check the access token of a request. */
 export async function validate(
-  deps: RegistryDeps,
+  deps: { reads: BatchedReads; clock: Clock },
   { body, exchange }: Input<undefined, undefined, z.output<typeof ValidateBody>, ServiceCaller | null>,
 ): Promise<Response> {
   const token = exchange.request.headers.get(HEADERS.access);

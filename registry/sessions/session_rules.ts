@@ -1,19 +1,19 @@
 /**
- * The rules of an agent's session (D-42 to D-45): what a refresh may do, what an access token is worth. Pure; the store
- * beside it carries the verdicts out.
+ * The rules of an agent's session (D-42 to D-45): the result of a refresh and of an access-token check. Pure; `store.ts`
+ * applies the results.
  */
 import type { SessionRecord, SpentRefresh } from "../schema/records.ts";
-import { equalConstantTime } from "../../shared/protocol/base64url.ts";
+import { equalDigests } from "../../shared/server/crypto.ts";
 
-/** A refresh as it is judged. */
+/** A refresh request, reduced to what the rules need. */
 export interface RefreshRequest {
   digest: string;
   recovery: boolean;
-  /** `X-Svc-Timestamp`, unix seconds. */
+  /** `X-Svc-Timestamp`, Unix seconds. */
   timestamp: number;
 }
 
-/** What becomes of a refresh. */
+/** The result of a refresh. */
 export type RefreshDecision =
   | "rotate"
   | "recover"
@@ -23,27 +23,22 @@ export type RefreshDecision =
   | "revoked"
   | "conflict";
 
-/** True while the session can still be refreshed. */
+/** Returns true while the session can be refreshed. */
 export function isLive(session: SessionRecord | null, now: number): session is SessionRecord {
   return session !== null && session.status === "active" && now < session.refreshExpiresAt;
 }
 
-/** When the session ends, or has ended; milliseconds since the Unix epoch. */
-export function sessionEnd({ revokedAt, refreshExpiresAt }: SessionRecord): number {
-  return revokedAt ?? refreshExpiresAt;
-}
-
-/** The state that the ownership answer tells. */
+/** Returns the state of the session for the ownership response. */
 export function sessionState(session: SessionRecord, now: number): "active" | "revoked" | "expired" {
   if (session.status === "revoked") return "revoked";
   return isLive(session, now) ? "active" : "expired";
 }
 
 /**
- * Judges a refresh. `rotate` takes the current token; `recover` the immediate predecessor after a lost answer, as long
- * as its successor was not used; anything older was copied, and ends the session.
+ * Evaluates a refresh. `rotate` accepts the current token. `recover` accepts the previous token after a lost response,
+ * while its successor is unused. An older token is a copy and ends the session.
  *
- * @param spent the record of an older token with this digest, if it is of this agent
+ * @param spent the record of an older token of this agent with this digest
  */
 export function evaluateRefresh(
   session: SessionRecord,
@@ -52,10 +47,10 @@ export function evaluateRefresh(
   now: number,
 ): RefreshDecision {
   if (session.status === "revoked") return "revoked";
-  if (equalConstantTime(session.refreshDigest, request.digest)) {
+  if (equalDigests(session.refreshDigest, request.digest)) {
     return now < session.refreshExpiresAt ? "rotate" : "expired";
   }
-  if (session.previousDigest !== null && equalConstantTime(session.previousDigest, request.digest)) {
+  if (session.previousDigest !== null && equalDigests(session.previousDigest, request.digest)) {
     if (!request.recovery) return "invalid";
     if (now >= session.previousExpiresAt) return "expired";
     return request.timestamp > session.refreshedAtSeconds ? "recover" : "conflict";
@@ -63,12 +58,12 @@ export function evaluateRefresh(
   return spent !== null && now < spent.expiresAt ? "reused" : "invalid";
 }
 
-/** What an access token is worth (D-45): `expired` only for the right token. */
+/** Evaluates an access token (D-45). Returns `expired` only for the right token. */
 export function evaluateAccessToken(
   session: SessionRecord | null,
   digest: string,
   now: number,
 ): "good" | "wrong" | "expired" {
-  if (session?.status !== "active" || !equalConstantTime(session.accessDigest, digest)) return "wrong";
+  if (session?.status !== "active" || !equalDigests(session.accessDigest, digest)) return "wrong";
   return now < session.accessExpiresAt ? "good" : "expired";
 }

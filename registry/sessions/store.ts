@@ -1,6 +1,6 @@
 /**
- * Agent sessions in the store. Every change is one commit that checks agent and session, so that neither a race of two
- * refreshes nor one of refresh and revoke can bring anything back to life.
+ * Agent sessions in the store. Every change is one commit that checks agent and session, so that no race of refreshes and
+ * revocations restores a token that has ended.
  */
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -8,22 +8,29 @@ import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { AgentRecord, AuditEvent, SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { audited } from "../audit/record.ts";
-import type { RegistryDeps } from "../deps.ts";
+import type { ProvenAgent } from "../callers.ts";
+import type { RegistryConfig } from "../config.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import { evaluateRefresh, type RefreshRequest, sessionEnd } from "./session_rules.ts";
+import { sessionEnd } from "../schema/retention.ts";
+import { evaluateRefresh, type RefreshRequest } from "./session_rules.ts";
 
-/** A session not yet stored, with the tokens that are shown once. */
+export interface SessionDeps extends StoreDeps {
+  config: Pick<RegistryConfig, "accessTokenTtlSeconds" | "refreshTokenTtlSeconds">;
+}
+
+/** A session that is not stored yet, with the tokens that are shown once. */
 export interface IssuedSession {
   record: SessionRecord;
   agentAuth: AgentAuth;
 }
 
-/** Makes new tokens; `before` is the session they continue. */
+/** Creates new tokens. `before` is the session that they continue. */
 export function issueSession(
-  deps: RegistryDeps,
+  deps: Pick<SessionDeps, "clock" | "random" | "config">,
   before: Partial<SessionRecord> = {},
 ): IssuedSession {
   const now = deps.clock.now();
@@ -51,40 +58,32 @@ export function issueSession(
   return { record, agentAuth };
 }
 
-/** The session, revoked now. */
-export function revoked({ clock }: Pick<RegistryDeps, "clock">, session: SessionRecord): SessionRecord {
+/** Returns the session, revoked now. */
+export function revoked({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): SessionRecord {
   return { ...session, status: "revoked", revokedAt: clock.now() };
 }
 
-/** Options of a write: the record is deleted 90 days after the session's end (D-218). */
-export function keptFor({ clock }: Pick<RegistryDeps, "clock">, session: SessionRecord): { expireIn: number } {
+/** Returns the options of a write: the record is deleted 90 days after the end of the session (D-218). */
+export function keptFor({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): { expireIn: number } {
   return { expireIn: Math.max(1, sessionEnd(session) + ENDED_KEPT_MS - clock.now()) };
 }
 
-export async function findSession(deps: RegistryDeps, agentId: string): Promise<SessionRecord | null> {
+export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string): Promise<SessionRecord | null> {
   return (await deps.kv.get<SessionRecord>(KEYS.session(agentId))).value;
 }
 
-/** Who refreshes: the identity that the AIT and its proof have shown. */
-export interface Refresher {
-  agentId: string;
-  agentDid: string;
-  aitJti: string;
-  timestamp: number;
-}
-
 /**
- * Carries a refresh out (D-42 to D-44).
+ * Refreshes a session (D-42 to D-44). A reused token revokes the session.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`
  */
 export async function refreshSession(
-  deps: RegistryDeps,
-  refresher: Refresher,
+  deps: SessionDeps,
+  caller: ProvenAgent,
   { refreshToken, recovery }: { refreshToken: string; recovery: boolean },
   requestId: string,
 ): Promise<AgentAuth> {
-  const { agentId, agentDid, aitJti, timestamp } = refresher;
+  const { agentId, agentDid, aitJti, timestamp } = caller;
   const request: RefreshRequest = { digest: digest(refreshToken), recovery, timestamp };
   const [agent, entry, spent] = await deps.kv.getMany<[AgentRecord, SessionRecord, SpentRefresh]>([
     KEYS.agent(agentId),
@@ -145,18 +144,17 @@ export async function refreshSession(
   return next.agentAuth;
 }
 
-/** Revokes a session, if there is one that is not; again changes nothing. */
+/** Revokes the active session of an agent, if there is one. Idempotent. */
 export async function revokeSession(
-  deps: RegistryDeps,
+  deps: StoreDeps,
   agentId: string,
   audit: { event: AuditEvent; actor: string; subject: string; requestId: string },
 ): Promise<void> {
   await commitOptimistically(deps, async () => {
     const entry = await deps.kv.get<SessionRecord>(KEYS.session(agentId));
-    const operation = deps.kv.atomic().check(entry);
-    if (entry.value?.status !== "active") return { operation, result: undefined };
+    if (entry.value?.status !== "active") return { done: undefined };
     const ended = revoked(deps, entry.value);
-    operation.set(entry.key, ended, keptFor(deps, ended));
+    const operation = deps.kv.atomic().check(entry).set(entry.key, ended, keptFor(deps, ended));
     audited(announceTrustChange(operation, deps.newId, [audit.subject]), deps, audit);
     return { operation, result: undefined };
   });

@@ -45,11 +45,3 @@ export async function sha256(data: string | Bytes): Promise<string> {
   const bytes = typeof data === "string" ? utf8Bytes(data) : data;
   return encodeBase64Url(await crypto.subtle.digest("SHA-256", bytes));
 }
-
-/** Compares two digests or other texts of public length in time that depends on the length alone. */
-export function equalConstantTime(a: string, b: string): boolean {
-  if (a.length !== b.length) return false;
-  let difference = 0;
-  for (let i = 0; i < a.length; i++) difference |= a.charCodeAt(i) ^ b.charCodeAt(i);
-  return difference === 0;
-}

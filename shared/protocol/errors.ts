@@ -2,6 +2,7 @@
  * THE error table: every code, its HTTP status, when it is answered and what helps. No other file knows the status of
  * an error. Also the one error class that carries a code, and the envelope (D-10).
  */
+import { LIMITS } from "./limits.ts";
 
 interface ErrorRow {
   /** HTTP status; where the specification has two, whoever throws chooses. */
@@ -360,7 +361,7 @@ const TABLE = {
   },
   PROXY_AUTH_TIMESTAMP_SKEW: {
     status: 401,
-    when: "X-Svc-Timestamp is over 300 s off",
+    when: `X-Svc-Timestamp is over ${LIMITS.timestampSkewSeconds} s off`,
     fix: "Set the machine's clock; the answer's Date header tells the time.",
     origin: "spec",
   },

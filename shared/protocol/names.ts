@@ -2,6 +2,7 @@
  * The names that people choose: agents (D-05), display names (D-06), frameworks (D-07).
  * One function each for registry, proxy and CLI. An agent's name is also a directory on its owner's machine.
  */
+import { LIMITS } from "./limits.ts";
 
 const AGENT_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/;
 const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$)(?:\.|$)/i;
@@ -20,12 +21,12 @@ export function isAgentName(value: unknown): value is string {
 
 /** Trims a display name (1 to 64 code points, no control or bidi characters), or gives `null`. */
 export function parseDisplayName(value: unknown): string | null {
-  return parseText(value, 64, BIDI);
+  return parseText(value, LIMITS.displayName, BIDI);
 }
 
 /** Trims a framework label (1 to 32 code points, no control characters), or gives `null`. */
 export function parseFramework(value: unknown): string | null {
-  return parseText(value, 32);
+  return parseText(value, LIMITS.framework);
 }
 
 function parseText(value: unknown, maxCodePoints: number, banned?: RegExp): string | null {

@@ -58,15 +58,6 @@ Deno.test("the binary is built with named permissions and never asks", () => {
   assertEquals(PERMISSIONS.filter((flag) => /all$|^-A$|allow-(?:run$|ffi|env$|sys$)/.test(flag)), []);
 });
 
-Deno.test("deno.json runs the CLI with the permissions that it is built with", async () => {
-  const { tasks } = JSON.parse(await Deno.readTextFile(new URL("deno.json", ROOT)));
-  const { command } = tasks.cli ?? { command: "" };
-  // Without --quiet, Deno tells everybody which programs of --allow-run are not on the machine.
-  for (const flag of [...PERMISSIONS, "--quiet"]) {
-    assert(command.split(" ").includes(flag), `the task cli lacks ${flag}`);
-  }
-});
-
 Deno.test("context.ts reads every variable that it lists, and no other", async () => {
   for (const file of [...Deno.readDirSync(new URL("cli", ROOT))].filter(({ isFile }) => isFile)) {
     const text = await Deno.readTextFile(new URL(`cli/${file.name}`, ROOT));

@@ -115,13 +115,6 @@ Deno.test("a server on another address than loopback says once that it speaks pl
   }
 });
 
-Deno.test("task start reads the same variables and files as task dev, and may listen on any address", async () => {
-  const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}/deno.json`));
-  const flags = (command: string) => command.split(" ").filter((word) => /^--allow-(env|read|write)/.test(word)).sort();
-  assertEquals(flags(tasks.start.command), flags(tasks.dev.command));
-  assert(/ --allow-net .* deploy\.ts$/.test(tasks.start.command), tasks.start.command);
-});
-
 Deno.test("dev: a fresh server becomes healthy by itself, before anybody has used it (D-30, D-78)", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });

@@ -3,7 +3,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { deliveryEnd, packDelivery, unpackDelivery } from "../../proxy/relay/delivery_record.ts";
+import { deliveryEnd, packDelivery, unpackDelivery } from "../../proxy/schema/delivery_record.ts";
 import type { DeliveryRecord } from "../../proxy/schema/records.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { toIso } from "../../shared/protocol/time.ts";

@@ -3,7 +3,7 @@
  * all, and wait for another instance for at most 5 s.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { Changes } from "../../registry/changes.ts";
+import { Changes } from "../../shared/server/store/changes.ts";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import { fraction } from "../../shared/random.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";

@@ -1,6 +1,14 @@
 /** The pure part of check_deps.ts: directions, names and sizes of files made up here. */
 import { assertEquals } from "@std/assert";
-import { check, checkTree, cycles, importsOf, measure, PREPARED_RULES, treeReport } from "./check_deps.ts";
+import {
+  check,
+  checkTree,
+  cycles,
+  DEPENDENCY_RULES,
+  importsOf,
+  measure,
+  treeReport,
+} from "./check_deps.ts";
 
 /** What is said about one import; the empty text when it is allowed. */
 function verdict(path: string, specifier: string): string {
@@ -184,11 +192,12 @@ Deno.test("checkTree() refuses a name of a test outside of tests/", () => {
   assertEquals(whats(tree({ "proxy/relay_test.ts": [] })), ["is named like a test"]);
 });
 
-Deno.test("the prepared rules refuse deps.ts in every file but app.ts and routes.ts, and features in schema/", () => {
+Deno.test("the rules refuse deps.ts in every file but app.ts and routes.ts, and features in schema/", () => {
   const refused = (path: string, specifier: string) =>
-    check([{ path, text: `import "${specifier}";\n` }], PREPARED_RULES).length;
+    check([{ path, text: `import "${specifier}";\n` }], DEPENDENCY_RULES).length;
   assertEquals(refused("proxy/relay/deliver.ts", "../deps.ts"), 1);
   assertEquals(refused("proxy/app.ts", "./deps.ts"), 0);
+  assertEquals(refused("registry/quota.ts", "./deps.ts"), 1);
   assertEquals(refused("registry/routes.ts", "./deps.ts"), 0);
   assertEquals(refused("registry/schema/records.ts", "../audit/record.ts"), 1);
   assertEquals(refused("registry/schema/records.ts", "./kv_keys.ts"), 0);

@@ -1,6 +1,6 @@
 /**
- * `deno task demo`: the whole story on one machine, step by step, by the code that users run. Starts registry and proxy
- * in this process on a free loopback port with a fresh store, talks to them over real sockets, and ends by itself.
+ * `deno task demo`: two agents exchange a message on one machine, step by step. It starts registry and proxy in this
+ * process on a free loopback port with a new store, calls them over real sockets, and removes the store at the end.
  */
 import { startServer } from "../../deploy.ts";
 import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "../support/agent_client.ts";
@@ -16,18 +16,22 @@ import { systemRandom } from "../../shared/random.ts";
 import { silentLog } from "../../shared/server/log.ts";
 
 const deps: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
-/** Time for a revocation to reach the proxy. */
+/** Longest wait for a revocation to reach the proxy, milliseconds. */
 const REVOCATION_MS = 10_000;
 const RETRY_MS = 50;
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
-/** Runs one step; says what, who and how long. A failing step ends the demo and names itself. */
-async function step<T>(title: string, run: () => Promise<T>, tell: (result: T) => string[]): Promise<T> {
+/**
+ * Runs one step and prints its title, its duration and the lines of `describe`.
+ *
+ * @throws {StepFailed} when the step fails
+ */
+async function step<T>(title: string, run: () => Promise<T>, describe: (result: T) => string[]): Promise<T> {
   const began = performance.now();
   try {
     const result = await run();
     console.log(`\n✔ ${title}  (${(performance.now() - began).toFixed(1)} ms)`);
-    for (const line of tell(result)) console.log(`    ${line}`);
+    for (const line of describe(result)) console.log(`    ${line}`);
     return result;
   } catch (error) {
     console.error(`\n✘ ${title}`);
@@ -97,7 +101,7 @@ async function story(bootstrapSecret: string, url: string, links: Link[]): Promi
     (answer) => [`ticket   ${answer.ticket.slice(0, 13)}…, until ${answer.expiresAt}`],
   );
   await step(
-    "beta confirms the ticket: the two trust each other now",
+    "beta confirms the ticket: the two agents trust each other now",
     () => recipient.pairConfirm(started.ticket, { agentName: "beta", humanName: "Bob" }),
     (answer) => [
       `pair     ${answer.initiatorProfile.agentName} of ${answer.initiatorProfile.humanName}` +
@@ -124,12 +128,16 @@ async function story(bootstrapSecret: string, url: string, links: Link[]): Promi
     () => sender.sendMessage({ recipientDid: beta.identity.did, payload }),
     (answer) => [`answer   202 ${JSON.stringify(answer)}`],
   );
-  const frame = await step("beta received it, with the sender's identity on top", () => arrived.promise, (received) => [
-    `frame    ${received.type} ${received.id}, attempt ${received.attempt}`,
-    ...String((JSON.parse(received.payload) as { message: string }).message).split("\n").map((line) =>
-      `       │ ${line}`
-    ),
-  ]);
+  const frame = await step(
+    "beta receives it, with the sender's identity in front",
+    () => arrived.promise,
+    (received) => [
+      `frame    ${received.type} ${received.id}, attempt ${received.attempt}`,
+      ...String((JSON.parse(received.payload) as { message: string }).message).split("\n").map((line) =>
+        `       │ ${line}`
+      ),
+    ],
+  );
   await step("beta reports that it has processed it", () =>
     recipient.submitReceipt({
       requestId: frame.requestId,
@@ -151,7 +159,7 @@ async function story(bootstrapSecret: string, url: string, links: Link[]): Promi
     const until = systemClock.now() + REVOCATION_MS;
     for (;;) {
       const error = await refusal(() => sender.sendMessage({ recipientDid: beta.identity.did, payload }));
-      // The session ends at once; the proxy has the new revocation list a moment later (D-235).
+      // The session ends at once; the proxy reads the new revocation list shortly after (D-235).
       if (error.code === "PROXY_AUTH_REVOKED") return error;
       if (systemClock.now() > until) throw error;
       await sleep(systemClock, RETRY_MS);
@@ -159,7 +167,7 @@ async function story(bootstrapSecret: string, url: string, links: Link[]): Promi
   }, (error) => [`answer   ${error.status} ${error.code}: ${error.message}`]);
 }
 
-/** Returns the 401 that a call is refused with. */
+/** Returns the 401 error of a call. Throws when the call succeeds or fails in another way. */
 async function refusal(call: () => Promise<unknown>): Promise<ApiError> {
   try {
     await call();
@@ -172,7 +180,7 @@ async function refusal(call: () => Promise<unknown>): Promise<ApiError> {
 
 async function demo(): Promise<void> {
   const began = performance.now();
-  console.log("svc: two people, two agents, one message, one receipt. All of it on this machine.");
+  console.log("svc: two people, two agents, one message, one receipt. All on this machine.");
   const folder = `.data/demo-${newId()}`;
   const secret = toBase64Url(systemRandom.bytes(24));
   const variables: Record<string, string> = { PORT: "0", KV_URL: `${folder}/svc.kv`, BOOTSTRAP_SECRET: secret };
@@ -181,7 +189,7 @@ async function demo(): Promise<void> {
   const server = await step(
     "Registry and proxy start in one process",
     () => startServer((name) => variables[name], silentLog),
-    ({ address }) => [`address  ${address}`, `store    ${folder}/svc.kv, fresh, removed at the end`],
+    ({ address }) => [`address  ${address}`, `store    ${folder}/svc.kv, new, removed at the end`],
   );
   try {
     await story(secret, server.address, links);

@@ -32,10 +32,12 @@ export async function namesInProduct(): Promise<Names> {
       Object.entries(FRAMES).map(([type, { members }]) => `${type}: ${Object.keys(members).sort().join(" ")}`),
     ),
     connectorEvents: sorted(Object.keys(EVENTS)),
-    logEvents: sorted(
-      all.matchAll(/\blog\(\s*(?:"(?:debug|info|warn|error)"|[^"\n]{1,40}?),\s*"([a-z_]+)"/g),
-      ([, name = ""]) => name,
-    ),
+    logEvents: sorted([
+      ...all.matchAll(/\blog\(\s*(?:"(?:debug|info|warn|error)"|[^"\n]{1,40}?),\s*"([a-z_]+)"/g),
+      // The events that a watched key logs are parameters of it.
+      ...[...all.matchAll(/failureEvents: (\{ poll: "[a-z_]+", watch: "[a-z_]+" \})/g)]
+        .flatMap(([, events = ""]) => [...events.matchAll(/"([a-z_]+)"/g)]),
+    ], ([, name = ""]) => name),
   };
 }
 

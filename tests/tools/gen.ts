@@ -7,6 +7,7 @@
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/connector/local_api/local_errors.ts";
 import { CLI_ERRORS } from "../../cli/errors.ts";
 import { renderCliDoc } from "../../cli/command_line/help.ts";
+import { COMMANDS, GROUPS } from "../../cli/commands/table.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
 import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
@@ -33,7 +34,7 @@ const DOCUMENTS: readonly Document[] = [
     render: errors,
   },
   { path: "docs/limits.md", from: ["shared/protocol/limits.ts"], render: limits },
-  { path: "docs/cli.md", from: ["cli/commands/table.ts"], render: renderCliDoc },
+  { path: "docs/cli.md", from: ["cli/commands/table.ts"], render: () => renderCliDoc(COMMANDS, GROUPS) },
   { path: "docs/routes.md", from: ["registry/routes.ts", "proxy/routes.ts"], render: routes },
 ];
 

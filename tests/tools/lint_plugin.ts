@@ -16,6 +16,9 @@ const STORE_NAMES = new Set(["kv", "op", "atomic"]);
 const STORE_METHODS = new Set(["get", "set", "delete", "check", "list", "getMany", "watch"]);
 const SELECTOR_MEMBERS = new Set(["key", "prefix", "start", "end"]);
 
+/** Files of the CLI that call `fetch`. */
+const ONE_FETCH = new Set(["cli/client/http.ts", "cli/system.ts"]);
+
 interface Advice {
   why: string;
   instead: string;
@@ -64,6 +67,23 @@ export default {
           why: "has no place in shared/protocol, which is pure: others run it in other runtimes",
           instead: "Take the value as a parameter, or move the code to its caller; dates are parsed in time.ts.",
         });
+      },
+    },
+
+    "one-fetch": {
+      create(context) {
+        const path = projectPath(context.filename);
+        if (!path.startsWith("cli/") || ONE_FETCH.has(path)) return {};
+        const report = reporter(context);
+        return {
+          CallExpression(node) {
+            if (nameOf(node.callee).split(".").at(-1) !== "fetch") return;
+            report(node.callee, "fetch()", {
+              why: "sends a request without the deadline and the bound on the body of the one exchange (D-199)",
+              instead: "Call exchange() of cli/client/http.ts.",
+            });
+          },
+        };
       },
     },
 

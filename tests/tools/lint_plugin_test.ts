@@ -67,6 +67,12 @@ const CASES: [rule: string, file: string, bad: string[], good: string[]][] = [
     ['crypto.subtle.digest("SHA-256", bytes)', "client.fetch(1)", "const row = { Date: 1 }", "// console.log(Date)"],
   ],
   [
+    "one-fetch",
+    "cli/connector/delivery/runtime.ts",
+    ["fetch(url)", "deps.fetch(url)", "this.#fetch(url)", "await ctx.fetch?.(url)", 'world["fetch"](url)'],
+    ["exchange({ fetch, clock }, request)", "const { fetch } = deps", "fetched(url)", "cache.prefetch(url)"],
+  ],
+  [
     "no-error-bodies",
     "registry/invites/handlers.ts",
     [
@@ -125,6 +131,10 @@ const PLACES: [rule: string, source: string, allowed: string[], banned: string[]
   ]],
   ["pure-protocol", "new Date(5)", ["shared/protocol/time.ts", "cli/x.ts"], ["shared/protocol/api/time.ts"]],
   ["pure-protocol", "fetch(url)", ["proxy/registry_client.ts"], ["shared/protocol/time.ts"]],
+  ["one-fetch", "deps.fetch(url)", ["cli/client/http.ts", "cli/system.ts", "proxy/app.ts", "tests/cli/x.ts"], [
+    "cli/main.ts",
+    "cli/platforms/http.ts",
+  ]],
   [
     "no-error-bodies",
     "c.json({ error })",

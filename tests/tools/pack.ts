@@ -16,7 +16,7 @@ export function packageJson(): Record<string, unknown> {
   return {
     name,
     version,
-    description: "Operator's tool of svc: identities for agents, and a relay between them",
+    description: "Command-line tool for svc: agent identities, and message relay between agents",
     license,
     bin: { svc: "svc.cjs" },
     files: ["svc.cjs", "cli.js", "LICENSE"],

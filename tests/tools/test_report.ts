@@ -3,8 +3,9 @@
  * them. Tests are counted from the JUnit report that Deno writes, never from its printed text; a step is part of its
  * test and not counted. The exit code is the first that is not 0.
  *
- *   deno run -A tests/tools/test_report.ts <arguments of deno test> [+ <arguments of the next>] [-- <for the tests>]
+ *   deno run -A tests/tools/test_report.ts <group or arguments of deno test> [+ <the next>] [-- <for the tests>]
  */
+import { GROUPS } from "./test_groups.ts";
 
 export interface Counts {
   passed: number;
@@ -34,16 +35,15 @@ function isStep(name: string, names: Set<string>): boolean {
   return parts.some((_, i) => i > 0 && names.has(parts.slice(0, i).join(" &gt; ")));
 }
 
-/** The line for the counts. A run that failed has a failure, also when no test was to blame: a type error, for one. */
-export function summary(counts: Counts, exitCode: number): string {
+/** The last two lines. A run that failed counts a failure even when no test failed, for example after a type error. */
+export function summary(counts: Counts, exitCode: number): [skipped: string, result: string] {
   const failed = exitCode === 0 ? counts.failed : Math.max(1, counts.failed);
-  const skipped = counts.skipped === 0 ? "" : `, ${counts.skipped} skipped`;
-  return `${counts.passed} passed, ${failed} failed${skipped}`;
+  return [`${counts.skipped} skipped`, `${counts.passed} passed, ${failed} failed`];
 }
 
 /**
- * Splits arguments at each `+`: one run of `deno test` a group. What follows the first `--` is for the tests themselves,
- * of every group: `deno task e2e -- --trials 100`.
+ * Splits arguments at each `+`: one run of `deno test` for each part, which is a name of `GROUPS` or arguments. The words
+ * after the first `--` go to the tests of every part: `deno task e2e -- --trials 100`.
  */
 export function groups(args: readonly string[]): string[][] {
   const end = args.indexOf("--");
@@ -53,7 +53,8 @@ export function groups(args: readonly string[]): string[][] {
     if (arg === "+") all.push([]);
     else all.at(-1)?.push(arg);
   }
-  return all.filter((group) => group.length > 0).map((group) => [...group, ...forTests]);
+  return all.filter((group) => group.length > 0)
+    .map((group) => [...(group.length === 1 ? GROUPS[group[0] ?? ""] : undefined) ?? group, ...forTests]);
 }
 
 /** What the dot reporter says, without the dots of its progress: they are for a terminal. */
@@ -95,6 +96,6 @@ if (import.meta.main) {
     total.skipped += counts.skipped;
     exitCode ||= code;
   }
-  console.log(summary(total, exitCode));
+  for (const line of summary(total, exitCode)) console.log(line);
   Deno.exit(exitCode);
 }

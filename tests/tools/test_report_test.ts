@@ -1,6 +1,7 @@
 /** The counting of test_report.ts, on reports as Deno writes them, and how it deals out its arguments. */
 import { assertEquals } from "@std/assert";
 import { countTests, groups, summary } from "./test_report.ts";
+import { GROUPS } from "./test_groups.ts";
 
 /** One test case of a report; `inner` is what Deno puts inside. */
 function testCase(name: string, inner = ""): string {
@@ -50,20 +51,25 @@ Deno.test("countTests() finds nothing in an empty report", () => {
   assertEquals(countTests(report()), { passed: 0, failed: 0, skipped: 0 });
 });
 
-Deno.test("summary() is one plain line that names skipped tests only if there are any", () => {
-  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 0), "3 passed, 0 failed");
-  assertEquals(summary({ passed: 3, failed: 1, skipped: 2 }, 1), "3 passed, 1 failed, 2 skipped");
+Deno.test("the summary ends with the plain line that counts, after the line of skipped tests", () => {
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 0), ["0 skipped", "3 passed, 0 failed"]);
+  assertEquals(summary({ passed: 3, failed: 1, skipped: 2 }, 1), ["2 skipped", "3 passed, 1 failed"]);
 });
 
-Deno.test("summary() of a run that failed has a failure even when no test was reported", () => {
-  assertEquals(summary(countTests(""), 1), "0 passed, 1 failed");
-  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 1), "3 passed, 1 failed");
+Deno.test("the summary of a run that failed has a failure even when no test was reported", () => {
+  assertEquals(summary(countTests(""), 1)[1], "0 passed, 1 failed");
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 1)[1], "3 passed, 1 failed");
 });
 
 Deno.test("groups() makes one run of each group", () => {
   assertEquals(groups(["-A", "tests/a", "+", "tests/b", "tests/c"]), [["-A", "tests/a"], ["tests/b", "tests/c"]]);
   assertEquals(groups(["tests/a", "+"]), [["tests/a"]]);
   assertEquals(groups([]), []);
+});
+
+Deno.test("a group is named in place of its arguments", () => {
+  assertEquals(groups(["e2e", "--", "--trials", "5"]), [[...GROUPS.e2e ?? [], "--", "--trials", "5"]]);
+  assertEquals(groups(["unit", "+", "doc"]), [GROUPS.unit, GROUPS.doc]);
 });
 
 Deno.test("groups() hands what follows -- to the tests of every group", () => {

@@ -252,6 +252,8 @@ export class Inbox {
     this.#kept = null;
     this.#db.transactionWithoutSync(() => {
       this.#db.run("DELETE FROM messages WHERE state = 'done' AND ended_at < ?", now - LIMIT.seenKeptMs);
+      const newestTooMany = "SELECT seq FROM messages WHERE state = 'done' ORDER BY seq DESC LIMIT 1 OFFSET ?";
+      this.#db.run(`DELETE FROM messages WHERE state = 'done' AND seq <= (${newestTooMany})`, LIMIT.seenMessages);
       this.#db.run("DELETE FROM messages WHERE state = 'dead' AND ended_at < ?", now - LIMIT.deadKeptMs);
     });
   }

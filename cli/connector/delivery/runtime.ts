@@ -7,6 +7,7 @@ import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { Platform, RuntimeTarget } from "../../platforms/platform.ts";
 import { CliError } from "../../errors.ts";
+import { exchange, ExchangeError, type HttpRequest, wholeSeconds } from "../../client/http.ts";
 import { isLoopback, parseServiceUrl } from "../../client/service_url.ts";
 import { unreachable } from "../../client/tls.ts";
 import type { RuntimeAnswer } from "./delivery_rules.ts";
@@ -43,13 +44,15 @@ export class Runtime {
       this.target,
       unixSeconds(clock.now()),
     );
-    return await this.#ask(this.platform.timeoutMs, stopped, async (signal) => {
-      const response = await this.deps.fetch(this.url, { method: "POST", headers, body, redirect: "manual", signal });
-      const retryAfter = Number(response.headers.get("Retry-After") ?? NaN);
-      // The answer counts from its head on; its body is of no interest.
-      await response.body?.cancel();
-      const retryAfterMs = Number.isInteger(retryAfter) && retryAfter > 0 ? retryAfter * 1000 : null;
-      return { kind: "status", status: response.status, retryAfterMs };
+    return await this.#ask({
+      method: "POST",
+      url: this.url,
+      headers,
+      body,
+      timeoutMs: this.platform.timeoutMs,
+      // Only status and headers count.
+      maxBytes: 0,
+      signal: stopped,
     });
   }
 
@@ -60,51 +63,36 @@ export class Runtime {
       const reachable = await this.deps.reach?.(this.target.baseUrl) ?? true;
       return { reachable, problem: reachable ? null : "nobody accepts connections there" };
     }
-    let body = "";
-    const response = await this.#ask(CONNECTOR_LIMITS.probeTimeoutMs, stopped, async (signal) => {
-      const url = this.target.baseUrl + health.path;
-      const response = await this.deps.fetch(url, { redirect: "manual", signal });
-      body = await firstOf(response);
-      return { kind: "status", status: response.status, retryAfterMs: null };
+    const response = await this.#ask({
+      method: "GET",
+      url: this.target.baseUrl + health.path,
+      timeoutMs: CONNECTOR_LIMITS.probeTimeoutMs,
+      maxBytes: MAX_HEALTH_BYTES,
+      signal: stopped,
     });
     if (response.kind === "timeout") return { reachable: false, problem: "it does not answer" };
     if (response.kind === "unreachable") return { reachable: false, problem: response.why };
-    if (health.isHealthy(response.status, body)) return { reachable: true, problem: null };
+    if (health.isHealthy(response.status, response.body)) return { reachable: true, problem: null };
     return {
       reachable: false,
       problem: `${health.path} answered ${response.status}, not as ${this.platform.name} does`,
     };
   }
 
-  async #ask(
-    timeoutMs: number,
-    stopped: AbortSignal,
-    send: (signal: AbortSignal) => Promise<RuntimeAnswer>,
-  ): Promise<RuntimeAnswer> {
-    const late = new AbortController();
-    const cancel = this.deps.clock.after(timeoutMs, () => late.abort());
+  async #ask(request: Omit<HttpRequest, "onTooLarge">): Promise<RuntimeAnswer & { body: string }> {
     try {
-      return await send(AbortSignal.any([late.signal, stopped]));
-    } catch (cause) {
-      if (late.signal.aborted) return { kind: "timeout" };
-      if (stopped.aborted) return { kind: "unreachable", why: "the connector is stopping" };
-      const error = unreachable(this.target.baseUrl, "cannot be reached", cause);
-      return { kind: "unreachable", why: error.code === "CLI_TLS_REFUSED" ? error.message : "no connection" };
-    } finally {
-      cancel();
+      const { fetch, clock } = this.deps;
+      const { status, headers, text } = await exchange({ fetch, clock }, { ...request, onTooLarge: "truncate" });
+      const seconds = wholeSeconds(headers.get("Retry-After")) ?? 0;
+      return { kind: "status", status, retryAfterMs: seconds > 0 ? seconds * 1000 : null, body: text };
+    } catch (error) {
+      if (!(error instanceof ExchangeError)) throw error;
+      if (error.reason === "timeout") return { kind: "timeout", body: "" };
+      if (error.reason === "aborted") return { kind: "unreachable", why: "the connector is stopping", body: "" };
+      const { code, message } = unreachable(this.target.baseUrl, error.message, error.cause);
+      return { kind: "unreachable", why: code === "CLI_TLS_REFUSED" ? message : "no connection", body: "" };
     }
   }
-}
-
-/** The start of a body, in case somebody else answers there with something endless. */
-async function firstOf(response: Response): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of response.body ?? []) {
-    text += decoder.decode(chunk, { stream: true });
-    if (text.length > MAX_HEALTH_BYTES) break;
-  }
-  return text;
 }
 
 /** D-88: the same for every attempt at a message, and for no other message. */

@@ -10,7 +10,6 @@ import { CliError } from "../../errors.ts";
 import type { PrivateFolder } from "../../files/private_folder.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeSource, type RuntimeTarget } from "../../platforms/platform.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
-import { variable } from "../environment.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "./runtime.ts";
 
 export const RUNTIME_FILE = "runtime.json";
@@ -78,13 +77,13 @@ export function runtimeTarget(
   const { defaults } = PLATFORMS[platform];
   const [urlFrom, url] = firstGiven([
     ["--runtime-base-url", options["runtime-base-url"] ?? options["openclaw-base-url"]],
-    ["SVC_RUNTIME_BASE_URL", variable(ctx, "SVC_RUNTIME_BASE_URL")],
-    ["OPENCLAW_BASE_URL", isOpenClaw(file, platform) ? variable(ctx, "OPENCLAW_BASE_URL") : undefined],
+    ["SVC_RUNTIME_BASE_URL", ctx.env("SVC_RUNTIME_BASE_URL")],
+    ["OPENCLAW_BASE_URL", isOpenClaw(file, platform) ? ctx.env("OPENCLAW_BASE_URL") : undefined],
     [RUNTIME_FILE, file === null ? undefined : fileUrl(file, defaults.baseUrl)],
   ], defaults.baseUrl);
   const [pathFrom, path] = firstGiven([
     ["--hook-path", options["hook-path"]],
-    ["SVC_HOOK_PATH", variable(ctx, "SVC_HOOK_PATH")],
+    ["SVC_HOOK_PATH", ctx.env("SVC_HOOK_PATH")],
     [RUNTIME_FILE, file?.hookPath ?? undefined],
   ], defaults.hookPath);
   // The option has the environment's value already, where it was not given itself.
@@ -113,7 +112,7 @@ function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
 function platformOf(ctx: Pick<Context, "env">, framework: string, options: TargetOptions): PlatformId {
   const named = PLATFORM_IDS.find((id) => id === framework && id !== "generic");
   if (named !== undefined) return named;
-  const isElsewhere = (options["runtime-base-url"] ?? variable(ctx, "SVC_RUNTIME_BASE_URL")) !== undefined;
+  const isElsewhere = (options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")) !== undefined;
   return isElsewhere ? "generic" : "openclaw";
 }
 

@@ -137,8 +137,7 @@ export class FileCredentials implements AgentCredentials {
     const { ctx, clock, store, name, registryOf, tell } = this.#deps;
     // The terminal is the connector's: what refreshing would show there is told as an event.
     const out = new Output(ctx.terminal, clock, { json: true, colour: false });
-    const asked = { ...ctx, clock, fetch: clock.watching(ctx.fetch), out };
-    const ask = () => refreshAgent(asked, store, name, registryOf);
+    const ask = () => refreshAgent({ ...ctx, clock, out }, store, name, registryOf);
     let refreshed;
     try {
       refreshed = await ask();

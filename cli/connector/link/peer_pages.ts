@@ -3,8 +3,9 @@
  */
 import { PeerList } from "../../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { apiErrorOf, type HttpResponse } from "../../client/http.ts";
 import { UnreachableError } from "../../errors.ts";
-import { apiErrorOf, type ProxyAnswer, type ProxyCaller } from "./proxy_call.ts";
+import type { ProxyCaller } from "./proxy_call.ts";
 
 export type Peer = PeerList["peers"][number];
 
@@ -17,7 +18,7 @@ const MAX_PAGES = 200;
 /** @throws {UnreachableError} when the proxy does not answer, or not with a list of peers */
 export async function readAllPeers(
   proxy: Pick<ProxyCaller, "call" | "place">,
-): Promise<{ peers: Peer[] } | { refused: ProxyAnswer }> {
+): Promise<{ peers: Peer[] } | { refused: HttpResponse }> {
   const peers: Peer[] = [];
   let cursor: string | null = null;
   for (let pages = 0; pages < MAX_PAGES; pages++) {

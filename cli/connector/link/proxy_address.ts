@@ -3,7 +3,6 @@ import type { Context } from "../../context.ts";
 import { effectiveConfig } from "../../account/config_store.ts";
 import { CliError } from "../../errors.ts";
 import { secureServiceUrl } from "../../client/service_url.ts";
-import { variable } from "../environment.ts";
 import type { ProxyPlace } from "./socket_link.ts";
 
 const CONNECT_PATH = "/v1/relay/connect";
@@ -15,7 +14,7 @@ const CONNECT_PATH = "/v1/relay/connect";
  */
 export function proxyAddress(ctx: Context, wsUrl: string | undefined, allowInsecure: boolean): ProxyPlace {
   const configured = effectiveConfig(ctx).proxyUrl;
-  const given = wsUrl ?? variable(ctx, "SVC_PROXY_WS_URL");
+  const given = wsUrl ?? ctx.env("SVC_PROXY_WS_URL");
   const what = wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url";
   const dialUrl = given === undefined ? null : parseWsUrl(given, what, allowInsecure);
   if (configured === undefined) {

@@ -4,10 +4,9 @@
  */
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { Random } from "../../../shared/random.ts";
-import { errorEnvelope, readText } from "../../client/answers.ts";
-import { ApiError, UnreachableError } from "../../errors.ts";
+import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "../../client/http.ts";
+import { type ApiError, UnreachableError } from "../../errors.ts";
 import { signedHeaders } from "../../client/signed_headers.ts";
-import { unreachable } from "../../client/tls.ts";
 import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { ProxyPlace } from "./socket_link.ts";
@@ -25,17 +24,9 @@ export interface ProxyRequest {
   headers?: Record<string, string>;
 }
 
-export interface ProxyAnswer {
-  status: number;
-  /** JSON text, or empty. */
-  text: string;
-  requestId: string | null;
-  /** Seconds. */
-  retryAfter: string | null;
-}
-
 interface CallerDeps {
   fetch: typeof fetch;
+  onResponse?: ((headers: Headers) => void) | undefined;
   clock: ServiceClock;
   random: Random;
   session: AgentCredentials;
@@ -48,7 +39,7 @@ export class ProxyCaller {
   constructor(readonly deps: CallerDeps, readonly place: ProxyPlace) {}
 
   /** @throws {UnreachableError} when nobody answers */
-  async call(request: ProxyRequest): Promise<ProxyAnswer> {
+  async call(request: ProxyRequest): Promise<HttpResponse> {
     const response = await this.#once(request);
     return await this.#repaired(apiErrorOf(response)) ? await this.#once(request) : response;
   }
@@ -87,7 +78,7 @@ export class ProxyCaller {
     }
   }
 
-  async #once(request: ProxyRequest): Promise<ProxyAnswer> {
+  async #once(request: ProxyRequest): Promise<HttpResponse> {
     const { clock, session } = this.deps;
     const { dialUrl, origin } = this.place;
     const { method, target, body, recipient } = request;
@@ -105,32 +96,20 @@ export class ProxyCaller {
       [HEADERS.access]: agent.accessToken,
       ...request.headers,
     };
-    const late = new AbortController();
-    const cancel = clock.after(CONNECTOR_LIMITS.proxyTimeoutMs, () => late.abort());
-    try {
-      const init = { method, headers, body: body ?? null, redirect: "manual", signal: late.signal } as const;
-      const response = await this.deps.fetch(dialUrl + target, init);
-      clock.see(response.headers.get("Date"));
-      return {
-        status: response.status,
-        text: await readText(response, MAX_ANSWER_BYTES),
-        requestId: response.headers.get(HEADERS.requestId),
-        retryAfter: response.headers.get("Retry-After"),
-      };
-    } catch (cause) {
-      const why = late.signal.aborted ? "did not answer in time" : "cannot be reached";
-      throw unreachable(dialUrl, why, cause);
-    } finally {
-      cancel();
-    }
+    const onResponse = (headers: Headers) => {
+      this.deps.onResponse?.(headers);
+      clock.see(headers.get("Date"));
+    };
+    return await exchange({ fetch: this.deps.fetch, clock, onResponse }, {
+      method,
+      url: dialUrl + target,
+      headers,
+      body,
+      timeoutMs: CONNECTOR_LIMITS.proxyTimeoutMs,
+      maxBytes: MAX_ANSWER_BYTES,
+      onTooLarge: "fail",
+    }).catch((error) => {
+      throw asUnreachable(dialUrl, error);
+    });
   }
-}
-
-/** What an answer refuses; `null` when it does not. */
-export function apiErrorOf({ status, text, requestId, retryAfter }: ProxyAnswer): ApiError | null {
-  if (status >= 200 && status < 300) return null;
-  const wait = Number(retryAfter ?? NaN);
-  const more = [requestId, Number.isInteger(wait) ? wait : null] as const;
-  const { code, message } = errorEnvelope(text) ?? { code: null, message: `The proxy answered with status ${status}` };
-  return new ApiError(status, code, message, ...more);
 }

@@ -43,13 +43,4 @@ export class ServiceClock implements Clock {
     this.#offsetMs = wanted;
     return true;
   }
-
-  /** The same `fetch`, whose answers tell the time. */
-  watching(inner: typeof fetch): typeof fetch {
-    return async (...request) => {
-      const response = await inner(...request);
-      this.see(response.headers.get("Date"));
-      return response;
-    };
-  }
 }

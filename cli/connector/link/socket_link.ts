@@ -19,12 +19,13 @@ import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { errorEnvelope } from "../../client/answers.ts";
+import { errorEnvelope, wholeSeconds } from "../../client/http.ts";
 import { type AgentIdentity, signedHeaders } from "../../client/signed_headers.ts";
 import { ApiError } from "../../errors.ts";
+import type { Authority } from "../../context.ts";
 import type { HttpDeps } from "../../client/service_call.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
-import { type Authority, mayPassWithOtherRoots, rootsToTry, unreachable } from "../../client/tls.ts";
+import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../client/tls.ts";
 
 /** What is said about a message: taken, or why not. */
 export interface Ack {
@@ -74,6 +75,7 @@ export class RefusedError extends ApiError {
 
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
+const SILENT = `silent for ${LIMITS.silentSocketMs / 1000} s`;
 const HANDSHAKE_LATE = `did not answer within ${CONNECTOR_LIMITS.handshakeMs / 1000} s`;
 
 /**
@@ -202,9 +204,9 @@ class OpenLink implements Link {
       // Nobody would answer a close frame; the end is told here, since the socket itself knows only that it broke.
       this.#socket.removeAllListeners();
       this.#socket.on("error", () => {});
-      this.#socket.close(CLOSE.silent, "silent for 60 s");
+      this.#socket.close(CLOSE.silent, SILENT);
       this.#socket.terminate();
-      this.#events.closed(CLOSE.silent, "silent for 60 s");
+      this.#events.closed(CLOSE.silent, SILENT);
     });
   }
 }
@@ -242,8 +244,7 @@ function refusal({ statusCode: status = 0, headers }: UnexpectedResponse, body: 
     const value = headers[name];
     return typeof value === "string" ? value : null;
   };
-  const seconds = Number(header("retry-after") ?? NaN);
-  const more = [header(HEADERS.requestId), Number.isInteger(seconds) ? seconds : null] as const;
+  const more = [header(HEADERS.requestId), wholeSeconds(header("retry-after"))] as const;
   const { code, message } = errorEnvelope(body) ?? { code: null, message: `The proxy answered with status ${status}` };
   const error = new RefusedError(status, code, message, ...more);
   error.date = header("date");

@@ -1,11 +1,10 @@
 /** The local API as other commands of this machine call it: `connector status`, `doctor`, `relay-test`. */
 import * as z from "zod";
 import type { Clock } from "../../../shared/clock.ts";
-import { readText } from "../../client/answers.ts";
+import { apiErrorOf, exchange } from "../../client/http.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";
-import { apiErrorOf } from "../link/proxy_call.ts";
 import { Status } from "../status.ts";
 
 interface ClientDeps {
@@ -45,24 +44,20 @@ export class ConnectorClient {
    * @throws {CliError} `CLI_CONNECTOR_DOWN` when no connector answers
    */
   async call(method: "GET" | "POST", target: string, body?: unknown, withinMs = CALL_MS): Promise<unknown> {
-    const late = new AbortController();
-    const cancel = this.deps.clock.after(withinMs, () => late.abort());
-    let response: Response, text: string;
-    try {
-      response = await this.deps.fetch(this.url + target, {
-        method,
-        headers: { Authorization: `Bearer ${this.file.token}`, "Content-Type": "application/json" },
-        body: body === undefined ? null : JSON.stringify(body),
-        redirect: "manual",
-        signal: late.signal,
-      });
-      text = await readText(response, MAX_ANSWER_BYTES);
-    } catch (cause) {
+    const { fetch, clock } = this.deps;
+    const response = await exchange({ fetch, clock }, {
+      method,
+      url: this.url + target,
+      headers: { Authorization: `Bearer ${this.file.token}`, "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      timeoutMs: withinMs,
+      maxBytes: MAX_ANSWER_BYTES,
+      onTooLarge: "fail",
+    }).catch((cause) => {
       throw connectorDown(this.agentName, `does not answer at ${this.url}`, cause);
-    } finally {
-      cancel();
-    }
-    const error = apiErrorOf({ status: response.status, text, requestId: null, retryAfter: null });
+    });
+    const { text } = response;
+    const error = apiErrorOf(response);
     if (error?.code === null) throw connectorDown(this.agentName, `is not what answers at ${this.url}`);
     if (error) throw error;
     return text === "" ? null : z.json().parse(JSON.parse(text));

@@ -2,19 +2,19 @@
  * The connector's HTTP API on this machine (D-87): for the agent's runtime and its person. Safe from web pages (no
  * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; listens elsewhere.
  */
+import { hash, timingSafeEqual } from "node:crypto";
 import * as z from "zod";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
-import { equalConstantTime } from "../../../shared/protocol/base64url.ts";
 import { inputText, problemText } from "../../../shared/protocol/input_text.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { apiErrorOf, type HttpResponse } from "../../client/http.ts";
 import { CliError, UnreachableError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
 import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
-import { apiErrorOf, type ProxyAnswer } from "../link/proxy_call.ts";
 import { describeError } from "../link/refusals.ts";
 
 class LocalError extends Error {
@@ -97,9 +97,14 @@ function admit({ headers }: Request, hosts: readonly string[], token: string, ag
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
   if (headers.has("origin")) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");
   const given = /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
-  if (equalConstantTime(given, token)) return;
+  if (timingSafeEqual(sha256(given), sha256(token))) return;
   const whose = `This is the connector of ${agentName}; its token is in connector.json of that agent`;
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
+}
+
+/** Digests have one length, as `timingSafeEqual` requires (D-204). */
+function sha256(text: string): Uint8Array {
+  return hash("sha256", text, "buffer");
 }
 
 async function bodyOf(request: Request): Promise<string> {
@@ -157,13 +162,13 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
   connector.deps.tell(sendingEvent(response), {
     to: recipient,
     status: response.status,
-    requestId: response.requestId,
+    requestId: response.headers.get(HEADERS.requestId),
   });
   return passed(response);
 }
 
 /** The event of a message that the proxy answered; an accepted one may still wait for its recipient (D-240). */
-function sendingEvent({ status, text }: ProxyAnswer): "sent" | "queued" | "not_taken" | "not_sent" {
+function sendingEvent({ status, text }: HttpResponse): "sent" | "queued" | "not_taken" | "not_sent" {
   if (status >= 300) return "not_sent";
   try {
     const { delivered, queued } = HookAnswer.parse(JSON.parse(text));
@@ -229,16 +234,18 @@ async function passOn(connector: Connector, method: "GET" | "POST", target: stri
   return passed(await ask(connector, method, target, body));
 }
 
-function ask(connector: Connector, method: "GET" | "POST", target: string, body?: string): Promise<ProxyAnswer> {
+function ask(connector: Connector, method: "GET" | "POST", target: string, body?: string): Promise<HttpResponse> {
   return connector.proxy.call({ method, target, ...(body === undefined ? {} : { body }) });
 }
 
 /** The proxy's answer, as it is. */
-function passed({ status, text, requestId, retryAfter }: ProxyAnswer): Response {
+function passed({ status, text, headers: given }: HttpResponse): Response {
   const headers = new Headers({ "Cache-Control": "no-store" });
   if (text !== "") headers.set("Content-Type", "application/json; charset=utf-8");
-  if (requestId !== null) headers.set(HEADERS.requestId, requestId);
-  if (retryAfter !== null) headers.set("Retry-After", retryAfter);
+  for (const name of [HEADERS.requestId, "Retry-After"]) {
+    const value = given.get(name);
+    if (value !== null) headers.set(name, value);
+  }
   return new Response(status === 204 ? null : text, { status, headers });
 }
 

@@ -41,11 +41,17 @@ export const RequestId = text(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '
   pattern: "^[A-Za-z0-9._:-]{8,128}$",
 });
 /** Display name, trimmed (D-06). */
-export const DisplayName = parsedText(parseDisplayName, "must be 1 to 64 characters of text", 64);
+export const DisplayName = parsedText(
+  parseDisplayName,
+  `must be 1 to ${LIMITS.displayName} characters of text`,
+  LIMITS.displayName,
+);
 /** Framework label as sent; trim it with `parseFramework` (D-07, D-23). */
-export const FrameworkAsSent = text((value) => parseFramework(value) !== null, "must be 1 to 32 characters of text", {
-  maxLength: 32,
-});
+export const FrameworkAsSent = text(
+  (value) => parseFramework(value) !== null,
+  `must be 1 to ${LIMITS.framework} characters of text`,
+  { maxLength: LIMITS.framework },
+);
 /** `active` or `revoked`. */
 export const ActiveOrRevoked = z.enum(["active", "revoked"]);
 /** Where the next page of a list begins (D-215). */
@@ -57,7 +63,8 @@ export interface Pagination {
 /** Shape of `Pagination`. */
 export const Pagination: Shape<Pagination> = z.object({ limit: z.int(), nextCursor: Ulid.nullable() });
 /** Page size in a query: 1 to 100. */
-export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).pipe(z.int().max(LIMITS.agentListMax));
+export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).transform(Number)
+  .pipe(z.int().min(LIMITS.agentListMin).max(LIMITS.agentListMax));
 /** Query of a list other than that of agents: 100 records a page (default), newest first (D-215). */
 export interface PageQuery {
   limit: number;

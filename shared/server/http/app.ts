@@ -181,7 +181,7 @@ async function handleRequest<D extends AppDeps>(
     throw error;
   }
   if (!authenticator.exempt?.(caller)) await spendPerIp();
-  try {
+  const respond = async () => {
     await authenticate("before_body");
     const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
     const length = declaredBytes(exchange.request);
@@ -194,6 +194,11 @@ async function handleRequest<D extends AppDeps>(
     const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
     await authenticate("after_input");
     return await route.handler(deps, { params, query, body, caller, exchange });
+  };
+  try {
+    return await respond().finally(async () => {
+      if (caller !== undefined) await authenticator.conclude?.(deps, caller);
+    });
   } catch (error) {
     if (limit?.counts && error instanceof ServiceError && limit.counts.includes(error.code)) {
       await countFailure(deps, exchange, limit);

@@ -1,23 +1,25 @@
 /**
- * Room for request bodies (D-98): bodies that are being read or worked on take up a bounded number of bytes over all
- * clients, and half of them per address. Who finds no room waits, whoever holds least first; a body that still dribbles
- * in while others wait is cut. Small bodies need no room: their heads cost as much.
+ * Budget for request bodies (D-98): bodies that are being read or handled hold a bounded number of bytes in total, and
+ * half of that per address. A body that does not fit waits; the address that holds least is next. A body that arrives
+ * slowly while others wait is aborted. Small bodies are exempt: their request heads cost as much.
  */
 import type { Clock } from "../../clock.ts";
 import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
+import { ByteBudget } from "../byte_budget.ts";
 
-/** Room that somebody holds. */
+/** Bytes that a body holds. */
 export class BodyLease {
   readonly #release: () => void;
   /** Ends the reading of the body, while it is being read. */
   abortRead: (() => void) | null = null;
 
+  /** @param since when the bytes were granted, milliseconds since the Unix epoch */
   constructor(readonly since: number, release: () => void) {
     this.#release = release;
   }
 
-  /** Gives the room back; again is nothing. */
+  /** Releases the lease. Idempotent. */
   release(): void {
     this.#release();
   }
@@ -26,109 +28,92 @@ export class BodyLease {
 interface QueuedBody {
   address: string;
   bytes: number;
-  grant(): void;
+  grant(release: () => void): void;
 }
+
+/** Bytes that one address may hold. */
+const PER_ADDRESS = LIMITS.bodyRoomBytes / 2;
 
 export class BodyBudget {
   readonly #clock: Clock;
-  /** Bytes held, by address. */
-  readonly #held = new Map<string, number>();
-  readonly #rooms = new Set<BodyLease>();
-  #total = 0;
-  #waiting: QueuedBody[] = [];
+  readonly #budget = new ByteBudget({ total: LIMITS.bodyRoomBytes, perParty: PER_ADDRESS });
+  readonly #leases = new Set<BodyLease>();
+  #queue: QueuedBody[] = [];
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Bytes held, over all. */
+  /** Bytes that are held, over all addresses. */
   get total(): number {
-    return this.#total;
+    return this.#budget.used;
   }
 
   /**
-   * Takes room for a body.
+   * Takes bytes for a body, or waits for them for up to 2 s.
    *
-   * @throws {ServiceError} `SERVICE_UNAVAILABLE` when there is none within 2 s
+   * @throws {ServiceError} `SERVICE_UNAVAILABLE` when they are not free in time, or too many bodies wait
    */
   async take(address: string, bytes: number): Promise<BodyLease> {
     if (bytes <= LIMITS.bodyFreeBytes) return new BodyLease(this.#clock.now(), () => {});
-    if (this.#waiting.length > 0 || !this.#fits(address, bytes)) await this.#wait(address, bytes);
-    else this.#add(address, bytes);
-    let isHeld = true;
-    const room = new BodyLease(this.#clock.now(), () => {
-      if (!isHeld) return;
-      isHeld = false;
-      this.#rooms.delete(room);
-      this.#add(address, -bytes);
+    // A body that fits still waits behind those that came before it.
+    const granted = this.#queue.length === 0 ? this.#budget.take(address, bytes) : null;
+    const release = granted ?? await this.#wait(address, bytes);
+    const lease = new BodyLease(this.#clock.now(), () => {
+      this.#leases.delete(lease);
+      release();
       this.#grant();
     });
-    this.#rooms.add(room);
-    return room;
+    this.#leases.add(lease);
+    return lease;
   }
 
-  #wait(address: string, bytes: number): Promise<void> {
-    const ofAddress = this.#waiting.filter((other) => other.address === address).length;
+  #wait(address: string, bytes: number): Promise<() => void> {
+    const ofAddress = this.#queue.filter((other) => other.address === address).length;
     const { bodiesWaiting } = LIMITS;
-    if (this.#waiting.length >= bodiesWaiting || ofAddress >= bodiesWaiting / 2) throw budgetExceeded();
+    if (this.#queue.length >= bodiesWaiting || ofAddress >= bodiesWaiting / 2) throw budgetExceeded();
     return new Promise((resolve, reject) => {
-      const waiting: QueuedBody = {
+      const queued: QueuedBody = {
         address,
         bytes,
-        grant: () => {
-          cancelCut();
+        grant: (release) => {
+          cancelAbort();
           cancelEnd();
-          resolve();
+          resolve(release);
         },
       };
-      const cancelCut = this.#clock.after(LIMITS.bodyWaitMs / 2, () => this.#abortSlow());
+      const cancelAbort = this.#clock.after(LIMITS.bodyWaitMs / 2, () => this.#abortSlow());
       const cancelEnd = this.#clock.after(LIMITS.bodyWaitMs, () => {
-        this.#waiting = this.#waiting.filter((other) => other !== waiting);
+        this.#queue = this.#queue.filter((other) => other !== queued);
         reject(budgetExceeded());
       });
-      this.#waiting.push(waiting);
+      this.#queue.push(queued);
       this.#grant();
     });
   }
 
-  /** Lets in who waits: the address that holds least, as long as its turn fits. */
+  /** Grants queued bodies their bytes, the address that holds least first, until the next one does not fit. */
   #grant(): void {
     while (true) {
-      const mayTake = this.#waiting.filter(({ address, bytes }) => this.#ofAddress(address) + bytes <= SHARE);
+      const used = (address: string) => this.#budget.usedBy(address);
+      const mayTake = this.#queue.filter(({ address, bytes }) => used(address) + bytes <= PER_ADDRESS);
       const next = mayTake.reduce<QueuedBody | undefined>(
-        (least, one) => least && this.#ofAddress(least.address) <= this.#ofAddress(one.address) ? least : one,
+        (least, one) => least && used(least.address) <= used(one.address) ? least : one,
         undefined,
       );
-      if (!next || !this.#fits(next.address, next.bytes)) return;
-      this.#waiting.splice(this.#waiting.indexOf(next), 1);
-      this.#add(next.address, next.bytes);
-      next.grant();
+      const release = next && this.#budget.take(next.address, next.bytes);
+      if (!release) return;
+      this.#queue.splice(this.#queue.indexOf(next), 1);
+      next.grant(release);
     }
   }
 
-  /** Cuts bodies that have been arriving for long while others wait. */
+  /** Aborts bodies that have been arriving for 1 s or longer. */
   #abortSlow(): void {
     const latest = this.#clock.now() - LIMITS.bodyWaitMs / 2;
-    for (const room of [...this.#rooms]) if (room.since <= latest) room.abortRead?.();
-  }
-
-  #fits(address: string, bytes: number): boolean {
-    return this.#total + bytes <= LIMITS.bodyRoomBytes && this.#ofAddress(address) + bytes <= SHARE;
-  }
-
-  #ofAddress(address: string): number {
-    return this.#held.get(address) ?? 0;
-  }
-
-  #add(address: string, bytes: number): void {
-    this.#total += bytes;
-    const held = this.#ofAddress(address) + bytes;
-    if (held === 0) this.#held.delete(address);
-    else this.#held.set(address, held);
+    for (const lease of [...this.#leases]) if (lease.since <= latest) lease.abortRead?.();
   }
 }
-
-const SHARE = LIMITS.bodyRoomBytes / 2;
 
 function budgetExceeded(): ServiceError {
   return new ServiceError("SERVICE_UNAVAILABLE", {

@@ -140,6 +140,11 @@ export interface Authenticator<D, C> {
   bucket?(caller: C): string;
   /** Judged after the limit: a role, a scope (403). */
   authorise?(caller: C): void;
+  /**
+   * Runs after the handler if authentication succeeded, on success and on error (D-198). Its error replaces that of the
+   * handler. A `before_limit` caller whom the limit refuses is not concluded.
+   */
+  conclude?(deps: D, caller: C): Promise<void>;
 }
 
 /** The authenticators of a service, by name. */

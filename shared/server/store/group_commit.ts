@@ -276,11 +276,11 @@ export class GroupCommit {
       operation.check({ key, versionstamp });
       if (!change) continue;
       isChange = true;
-      write(operation, { key, ...change });
-      for (const more of also) write(operation, more);
+      addWrite(operation, { key, ...change });
+      for (const more of also) addWrite(operation, more);
     }
     if (concerned.length === 0) return true;
-    if (mark && isChange) write(operation, { key: mark.key, value: mark.number, expireInMs: MARK_KEPT_MS });
+    if (mark && isChange) addWrite(operation, { key: mark.key, value: mark.number, expireInMs: MARK_KEPT_MS });
     const result = await operation.commit();
     for (const [id, entry] of concerned) {
       this.#known.delete(id);
@@ -311,7 +311,8 @@ function newer(a: CachedRecord | undefined, b: CachedRecord | undefined): Cached
   return (a.versionstamp ?? "") >= (b.versionstamp ?? "") ? a : b;
 }
 
-function write(operation: Deno.AtomicOperation, change: Write): void {
+/** Adds a write to a commit. */
+export function addWrite(operation: Deno.AtomicOperation, change: Write): void {
   if ("delete" in change) operation.delete(change.key);
   else operation.set(change.key, change.value, { expireIn: change.expireInMs });
 }

@@ -52,8 +52,14 @@ export async function lockFile(clock: Clock, path: string): Promise<HeldLock> {
   }
   file.close();
   const holder = (await Deno.readTextFile(path)).trim();
-  if (holder === String(Deno.pid) && await isHeldBySibling(clock, await Deno.realPath(path))) {
-    return { isSole: false, unlock: () => {} };
+  if (holder === String(Deno.pid)) {
+    const channel = new BroadcastChannel(CHANNEL);
+    // It stays open with the lock: after an isolate has closed its only channel, Deno loses the messages of a channel
+    // that is opened in the same turn, and its `postMessage` throws "expected i32".
+    if (await isHeldBySibling(clock, await Deno.realPath(path), channel)) {
+      return { isSole: false, unlock: () => channel.close() };
+    }
+    channel.close();
   }
   const who = holder === String(Deno.pid) ? `another process with the pid ${holder}` : `process ${holder || "unknown"}`;
   throw new StoreRefused(
@@ -71,8 +77,7 @@ function answerSiblings(path: string): BroadcastChannel {
 }
 
 /** True when an isolate of this process says within 2 s that it holds the lock. */
-async function isHeldBySibling(clock: Clock, path: string): Promise<boolean> {
-  const channel = new BroadcastChannel(CHANNEL);
+async function isHeldBySibling(clock: Clock, path: string, channel: BroadcastChannel): Promise<boolean> {
   const asker = toBase64Url(systemRandom.bytes(16));
   const question: LockMessage = { path, asker, isAnswer: false };
   const { promise, resolve } = Promise.withResolvers<boolean>();
@@ -91,6 +96,6 @@ async function isHeldBySibling(clock: Clock, path: string): Promise<boolean> {
   } finally {
     cancelAgain();
     cancelLate();
-    channel.close();
+    channel.onmessage = null;
   }
 }

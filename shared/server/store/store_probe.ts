@@ -5,7 +5,7 @@
 import type { Clock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { GroupCommit } from "./group_commit.ts";
-import { withDeadline } from "./open_store.ts";
+import { withDeadline } from "./store_errors.ts";
 
 interface StoreProbeDeps {
   kv: Deno.Kv;

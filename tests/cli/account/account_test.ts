@@ -31,7 +31,7 @@ Deno.test("admin bootstrap saves the key and shows it, and the service secret, o
   assertEquals(times(stdout + stderr, apiKey), 1);
   const [secret = ""] = /svc_srv_\S+/.exec(stdout) ?? [];
   assertEquals(times(stdout + stderr, secret), 1);
-  assertStringIncludes(stdout, "shown this once");
+  assertStringIncludes(stdout, "shown only once");
   assert(!JSON.stringify(machine.tree()).includes(secret), "the service secret is saved nowhere");
   assertStringIncludes(stderr, "Next:");
 });
@@ -200,7 +200,7 @@ Deno.test("api-key create shows the token once and saves it nowhere (M15)", asyn
   const { code, stdout, stderr } = await machine.svc("api-key", "create", "--name", "ci");
   const [token = ""] = /svc_pat_\S+/.exec(stdout) ?? [];
   assertEquals([code, times(stdout, token), times(stderr, token)], [0, 1, 0]);
-  assertStringIncludes(stdout, "shown this once");
+  assertStringIncludes(stdout, "shown only once");
   assert(!JSON.stringify(machine.tree()).includes(token));
   assertEquals((await machine.failure("api-key", "create")).exit, 2);
 });

@@ -238,7 +238,7 @@ Deno.test("a registration that no answer came to is taken up again: one agent, t
       const seed = machine.read("agents/.alpha.pending/secret.key");
       assertEquals((await registered(machine)).length, wasRegistered ? 1 : 0);
       const unknown = await machine.failure("agent", "inspect", "alpha");
-      assertStringIncludes(unknown.message, "svc agent create alpha goes on");
+      assertStringIncludes(unknown.message, "Resume with: svc agent create alpha");
       const made = await machine.json("agent", "create", "alpha");
       assertEquals(made.resumed, true);
       assertEquals(machine.read("agents/alpha/secret.key"), seed);

@@ -177,7 +177,7 @@ Deno.test("when the marker cannot be written nothing is sent; when the answer ca
     };
     const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
     assertEquals([exit, code], [1, "CLI_SAVE_FAILED"]);
-    assertStringIncludes(message, "svc agent auth refresh alpha again");
+    assertStringIncludes(message, "run svc agent auth refresh alpha to recover them");
     machine.fetch = world.fetch;
     await Deno.remove(machine.path(AUTH), { recursive: true });
     machine.write(AUTH, text);

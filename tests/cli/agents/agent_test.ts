@@ -143,7 +143,7 @@ Deno.test("agent inspect shows a revoked agent as revoked, and refuses a token t
   await t.step("expired", async () => {
     machine.write("agents/alpha/ait.jwt", own);
     world.clock.step(31 * 86_400_000);
-    assertStringIncludes((await machine.failure("agent", "inspect", "alpha")).message, "judged at");
+    assertStringIncludes((await machine.failure("agent", "inspect", "alpha")).message, "checked at");
   });
 });
 
@@ -158,7 +158,7 @@ Deno.test("agent inspect says that the session is revoked, and no longer until w
   assertEquals(await session(), "revoked");
   const { code, stdout } = await machine.svc("agent", "inspect", "alpha");
   assertEquals([code, stdout.includes("until")], [0, false]);
-  assertStringIncludes(stdout, "REVOKED: svc agent reissue alpha starts a new one");
+  assertStringIncludes(stdout, "REVOKED: run svc agent reissue alpha to start a new one");
   world.clock.step(2_000);
   await machine.json("agent", "reissue", "alpha");
   assertEquals(await session(), "active");
@@ -241,7 +241,7 @@ Deno.test("agent delete asks on a terminal, and only there", async () => {
   machine.answers = false;
   const { code, stderr } = await machine.svc("agent", "delete", "alpha");
   assertEquals(code, 1);
-  assertStringIncludes(stderr, "Nothing is deleted");
+  assertStringIncludes(stderr, "Nothing was deleted");
   assert("agents/alpha/" in machine.tree());
   assertEquals((await machine.svc("agent", "delete", "alpha", "--yes")).code, 0);
   await machine.json("agent", "create", "alpha");

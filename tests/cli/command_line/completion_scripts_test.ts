@@ -1,7 +1,7 @@
 /** Completion scripts: what a shell offers at each place. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { completionScript } from "../../../cli/command_line/completion_scripts.ts";
-import { COMMANDS } from "../../../cli/commands/table.ts";
+import { COMMANDS, GROUPS } from "../../../cli/commands/table.ts";
 
 /** What bash offers for the last of the words. */
 async function offered(script: string, words: string[], env: Record<string, string> = {}): Promise<string[]> {
@@ -26,7 +26,7 @@ Deno.test("bash offers commands, options, fixed values and the agents of this ma
   if (!await hasShell("bash")) return;
   const dir = await Deno.makeTempDir({ prefix: "svc_cli_" });
   for (const name of ["alpha", "beta", ".alpha.lock"]) await Deno.mkdir(`${dir}/agents/${name}`, { recursive: true });
-  const script = completionScript("bash");
+  const script = completionScript("bash", COMMANDS, GROUPS);
   const cases: [string[], string[]][] = [
     [["svc", "ag"], ["agent"]],
     [["svc", "agent", ""], ["auth", "create", "delete", "inspect", "list", "reissue"]],
@@ -54,7 +54,7 @@ Deno.test("bash offers commands, options, fixed values and the agents of this ma
 
 Deno.test("every command and option is in every script", () => {
   for (const shell of ["bash", "zsh", "fish"] as const) {
-    const script = completionScript(shell);
+    const script = completionScript(shell, COMMANDS, GROUPS);
     for (const { path, options } of COMMANDS) {
       assertStringIncludes(script, path.join(" "));
       for (const option of Object.keys(options)) {
@@ -69,7 +69,7 @@ Deno.test("the scripts are correct in the eyes of their shells", async (t) => {
     if (!await hasShell(shell)) continue;
     await t.step(shell, async () => {
       const path = await Deno.makeTempFile({ prefix: "svc_cli_" });
-      await Deno.writeTextFile(path, completionScript(shell));
+      await Deno.writeTextFile(path, completionScript(shell, COMMANDS, GROUPS));
       const { success, stderr } = await new Deno.Command(shell, { args: ["-n", path], stderr: "piped" }).output();
       await Deno.remove(path);
       assert(success, new TextDecoder().decode(stderr));

@@ -136,7 +136,7 @@ Deno.test("a secret that begins with two dashes is taken after =, and is not rep
   assertEquals(parsed.input.options["bootstrap-secret"], "--s3cret==");
   const line = ["admin", "bootstrap", "--bootstrap-secret", "--s3cret"];
   const { message } = assertThrows(() => parse(line, COMMANDS), CliError);
-  assertStringIncludes(message, "--bootstrap-secret=<value> for one that begins with --, or - and standard input");
+  assertStringIncludes(message, "--bootstrap-secret=<value> for a value that begins with --, or - for standard input");
   assert(!message.includes("s3cret"));
 });
 
@@ -145,7 +145,7 @@ Deno.test("parse() refuses what it does not know, and suggests the nearest", asy
     [["agnet"], "Did you mean svc agent?"],
     [["agent", "craete"], "Did you mean svc agent create?"],
     [["agent", "auth", "refrsh"], "Did you mean svc agent auth refresh?"],
-    [["agent"], "give one of create, auth"],
+    [["agent"], "use one of create, auth"],
     [["agent", "create", "x", "--knid", "a"], "Did you mean --kind?"],
     [["agent", "create", "x", "--completely-other"], "There is no option --completely-other"],
     [["agent", "auth", "refresh", "--force"], "There is no option --force"],
@@ -153,11 +153,11 @@ Deno.test("parse() refuses what it does not know, and suggests the nearest", asy
     [["agent", "create", "x", "--__proto__=1"], "There is no option"],
     [["agent", "create", "x", "--version"], "There is no option --version"],
     [["agent", "create"], "<name> is missing"],
-    [["agent", "create", "x", "y", "z"], '"z" is one argument too many'],
+    [["agent", "create", "x", "y", "z"], '"z" is not expected: too many arguments'],
     [["agent", "create", "x", "--kind"], "--kind needs a value"],
     [["agent", "create", "x", "--kind="], "--kind needs a value"],
     [["agent", "create", "x", "--kind", "--force"], "--kind needs a value"],
-    [["agent", "create", "x", "--kind", "a", "--kind", "b"], "--kind is given twice"],
+    [["agent", "create", "x", "--kind", "a", "--kind", "b"], "--kind is given more than once"],
     [["agent", "create", "x", "--force=yes"], "--force takes no value"],
     [["need"], "--it <it> is missing"],
     [["--jsn"], "There is no option --jsn here. Did you mean --json?"],

@@ -32,7 +32,7 @@ Deno.test("10,000 peers are written and read again, each with a word of its own,
       (_, n) => [`${n}`, { did: peer(n).agentDid, agentName: "x".repeat(5_000), humanName: "" }],
     ),
   );
-  await assertRejects(() => writePeers(folder, tooMany), CliError, "would be over 16777216 bytes");
+  await assertRejects(() => writePeers(folder, tooMany), CliError, "would be larger than 16777216 bytes");
   assertEquals(readPeers(folder), merged, "what was there stays");
 });
 

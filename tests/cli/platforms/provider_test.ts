@@ -99,7 +99,7 @@ Deno.test("an agent's own runtime.json comes before the one for every agent, and
     ["7001", "7001", "7002"].map((port) => `http://127.0.0.1:${port}/hooks/agent`),
   );
   const { warnings } = await machine.json("install", "--for", "generic", "--port", "7003");
-  assertEquals(warnings, ["beta has settings of its own, which come first; --agent-name beta changes them"]);
+  assertEquals(warnings, ["beta has its own settings, which override these; change them with --agent-name beta"]);
   assertEquals(runtimeFile(machine, "svc/agents/beta").webhookPort, 7_002);
 });
 

@@ -102,7 +102,7 @@ Deno.test("svc verify refuses what is no identity token with a word on what it i
   for (const token of ["svc_pat_abc", "svc_rft_abc", "svcpair1_abc"]) {
     const { exit, message } = await machine.failure("verify", token);
     assertEquals(exit, 2);
-    assertStringIncludes(message, "is no identity token");
+    assertStringIncludes(message, "is not an identity token");
     assert(!message.includes("abc"));
   }
   assertEquals((await machine.failure("verify")).exit, 2);

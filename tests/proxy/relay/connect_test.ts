@@ -218,14 +218,14 @@ Deno.test("D-67: a connect whose presence cannot be written is 503, and no socke
 Deno.test("an upgrade that comes to nothing leaves no trace of the agent here", async (t) => {
   const { w, a, upgrading } = await cast();
   await using _ = w;
-  const { bus } = w.proxy.deps;
+  const { presence } = w.proxy.deps;
   const holder = async () => (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance;
   const gone = async () => {
     await until(async () => await holder() === "");
   };
   await t.step("the client is gone before it is open", async () => {
     assertEquals((await upgrading.connect(a)).status, 200);
-    assertEquals(await holder(), bus.instance);
+    assertEquals(await holder(), presence.instance);
     upgrading.sockets.at(-1)?.onerror?.();
     upgrading.sockets.at(-1)?.onclose?.();
     await gone();
@@ -248,7 +248,7 @@ Deno.test("a second connection that comes to nothing does not take the first one
   await flushTasks();
   assertEquals(
     (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance,
-    w.proxy.deps.bus.instance,
+    w.proxy.deps.presence.instance,
   );
 });
 

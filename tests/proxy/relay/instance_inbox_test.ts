@@ -1,24 +1,24 @@
 /**
- * Shows how a note reaches another instance (D-105): in order, whole and once, however many lie there; at once where a
- * sibling knocks, and by the next look where nobody does.
+ * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, however many are stored; at once
+ * when an isolate of the same process wakes the receiver, and by the next poll otherwise.
  */
 import { assertEquals } from "@std/assert";
-import { type LocalWakeups, PresenceStore } from "../../../proxy/relay/presence.ts";
+import { InstanceInbox, type LocalWakeups } from "../../../proxy/relay/instance_inbox.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
-/** A store whose watch never says anything. */
-async function deafStore(): Promise<Deno.Kv> {
+/** A store whose watch reports nothing. */
+async function unwatchedStore(): Promise<Deno.Kv> {
   const kv = await Deno.openKv(":memory:");
   kv.watch = () => new ReadableStream();
   return kv;
 }
 
-/** Doors of two isolates: whoever knocks is heard at the other one. */
-function doors(): [LocalWakeups, LocalWakeups] {
+/** Channels of two isolates: each receives what the other posts. */
+function channels(): [LocalWakeups, LocalWakeups] {
   const make = (other: () => LocalWakeups): LocalWakeups => ({
     onmessage: null,
     postMessage: (data) => other().onmessage?.(new MessageEvent("message", { data })),
@@ -27,61 +27,67 @@ function doors(): [LocalWakeups, LocalWakeups] {
   return pair;
 }
 
-interface Heard {
+interface Received {
   body: unknown;
   bytes: number;
 }
 
-async function buses(
-  run: (a: PresenceStore, b: PresenceStore, heard: Heard[], clock: ManualClock, kv: Deno.Kv) => Promise<void>,
-  knocks: boolean,
+async function withInboxes(
+  run: (a: InstanceInbox, b: InstanceInbox, received: Received[], clock: ManualClock, kv: Deno.Kv) => Promise<void>,
+  isSameProcess: boolean,
 ) {
-  const kv = await deafStore();
+  const kv = await unwatchedStore();
   const clock = new ManualClock();
-  const [one, other] = doors();
+  const [one, other] = channels();
   const make = (seed: number, siblings: LocalWakeups) => {
-    const random = seededRandom(seed);
-    const newId = ulidSource(() => clock.now(), random.bytes);
-    return new PresenceStore({ kv, clock, random, newId, log: () => {}, ...(knocks ? { siblings } : {}) });
+    const newId = ulidSource(() => clock.now(), seededRandom(seed).bytes);
+    return new InstanceInbox({
+      kv,
+      clock,
+      newId,
+      log: () => {},
+      instance: newId(),
+      ...(isSameProcess ? { siblings } : {}),
+    });
   };
   const a = make(1, one), b = make(2, other);
-  const heard: Heard[] = [];
-  b.onNote = (body, bytes) => heard.push({ body, bytes: bytes.length });
-  await Promise.all([a.start(false), b.start(false)]);
-  await run(a, b, heard, clock, kv);
-  await Promise.all([a.stop(), b.stop()]);
+  const received: Received[] = [];
+  b.onNote = (body, bytes) => received.push({ body, bytes: bytes.length });
+  for (const inbox of [a, b]) inbox.start();
+  await run(a, b, received, clock, kv);
+  for (const inbox of [a, b]) inbox.stop();
   kv.close();
 }
 
-Deno.test("a note for a sibling is heard by its knock, without the bell", () =>
-  buses(async (a, b, heard) => {
+Deno.test("InstanceInbox receives a note at once when an isolate of the same process wrote it", () =>
+  withInboxes(async (a, b, received) => {
     await a.send(b.instance, "hello");
-    await until(() => heard.length > 0);
-    assertEquals(heard, [{ body: "hello", bytes: 0 }]);
+    await until(() => received.length > 0);
+    assertEquals(received, [{ body: "hello", bytes: 0 }]);
   }, true));
 
-Deno.test("a note that nobody knocks for is found by the next look", () =>
-  buses(async (a, b, heard, clock) => {
+Deno.test("InstanceInbox receives a note at the next poll when the watch reports nothing", () =>
+  withInboxes(async (a, b, received, clock) => {
     await a.send(b.instance, "hello");
     await flushTasks();
-    assertEquals(heard, []);
+    assertEquals(received, []);
     await clock.advance(2_000);
-    await until(() => heard.length > 0);
-    assertEquals(heard, [{ body: "hello", bytes: 0 }]);
+    await until(() => received.length > 0);
+    assertEquals(received, [{ body: "hello", bytes: 0 }]);
   }, false));
 
-Deno.test("notes are taken in the order they were written, whole, and once", () =>
-  buses(async (a, b, heard, _clock, kv) => {
+Deno.test("InstanceInbox receives notes in the order of their commits, complete and once, when many are stored", () =>
+  withInboxes(async (a, b, received, _clock, kv) => {
     const commits = new GroupCommit(kv, 100);
     const sizes = Array.from({ length: 130 }, (_, i) => i % 40 === 0 ? 300_000 : i);
     for (const [i, size] of sizes.entries()) {
-      assertEquals(await commits.claim([a.post(b.instance, i, new Uint8Array(size))]), { taken: true });
+      assertEquals(await commits.claim([a.write(b.instance, i, new Uint8Array(size))]), { taken: true });
     }
     a.wakeUp(b.instance);
     a.wakeUp(b.instance);
-    await until(() => heard.length >= sizes.length);
+    await until(() => received.length >= sizes.length);
     await flushTasks();
-    assertEquals(heard, sizes.map((bytes, i) => ({ body: i, bytes })));
+    assertEquals(received, sizes.map((bytes, i) => ({ body: i, bytes })));
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox_part"] })), []);
   }, true));

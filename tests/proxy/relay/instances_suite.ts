@@ -38,7 +38,7 @@ export async function connected(w: World, agent: TestAgent, behaviour: "ack" | "
   const socket = w.connect(agent, behaviour);
   await until(async () => {
     const { value } = await w.kv.get<{ instance: string }>(KEYS.presence(agent.agent.did));
-    return value?.instance === w.proxy.deps.bus.instance;
+    return value?.instance === w.proxy.deps.presence.instance;
   });
   return socket;
 }
@@ -106,7 +106,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
     twoOf(async (w1, w2, a, b) => {
       const stale = await connected(w1, b);
       // Deaf: the note that the session has moved does not reach it.
-      w1.proxy.deps.bus.onNote = () => {};
+      w1.proxy.deps.inbox.onNote = () => {};
       const newest = await connected(w2, b);
       void w1.message(a, b).catch(() => {});
       await until(() => newest.delivered.length === 1);
@@ -118,8 +118,8 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
     twoOf(async (w1, w2, a, b) => {
       await connected(w2, b);
       // Killed: it shows no sign of life any more, and says goodbye to nobody.
-      w2.proxy.deps.bus.stop = () => Promise.resolve();
-      await w2.kv.set(KEYS.instance(w2.proxy.deps.bus.instance), { until: w1.clock.now() + 12_000 });
+      w2.proxy.deps.presence.stop = () => Promise.resolve();
+      await w2.kv.set(KEYS.instance(w2.proxy.deps.presence.instance), { until: w1.clock.now() + 12_000 });
       w1.clock.step(15_000);
       assertEquals(await codeOf(await w1.message(a, b)), "PROXY_RELAY_CONNECTOR_OFFLINE");
       await connected(w1, b);

@@ -79,15 +79,15 @@ Deno.test("a message that another instance reads after the end of the pair is no
     const socket = w2.connect(b);
     await w2.proxy.deps.dispatch.claim(b.agent.did);
     // Hard of hearing: the note is read when the pair has ended.
-    const { bus } = w2.proxy.deps;
-    const { onNote } = bus;
+    const { inbox } = w2.proxy.deps;
+    const { onNote } = inbox;
     const notes: Parameters<typeof onNote>[] = [];
-    bus.onNote = (...note) => void notes.push(note);
+    inbox.onNote = (...note) => void notes.push(note);
     const waiting = w1.message(a, b);
     await until(() => notes.length === 1);
     await endPair(w1, a, b);
-    bus.onNote = onNote;
-    for (const note of notes) bus.onNote(...note);
+    inbox.onNote = onNote;
+    for (const note of notes) inbox.onNote(...note);
     assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
     assertEquals(socket.delivered, []);
   }));
@@ -97,7 +97,7 @@ Deno.test("what is queued for a recipient whose instance seemed dead is handed o
     const socket = w2.connect(b);
     await w2.proxy.deps.dispatch.claim(b.agent.did);
     // A lease that was renewed too late, or that the other clock takes for old.
-    const lease = KEYS.instance(w2.proxy.deps.bus.instance);
+    const lease = KEYS.instance(w2.proxy.deps.presence.instance);
     await w1.kv.set(lease, { until: w1.clock.now() - 1, pid: Deno.pid });
     const answer = await w1.message(a, b, { headers: { Prefer: "respond-async" } });
     assertEquals((await answer.json()).queued, true);

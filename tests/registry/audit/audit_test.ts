@@ -3,7 +3,7 @@
  * admins only, and without a secret.
  */
 import { assert, assertEquals } from "@std/assert";
-import { AUDIT_EVENTS } from "../../../registry/audit/record.ts";
+import { AUDIT_EVENTS } from "../../../registry/schema/records.ts";
 import type { AuditList } from "../../../shared/protocol/api/audit.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { answered, openRegistry, refresh, refused, withTime } from "../../support/registry_world.ts";

@@ -154,6 +154,25 @@ Deno.test("what was kept long enough goes", async () => {
   assertEquals([outbox.forget(1), outbox.nextAt()], [2, null]);
 });
 
+Deno.test("the inbox remembers at most 100,000 delivered messages, the newest", async () => {
+  await using disk = await Disk.make();
+  const { inbox, db } = disk.open();
+  const [waiting, dead] = [takeOne(inbox, "waiting-1"), inbox.read(takeOne(inbox, "dead-0001"))];
+  assert(dead);
+  inbox.moveToDeadLetters(dead, "status 400", 0);
+  db.run(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+     INSERT INTO messages (from_did, request_id, to_did, identity, bytes, received_at, state, ended_at, payload)
+     SELECT ?, 'done-' || i, '', '{}', 0, 0, 'done', 0, '' FROM n`,
+    CONNECTOR_LIMITS.seenMessages + 3,
+    SENDER,
+  );
+  inbox.forget(1);
+  assertEquals(Number(db.get("SELECT count(*) AS n FROM messages WHERE state = 'done'")?.n), 100_000);
+  assertEquals(["done-3", "done-4"].map((id) => takeOne(inbox, id) > 0), [true, false]);
+  assertEquals([inbox.read(waiting)?.requestId, inbox.counts().dead], ["waiting-1", 1]);
+});
+
 Deno.test("the file is its owner's alone from the first byte, also with an open umask, and an open one is closed", async () => {
   await using disk = await Disk.make();
   const umask = Deno.umask(0);

@@ -1,7 +1,8 @@
 /** Shows that the connector reads all pages of its peers (D-215), also of a proxy of the previous version. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { readAllPeers } from "../../../../cli/connector/link/peer_pages.ts";
-import type { ProxyAnswer, ProxyRequest } from "../../../../cli/connector/link/proxy_call.ts";
+import type { HttpResponse } from "../../../../cli/client/http.ts";
+import type { ProxyRequest } from "../../../../cli/connector/link/proxy_call.ts";
 import { UnreachableError } from "../../../../cli/errors.ts";
 import { formatDid } from "../../../../shared/protocol/did.ts";
 
@@ -19,11 +20,11 @@ const peerOf = (n: number) => ({
 /** A proxy that answers one after the other with these. */
 function proxyOf(answers: ((request: ProxyRequest) => unknown)[], status = 200) {
   const targets: string[] = [];
-  const call = (request: ProxyRequest): Promise<ProxyAnswer> => {
+  const call = (request: ProxyRequest): Promise<HttpResponse> => {
     const answer = (answers[targets.length] ?? answers.at(-1))?.(request);
     targets.push(request.target);
     const text = typeof answer === "string" ? answer : JSON.stringify(answer);
-    return Promise.resolve({ status, text, requestId: null, retryAfter: null });
+    return Promise.resolve({ status, headers: new Headers(), text });
   };
   return { targets, proxy: { call, place } };
 }

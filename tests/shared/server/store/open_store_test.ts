@@ -146,7 +146,26 @@ Deno.test("an optimistic commit fails after ten attempts, and at once when the c
   );
 });
 
-Deno.test("concurrent optimistic commits all take effect", async () => {
+Deno.test("an optimistic commit returns done without a commit", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const deps = { clock: new ManualClock(), random: seededRandom() };
+  const before = kv.atomic;
+  kv.atomic = () => {
+    throw new Error("A commit was begun");
+  };
+  assertEquals(await commitOptimistically(deps, () => ({ done: "nothing to change" })), "nothing to change");
+  kv.atomic = before;
+  let attempts = 0;
+  const result = await commitOptimistically(deps, async () => {
+    const entry = await kv.get<number>(KEY);
+    if (++attempts === 2) return { done: entry.value };
+    await kv.set(KEY, 7);
+    return { operation: kv.atomic().check(entry).set(KEY, 1), result: null };
+  });
+  assertEquals([attempts, result, (await kv.get(KEY)).value], [2, 7, 7]);
+});
+
+Deno.test("commitOptimistically() lets concurrent changes all take effect", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   let done = 0;

@@ -3,11 +3,11 @@
  * that wait go into one commit; each takes effect whole or not at all. A change sees what the changes before it in the
  * same commit have written.
  */
-import { type Clock, sleep } from "../shared/clock.ts";
-import { LIMITS } from "../shared/protocol/limits.ts";
-import { fraction, type Random } from "../shared/random.ts";
-import { StoreUnavailable } from "../shared/server/store/store_errors.ts";
-import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import { type Clock, sleep } from "../../clock.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import { fraction, type Random } from "../../random.ts";
+import { StoreUnavailable } from "./store_errors.ts";
+import type { BatchedReads } from "./batched_reads.ts";
 
 /** What a change reads and writes. Nothing is written when the change throws. */
 export interface Draft {
@@ -194,7 +194,7 @@ class Attempt {
   }
 }
 
-/** A key as one text; no two keys of the registry differ only by a NUL. */
+/** A key as one text. The keys of a store that uses this queue must not differ only by a NUL. */
 function idOf(key: Deno.KvKey): string {
   return key.join("\0");
 }

@@ -2,7 +2,7 @@
  * What is stored about a delivery (D-69, D-218): packed, without anything that its key says. Records of the version before
  * were objects, and are still read.
  */
-import type { DeliveryRecord } from "../schema/records.ts";
+import type { DeliveryRecord } from "./records.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";

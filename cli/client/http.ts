@@ -1,0 +1,164 @@
+/**
+ * The only place of the CLI that sends HTTP requests (D-199): with a deadline, a bound on the body, and without following
+ * redirects. Also reads the error envelope of a response. Retries nothing and stores nothing.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { ApiError } from "../errors.ts";
+import { unreachable } from "./tls.ts";
+
+export interface ExchangeDeps {
+  fetch: typeof fetch;
+  clock: Clock;
+  /** Whether an address accepts connections. Absent: not checked. */
+  reach?: ((url: string) => Promise<boolean>) | undefined;
+  /** Called with the headers of each response. */
+  onResponse?: ((headers: Headers) => void) | undefined;
+}
+
+export interface HttpRequest {
+  method: "GET" | "POST" | "DELETE";
+  url: string;
+  headers?: Record<string, string>;
+  body?: string | undefined;
+  /** Milliseconds for the whole exchange. */
+  timeoutMs: number;
+  /** Milliseconds for the connection; needs `reach`, which takes up to 1 s of it. */
+  connectMs?: number;
+  /** Most bytes of the response body that are read; with 0 and `truncate` the body is not awaited. */
+  maxBytes: number;
+  onTooLarge: "fail" | "truncate";
+  signal?: AbortSignal;
+}
+
+export interface HttpResponse {
+  status: number;
+  headers: Headers;
+  text: string;
+}
+
+/** Why an exchange gave no response. */
+export type ExchangeFailure = "timeout" | "connect" | "unreachable" | "aborted" | "too_large";
+
+/** An exchange without a response. The message is a predicate: "did not answer within 30 s". */
+export class ExchangeError extends Error {
+  override name = "ExchangeError";
+
+  constructor(readonly reason: ExchangeFailure, message: string, cause?: unknown) {
+    super(message, { cause });
+  }
+}
+
+const REACH_MS = 1_000;
+
+/**
+ * Sends a request and returns the response, a redirect unchanged. Cancels the body at `maxBytes`.
+ *
+ * @throws {ExchangeError}
+ */
+export async function exchange(deps: ExchangeDeps, request: HttpRequest): Promise<HttpResponse> {
+  const { method, url, headers = {}, body, timeoutMs, connectMs, signal } = request;
+  const abort = new AbortController();
+  const state: { answered: boolean; late: "timeout" | "connect" | null } = { answered: false, late: null };
+  const stopFor = (reason: "timeout" | "connect") => {
+    state.late ??= reason;
+    abort.abort();
+  };
+  const timers = [deps.clock.after(timeoutMs, () => stopFor("timeout"))];
+  if (connectMs !== undefined && deps.reach !== undefined) {
+    const { reach } = deps;
+    timers.push(deps.clock.after(connectMs - REACH_MS, async () => {
+      const reached = state.answered || await reach(new URL(url).origin);
+      if (!reached && !state.answered) stopFor("connect");
+    }));
+  }
+  try {
+    const response = await deps.fetch(url, {
+      method,
+      headers,
+      body: body ?? null,
+      redirect: "manual",
+      signal: signal === undefined ? abort.signal : AbortSignal.any([abort.signal, signal]),
+    });
+    state.answered = true;
+    deps.onResponse?.(response.headers);
+    const text = await readBody(response.body, request);
+    return { status: response.status, headers: response.headers, text };
+  } catch (cause) {
+    if (cause instanceof ExchangeError) throw cause;
+    const reason = state.late ?? (signal?.aborted ? "aborted" : "unreachable");
+    throw new ExchangeError(reason, predicateOf(reason, request), cause);
+  } finally {
+    for (const cancel of timers) cancel();
+  }
+}
+
+async function readBody(
+  body: ReadableStream<Uint8Array> | null,
+  request: Pick<HttpRequest, "maxBytes" | "onTooLarge">,
+): Promise<string> {
+  const { maxBytes, onTooLarge } = request;
+  if (maxBytes === 0 && onTooLarge === "truncate") {
+    await body?.cancel();
+    return "";
+  }
+  const decoder = new TextDecoder();
+  const parts: string[] = [];
+  let left = maxBytes;
+  // Leaving the loop cancels the body.
+  for await (const chunk of body ?? []) {
+    if (chunk.length > left && onTooLarge === "fail") {
+      throw new ExchangeError("too_large", `answered with more than ${maxBytes / 1024 / 1024} MiB`);
+    }
+    parts.push(decoder.decode(chunk.subarray(0, left), { stream: true }));
+    left -= Math.min(left, chunk.length);
+    if (left === 0 && onTooLarge === "truncate") return parts.join("");
+  }
+  return parts.join("") + decoder.decode();
+}
+
+function predicateOf(reason: ExchangeFailure, { timeoutMs, connectMs = 0 }: HttpRequest): string {
+  switch (reason) {
+    case "timeout":
+      return `did not answer within ${timeoutMs / 1000} s`;
+    case "connect":
+      return `did not accept a connection within ${connectMs / 1000} s`;
+    default:
+      return "cannot be reached";
+  }
+}
+
+/** The error to show for an exchange with `origin` that failed; any other error is returned unchanged. */
+export function asUnreachable(origin: string, error: unknown): unknown {
+  return error instanceof ExchangeError ? unreachable(origin, error.message, error.cause) : error;
+}
+
+/** The error of a response; `null` for 2xx. Without an envelope the code is `null`. */
+export function apiErrorOf({ status, headers, text }: HttpResponse): ApiError | null {
+  if (status >= 200 && status < 300) return null;
+  const { code, message } = errorEnvelope(text) ??
+    { code: null, message: `The service answered with status ${status}` };
+  const retryAfter = wholeSeconds(headers.get("Retry-After"));
+  return new ApiError(status, code, message, headers.get(HEADERS.requestId), retryAfter);
+}
+
+/** Seconds of a `Retry-After` header; `null` when it is absent or not a whole number. */
+export function wholeSeconds(header: string | null): number | null {
+  return header !== null && /^\d{1,9}$/.test(header) ? Number(header) : null;
+}
+
+const MAX_MESSAGE_CHARS = 2_000;
+
+/** Code and message of an error envelope; `null` for any other text. A code of another form is `UNKNOWN_ERROR` (D-246). */
+export function errorEnvelope(text: string): { code: string; message: string } | null {
+  try {
+    const { code, message } = (JSON.parse(text) as { error: { code: unknown; message: unknown } }).error;
+    if (typeof message !== "string") return null;
+    return {
+      code: typeof code === "string" && /^[A-Z0-9_]{1,64}$/.test(code) ? code : "UNKNOWN_ERROR",
+      message: message.slice(0, MAX_MESSAGE_CHARS).toWellFormed(),
+    };
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * Bounds the bytes that are held at one time, per party and in total (D-98, D-197). Does not wait, and does not know what
+ * the bytes are.
+ */
+
+interface ByteBudgetLimits {
+  /** Bytes that all parties may hold together. */
+  total: number;
+  /** Bytes that one party may hold. */
+  perParty: number;
+}
+
+export class ByteBudget {
+  readonly #limits: ByteBudgetLimits;
+  readonly #byParty = new Map<string, number>();
+  #used = 0;
+
+  constructor(limits: ByteBudgetLimits) {
+    this.#limits = limits;
+  }
+
+  /** Bytes that are held, over all parties. */
+  get used(): number {
+    return this.#used;
+  }
+
+  /** Bytes that a party holds. */
+  usedBy(party: string): number {
+    return this.#byParty.get(party) ?? 0;
+  }
+
+  /**
+   * Takes bytes for a party. Returns the function that releases them, which is idempotent, or `null` when they exceed a
+   * limit.
+   *
+   * @param options.ignoreTotal true when only the limit of the party applies; the bytes still count in total
+   */
+  take(party: string, bytes: number, { ignoreTotal = false } = {}): (() => void) | null {
+    const { total, perParty } = this.#limits;
+    if (!ignoreTotal && this.#used + bytes > total || this.usedBy(party) + bytes > perParty) return null;
+    this.#add(party, bytes);
+    let isHeld = true;
+    return () => {
+      if (isHeld) this.#add(party, -bytes);
+      isHeld = false;
+    };
+  }
+
+  #add(party: string, bytes: number): void {
+    this.#used += bytes;
+    const held = this.usedBy(party) + bytes;
+    if (held === 0) this.#byParty.delete(party);
+    else this.#byParty.set(party, held);
+  }
+}

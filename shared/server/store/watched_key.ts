@@ -1,0 +1,88 @@
+/**
+ * Runs a handler when one key of the store changes (D-197): by a watch, and by a poll every 2 s in case the watch missed a
+ * change. Runs never overlap. Does not know what the key means.
+ */
+import type { Clock } from "../../clock.ts";
+import { LIMITS } from "../../protocol/limits.ts";
+import type { Log } from "../log.ts";
+
+interface WatchedKeyDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  log: Log;
+}
+
+interface WatchedKeyOptions {
+  key: Deno.KvKey;
+  /** Reads what has changed. An error is logged, and the next run reads the same again. */
+  handler: () => Promise<void>;
+  /** Names of the log events for a failed run and a failed watch. */
+  failureEvents: { poll: string; watch: string };
+}
+
+export class WatchedKey {
+  readonly #deps: WatchedKeyDeps;
+  readonly #options: WatchedKeyOptions;
+  #running: Promise<void> | null = null;
+  #reader: ReadableStreamDefaultReader<unknown> | null = null;
+  #cancelPoll = () => {};
+  #stopped = false;
+
+  constructor(deps: WatchedKeyDeps, options: WatchedKeyOptions) {
+    this.#deps = deps;
+    this.#options = options;
+  }
+
+  /** True after `stop()`. A handler that is still running must then have no more effects. */
+  get isStopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** Starts the watch and the polls. A watch that has ended starts again at the next poll. */
+  start(): void {
+    void this.#watch();
+    this.#pollLater();
+  }
+
+  /** Ends the watch and the polls. */
+  stop(): void {
+    this.#stopped = true;
+    this.#cancelPoll();
+    this.#reader?.cancel().catch(() => {});
+  }
+
+  /** Runs the handler, or joins the run in progress. Never rejects. */
+  poll(): Promise<void> {
+    this.#running ??= this.#options.handler()
+      .catch((cause) => this.#deps.log("warn", this.#options.failureEvents.poll, { cause }))
+      .finally(() => this.#running = null);
+    return this.#running;
+  }
+
+  /** Runs the handler after a known change: a run in progress may already have read past it, so another one follows. */
+  async onChange(): Promise<void> {
+    await this.#running;
+    await this.poll();
+  }
+
+  #pollLater(): void {
+    this.#cancelPoll = this.#deps.clock.after(LIMITS.bellLookMs, async () => {
+      await this.poll();
+      if (this.#stopped) return;
+      if (!this.#reader) void this.#watch();
+      this.#pollLater();
+    });
+  }
+
+  async #watch(): Promise<void> {
+    const { kv, log } = this.#deps;
+    try {
+      const reader = this.#reader = kv.watch([this.#options.key]).getReader();
+      while (!(await reader.read()).done) await this.onChange();
+    } catch (cause) {
+      if (!this.#stopped) log("warn", this.#options.failureEvents.watch, { cause });
+    } finally {
+      this.#reader = null;
+    }
+  }
+}

@@ -1,0 +1,136 @@
+/** What each caller of the HTTP exchange makes of a response, or of none (D-199). */
+import { assertEquals } from "@std/assert";
+import { callService } from "../../../cli/client/service_call.ts";
+import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
+import type { InboxMessage } from "../../../cli/connector/delivery/inbox.ts";
+import { ProxyCaller } from "../../../cli/connector/link/proxy_call.ts";
+import { ServiceClock } from "../../../cli/connector/link/service_clock.ts";
+import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
+import { ApiError, describe } from "../../../cli/errors.ts";
+import { thisMachine } from "../../../cli/platforms/local_machine.ts";
+import { OPENCLAW } from "../../../cli/platforms/openclaw.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+import { contextOf } from "../connector/context.ts";
+import * as z from "zod";
+
+const URL_ = "http://127.0.0.1:1";
+
+/** A request that gets no response until it is aborted. */
+const silent: typeof fetch = (_input, init) =>
+  new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(init.signal?.reason)));
+
+const SITUATIONS: Record<string, typeof fetch> = {
+  "time-out": silent,
+  "refused connection": () => Promise.reject(new TypeError("connection refused")),
+  "redirect": () => Promise.resolve(new Response(null, { status: 302, headers: { Location: "/x" } })),
+  "no JSON": () => Promise.resolve(new Response("<html>")),
+  "envelope": () => Promise.resolve(Response.json({ error: { code: "X_CODE", message: "m" } }, { status: 409 })),
+  "429 with Retry-After": () =>
+    Promise.resolve(
+      Response.json({ error: { code: "RATE_LIMIT_EXCEEDED", message: "m" } }, {
+        status: 429,
+        headers: { "Retry-After": "7" },
+      }),
+    ),
+};
+
+const message: InboxMessage = {
+  seq: 1,
+  fromDid: "did:svc:x",
+  requestId: "r",
+  toDid: "did:svc:y",
+  identity: { agentDid: "did:svc:x", ownerDid: "did:svc:z", issuer: URL_, aitJti: "j", name: "a" },
+  conversationId: null,
+  payload: '{"message":"m"}',
+  receivedAt: 0,
+  tries: { attempts: 0, refusals: 0, firstTriedAt: null },
+};
+
+type Send = (deps: { fetch: typeof fetch }) => Promise<unknown>;
+
+/** The result of each situation: exit code and error code, with seconds to wait, or the value as JSON. */
+const EXPECTED: Record<string, readonly string[]> = {
+  registry: [
+    "CLI_UNREACHABLE",
+    "CLI_UNREACHABLE",
+    "CLI_UNREACHABLE",
+    "CLI_UNREACHABLE",
+    "X_CODE",
+    "RATE_LIMIT_EXCEEDED 7",
+  ],
+  proxy: ["CLI_UNREACHABLE", "CLI_UNREACHABLE", "HTTP_302", "CLI_UNREACHABLE", "X_CODE", "RATE_LIMIT_EXCEEDED 7"],
+  "local API": [
+    "CLI_CONNECTOR_DOWN",
+    "CLI_CONNECTOR_DOWN",
+    "CLI_CONNECTOR_DOWN",
+    "CLI_UNEXPECTED",
+    "X_CODE",
+    "RATE_LIMIT_EXCEEDED 7",
+  ],
+  delivery: ["timeout", "unreachable: no connection", "status 302", "status 200", "status 409", "status 429 7000"],
+  health: [
+    "it does not answer",
+    "no connection",
+    "/readyz answered 302, not as OpenClaw does",
+    "healthy",
+    "/readyz answered 409, not as OpenClaw does",
+    "/readyz answered 429, not as OpenClaw does",
+  ],
+  detection: ["none", "none", "302 0", "200 6", "409 41", "429 54"],
+};
+
+Deno.test("each caller of the HTTP exchange gives its own error code for each kind of response", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const { clock } = world;
+  const random = seededRandom(1);
+  const { privateKey } = await keyPairFromSeed(new Uint8Array(32));
+  const identity = { did: "did:svc:x", ait: "a.b.c", privateKey, accessToken: "svc_agt_x" };
+  const session = {
+    current: () => Promise.resolve(identity),
+    renew: () => Promise.resolve(false),
+    accessExpiresAt: 0,
+    identityExpiresAt: 0,
+    stop: () => {},
+  };
+  const target = { platform: "openclaw", baseUrl: URL_, hookPath: "/hooks/agent", hookToken: null } as const;
+  const file = { url: URL_, port: 1, token: "t", pid: 1, agentDid: "", startedAt: "" };
+  const callers: Record<string, Send> = {
+    registry: ({ fetch }) =>
+      callService({ fetch, clock, random }, { method: "GET", url: `${URL_}/v1/me`, response: z.object({}) }),
+    proxy: ({ fetch }) =>
+      new ProxyCaller(
+        { fetch, clock: new ServiceClock(clock), random, session, emit: () => {} },
+        { dialUrl: URL_, origin: URL_ },
+      ).ask({ method: "GET", target: "/pair/peers" }),
+    "local API": ({ fetch }) => new ConnectorClient({ fetch, clock }, "alpha", file).call("GET", "/v1/status"),
+    delivery: async ({ fetch }) => {
+      const answer = await new Runtime({ fetch, clock }, OPENCLAW, target).post(message, new AbortController().signal);
+      if (answer.kind === "status") return `status ${answer.status} ${answer.retryAfterMs ?? ""}`.trim();
+      return answer.kind === "timeout" ? "timeout" : `unreachable: ${answer.why}`;
+    },
+    health: async ({ fetch }) => (await new Runtime({ fetch, clock }, OPENCLAW, target).probe()).problem ?? "healthy",
+    detection: async ({ fetch }) => {
+      const answer = await thisMachine({ ...contextOf(world, machine), fetch }).ask(URL_);
+      return answer === null ? "none" : `${answer.status} ${answer.body.length}`;
+    },
+  };
+  for (const [caller, send] of Object.entries(callers)) {
+    for (const [i, [situation, fetch]] of Object.entries(SITUATIONS).entries()) {
+      await t.step(`${caller}: ${situation}`, async () => {
+        const result = send({ fetch }).then(String, (error) => {
+          const wait = error instanceof ApiError && error.retryAfter !== null ? ` ${error.retryAfter}` : "";
+          return describe(error).code + wait;
+        });
+        await flushTasks();
+        if (situation === "time-out") await clock.advance(60_000);
+        assertEquals(await result, EXPECTED[caller]?.[i]);
+        assertEquals(clock.waiting, 0, "a timer is left");
+      });
+    }
+  }
+});

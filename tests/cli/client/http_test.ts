@@ -1,0 +1,146 @@
+/**
+ * The HTTP exchange of the CLI (D-199): deadline, bound on the body, redirects, and what each caller makes of a response.
+ * Error envelopes name no code of their own making (D-246).
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import {
+  apiErrorOf,
+  errorEnvelope,
+  exchange,
+  ExchangeError,
+  type HttpRequest,
+  wholeSeconds,
+} from "../../../cli/client/http.ts";
+import { callService } from "../../../cli/client/service_call.ts";
+import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
+import { viewOf } from "../../../cli/connector/console_view.ts";
+import { ApiError, CliError } from "../../../cli/errors.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+
+const REQUEST: HttpRequest = {
+  method: "GET",
+  url: "http://127.0.0.1:1/",
+  timeoutMs: 5_000,
+  maxBytes: 1024 * 1024,
+  onTooLarge: "fail",
+};
+
+/** A body without an end, how much of it was taken, and whether it was cancelled. */
+function endless() {
+  const taken = { bytes: 0, cancelled: false };
+  const chunk = new Uint8Array(64 * 1024).fill(0x20);
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      taken.bytes += chunk.length;
+      controller.enqueue(chunk);
+    },
+    cancel() {
+      taken.cancelled = true;
+    },
+  });
+  return { taken, response: new Response(body) };
+}
+
+function depsOf(response: () => Response | Promise<Response>) {
+  return { fetch: () => Promise.resolve(response()), clock: new ManualClock() };
+}
+
+async function failure(promise: Promise<unknown>): Promise<string> {
+  return (await assertRejects(() => promise, ExchangeError)).reason;
+}
+
+Deno.test("exchange() fails and cancels the body when it is larger than allowed", async () => {
+  const { taken, response } = endless();
+  assertEquals(await failure(exchange(depsOf(() => response), REQUEST)), "too_large");
+  assert(taken.cancelled && taken.bytes <= 1024 * 1024 + 3 * 64 * 1024, String(taken.bytes));
+  const text = "é😀";
+  assertEquals((await exchange(depsOf(() => new Response(text)), { ...REQUEST, maxBytes: 6 })).text, text);
+  assertEquals(await failure(exchange(depsOf(() => new Response(text)), { ...REQUEST, maxBytes: 5 })), "too_large");
+});
+
+Deno.test("exchange() cancels the body and returns its start when it may truncate", async () => {
+  const { taken, response } = endless();
+  const request = { ...REQUEST, maxBytes: 100_000, onTooLarge: "truncate" } as const;
+  const { status, text } = await exchange(depsOf(() => response), request);
+  assertEquals([status, text.length, taken.cancelled], [200, 100_000, true]);
+  const silent = new Response(new ReadableStream());
+  assertEquals((await exchange(depsOf(() => silent), { ...request, maxBytes: 0 })).text, "");
+});
+
+Deno.test("exchange() names why there is no response", async () => {
+  const clock = new ManualClock();
+  const silent: typeof fetch = (_input, init) =>
+    new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(init.signal?.reason)));
+  const late = failure(exchange({ fetch: silent, clock }, REQUEST));
+  await clock.advance(5_000);
+  assertEquals(await late, "timeout");
+  const reach = () => Promise.resolve(false);
+  const unconnected = failure(exchange({ fetch: silent, clock, reach }, { ...REQUEST, connectMs: 2_000 }));
+  await clock.advance(2_000);
+  assertEquals(await unconnected, "connect");
+  const stop = new AbortController();
+  const stopped = failure(exchange({ fetch: silent, clock }, { ...REQUEST, signal: stop.signal }));
+  stop.abort();
+  assertEquals(await stopped, "aborted");
+  const refused = () => Promise.reject(new TypeError("connection refused"));
+  assertEquals(await failure(exchange({ fetch: refused, clock }, REQUEST)), "unreachable");
+  assertEquals(clock.waiting, 0);
+});
+
+Deno.test("exchange() reports the headers of each response and follows no redirect", async () => {
+  const seen: (string | null)[] = [];
+  const onResponse = (headers: Headers) => void seen.push(headers.get("Location"));
+  let redirect: string | undefined;
+  const fetch: typeof globalThis.fetch = (_input, init) => {
+    redirect = init?.redirect;
+    return Promise.resolve(new Response(null, { status: 302, headers: { Location: "/x" } }));
+  };
+  const { status } = await exchange({ fetch, clock: new ManualClock(), onResponse }, REQUEST);
+  assertEquals([status, seen, redirect], [302, ["/x"], "manual"]);
+});
+
+Deno.test("Retry-After counts when it is a whole number", () => {
+  const headers = ["7", "0", "", "-1", "1.5", "1e3", "soon", "Wed, 21 Oct 2026 07:28:00 GMT", null];
+  assertEquals(headers.map(wholeSeconds), [7, 0, null, null, null, null, null, null, null]);
+});
+
+Deno.test("the client of the local API reads at most 4 MiB when something else answers without an end", async () => {
+  const { taken, response } = endless();
+  const deps = { fetch: () => Promise.resolve(response), clock: new ManualClock() };
+  const file = { url: "http://127.0.0.1:1", port: 1, token: "t", pid: 1, agentDid: "", startedAt: "" };
+  await assertRejects(() => new ConnectorClient(deps, "alpha", file).call("GET", "/v1/status"), CliError);
+  assert(taken.bytes < 5 * 1024 * 1024, String(taken.bytes));
+});
+
+const ESCAPES = "\u001b]0;x\u0007";
+
+Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of a code", async () => {
+  const codes = [`A${ESCAPES}`, "lower", "", "A".repeat(65), 7, null, { toString: "x" }, "A\n", "Ä"];
+  for (const code of codes) {
+    const text = JSON.stringify({ error: { code, message: "m" } });
+    assertEquals(errorEnvelope(text), { code: "UNKNOWN_ERROR", message: "m" }, text);
+    const known = { status: 400, headers: new Headers(), text };
+    assertEquals(apiErrorOf(known)?.code, "UNKNOWN_ERROR");
+    const fetch = () => Promise.resolve(new Response(text, { status: 400 }));
+    const deps = { fetch, clock: new ManualClock(), random: seededRandom(1) };
+    const request = { method: "GET", url: "http://127.0.0.1:1/", response: null } as const;
+    assertEquals((await assertRejects(() => callService(deps, request), ApiError)).code, "UNKNOWN_ERROR");
+  }
+  assertEquals(errorEnvelope('{"error":{"code":"A_1","message":"m"}}'), { code: "A_1", message: "m" });
+  assertEquals(errorEnvelope(`{"error":{"code":"A","message":"${"x".repeat(9_999)}"}}`)?.message.length, 2_000);
+  for (const text of ["", "[]", "null", '{"error":null}', '{"error":"x"}', "<html>"]) {
+    assertEquals(errorEnvelope(text), null);
+  }
+});
+
+Deno.test("an event in JSON holds no character that steers a terminal, and means the same", () => {
+  let printed = "";
+  const stdout = (text: string) => void (printed += text);
+  const terminal = { stdout, stderr: stdout, stdoutIsTerminal: true, stderrIsTerminal: true };
+  const why = `${ESCAPES}\u007f\u009b31m\u202e\u2066\u2028é😀`;
+  viewOf({ clock: new ManualClock(), terminal, json: true, line: () => null }).event("refused", { why });
+  // deno-lint-ignore no-control-regex
+  assert(!/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/.test(printed), printed);
+  assertEquals(JSON.parse(printed).why, why);
+});

@@ -1,0 +1,66 @@
+/**
+ * The permission sets of deno.json (D-163): each holds what its program reads and no more, and each task uses its set. A
+ * variable that a program reads and its set lacks would count as unset.
+ */
+import { assertEquals } from "@std/assert";
+import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
+import { PROXY_VARIABLES } from "../../proxy/config.ts";
+import { REGISTRY_VARIABLES } from "../../registry/config.ts";
+import { SERVER_VARIABLES } from "../../shared/server/server_config.ts";
+
+type Permission = boolean | string[];
+type PermissionSet = Record<string, Permission>;
+
+const ROOT = new URL("../../", import.meta.url);
+const text = await Deno.readTextFile(new URL("deno.json", ROOT));
+const { permissions, tasks } = JSON.parse(text) as {
+  permissions: Record<string, PermissionSet>;
+  tasks: Record<string, { command: string }>;
+};
+
+/** Variables that Deno or Deno Deploy defines, and that the server reads. */
+const PLATFORM_VARIABLES = [
+  "DENO_DEPLOYMENT_ID",
+  "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE",
+  "DENO_KV_DEFAULT_PATH",
+];
+
+const sorted = (names: Permission | readonly string[] | undefined) => [...names as readonly string[]].sort();
+const serverVariables = [...new Set([...SERVER_VARIABLES, ...REGISTRY_VARIABLES, ...PROXY_VARIABLES])];
+
+Deno.test("the server's sets hold every variable that the server reads and no other", () => {
+  assertEquals(sorted(permissions.dev?.env), sorted([...serverVariables, ...PLATFORM_VARIABLES]));
+  // Deno itself reads the token of a store over the network.
+  const production = [...serverVariables, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN"];
+  assertEquals(sorted(permissions.server?.env), sorted(production));
+});
+
+Deno.test("the command's set equals the permissions that it is compiled with", () => {
+  const flags = Object.entries(permissions.cli ?? {}).map(([kind, value]) =>
+    value === true ? `--allow-${kind}` : `--allow-${kind}=${(value as string[]).join(",")}`
+  );
+  assertEquals(flags.sort(), PERMISSIONS.filter((flag) => flag !== "--no-prompt").sort());
+});
+
+Deno.test("no set of a server starts programs, and only the server's set has the whole network", () => {
+  for (const name of ["server", "dev", "demo", "store"]) {
+    const whole = Object.entries(permissions[name] ?? {}).filter(([, value]) => value === true).map(([kind]) => kind);
+    assertEquals([name, permissions[name]?.run, whole], [name, undefined, name === "server" ? ["net"] : []]);
+  }
+  const wildcards = Object.values(permissions).flatMap(({ env }) => sorted(env ?? [])).filter((one) =>
+    one.includes("*")
+  );
+  assertEquals(wildcards, []);
+});
+
+Deno.test("each program task names its permission set and prints no warning about it", () => {
+  const used = { dev: "dev", start: "server", demo: "demo", cli: "cli", gen: "gen", store: "store" };
+  for (const [task, set] of Object.entries(used)) {
+    const words = tasks[task]?.command.split(" ") ?? [];
+    assertEquals(["--quiet", "--no-prompt", `-P=${set}`].filter((word) => !words.includes(word)), [], task);
+  }
+});
+
+Deno.test("no line of deno.json is longer than 120 characters", () => {
+  assertEquals(text.split("\n").filter((line) => line.length > 120), []);
+});

@@ -1,0 +1,18 @@
+/** The runs of `deno test` that a task names, each with its permissions. No other file lists the folders. */
+
+export const GROUPS: Readonly<Record<string, readonly string[]>> = {
+  unit: [
+    "--no-prompt",
+    "--reporter=dot",
+    "--parallel",
+    "--allow-read",
+    "--allow-write",
+    "tests/shared",
+    "tests/registry",
+    "tests/proxy",
+    "tests/simulation",
+  ],
+  doc: ["--no-prompt", "--reporter=dot", "--doc", "--no-check", "--allow-read", "shared/protocol"],
+  tools: ["--no-prompt", "--reporter=dot", "-A", "tests/tools", "tests/cli", "tests/bench"],
+  e2e: ["--no-prompt", "--reporter=dot", "--parallel", "-A", "tests/e2e"],
+};
