@@ -123,7 +123,7 @@ function lineOf(key: Deno.KvKey, value: unknown): string {
 
 function readHead({ svcStore, exportedAt }: Record<string, unknown>): void {
   if (!Number.isSafeInteger(svcStore) || parseIso(String(exportedAt)) === null) {
-    throw new TransferError(1, "this is no export of a store");
+    throw new TransferError(1, "this is not an export of a store");
   }
   if (svcStore === STORE_FORMAT) return;
   const wanted =
@@ -138,7 +138,7 @@ function parseLine(text: string, number: number): Record<string, unknown> {
   } catch {
     // Said below.
   }
-  throw new TransferError(number, "this is no JSON object");
+  throw new TransferError(number, "this is not a JSON object");
 }
 
 function readRecord(
