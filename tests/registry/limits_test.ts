@@ -22,7 +22,7 @@ const RESOLVE = "/v1/resolve/01KHYQ5H00AAAAAAAAAAAAAAAA";
 const OVER = "429 RATE_LIMIT_EXCEEDED", UNDER = "404 AGENT_NOT_FOUND";
 
 /** Sends one of ten requests a minute, as from this socket and with this forwarding header. */
-async function knock(w: World, address: string | null, forwardedFor?: string): Promise<string> {
+async function request(w: World, address: string | null, forwardedFor?: string): Promise<string> {
   w.peer = { from: "socket", address };
   const headers: Record<string, string> = forwardedFor === undefined ? {} : { "X-Forwarded-For": forwardedFor };
   return await outcome(await w.ask("GET", RESOLVE, { headers }));
@@ -32,10 +32,10 @@ async function knock(w: World, address: string | null, forwardedFor?: string): P
 async function share(w: World, one: (string | null)[], two: (string | null)[]): Promise<boolean> {
   await w.clock.advance(60_000);
   const [address = null, forwarded] = one;
-  for (let i = 0; i < 10; i++) assertEquals(await knock(w, address, forwarded ?? undefined), UNDER);
-  assertEquals(await knock(w, address, forwarded ?? undefined), OVER);
+  for (let i = 0; i < 10; i++) assertEquals(await request(w, address, forwarded ?? undefined), UNDER);
+  assertEquals(await request(w, address, forwarded ?? undefined), OVER);
   const [other = null, otherForwarded] = two;
-  return await knock(w, other, otherForwarded ?? undefined) === OVER;
+  return await request(w, other, otherForwarded ?? undefined) === OVER;
 }
 
 Deno.test("the sliding window accepts random arrivals over ten minutes exactly as a model does", async () => {
@@ -48,7 +48,7 @@ Deno.test("the sliding window accepts random arrivals over ten minutes exactly a
     const now = w.clock.now();
     const allowed = taken.filter((at) => at > now - 60_000).length < 10;
     if (allowed) taken.push(now);
-    assertEquals(await knock(w, "192.0.2.7"), allowed ? UNDER : OVER, `arrival ${i}`);
+    assertEquals(await request(w, "192.0.2.7"), allowed ? UNDER : OVER, `arrival ${i}`);
   }
   assert(taken.length > 50 && taken.length < 1000);
 });
@@ -57,20 +57,20 @@ Deno.test("Retry-After is the first whole second at which a request is accepted;
   await using w = await openRegistry();
   const start = w.clock.now();
   for (let i = 0; i < 10; i++) {
-    assertEquals(await knock(w, "192.0.2.7"), UNDER);
+    assertEquals(await request(w, "192.0.2.7"), UNDER);
     await w.clock.advance(1500);
   }
-  for (let i = 0; i < 100; i++) assertEquals(await knock(w, "192.0.2.7"), OVER);
+  for (let i = 0; i < 100; i++) assertEquals(await request(w, "192.0.2.7"), OVER);
   const answer = await w.ask("GET", RESOLVE);
   const seconds = Number(answer.headers.get("retry-after"));
   assertEquals(seconds, Math.ceil((start + 60_000 - w.clock.now()) / 1000));
   await refused(answer, "RATE_LIMIT_EXCEEDED");
   await w.clock.advance(seconds * 1000 - 1);
   assertEquals(w.clock.now(), start + 59_999);
-  assertEquals(await knock(w, "192.0.2.7"), OVER);
+  assertEquals(await request(w, "192.0.2.7"), OVER);
   await w.clock.advance(1);
-  assertEquals(await knock(w, "192.0.2.7"), UNDER);
-  assertEquals(await knock(w, "192.0.2.7"), OVER);
+  assertEquals(await request(w, "192.0.2.7"), UNDER);
+  assertEquals(await request(w, "192.0.2.7"), OVER);
 });
 
 Deno.test("the RateLimit header counts down with every request", async () => {
@@ -88,7 +88,7 @@ Deno.test("exactly the limit of 100 concurrent requests pass at two instances, a
   await using w = await openRegistry();
   assertEquals(await tally(Array.from({ length: 100 }, () => w.ask("GET", RESOLVE))), { [UNDER]: 10, [OVER]: 90 });
   await restart(w);
-  assertEquals(await knock(w, "192.0.2.1"), OVER);
+  assertEquals(await request(w, "192.0.2.1"), OVER);
   await using other = await openRegistry({ kv: w.kv, seed: 2 });
   for (let round = 0; round < 5; round++) {
     moveTo(w, round);
@@ -251,14 +251,16 @@ Deno.test("a clock that steps back blocks no address for longer than a window an
   const peer: Peer = { from: "socket", address: "192.0.2.7" };
   for (const before of [5, 10]) {
     await w.clock.advance(120_000);
-    for (let i = 0; i < before; i++) assertEquals(await knock(w, peer.address), UNDER);
+    for (let i = 0; i < before; i++) assertEquals(await request(w, peer.address), UNDER);
     w.clock.step(-600_000);
     const granted = [];
-    for (let i = 0; i < 20; i++) granted.push(await knock(w, peer.address));
+    for (let i = 0; i < 20; i++) granted.push(await request(w, peer.address));
     assert(granted.filter((name) => name === UNDER).length <= 10 - before, "more than the limit in one window");
     await w.clock.advance(60_000);
-    for (let i = 0; i < 10; i++) assertEquals(await knock(w, peer.address), UNDER, "blocked for longer than a window");
-    assertEquals(await knock(w, peer.address), OVER);
+    for (let i = 0; i < 10; i++) {
+      assertEquals(await request(w, peer.address), UNDER, "blocked for longer than a window");
+    }
+    assertEquals(await request(w, peer.address), OVER);
     await w.clock.advance(1_200_000);
   }
 });

@@ -31,8 +31,6 @@ async function walk(w: World, apiKey: string, path: string, list: string, limit?
   }
 }
 
-/** A human creates at most 100 API keys in 24 h: the tests move the clock once. */
-
 const LISTS: [path: string, list: string, create: (w: World, apiKey: string, i: number) => Promise<Response>][] = [
   ["/v1/me/api-keys", "apiKeys", (w, apiKey) => w.ask("POST", "/v1/me/api-keys", { apiKey })],
   ["/v1/invites", "invites", (w, apiKey) => w.ask("POST", "/v1/invites", { apiKey })],

@@ -14,6 +14,7 @@ import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { answered, inside, openRegistry, outcome, refused, tally, withTime } from "../support/registry_world.ts";
 import { AMPLE_QUOTAS, type Person, type TestAgent, type World } from "../support/world.ts";
+import { owned } from "./steps.ts";
 
 const DAY_MS = 86_400_000;
 const OVER = "409 QUOTA_EXCEEDED", RATE = "429 RATE_LIMIT_EXCEEDED";
@@ -37,9 +38,7 @@ async function registration(w: World, owner: Person): Promise<() => Promise<Resp
 }
 
 const register = async (w: World, owner: Person) => await (await registration(w, owner))();
-const on = (w: World, { agent, owner }: TestAgent, method: string, what = "") =>
-  w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
-const reissue = (w: World, a: TestAgent) => on(w, a, "POST", "/reissue");
+const reissue = (w: World, a: TestAgent) => owned(w, "POST", a, "/reissue");
 
 async function snapshot(w: World): Promise<unknown[]> {
   const entries = await Array.fromAsync(w.kv.list({ prefix: ["registry"] }));
@@ -66,7 +65,7 @@ Deno.test("registration is refused when the human has its active agents, and all
   await w.agent(owner);
   const third = await registration(w, owner);
   await refusedWithoutTrace(w, OVER, third);
-  await answered(await on(w, a, "DELETE"), 204);
+  await answered(await owned(w, "DELETE", a), 204);
   // The refusal did not use up the challenge.
   await answered(await third(), 201);
   await w.agent(await w.person());
@@ -140,8 +139,8 @@ Deno.test("reissues in 24 h are limited per agent and per human", async () => {
   await refusedWithoutTrace(w, RATE, () => reissue(w, b));
   await answered(await reissue(w, await w.agent()));
   // A quota never refuses a deletion or revocation.
-  await answered(await on(w, a, "DELETE", "/auth/revoke"), 204);
-  await answered(await on(w, a, "DELETE"), 204);
+  await answered(await owned(w, "DELETE", a, "/auth/revoke"), 204);
+  await answered(await owned(w, "DELETE", a), 204);
   await w.clock.advance(DAY_MS);
   const { agent } = await answered<{ agent: Record<string, unknown> }>(await reissue(w, b));
   assertEquals("reissues" in agent, false);
@@ -155,7 +154,7 @@ Deno.test("live revocation entries refuse registration and reissue, not deletion
   const [a] = agents as [TestAgent];
   await refusedWithoutTrace(w, OVER, () => reissue(w, a));
   await refusedWithoutTrace(w, OVER, await registration(w, owner));
-  await answered(await on(w, a, "DELETE"), 204);
+  await answered(await owned(w, "DELETE", a), 204);
   await answered(await reissue(w, await w.agent()));
   await w.clock.advance(32 * DAY_MS);
   await answered(await register(w, owner), 201);
@@ -206,7 +205,7 @@ Deno.test("a store without counts is counted at the first of several concurrent 
   const agents = [await w.agent(owner), await w.agent(owner), await w.agent(owner)];
   await answered(await w.ask("POST", "/v1/me/api-keys", { apiKey: owner.apiKey }), 201);
   for (const a of agents.slice(0, 2)) await answered(await reissue(w, a));
-  await answered(await on(w, agents[2] as TestAgent, "DELETE"), 204);
+  await answered(await owned(w, "DELETE", agents[2] as TestAgent), 204);
   const before = await quotaOf(w, owner);
   await w.kv.delete(KEYS.quota(owner.id));
   await tally(Array.from({ length: 5 }, () => w.ask("POST", "/v1/me/api-keys", { apiKey: owner.apiKey })));
@@ -287,5 +286,5 @@ Deno.test("a list that is 80 % full refuses humans with over 100 live entries, i
   assert(answer.headers.get("retry-after"));
   await refusedWithoutTrace(w, RATE, await registration(w, many.owner));
   await answered(await reissue(w, few));
-  await answered(await on(w, many, "DELETE"), 204);
+  await answered(await owned(w, "DELETE", many), 204);
 });

@@ -8,7 +8,7 @@ import { keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import type { KvCall } from "../support/faulty_kv.ts";
 import { answered, refresh } from "../support/registry_world.ts";
-import { BOOTSTRAP_SECRET, type World } from "../support/world.ts";
+import { BOOTSTRAP_SECRET, type TestAgent, type World } from "../support/world.ts";
 
 /** One call of each kind that writes, with the records that it needs, each in its own world. */
 export type Step = [
@@ -18,10 +18,18 @@ export type Step = [
   prepare: (w: World) => Promise<() => Promise<Response>>,
 ];
 
+/** Sends a request of an agent's owner about the agent: `what` is `""` or the end of the path. */
+export const owned = (
+  w: World,
+  method: string,
+  { agent, owner }: Pick<TestAgent, "agent" | "owner">,
+  what = "",
+) => w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
+
 const post = (w: World, path: string, apiKey?: string, body?: unknown) => w.ask("POST", path, { apiKey, body });
 const onAgent = (method: string, what: string) => async (w: World) => {
-  const { agent, owner } = await w.agent();
-  return () => w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
+  const a = await w.agent();
+  return () => owned(w, method, a, what);
 };
 const onService = (method: string, what: string) => async (w: World) => {
   const { apiKey } = await w.admin();

@@ -1,9 +1,9 @@
 /**
- * Every regular expression of the product (D-211). A row is either the worst text that the expression can meet,
- * as the text before, the repeated part and the text behind, or the reason why no outside input reaches it.
+ * Every regular expression of the product (D-211). A row is either the worst text for the expression, as the text
+ * before, the repeated part and the text after, or the reason why no outside input reaches it.
  */
 
-/** The text before, the part that is repeated to the wanted length, and the text behind. */
+/** The text before, the part that is repeated to the wanted length, and the text after. */
 export type WorstText = readonly [head: string, unit: string, tail: string];
 
 export interface RegexRow {

@@ -1,6 +1,6 @@
 /**
- * Every regular expression of the product that meets outside input is linear on its worst text (D-211). A quadratic one
- * takes seconds on 64 KiB, a linear one well under a millisecond. The bound of 20 times the floor lies far from both, so
+ * Every regular expression of the product that reads outside input is linear on its worst text (D-211). A quadratic one
+ * takes seconds on 64 KiB, a linear one well under a millisecond. The bound of 20 times the floor is far from both, so
  * that the load of the machine does not decide the result.
  */
 import { assert, assertEquals } from "@std/assert";
@@ -9,11 +9,11 @@ import { REGEXES, type RegexRow, type WorstText } from "./regex_table.ts";
 const ROOT = new URL("../../", import.meta.url);
 const LENGTH = 65_536;
 const MAX_RATIO = 20;
-/** Milliseconds; what is faster counts as this. */
+/** Milliseconds. A shorter time counts as this. */
 const FLOOR_MS = 2;
 const RUNS = 5;
 
-/** Texts that each expression meets beside its own worst. */
+/** Texts that each expression is run on, in addition to its own worst text. */
 const HOSTILE: readonly WorstText[] = [
   ...[..." \t\n`\"'\\%=-./:,;_0aA[(\u0301\u200b"].map((unit): WorstText => ["", unit, "\u0000"]),
   ...[...' \t`"-./=%'].map((unit): WorstText => ["x", unit, "x"]),
@@ -28,7 +28,7 @@ async function* sources(folder: string): AsyncGenerator<string> {
   }
 }
 
-/** The texts of all regular expressions of a file: literals, and what constructs one. */
+/** The texts of all regular expressions of a file: literals and constructor arguments. */
 function expressionsOf(path: string, source: string): string[] {
   const found: string[] = [];
   const isConstructor = (callee: Deno.lint.Node) => callee.type === "Identifier" && callee.name === "RegExp";
@@ -62,11 +62,11 @@ function compiled({ literal, source }: RegexRow): RegExp {
 
 function textOf([head, unit, tail]: WorstText): string {
   const count = Math.max(1, Math.floor((LENGTH - head.length - tail.length) / unit.length));
-  // Joined, so that the first search does not pay for putting the text together.
+  // Joined, so that the first search does not include the cost of flattening the text.
   return [head, ...Array<string>(count).fill(unit), tail].join("");
 }
 
-/** Shortest time in milliseconds that a search and a replacement take; ends early when one run is fast enough. */
+/** Shortest time in milliseconds of a search and a replacement. Ends early when one run is fast enough. */
 function timeOf(regex: RegExp, text: string): number {
   let best = Infinity;
   for (let run = 0; run < RUNS && best > FLOOR_MS; run++) {

@@ -1,6 +1,6 @@
 /**
- * The functions of `@std` in use, which `shared/jsr/` serves from a repackaging (D-242), give the results of fixed vectors.
- * docs/security.md names the package that deno.lock has.
+ * The functions of `@std` in use, which `shared/jsr/` serves from a repackaging (D-242), return the results of fixed
+ * vectors. docs/security.md names the package that deno.lock has.
  */
 import {
   assert,
@@ -87,7 +87,7 @@ Deno.test("parseArgs of @std reads a command line as the command svc expects", (
   assertEquals(unknown, ["--other=1"]);
 });
 
-/** Runs an assertion; true when it throws. */
+/** Runs an assertion. True when it throws. */
 async function fails(run: () => unknown): Promise<boolean> {
   try {
     await run();
@@ -122,7 +122,7 @@ Deno.test("each assertion of @std passes what holds and fails what does not", as
     ["fail", () => {}, () => fail("x")],
   ];
   for (const [name, holds, doesNot] of cases) {
-    // Compared without an assertion: these are what is tested.
+    // Compared without an assertion, because the assertions are under test.
     if (await fails(holds) || !(await fails(doesNot))) throw new Error(name);
   }
 });

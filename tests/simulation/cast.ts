@@ -1,5 +1,5 @@
 /**
- * Who takes part in a simulation, as each machine knows itself, and the clients with which they call: the project's own.
+ * The participants of a simulation, as their own machines know them, and the project's clients with which they call.
  */
 import { AgentClient, ApiError, RegistryClient, signedHeaders, UnreachableError } from "../support/agent_client.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
@@ -23,7 +23,7 @@ export interface Actor {
   accessToken: string;
   /** Refresh tokens, newest last. */
   refreshTokens: string[];
-  /** The last refresh brought no answer. */
+  /** The last refresh got no answer. */
   isUnsure: boolean;
 }
 
@@ -40,7 +40,7 @@ export interface Cast {
   invites: { name: string; code: string }[];
   tickets: { name: string; ticket: string; by: Actor; confirmed: boolean }[];
   messages: Message[];
-  /** What brings a run to its end. */
+  /** Operations that complete a run. */
   ending: ((sim: Simulation) => Promise<void>)[];
 }
 
@@ -59,7 +59,7 @@ export function agentClient(sim: Simulation, actor: Actor, call: Call): AgentCli
   return new AgentClient({ ...sim.deps, fetch: sim.fetch(call) }, PROXY_URL, identityOf(actor));
 }
 
-/** A signed request that the client has no method for. */
+/** Sends a signed request that the client has no method for. */
 export async function signed(
   sim: Simulation,
   actor: Actor,
@@ -84,7 +84,7 @@ export async function signed(
   }
 }
 
-/** What was answered; `null` when it was a refusal, or nothing. */
+/** Returns an answer, or `null` for a refusal or no answer. */
 export async function tried<T>(answer: Promise<T>): Promise<T | null> {
   try {
     return await answer;
@@ -94,7 +94,7 @@ export async function tried<T>(answer: Promise<T>): Promise<T | null> {
   }
 }
 
-/** A secret that was handed out, with its name. */
+/** Registers a secret that was returned, under its name. */
 export function keep(sim: Simulation, secret: string, name: string): string {
   sim.name(secret, name, true);
   return secret;

@@ -1,9 +1,9 @@
 /**
- * What a simulation writes down: events in order, by names that a seed fixes. No id, no token, no moment of the real
- * clock is in it, so that the same seed gives the same log, word for word.
+ * The log of a simulation: events in order, with names that a seed fixes. It holds no ID, no token and no time of the
+ * real clock, so that the same seed gives exactly the same log.
  */
 
-/** What a call was about, for the bound within which a revocation must hold. */
+/** The kind of a call, for the bound within which a revocation must hold. */
 export type Area = "message" | "connect" | "receipt" | "refresh" | "pairing";
 
 export type Event =
@@ -12,11 +12,11 @@ export type Event =
   | { kind: "answered"; serving: number; status: number; code: string }
   /** A request or its answer did not arrive, or not yet. */
   | { kind: "lost"; call: string; how: string }
-  /** A single-use thing was used up, by something that is told apart. */
+  /** A single-use item was used by something with its own name. */
   | { kind: "used"; thing: string; by: string }
-  /** Generations count the refresh tokens of a session, as they are issued. */
+  /** Generations count the refresh tokens of a session in the order of issue. */
   | { kind: "refreshed"; session: string; presented: number; issued: number; recovery: boolean }
-  /** The registry has said that a credential (an AIT, a session) is revoked. */
+  /** The registry has answered that a credential (an AIT, a session) is revoked. */
   | { kind: "revoked"; credential: string }
   | { kind: "accepted"; serving: number; area: Area; credentials: readonly string[] }
   /** A request that counts in its agent's window; `startedAt` as `at`. */
@@ -36,21 +36,21 @@ export type Event =
   | { kind: "acked"; message: string; accepted: boolean }
   /** From now on two agents may be a pair. */
   | { kind: "paired"; agents: readonly [string, string] }
-  /** From now on they are none. */
+  /** From now on they are not a pair. */
   | { kind: "unpaired"; agents: readonly [string, string] }
-  /** The revocation list as it was published. */
+  /** The published revocation list. */
   | { kind: "listed"; seq: number; aits: readonly string[] }
-  /** A clock was set; `skewed` while the instances do not agree. */
+  /** A clock was set. `skewed` while the clocks of the instances differ. */
   | { kind: "clock"; what: string; skewed: boolean }
   | { kind: "crashed"; instance: string }
   | { kind: "up"; instance: string }
-  /** What else happened; no invariant reads it. */
+  /** Another event, which no invariant reads. */
   | { kind: "note"; text: string };
 
-/** An event with its step, and the time since the start in milliseconds as it passed, whatever clocks said. */
+/** An event with its step and the time since the start in milliseconds, independent of the clocks that were set. */
 export type Logged = Event & { step: number; at: number };
 
-/** An event as a line. */
+/** Formats an event as a line. */
 export function lineOf({ step, at, kind, ...rest }: Logged): string {
   const members = Object.entries(rest).map(([name, value]) =>
     `${name}=${Array.isArray(value) ? value.join("+") : value}`

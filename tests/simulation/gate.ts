@@ -1,7 +1,7 @@
 /**
- * The gate: everything of a simulation that other threads carry out, one call at a time, in an order that randomness
- * picks. So a seed fixes how the pieces of a request meet, and rest is known: nobody waits at the gate, and no turn of
- * this thread is left. Knows nothing of what passes.
+ * The gate runs everything of a simulation that other threads execute, one call at a time, in a random order. So a seed
+ * fixes the order of all pieces, and idleness is known: no call waits at the gate, and this thread has no pending task.
+ * It does not read the calls.
  */
 import { setImmediate } from "node:timers";
 import type { Random } from "../../shared/random.ts";
@@ -15,7 +15,7 @@ export class Gate {
     this.#random = random;
   }
 
-  /** Carries a call out when its turn has come. */
+  /** Runs a call in its turn. */
   pass<T>(call: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.#waiting.push(() => call().then(resolve, reject));
@@ -23,7 +23,7 @@ export class Gate {
     });
   }
 
-  /** Waits until nothing of ours is under way any more. */
+  /** Waits until no call runs or waits. */
   async rest(): Promise<void> {
     do {
       await this.#running;
@@ -32,8 +32,8 @@ export class Gate {
   }
 
   async #run(): Promise<void> {
-    // A call may end within the turn in which it starts, as the other thread has it. So none starts before everything
-    // that the last one brought about has been done: then it makes no difference.
+    // A call may end within the turn in which it starts, depending on the other thread. So no call starts before every
+    // effect of the last one is complete: then the timing makes no difference.
     for (await turn(); this.#waiting.length > 0; await turn()) {
       const at = this.#waiting.length === 1 ? 0 : (this.#random.bytes(1)[0] ?? 0) % this.#waiting.length;
       await this.#waiting.splice(at, 1)[0]?.();
@@ -42,12 +42,12 @@ export class Gate {
   }
 }
 
-/** The next turn of this thread: every promise that was kept has been acted on by then. */
+/** Waits for the next turn of this thread: all settled promises have been handled by then. */
 function turn(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve));
 }
 
-/** Sends the calls of WebCrypto through the gate too; gives what ends that. */
+/** Sends the calls of WebCrypto through the gate too. Returns a function that undoes it. */
 export function gateCrypto(gate: Gate): () => void {
   const subtle = crypto.subtle as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
   const names = ["digest", "exportKey", "importKey", "sign", "verify"];

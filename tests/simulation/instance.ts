@@ -1,7 +1,7 @@
 /**
- * One instance of both services in a simulation: a world of its own over a view of the shared store, with a clock that
- * can be set apart from the others', a line to the registry that fails at times, and sockets that are not real. It can
- * die at any call of the store, and starts again with nothing but the store.
+ * One instance of both services in a simulation: its own world over a view of the shared store, with a clock that can
+ * differ from the others', a connection to the registry that fails at times, and simulated sockets. It can crash at any
+ * call of the store, and starts again from the store only.
  */
 import type { UpgradeWebSocket } from "../../proxy/relay/connect.ts";
 import { decodeFrame, type DeliverFrame } from "../../shared/protocol/frames.ts";
@@ -11,7 +11,7 @@ import { World } from "../support/world.ts";
 import type { Simulation } from "./simulation.ts";
 import { View } from "./store.ts";
 
-/** The clock of an instance: time passes as everywhere, and the hour may be another. */
+/** The clock of an instance: time passes as everywhere, and the time of day can differ. */
 class InstanceClock extends ManualClock {
   isOn = true;
 
@@ -31,16 +31,16 @@ class InstanceClock extends ManualClock {
 export class Instance {
   world!: World;
   isUp = false;
-  /** How far its clock is from the right time, milliseconds. */
+  /** Difference of its clock from the correct time, milliseconds. */
   skewMs = 0;
-  /** Resolves with `null` when this life of it ends. */
+  /** Resolves with `null` when the present run of the instance ends. */
   gone!: Promise<null>;
   #view!: View;
   #lives = 0;
 
   constructor(readonly sim: Simulation, readonly name: string) {}
 
-  /** Starts with what is in the store. */
+  /** Starts from the contents of the store. */
   async start(): Promise<void> {
     const clock = new InstanceClock(this.sim.clock, () => this.skewMs);
     const view = this.#view = new View(this.sim.store);
@@ -60,14 +60,14 @@ export class Instance {
       proxy: { agentRequests: this.sim.limit.requests, agentWindowMs: this.sim.limit.windowMs },
     });
     this.sim.worlds.push(world);
-    world.registryAnswer = (request) => this.sim.lineToRegistry(this, request);
+    world.registryAnswer = (request) => this.sim.connectionToRegistry(this, request);
     world.proxy.deps.upgrade = this.#upgrade;
     await world.proxy.start();
     this.isUp = true;
     this.sim.write({ kind: "up", instance: this.name });
   }
 
-  /** Ends at once, or at the given call of the store from now on, which may still take effect. */
+  /** Ends at once, or at the given call of the store from now on, which can still take effect. */
   crash(calls = 0, effective = false): void {
     if (this.isUp) this.#view.die(calls, effective);
   }
@@ -80,10 +80,10 @@ export class Instance {
   };
 }
 
-/** What a connector does with a message. */
+/** How a connector handles a message. */
 export type Manner = "acks" | "nacks" | "waits";
 
-/** As much of a WebSocket as the proxy uses, and the connector at its far end. */
+/** The part of a WebSocket that the proxy uses, and the connector at its far end. */
 export class SimSocket {
   onopen: (() => void) | null = null;
   onmessage: ((event: { data: string }) => void) | null = null;
@@ -94,7 +94,7 @@ export class SimSocket {
   /** Not open yet. */
   isNew = true;
   closed = false;
-  /** Half open: nothing passes, and neither end knows. */
+  /** Half open: nothing passes, and neither end has noticed. */
   isDeaf = false;
   /** Frames that the connector has not acknowledged. */
   readonly unacked: DeliverFrame[] = [];
@@ -126,14 +126,14 @@ export class SimSocket {
     queueMicrotask(() => this.drop());
   }
 
-  /** The connection ends. */
+  /** Ends the connection. */
   drop(): void {
     if (this.closed) return;
     this.closed = true;
     this.onclose?.();
   }
 
-  /** The connector acknowledges a frame, perhaps for a second time. */
+  /** Acknowledges a frame, possibly a second time. */
   ack(frame: DeliverFrame, accepted: boolean): void {
     const at = this.unacked.indexOf(frame);
     if (at !== -1) this.unacked.splice(at, 1);

@@ -1,28 +1,28 @@
 /**
- * The invariants of the network, each a pure function from what a simulation wrote down to what is wrong with it. I7,
- * on the files of the command line, is not among them: `tests/e2e/cli_kill_test.ts` holds it.
+ * The invariants of the network. Each is a pure function from the log of a simulation to its violations. I7 concerns
+ * the files of the command line: `tests/e2e/cli_kill_test.ts` checks it.
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Area, Event, Logged } from "./events.ts";
 
-/** What a simulation leaves behind. */
+/** The result of a simulation. */
 export interface Run {
   log: readonly Logged[];
   /** Requests that an agent may make in a window. */
   limit: { requests: number; windowMs: number };
-  /** Every secret that was handed out. */
+  /** Every secret that was returned. */
   secrets: readonly string[];
-  /** Where no secret may be: lines of logs, records of the store, bodies of errors. */
+  /** Texts that must not hold a secret: log lines, records of the store, bodies of errors. */
   texts: readonly string[];
 }
 
-/** How long after its acknowledgement a revocation may still not be heard of, milliseconds. */
+/** Time after its acknowledgement within which a revocation may still be unknown, milliseconds. */
 const BOUND_MS: Readonly<Record<Area, number>> = {
   message: 0,
   connect: 0,
   receipt: 0,
   refresh: 0,
-  // Judged without an access token: by the revocation list, which is used up to this age.
+  // Checked without an access token, by the revocation list, which is used up to this age.
   pairing: LIMITS.crlMaxAgeMs,
 };
 
@@ -48,7 +48,7 @@ function grouped<T>(items: readonly T[], nameOf: (item: T) => string): [string, 
   return [...Map.groupBy(items, nameOf)];
 }
 
-/** I1: each single-use thing is used by one. */
+/** I1: one request uses each single-use item. */
 export function singleUse(log: readonly Logged[]): string[] {
   return grouped(of(log, "used"), ({ thing }) => thing).flatMap(([thing, uses]) => {
     const users = new Set(uses.map(({ by }) => by));
@@ -56,7 +56,7 @@ export function singleUse(log: readonly Logged[]): string[] {
   });
 }
 
-/** I2: a refresh takes the newest token, or as recovery the one before, whose successor was not used. */
+/** I2: a refresh uses the newest token, or as recovery the one before, whose successor was not used. */
 export function oneGeneration(log: readonly Logged[]): string[] {
   return grouped(of(log, "refreshed"), ({ session }) => session).flatMap(([session, refreshes]) => {
     let current = 1, previous = 0;
@@ -70,7 +70,7 @@ export function oneGeneration(log: readonly Logged[]): string[] {
   });
 }
 
-/** I3: what starts after a revocation was acknowledged is not accepted beyond the bound. */
+/** I3: a request that starts after a revocation was acknowledged is not accepted after the bound. */
 export function revokedStaysOut(log: readonly Logged[]): string[] {
   const revokedAt = new Map<string, number>();
   const startedAt = new Map<number, number>();
@@ -89,8 +89,8 @@ export function revokedStaysOut(log: readonly Logged[]): string[] {
 }
 
 /**
- * I4: 202 `delivered:true` says that an ack was accepted, and then the message is not handed over again; what was
- * acknowledged is not answered otherwise. What a crash cut off in between may be handed over once more.
+ * I4: 202 `delivered:true` means that an acknowledgement was accepted, and then the message is not delivered again. An
+ * acknowledged message gets no other answer. A message that a crash interrupted in between may be delivered once more.
  */
 export function deliveredMeansAcked(log: readonly Logged[]): string[] {
   const problems: string[] = [];
@@ -115,13 +115,13 @@ export function deliveredMeansAcked(log: readonly Logged[]): string[] {
       event.kind === "frame" && (delivered.get(event.message) ?? Infinity) < event.step &&
       crashedIn !== delivered.get(event.message)
     ) {
-      problems.push(`${event.message} was handed over again after its 202`);
+      problems.push(`${event.message} was delivered again after its 202`);
     }
   });
   return problems;
 }
 
-/** I5: no frame to an agent that is not paired with the sender. */
+/** I5: no frame goes to an agent that is not paired with the sender. */
 export function framesOnlyToPeers(log: readonly Logged[]): string[] {
   const pairs = new Set<string>();
   const nameOf = (agents: readonly string[]) => [...agents].sort().join(" and ");
@@ -129,11 +129,11 @@ export function framesOnlyToPeers(log: readonly Logged[]): string[] {
     if (event.kind === "paired") pairs.add(nameOf(event.agents));
     if (event.kind === "unpaired") pairs.delete(nameOf(event.agents));
     if (event.kind !== "frame" || pairs.has(nameOf([event.from, event.to]))) return [];
-    return [`${event.message} went from ${event.from} to ${event.to}, who are no pair`];
+    return [`${event.message} went from ${event.from} to ${event.to}, who are not a pair`];
   });
 }
 
-/** I6: in no window is more accepted than the limit, as long as the clocks agree and nobody sets them. */
+/** I6: no window has more accepted requests than the limit while the clocks agree and are not set. */
 export function withinLimit(log: readonly Logged[], requests: number, windowMs: number): string[] {
   const problems: string[] = [];
   let counted = new Map<string, number[]>();
@@ -156,7 +156,7 @@ export function withinLimit(log: readonly Logged[], requests: number, windowMs: 
   return problems;
 }
 
-/** I8: what was revoked or listed once stays listed, and the list's number does not fall. */
+/** I8: a revoked or listed entry stays listed, and the sequence number of the list does not fall. */
 export function listKeepsEntries(log: readonly Logged[]): string[] {
   const known = new Set<string>();
   let last = 0;
@@ -174,8 +174,8 @@ export function listKeepsEntries(log: readonly Logged[]): string[] {
 }
 
 /**
- * I9: what was taken before another message of that sender was sent comes to the recipient before it, as long as the
- * clocks agree: by a clock that is off by more than a lease, who lives counts as dead.
+ * I9: a message that was accepted before another of the same sender was sent is delivered before it, while the clocks
+ * agree: with a clock that is off by more than a lease, an instance that is alive counts as dead.
  */
 export function inOrder(log: readonly Logged[]): string[] {
   const first = (kind: "taken" | "sent" | "frame") => {
@@ -195,12 +195,12 @@ export function inOrder(log: readonly Logged[]): string[] {
     return messages.flatMap((a) =>
       messages
         .filter((b) => sent.has(b) && at(taken, a) < at(sent, b) && at(handed, b) < at(handed, a))
-        .map((b) => `${b} overtook ${a}, which had been taken before it was sent`)
+        .map((b) => `${b} overtook ${a}, which was accepted before it was sent`)
     );
   });
 }
 
-/** I10: no secret in what is kept, logged or answered as an error. */
+/** No secret is in records, logs or error answers. */
 export function noSecrets(secrets: readonly string[], texts: readonly string[]): string[] {
   return texts.filter((text) => secrets.some((secret) => text.includes(secret)))
     .map((text) => `a secret is in: ${text.slice(0, 120)}`);

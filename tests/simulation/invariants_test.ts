@@ -1,13 +1,13 @@
-/** Every invariant can break: a log or a store that was doctored is told apart from one that is right. */
+/** Every invariant can fail: a manipulated log or store is distinguished from a correct one. */
 import { assert, assertEquals } from "@std/assert";
 import type { Event, Logged } from "./events.ts";
 import { lineOf } from "./events.ts";
 import { INVARIANTS, type Run } from "./invariants.ts";
-import { judge, Simulation } from "./simulation.ts";
+import { Simulation, violations } from "./simulation.ts";
 
 const LIMIT = { requests: 2, windowMs: 1000 };
 
-/** An event, at a step and a moment if they matter. */
+/** An event, with a step and a time when they matter. */
 type Said = Event & { step?: number; at?: number };
 
 function runOf(events: readonly Said[], more: Partial<Run> = {}): Run {
@@ -59,7 +59,7 @@ interface Case {
 
 const CASES: Case[] = [{
   invariant: "I1",
-  promise: "a single-use thing succeeds once",
+  promise: "a single-use item succeeds once",
   holds: [
     runOf([used("invite I1", "request 1"), used("invite I2", "request 2")]),
     // A ticket gives its confirmer the same answer again.
@@ -72,7 +72,7 @@ const CASES: Case[] = [{
   ],
 }, {
   invariant: "I2",
-  promise: "one refresh generation is live",
+  promise: "one refresh generation is valid",
   holds: [
     runOf([refreshed(1, 2), refreshed(2, 3)]),
     runOf([refreshed(1, 2), refreshed(1, 3, true), refreshed(1, 4, true), refreshed(4, 5)]),
@@ -84,7 +84,7 @@ const CASES: Case[] = [{
   ],
 }, {
   invariant: "I3",
-  promise: "nothing is accepted beyond a revocation's bound",
+  promise: "no request is accepted after the bound of a revocation",
   holds: [
     runOf([started(1), revoked("A1 session 1"), accepted(1, "message")]),
     runOf([revoked("A1 ait 1"), started(1), accepted(1, "pairing", 899_000)]),
@@ -99,7 +99,7 @@ const CASES: Case[] = [{
   promise: "delivered means acknowledged, once",
   holds: [
     runOf([sent("M1"), frame("M1"), acked("M1"), taken("M1", "delivered")]),
-    // The process dies before the answer is on record.
+    // The process crashes before the answer is recorded.
     runOf([
       sent("M1"),
       frame("M1"),
@@ -121,7 +121,7 @@ const CASES: Case[] = [{
   breaks: [runOf([frame("M1")]), runOf([paired, unpaired, frame("M1")])],
 }, {
   invariant: "I6",
-  promise: "no window holds more than the limit",
+  promise: "no window exceeds the limit",
   holds: [
     runOf([counted(0), counted(1), counted(1000)]),
     runOf([counted(0), counted(1), clock(false), counted(2)]),
@@ -153,7 +153,7 @@ const CASES: Case[] = [{
       frame("M2"),
       frame("M1"),
     ]),
-    // Sent at the same time: either may be first.
+    // Sent at the same time: either can be first.
     runOf([sent("M1"), sent("M2"), taken("M1", "queued"), frame("M2"), frame("M1")]),
   ],
   breaks: [
@@ -161,9 +161,9 @@ const CASES: Case[] = [{
   ],
 }, {
   invariant: "I10",
-  promise: "no secret is kept or logged",
+  promise: "no secret is stored or logged",
   holds: [runOf([], { secrets: ["svc_pat_secret"], texts: ['{"digest":"5ec4e7"}'] })],
-  breaks: [runOf([], { secrets: ["svc_pat_secret"], texts: ["all is well", '{"key":"svc_pat_secret"}'] })],
+  breaks: [runOf([], { secrets: ["svc_pat_secret"], texts: ["no secret here", '{"key":"svc_pat_secret"}'] })],
 }];
 
 for (const { invariant, promise, holds, breaks } of CASES) {
@@ -181,13 +181,13 @@ Deno.test("every invariant is shown to break", () => {
 
 Deno.test("a real run with one doctored event is reported, and without it is not", async () => {
   const run = await Simulation.run(1);
-  assertEquals(judge(run), []);
+  assertEquals(violations(run), []);
   const [stray] = runOf([frame("M999")]).log;
   assert(stray);
-  assertEquals(judge({ ...run, log: [stray, ...run.log] }).map(({ invariant }) => invariant), ["I5"]);
+  assertEquals(violations({ ...run, log: [stray, ...run.log] }).map(({ invariant }) => invariant), ["I5"]);
   const [secret = ""] = run.secrets;
   const kept = { ...run, texts: [...run.texts, `{ value: "${secret}" }`] };
-  assertEquals(judge(kept).map(({ invariant }) => invariant), ["I10"]);
+  assertEquals(violations(kept).map(({ invariant }) => invariant), ["I10"]);
 });
 
 Deno.test("the same seed gives the same log, another seed another", async () => {

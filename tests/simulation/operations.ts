@@ -1,4 +1,4 @@
-/** What happens in a simulation: a table of operations with how often each is chosen, and the cast of the beginning. */
+/** The operations of a simulation: a table with the frequency of each, and the initial participants. */
 import { BOOTSTRAP_SECRET } from "../support/world.ts";
 import { type Cast, registry } from "./cast.ts";
 import * as people from "./people.ts";
@@ -51,7 +51,7 @@ export const OPERATIONS: readonly Operation[] = [
   row(0.6, (sim) => sim.pass(62_000)),
 ];
 
-/** The first admin with two agents, which are paired, and one is connected. */
+/** The first admin with two agents, which are paired. One of them is connected. */
 export async function introduce(sim: Simulation): Promise<Cast> {
   const cast: Cast = {
     people: [],
@@ -82,7 +82,7 @@ function crash(sim: Simulation): void {
   sim.choose(sim.instances)?.crash();
 }
 
-/** In the middle of what comes next. */
+/** Crashes during the following operation. */
 function crashSoon(sim: Simulation): void {
   sim.choose(sim.instances)?.crash(1 + sim.below(12), sim.chance(50));
 }

@@ -1,4 +1,4 @@
-/** What people and agents do at the registry in a simulation: invites, registrations, sessions, revocations. */
+/** Operations of people and agents at the registry in a simulation: invites, registrations, sessions, revocations. */
 import { ApiError, UnreachableError } from "../support/agent_client.ts";
 import type { RegisterAnswer, ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -73,7 +73,7 @@ export async function registerFor(sim: Simulation, owner: Person | undefined): P
   sim.cast.actors.push({ name, owner, agent, keys, ait, accessToken, refreshTokens: [refreshToken], isUnsure: false });
 }
 
-/** Names the tokens of a session's next generation; gives its number. */
+/** Names the tokens of a session's next generation. Returns its number. */
 function nameTokens(sim: Simulation, session: string, { accessToken, refreshToken }: AgentAuth): number {
   const generation = Number(sim.next(`${session} generation `).split(" ").at(-1));
   keep(sim, accessToken, session);

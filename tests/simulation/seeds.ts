@@ -1,9 +1,9 @@
 /**
- * The seeds of a test run: 200 unless `-- --seeds n` says otherwise, or the one of `-- --seed n` with its log printed.
- * A failure says what broke, the last lines of the log, and how to repeat it.
+ * The seeds of a test run: `-- --seeds n` (default 200), or the one of `-- --seed n` with its log printed. A failure
+ * shows the violated invariant, the last lines of the log, and the command that repeats it.
  */
 import { lineOf } from "./events.ts";
-import { judge, Simulation } from "./simulation.ts";
+import { Simulation, violations } from "./simulation.ts";
 
 const USUAL_SEEDS = 200;
 const LINES = 30;
@@ -15,19 +15,23 @@ function said(flag: string): number | null {
   return Number.isSafeInteger(number) && number > 0 ? number : null;
 }
 
-/** The seeds of one of so many test files, which run at the same time. */
+/** The seeds of one of several test files that run at the same time. */
 export function seedsOf(file: number, files: number): number[] {
   const one = said("--seed");
   const all = one === null ? Array.from({ length: said("--seeds") ?? USUAL_SEEDS }, (_, i) => i + 1) : [one];
   return all.filter((seed) => seed % files === file);
 }
 
-/** Runs a seed; throws when an invariant does not hold. */
+/**
+ * Runs a seed.
+ *
+ * @throws {Error} when an invariant does not hold
+ */
 export async function runSeed(seed: number): Promise<void> {
   const run = await Simulation.run(seed);
   const lines = run.log.map(lineOf);
   if (said("--seed") !== null) console.log(lines.join("\n"));
-  const problems = judge(run);
+  const problems = violations(run);
   if (problems.length === 0) return;
   throw new Error([
     ...problems.map(({ invariant, problem }) => `Seed ${seed} breaks ${invariant}: ${problem}`),

@@ -1,4 +1,4 @@
-/** The seeds with even numbers; two files, so that two cores share them. */
+/** The seeds with even numbers. There are two files, so that two cores share them. */
 import { runSeed, seedsOf } from "./seeds.ts";
 
 Deno.test("every invariant holds for any faults of network, machines and clocks (even seeds)", async () => {

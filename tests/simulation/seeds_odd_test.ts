@@ -1,4 +1,4 @@
-/** The seeds with odd numbers; two files, so that two cores share them. */
+/** The seeds with odd numbers. There are two files, so that two cores share them. */
 import { runSeed, seedsOf } from "./seeds.ts";
 
 Deno.test("every invariant holds for any faults of network, machines and clocks (odd seeds)", async () => {

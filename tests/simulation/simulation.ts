@@ -1,7 +1,7 @@
 /**
  * A simulation: two instances of registry and proxy on one store, people, agents and their connectors, in one process,
- * with a scripted network between all of them. It starts one outside operation at a time and waits for rest before the
- * next, so a seed fixes everything that happens. What becomes of it is written down for the invariants.
+ * with a scripted network between all of them. It starts one outside operation at a time and waits for idleness before
+ * the next, so that a seed fixes everything. Its log is the input of the invariants.
  */
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
@@ -19,17 +19,17 @@ import { INVARIANTS, type Run } from "./invariants.ts";
 import { introduce, OPERATIONS } from "./operations.ts";
 import { SimStore } from "./store.ts";
 
-/** What a request is about, as the log needs it. */
+/** The subject of a request, for the log. */
 export interface Call {
   name: string;
   /** For the bound of a revocation. */
   area?: Area;
-  /** Window in which it counts: its agent's, or that of its connects. */
+  /** Window in which it counts: the agent's, or that of its connections. */
   counts?: string;
-  /** Credentials that it rests on, besides those in its headers. */
+  /** Credentials that it needs in addition to those in its headers. */
   credentials?: readonly string[];
   started?(serving: number): void;
-  /** Accepted, with the answer's body; also when the answer gets lost on its way. */
+  /** Called with the body of an accepted answer, also when the answer is lost on its way. */
   served?(body: unknown, serving: number): void;
 }
 
@@ -42,10 +42,10 @@ interface Packet {
   body: ArrayBuffer | null;
 }
 
-/** What the network does with a request, and how often of 100. */
-const FATES = [["request lost", 4], ["answer lost", 6], ["doubled", 6], ["delayed", 5]] as const;
-/** What the line between proxy and registry does, and how often of 100. */
-const LINE_FATES = [["lost", 1], ["answer lost", 1], ["doubled", 2], ["slow", 1]] as const;
+/** Effects of the network on a request, with their frequency in 100. */
+const FAULTS = [["request lost", 4], ["answer lost", 6], ["doubled", 6], ["delayed", 5]] as const;
+/** Effects of the connection between proxy and registry, with their frequency in 100. */
+const CONNECTION_FAULTS = [["lost", 1], ["answer lost", 1], ["doubled", 2], ["slow", 1]] as const;
 
 const START = Date.UTC(2026, 1, 21, 0, 1);
 const STEPS = 45;
@@ -70,12 +70,12 @@ export class Simulation implements AsyncDisposable {
   readonly #counts = new Map<string, number>();
   readonly #errors: string[] = [];
   readonly #failures: unknown[] = [];
-  /** Requests that were sent, for a replay; and those that have not arrived. */
+  /** Requests that were sent, for a replay, and requests that have not arrived. */
   readonly #sent: Packet[] = [];
   #held: Packet[] = [];
   #step = 0;
   #servings = 0;
-  /** Milliseconds by which the clock of all was set. */
+  /** Milliseconds by which all clocks were set. */
   #set = 0;
   #passing = Promise.resolve();
   #isReliable = true;
@@ -88,7 +88,7 @@ export class Simulation implements AsyncDisposable {
     this.#ungate = gateCrypto(this.#gate);
   }
 
-  /** Runs a seed to its end; the run is for `judge`. */
+  /** Runs a seed completely. Returns the run. */
   static async run(seed: number, steps = STEPS): Promise<Run> {
     await using sim = new Simulation(seed);
     sim.store = await SimStore.open(sim.#gate, sim.#chances);
@@ -115,14 +115,14 @@ export class Simulation implements AsyncDisposable {
     this.store[Symbol.dispose]();
   }
 
-  /** Starts an operation and waits for rest; it may go on in later steps. */
+  /** Starts an operation and waits for idleness. The operation can continue in later steps. */
   async #do(operation: (sim: Simulation) => Promise<void> | void): Promise<void> {
     void Promise.resolve(operation(this)).catch((error) => this.#failures.push(error));
     await this.rest();
     await this.#passing;
   }
 
-  /** Everything works again: what waits can come to its end. */
+  /** Ends all faults, so that waiting operations can end. */
   async #end(): Promise<void> {
     this.#isReliable = true;
     for (const instance of this.instances) {
@@ -133,12 +133,12 @@ export class Simulation implements AsyncDisposable {
     await this.pass(13_000);
   }
 
-  /** Writes an event down. */
+  /** Appends an event to the log. */
   write(event: Event): void {
     this.log.push({ step: this.#step, at: this.now, ...event });
   }
 
-  /** Milliseconds since the start, as time passed. */
+  /** Milliseconds since the start, independent of the clocks that were set. */
   get now(): number {
     return this.clock.now() - START - this.#set;
   }
@@ -152,7 +152,7 @@ export class Simulation implements AsyncDisposable {
     return this.#passing = this.clock.advance(ms, () => this.rest());
   }
 
-  /** Sets the clock of all. */
+  /** Sets all clocks. */
   setClock(ms: number): void {
     this.clock.step(ms);
     this.#set += ms;
@@ -181,14 +181,14 @@ export class Simulation implements AsyncDisposable {
 
   // Names
 
-  /** The name of the next thing of a kind. */
+  /** The name of the next item of a kind. */
   next(kind: string): string {
     const count = (this.#counts.get(kind) ?? 0) + 1;
     this.#counts.set(kind, count);
     return kind + count;
   }
 
-  /** Gives an id or a secret the name under which the log knows it. */
+  /** Gives an ID or a secret the name that the log uses for it. */
   name(text: string, name: string, isSecret = false): string {
     this.#names.set(text, name);
     if (isSecret) this.secrets.add(text);
@@ -196,7 +196,7 @@ export class Simulation implements AsyncDisposable {
   }
 
   nameOf(text: string): string {
-    return this.#names.get(text) ?? "nobody knows";
+    return this.#names.get(text) ?? "unknown";
   }
 
   /** Name of the agent whose AIT a request carries. */
@@ -210,7 +210,7 @@ export class Simulation implements AsyncDisposable {
     return { clock: this.clock, random: this.#ids };
   }
 
-  /** What a client calls with: the network decides what becomes of it. */
+  /** The `fetch` of a client: the network decides the result. */
   fetch(call: Call): typeof fetch {
     return async (input, init) => {
       const request = new Request(input, init);
@@ -218,38 +218,38 @@ export class Simulation implements AsyncDisposable {
       const packet = { call, url, method, headers, body: request.body ? await request.arrayBuffer() : null };
       this.#sent.push(packet);
       const answer = await this.#send(packet);
-      if (!answer) throw new TypeError("The network has lost it");
+      if (!answer) throw new TypeError("The network lost the request");
       return answer;
     };
   }
 
-  /** Sends the very same request again, as whoever listened could. */
+  /** Sends the same request again, as an observer of the network could. */
   async replay(): Promise<void> {
     const packet = this.choose(this.#sent.slice(-20));
     if (packet) await this.#serve(packet);
   }
 
-  /** Lets a request arrive that the network held back. */
+  /** Delivers a request that the network held. */
   async arrive(): Promise<void> {
     const packet = this.#held.splice(this.below(this.#held.length), 1)[0];
     if (packet) await this.#serve(packet);
   }
 
   async #send(packet: Packet): Promise<Response | null> {
-    const fate = this.#fate(FATES);
-    if (fate) this.write({ kind: "lost", call: packet.call.name, how: fate });
-    if (fate === "request lost") return null;
-    if (fate === "delayed") {
+    const fault = this.#pickFault(FAULTS);
+    if (fault) this.write({ kind: "lost", call: packet.call.name, how: fault });
+    if (fault === "request lost") return null;
+    if (fault === "delayed") {
       this.#held.push(packet);
       return null;
     }
-    const second = fate === "doubled" ? this.#serve(packet) : null;
+    const second = fault === "doubled" ? this.#serve(packet) : null;
     const answer = await this.#serve(packet);
     await second;
-    return fate === "answer lost" ? null : answer;
+    return fault === "answer lost" ? null : answer;
   }
 
-  /** An instance takes a request in; `null` when it dies before it answers. */
+  /** Sends a request to an instance. Returns `null` when the instance crashes before it answers. */
   async #serve({ call, url, method, headers, body }: Packet): Promise<Response | null> {
     const instance = this.choose(this.instances.filter(({ isUp }) => isUp));
     if (!instance) return null;
@@ -267,7 +267,7 @@ export class Simulation implements AsyncDisposable {
     const value = text === "" || !text.startsWith("{") ? undefined : JSON.parse(text);
     this.write({ kind: "answered", serving, status, code: value?.error?.code ?? "" });
     if (status >= 400) this.#errors.push(text);
-    // 502 is said of a message that was admitted.
+    // A 502 means that the message was admitted.
     const isAdmitted = status < 400 || status === 502;
     const nonce = headers.get(HEADERS.nonce);
     if (nonce && !this.#names.has(nonce)) this.name(nonce, this.next("nonce "));
@@ -282,22 +282,22 @@ export class Simulation implements AsyncDisposable {
     return new Response(text === "" ? null : text, { status, headers: answer.headers });
   }
 
-  /** The line from an instance's proxy to the registry. */
-  async lineToRegistry(instance: Instance, request: Request): Promise<Response> {
+  /** Sends a request of an instance's proxy to the registry. */
+  async connectionToRegistry(instance: Instance, request: Request): Promise<Response> {
     const ask = (request: Request) => instance.world.registry.fetch(request, { from: "process" });
-    const fate = this.#fate(LINE_FATES);
-    if (fate) this.write({ kind: "note", text: `line of ${instance.name} to the registry: ${fate}` });
-    if (fate === "lost") throw new TypeError("The line is dead");
-    if (fate === "slow") await sleep(instance.world.clock, 7000);
-    if (fate === "doubled") await ask(request.clone());
+    const fault = this.#pickFault(CONNECTION_FAULTS);
+    if (fault) this.write({ kind: "note", text: `connection of ${instance.name} to the registry: ${fault}` });
+    if (fault === "lost") throw new TypeError("The connection failed");
+    if (fault === "slow") await sleep(instance.world.clock, 7000);
+    if (fault === "doubled") await ask(request.clone());
     const answer = await ask(request);
-    if (fate === "answer lost") throw new TypeError("The line died");
+    if (fault === "answer lost") throw new TypeError("The connection failed after the request");
     return answer;
   }
 
-  #fate<F extends string>(fates: readonly (readonly [F, number])[]): F | null {
+  #pickFault<F extends string>(faults: readonly (readonly [F, number])[]): F | null {
     let rest = this.#isReliable ? Infinity : fraction(this.#chances) * 100;
-    return fates.find(([, of100]) => (rest -= of100) < 0)?.[0] ?? null;
+    return faults.find(([, of100]) => (rest -= of100) < 0)?.[0] ?? null;
   }
 }
 
@@ -305,8 +305,8 @@ function aitOf(headers: Headers): string {
   return headers.get(HEADERS.authorization)?.replace(/^Svc /, "") ?? "";
 }
 
-/** What is wrong with a run: the names of invariants that do not hold, with what was seen. */
-export function judge(run: Run): { invariant: string; problem: string }[] {
+/** Returns the violations of a run: the invariants that do not hold, with the facts. */
+export function violations(run: Run): { invariant: string; problem: string }[] {
   return Object.entries(INVARIANTS).flatMap(([invariant, problemsOf]) =>
     problemsOf(run).map((problem) => ({ invariant, problem }))
   );

@@ -1,21 +1,21 @@
 /**
- * The store of a simulation: Deno KV in memory, behind the gate, one view for each instance. A view ends with its
- * instance, at a chosen call: nothing that a dead process had in mind takes effect. Its `watch` is a doorbell that rings
- * when a write was made, and that randomness makes deaf for a ring or ring twice.
+ * The store of a simulation: Deno KV in memory behind the gate, with one view for each instance. A view ends with its
+ * instance at a chosen call: a dead process changes nothing. Its `watch` wakes when a write was made; random events
+ * drop a wake-up or repeat it.
  */
 import { fraction, type Random } from "../../shared/random.ts";
-import { overlaid } from "../support/faulty_kv.ts";
+import { overlaid, withRecordedWrites } from "../support/faulty_kv.ts";
 import type { Gate } from "./gate.ts";
 
-const LOST_RINGS = 0.1, DOUBLE_RINGS = 0.1;
+const LOST_WAKE_UPS = 0.1, DOUBLE_WAKE_UPS = 0.1;
 
-interface Bell {
+interface Watcher {
   key: string;
-  ring(): void;
+  wake(): void;
 }
 
 export class SimStore implements Disposable {
-  readonly bells = new Set<Bell>();
+  readonly watchers = new Set<Watcher>();
 
   private constructor(readonly real: Deno.Kv, readonly gate: Gate, readonly random: Random) {}
 
@@ -27,31 +27,31 @@ export class SimStore implements Disposable {
     this.real.close();
   }
 
-  /** Everything in it, as text. */
+  /** All records as text. */
   async dump(): Promise<string[]> {
     const entries = await Array.fromAsync(this.real.list({ prefix: [] }));
     return entries.map(({ key, value }) => Deno.inspect([key, value], { depth: 20, strAbbreviateSize: 1e6 }));
   }
 
-  /** Rings for each key that was written. */
+  /** Wakes the watchers of each key that was written. */
   written(keys: readonly Deno.KvKey[]): void {
     const names = new Set(keys.map((key) => JSON.stringify(key)));
-    for (const bell of this.bells) {
-      const chance = names.has(bell.key) ? fraction(this.random) : 0;
-      if (chance < LOST_RINGS) continue;
-      bell.ring();
-      if (chance > 1 - DOUBLE_RINGS) bell.ring();
+    for (const watcher of this.watchers) {
+      const chance = names.has(watcher.key) ? fraction(this.random) : 0;
+      if (chance < LOST_WAKE_UPS) continue;
+      watcher.wake();
+      if (chance > 1 - DOUBLE_WAKE_UPS) watcher.wake();
     }
   }
 }
 
-/** The store as one instance sees it, until it dies. */
+/** The store as one instance sees it, until the instance dies. */
 export class View {
   readonly kv: Deno.Kv;
   /** Called at death. */
   onDeath: () => void = () => {};
   #dead = false;
-  /** Calls until death, and whether the last one still takes effect. */
+  /** Calls until the end, and whether the last one still takes effect. */
   #end = { calls: Infinity, effective: false };
 
   constructor(readonly store: SimStore) {
@@ -81,7 +81,7 @@ export class View {
     }
   }
 
-  /** A call that is never answered once the view is dead. */
+  /** Runs a call that is never answered when the view has ended. */
   #through<T>(call: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       void this.store.gate.pass(async () => {
@@ -104,40 +104,23 @@ export class View {
 
   #operation(real: Deno.AtomicOperation): Deno.AtomicOperation {
     const keys: Deno.KvKey[] = [];
-    const operation: Deno.AtomicOperation = overlaid(real, {
-      check: (...checks) => {
-        real.check(...checks);
-        return operation;
-      },
-      set: (key, value, options) => {
-        keys.push(key);
-        real.set(key, value, options);
-        return operation;
-      },
-      delete: (key) => {
-        keys.push(key);
-        real.delete(key);
-        return operation;
-      },
-      commit: () => this.#write(keys, () => real.commit()),
-    });
-    return operation;
+    return withRecordedWrites(real, keys, () => ({ commit: () => this.#write(keys, () => real.commit()) }));
   }
 
   #watch(keys: readonly Deno.KvKey[]): ReadableStream<unknown> {
-    const { bells } = this.store;
-    const mine: Bell[] = [];
+    const { watchers } = this.store;
+    const mine: Watcher[] = [];
     return new ReadableStream({
       start: (controller) => {
         controller.enqueue([]);
         for (const key of keys) {
-          const ring = () => this.#dead || controller.enqueue([]);
-          mine.push({ key: JSON.stringify(key), ring });
+          const wake = () => this.#dead || controller.enqueue([]);
+          mine.push({ key: JSON.stringify(key), wake });
         }
-        for (const bell of mine) bells.add(bell);
+        for (const watcher of mine) watchers.add(watcher);
       },
       cancel: () => {
-        for (const bell of mine) bells.delete(bell);
+        for (const watcher of mine) watchers.delete(watcher);
       },
     });
   }

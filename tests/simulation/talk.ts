@@ -1,4 +1,7 @@
-/** What agents and their connectors do at the proxy in a simulation: pairs, sockets, acks, messages, receipts. */
+/**
+ * Operations of agents and their connectors at the proxy in a simulation: pairs, sockets, acknowledgements, messages,
+ * receipts.
+ */
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Actor, agentClient, keep, type Message, signed, tried } from "./cast.ts";
@@ -24,7 +27,7 @@ export async function confirmPairing(sim: Simulation, actor = sim.choose(sim.cas
     name: `${actor.name} confirms ${one.name}`,
     area: "pairing",
     counts: actor.name,
-    // From its start: it may take effect and never be answered.
+    // From its start: it can take effect without an answer.
     started: () => one.confirmed || sim.write({ kind: "paired", agents }),
     served: () => {
       one.confirmed = true;
@@ -60,7 +63,7 @@ export async function connect(
     },
   };
   const answer = await signed(sim, actor, call, "GET", "/v1/relay/connect", undefined, { Upgrade: "websocket" });
-  // Open at one end only, when the answer did not arrive.
+  // Open at one end only when the answer did not arrive.
   if (socket && !answer) socket.isDeaf = true;
 }
 
@@ -105,7 +108,7 @@ export function acknowledgeTwice(sim: Simulation): void {
 }
 
 export async function send(sim: Simulation, prefer?: "respond-async"): Promise<void> {
-  // Mostly along the pair of the beginning, so that messages meet.
+  // Mostly between the first pair, so that messages are concurrent.
   const [a, b] = sim.chance(65) ? sim.cast.actors : [sim.choose(sim.cast.actors), sim.choose(sim.cast.actors)];
   if (!a || !b || a === b) return;
   const [sender, recipient] = sim.chance(80) ? [a, b] : [b, a];
@@ -124,7 +127,7 @@ export async function sendAsync(sim: Simulation): Promise<void> {
   await send(sim, "respond-async");
 }
 
-/** The second agent goes, gets messages meanwhile, and comes back to a connector that takes its time. */
+/** The second agent disconnects, gets messages meanwhile, and reconnects with a connector that acknowledges late. */
 export async function absence(sim: Simulation): Promise<void> {
   const [from, to] = sim.cast.actors;
   if (!from || !to) return;
@@ -138,7 +141,7 @@ export async function sendAgain(sim: Simulation): Promise<void> {
   if (message) await post(sim, message, message.name, sim.chance(50) ? "respond-async" : undefined);
 }
 
-/** Another text under a request id that was used. */
+/** Sends another text with a used request ID. */
 export async function sendOther(sim: Simulation): Promise<void> {
   const message = sim.choose(sim.cast.messages.slice(-4));
   if (message) await post(sim, message, "another text");

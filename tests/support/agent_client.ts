@@ -1,6 +1,6 @@
 /**
- * The proxy as an agent calls it: one method a route, each request signed anew. Follows no redirect, retries nothing and
- * keeps nothing. Also the one place to import both services' clients from.
+ * The proxy's client for an agent: one method for each route, each request signed again. It follows no redirect, does
+ * not retry and stores nothing. Also the one module from which to import both services' clients.
  */
 import type * as z from "zod";
 import * as pairing from "../../shared/protocol/api/pairing.ts";
@@ -14,14 +14,14 @@ export { ApiError, UnreachableError } from "../../cli/errors.ts";
 export { RegistryClient } from "../../cli/client/registry_client.ts";
 export { type AgentIdentity, signedHeaders } from "../../cli/client/signed_headers.ts";
 
-/** A message on its way out. */
+/** A message to send. */
 export interface OutboundMessage {
   recipientDid: string;
   /** JSON text. */
   payload: string;
   requestId?: string;
   conversationId?: string;
-  /** `respond-async`: may wait for an offline recipient (D-68). */
+  /** `respond-async`: the message may wait for an offline recipient (D-68). */
   prefer?: "respond-async";
 }
 

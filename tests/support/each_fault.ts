@@ -1,6 +1,6 @@
 /**
- * Fails every call that a request makes to the store, one after the other, and looks at what is left: everything that
- * the request does, or nothing.
+ * Fails every store call of a request, one after the other, and checks that the request took effect completely or not
+ * at all.
  */
 import { assert, assertEquals } from "@std/assert";
 import { FaultyKv } from "./faulty_kv.ts";
@@ -8,17 +8,17 @@ import { flushTasks } from "./manual_clock.ts";
 import { outcome } from "./registry_world.ts";
 import type { World } from "./world.ts";
 
-/** A request that is made again and again, each time in a new world. */
+/** A request that is repeated, each time in a new world. */
 export interface Trial {
   open(kv: Deno.Kv): Promise<World>;
   prepare(w: World): Promise<() => Promise<Response>>;
-  /** What it answers when nothing fails. */
+  /** Its answer without a failure. */
   wanted: string;
-  /** Kinds of records that may be written though the request fails: what admission uses up. */
+  /** Kinds of records that may be written although the request fails: those of admission. */
   beside: readonly string[];
 }
 
-/** How a call fails, and what may be answered then. */
+/** How a call fails, and the allowed answers. */
 export interface Failure {
   error: () => Error;
   only?: "commit";
@@ -34,7 +34,7 @@ export const TOO_LARGE: Failure = {
   answers: [/^500 INTERNAL_ERROR$/, /^503 /],
 };
 
-/** Tries a request once for every call of the store that it makes, with that one failing. */
+/** Runs a request once for each of its store calls, with that call failing. */
 export async function failEach(trial: Trial, { error, only, answers }: Failure): Promise<void> {
   const whole = await attempt(trial, () => false);
   assertEquals(whole.result, trial.wanted);
@@ -50,7 +50,7 @@ export async function failEach(trial: Trial, { error, only, answers }: Failure):
   }
 }
 
-/** One try: what was answered, the calls it made, the kinds of records it changed, and what a second one answers. */
+/** One attempt: the answer, its store calls, the kinds of records that it changed, and the answer of a repetition. */
 async function attempt(
   { open, prepare, beside, wanted }: Trial,
   fails: (method: string) => false | Error,

@@ -1,42 +1,42 @@
 /**
- * A real store in memory that fails as a test wants it: chosen calls, a share of the commits, a cap on the checks of one
- * commit, or another client's work just before a call. A commit that mixes arithmetic with other mutations is refused as
- * well: the store is known to get it wrong. Everything else is Deno KV itself.
+ * A real store in memory that fails as a test requires: chosen calls, a share of the commits, a limit on the checks of
+ * one commit, or another client's change just before a call. It also refuses a commit that mixes arithmetic with other
+ * mutations, because the store is known to handle it wrongly. Everything else is Deno KV itself.
  */
 import { type Clock, systemClock } from "../../shared/clock.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { seededRandom } from "./seeded_random.ts";
 
-/** A call on its way to the store. */
+/** A call that is about to reach the store. */
 export interface KvCall {
   method: "get" | "getMany" | "set" | "delete" | "list" | "commit";
-  /** Keys that it reads or writes; of a commit, checks included; of a list, its prefix or bounds. */
+  /** Keys that it reads or writes: for a commit including its checks, for a list its prefix or bounds. */
   keys: readonly Deno.KvKey[];
-  /** Of a commit: how many of the keys are checks. Without any it cannot meet another. */
+  /** For a commit: the number of keys that are checks. A commit without checks cannot conflict. */
   checks?: number;
 }
 
-/** What goes wrong; may be changed at any time. */
+/** The faults. A test may change them at any time. */
 export interface Faults {
-  /** True for a call that the store does not answer, or the very error that it throws. */
+  /** True for a call that the store does not answer, or the error that the call throws. */
   fails?: (call: KvCall) => boolean | Error;
-  /** True for a write that takes effect and whose answer gets lost. */
+  /** True for a write that takes effect although its answer is lost. */
   loses?: (call: KvCall) => boolean;
-  /** Runs before a call reaches the store: what another client does in between. */
+  /** Runs before a call reaches the store, for changes of another client. */
   before?: (call: KvCall) => Promise<void> | void;
-  /** Share of the commits that check anything, 0 to 1, that answer `ok: false` without being tried. */
+  /** Share of the commits with checks, 0 to 1, that answer `ok: false` without an attempt. */
   conflictRate?: number;
-  /** True for a commit that answers `ok: false` without being tried. */
+  /** True for a commit that answers `ok: false` without an attempt. */
   conflicts?: (call: KvCall) => boolean;
-  /** Checks that a commit may hold; more are refused as KV Connect refuses them. */
+  /** Maximum number of checks of a commit. More are refused as KV Connect refuses them. */
   maxChecks?: number;
 }
 
 export class FaultyKv implements Disposable {
-  /** The store to hand out. */
+  /** The store for the code under test. */
   readonly kv: Deno.Kv;
-  /** Most checks that one commit held. */
+  /** Highest number of checks of a commit so far. */
   mostChecks = 0;
   readonly #real: Deno.Kv;
   readonly #random: Random;
@@ -63,9 +63,9 @@ export class FaultyKv implements Disposable {
     if (failure) throw failure === true ? new Error("The store is gone") : failure;
   }
 
-  /** The answer to a write, unless it gets lost. */
+  /** Returns the answer to a write unless it is lost. */
   #lost<T>(call: KvCall, answer: T): T {
-    if (this.faults.loses?.(call)) throw new Error("The answer of the store got lost");
+    if (this.faults.loses?.(call)) throw new Error("The answer of the store was lost");
     return answer;
   }
 
@@ -106,49 +106,68 @@ export class FaultyKv implements Disposable {
   #operation(real: Deno.AtomicOperation): Deno.AtomicOperation {
     const keys: Deno.KvKey[] = [];
     let checks = 0, sums = 0;
-    const arithmetic = <A extends unknown[]>(call: (...args: A) => unknown) => (...args: A) => {
+    type Arithmetic = (key: Deno.KvKey, n: bigint) => unknown;
+    const counted = (call: Arithmetic, operation: () => Deno.AtomicOperation) => (key: Deno.KvKey, n: bigint) => {
       sums++;
-      keys.push(args[0] as Deno.KvKey);
-      call(...args);
-      return operation;
+      keys.push(key);
+      call(key, n);
+      return operation();
     };
-    const operation: Deno.AtomicOperation = overlaid(real, {
+    return withRecordedWrites(real, keys, (operation) => ({
       check: (...more) => {
         checks += more.length;
         keys.push(...more.map((check) => check.key));
         real.check(...more);
-        return operation;
+        return operation();
       },
-      set: (key, value, options) => {
-        keys.push(key);
-        real.set(key, value, options);
-        return operation;
-      },
-      delete: (key) => {
-        keys.push(key);
-        real.delete(key);
-        return operation;
-      },
-      sum: arithmetic(real.sum.bind(real)),
-      min: arithmetic(real.min.bind(real)),
-      max: arithmetic(real.max.bind(real)),
+      sum: counted(real.sum.bind(real), operation),
+      min: counted(real.min.bind(real), operation),
+      max: counted(real.max.bind(real), operation),
       commit: async () => {
         const call: KvCall = { method: "commit", keys, checks };
         await this.#pass(call);
         this.mostChecks = Math.max(this.mostChecks, checks);
-        if (sums > 0 && keys.length - checks > sums) throw new TypeError("Arithmetic beside other mutations");
+        if (sums > 0 && keys.length - checks > sums) throw new TypeError("Arithmetic next to other mutations");
         const { maxChecks, conflictRate = 0 } = this.faults;
         if (maxChecks !== undefined && checks > maxChecks) throw new TypeError(`Too many checks (max ${maxChecks})`);
         if (this.faults.conflicts?.(call)) return { ok: false };
         if (checks > 0 && conflictRate > 0 && fraction(this.#random) < conflictRate) return { ok: false };
         return this.#lost(call, await real.commit());
       },
-    });
-    return operation;
+    }));
   }
 }
 
-/** The object with some members replaced; those assigned later are kept apart too, as `nameFailures` assigns them. */
+/** Returns an operation that appends the keys it writes to `keys`. `own` replaces members and gets the operation. */
+export function withRecordedWrites(
+  real: Deno.AtomicOperation,
+  keys: Deno.KvKey[],
+  own: (operation: () => Deno.AtomicOperation) => Partial<Deno.AtomicOperation>,
+): Deno.AtomicOperation {
+  const operation: Deno.AtomicOperation = overlaid(real, {
+    check: (...checks) => {
+      real.check(...checks);
+      return operation;
+    },
+    set: (key, value, options) => {
+      keys.push(key);
+      real.set(key, value, options);
+      return operation;
+    },
+    delete: (key) => {
+      keys.push(key);
+      real.delete(key);
+      return operation;
+    },
+    ...own(() => operation),
+  });
+  return operation;
+}
+
+/**
+ * Returns the object with some members replaced. Members that are assigned later are kept separate too, as
+ * `wrapStoreErrors` assigns them.
+ */
 export function overlaid<T extends object>(real: T, own: Partial<T>): T {
   return new Proxy(real, {
     get(_, name) {

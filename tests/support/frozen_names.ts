@@ -1,6 +1,6 @@
 /**
- * Names that are stored, or sent between two versions: no renaming changes them (D-99). A new name is a new line; a line
- * goes only when no supported version reads or writes the name.
+ * Names that are stored, or sent between two versions: no renaming changes them (D-99). A new name is a new line. A
+ * line is removed only when no supported version reads or writes the name.
  */
 export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
   registryKeys: [
@@ -87,6 +87,7 @@ export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
   ],
   notes: [
     "dispatched: dispatched id",
+    // deno-lint-ignore svc/prose -- the stored kind of a note
     "kick: agentDid",
     "message: from id mayQueue message timeoutMs",
     "moved: agentDid",

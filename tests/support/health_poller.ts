@@ -1,4 +1,4 @@
-/** The times that `/health` of a server takes while something else goes on. */
+/** Measures the times that `/health` of a server takes under load. */
 
 export class HealthPoller implements Disposable {
   readonly #worker = new Worker(new URL("./health_worker.ts", import.meta.url), { type: "module" });
@@ -20,7 +20,7 @@ export class HealthPoller implements Disposable {
   }
 }
 
-/** The value in the middle. */
+/** The median. */
 export function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }

@@ -1,6 +1,6 @@
 /**
- * Polls `/health` on a thread of its own, so that what the test itself does delays no measurement. Started with a URL,
- * then asked with `"take"` for the times since the last question, in milliseconds.
+ * Polls `/health` on its own thread, so that the work of the test delays no measurement. Started with a URL. Answers
+ * `"take"` with the times since the last request, in milliseconds.
  */
 declare const self: {
   onmessage: ((event: MessageEvent<string>) => void) | null;
@@ -8,7 +8,7 @@ declare const self: {
 };
 
 let times: number[] = [];
-/** Start of the poll under way. */
+/** Start of the present poll. */
 let began = 0;
 
 async function poll(url: string): Promise<never> {
@@ -23,7 +23,7 @@ async function poll(url: string): Promise<never> {
 
 self.onmessage = ({ data }) => {
   if (data !== "take") return void poll(data);
-  // A poll that is not answered yet counts with its time so far.
+  // A poll without an answer counts with its time so far.
   self.postMessage([...times, performance.now() - began]);
   times = [];
 };

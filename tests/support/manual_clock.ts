@@ -1,4 +1,4 @@
-/** A clock that stands still until a test moves it. Timers fire in order of their time, as time passes over them. */
+/** A clock that stands still until a test moves it. Timers fire in the order of their time. */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { outsideWork } from "./outside_work.ts";
 
@@ -40,7 +40,7 @@ export class ManualClock implements Clock {
     return lines.join("\n");
   }
 
-  /** Lets time pass, and everything that comes of a timer come to `rest` before the next. */
+  /** Moves the clock, and waits for `rest` after each timer before the next one fires. */
   async advance(ms: number, rest = flushTasks): Promise<void> {
     const end = this.#now + ms;
     while (true) {
@@ -55,16 +55,16 @@ export class ManualClock implements Clock {
     await rest();
   }
 
-  /** Sets the clock, back or forth, without firing anything: somebody changed the machine's time. */
+  /** Sets the clock forward or back without firing a timer, like a change of the machine's time. */
   step(ms: number): void {
     this.#now += ms;
     for (const timer of this.#timers) timer.at += ms;
   }
 }
 
-/** Turns without work outside the event loop after which nothing more follows. */
+/** Event-loop turns without outside work after which no more work follows. */
 const IDLE_TURNS = 3;
-/** A call that a test holds back on purpose is not waited for longer than this. */
+/** Limit of the wait for a call that a test delays on purpose. */
 const HELD_BACK_MS = 2_000;
 
 /** Runs pending tasks until the store and WebCrypto have answered every call, and three turns bring no new one. */

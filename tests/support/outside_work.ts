@@ -1,6 +1,6 @@
 /**
- * Counts work that runs outside the event loop: calls of Deno KV and of WebCrypto. A test that waits a number of turns
- * sees a different state on a busy machine; a test that waits until this work has ended does not.
+ * Counts work outside the event loop: calls of Deno KV and of WebCrypto. A test that waits a number of turns sees
+ * another state on a busy machine. A test that waits for the end of this work does not.
  */
 
 let inFlight = 0;

@@ -1,6 +1,6 @@
-/** Certificates of a private authority, made with openssl, and a TLS front for a server that speaks plain HTTP. */
+/** Certificates of a private authority, created with openssl, and a TLS front for a server that uses plain HTTP. */
 
-/** Whether openssl is on this machine; a test that needs it is skipped otherwise. */
+/** Whether this machine has openssl. Tests that need it are skipped otherwise. */
 export const HAS_OPENSSL = await new Deno.Command("openssl", { args: ["version"] }).output()
   .then(({ success }) => success, () => false);
 
@@ -11,7 +11,7 @@ export interface Certificate {
 
 const KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 
-/** An authority whose files are in a folder. */
+/** An authority with its files in a folder. */
 export class PrivateAuthority {
   private constructor(readonly folder: string) {}
 
@@ -26,7 +26,9 @@ export class PrivateAuthority {
     return `${this.folder}/ca.pem`;
   }
 
-  /** Issues a certificate for alternative names such as `DNS:localhost`; `days` below 0: it has expired. */
+  /**
+   * Issues a certificate for alternative names such as `DNS:localhost`. A certificate with `days` below 0 has expired.
+   */
   async issue(name: string, altNames: string, days = 2): Promise<Certificate> {
     const [key, request, cert] = [`${name}.key`, `${name}.csr`, `${name}.pem`];
     await this.#openssl(["req", ...KEY, "-keyout", key, "-out", request, "-subj", "/CN=x"]);
@@ -81,7 +83,7 @@ export class TlsFront implements AsyncDisposable {
       this.#open.add(back);
       await Promise.all([front.readable.pipeTo(back.writable), back.readable.pipeTo(front.writable)]);
     } catch {
-      // The client refused the certificate, or an end broke.
+      // The client refused the certificate, or an end closed the connection.
     } finally {
       this.#open.delete(front);
       try {

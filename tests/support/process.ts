@@ -1,6 +1,7 @@
 /**
- * The service as its users run it: `deploy.ts` as a child process on loopback, with the environment given and a store
- * in a temporary folder; and people and agents who talk to it. Ends only what it started, by its pid, and always.
+ * Runs the service as its users do: `deploy.ts` as a child process on loopback, with a given environment and a store in
+ * a temporary folder. Also people, agents and connectors that use it. It ends only the processes that it started, by
+ * process ID.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "./agent_client.ts";
@@ -19,12 +20,16 @@ export const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-e2e-tests";
 export const deps: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
 export const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
-/** What a child needs of this process's environment to find its own cache. Nothing else is passed on. */
+/** Variables of this process's environment that a child needs to find its cache. No other is passed on. */
 const PASSED_ON = ["HOME", "PATH", "DENO_DIR", "XDG_CACHE_HOME", "TMPDIR"];
 const START_MS = 20_000;
 const STOP_MS = 10_000;
 
-/** Fails when a promise takes longer than it may. */
+/**
+ * Returns the result of a promise.
+ *
+ * @throws {Error} after `ms` milliseconds
+ */
 export async function within<T>(ms: number, what: string, promise: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -37,7 +42,11 @@ export async function within<T>(ms: number, what: string, promise: Promise<T>): 
   }
 }
 
-/** Asks again and again until there is an answer; for what no event tells. */
+/**
+ * Polls until there is an answer, for states that have no event.
+ *
+ * @throws {Error} after `ms` milliseconds
+ */
 export async function eventually<T>(
   ms: number,
   what: string,
@@ -52,13 +61,13 @@ export async function eventually<T>(
   }
 }
 
-/** A folder that is gone at the end. */
+/** A folder that is deleted at the end. */
 export async function tempFolder(): Promise<AsyncDisposable & { path: string }> {
   const path = await Deno.makeTempDir({ prefix: "svc_e2e_" });
   return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
 }
 
-/** A port that nobody listens on, outside the range that the system hands out by itself. */
+/** A port without a listener, outside the range that the system assigns. */
 export function freePort(): number {
   while (true) {
     const port = 10_000 + Math.floor(Math.random() * 20_000);
@@ -71,7 +80,7 @@ export function freePort(): number {
   }
 }
 
-/** What a process prints on one of its streams. */
+/** The output of a process on one of its streams. */
 class Output {
   text = "";
   readonly ended: Promise<void>;
@@ -106,7 +115,7 @@ class Output {
   }
 }
 
-/** What still runs; ended too when a test file ends by an error that nobody caught. */
+/** Running processes. They are also ended when an uncaught error ends a test file. */
 const running = new Set<Deno.ChildProcess>();
 globalThis.addEventListener("unload", () => running.forEach((child) => child.kill("SIGKILL")));
 
@@ -115,11 +124,13 @@ export class ChildProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly stdout: Output;
   readonly stderr: Output;
-  /** How it ended. */
+  /** The exit status. */
   readonly status: Promise<Deno.CommandStatus>;
   #ended = false;
 
-  /** Runs Deno, or another program, in the project's folder; the child sees `env` and nothing of ours. */
+  /**
+   * Runs Deno, or another program, in the project's folder. The child gets `env` and the variables of PASSED_ON only.
+   */
   constructor(args: readonly string[], env: Record<string, string> = {}, command = Deno.execPath()) {
     const passedOn = PASSED_ON.flatMap((name) => {
       const value = Deno.env.get(name);
@@ -149,7 +160,7 @@ export class ChildProcess implements AsyncDisposable {
     return this.#child.pid;
   }
 
-  /** Everything printed so far, for a failure's message. */
+  /** The complete output so far, for the message of a failure. */
   get printed(): string {
     return `--- stdout\n${this.stdout.text}\n--- stderr\n${this.stderr.text}`;
   }
@@ -158,7 +169,7 @@ export class ChildProcess implements AsyncDisposable {
     if (!this.#ended) this.#child.kill(name);
   }
 
-  /** Sends a signal and waits for the end. */
+  /** Sends a signal and waits for the end of the process. */
   async end(name: Deno.Signal = "SIGTERM", withinMs = STOP_MS): Promise<Deno.CommandStatus> {
     this.signal(name);
     return await within(withinMs, `the end of process ${this.pid} after ${name}`, this.status);
@@ -170,9 +181,9 @@ export class ChildProcess implements AsyncDisposable {
   }
 }
 
-/** What a server is started with. */
+/** How to start a server. */
 export interface ServerOptions {
-  /** Where the store is. */
+  /** Folder of the store. */
   folder: string;
   env?: Record<string, string>;
   args?: readonly string[];
@@ -184,7 +195,7 @@ export class ServerProcess extends ChildProcess {
   address = "";
 }
 
-/** One human owns every agent of these tests and of the bench. */
+/** Quotas for one human who owns every agent of these tests and of the bench. */
 export const AMPLE_QUOTA_VARIABLES = {
   QUOTA_AGENTS: "100000",
   QUOTA_REGISTRATIONS_PER_DAY: "100000",
@@ -207,7 +218,11 @@ function spawnServer({ folder, env = {}, args = [] }: ServerOptions): ServerProc
   });
 }
 
-/** Starts a server and waits until it listens. */
+/**
+ * Starts a server and waits until it listens.
+ *
+ * @throws {Error} when the server does not start, with its output
+ */
 export async function startServer(options: ServerOptions): Promise<ServerProcess> {
   const server = spawnServer(options);
   try {
@@ -221,14 +236,14 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
   }
 }
 
-/** Starts a server that must refuse to: gives its exit code and what it said. */
+/** Starts a server that must refuse to start. Returns its exit code and its output. */
 export async function refusedStart(options: ServerOptions): Promise<{ code: number; stdout: string; stderr: string }> {
   await using server = spawnServer(options);
   const { code } = await within(START_MS, "the server refuses to start", server.status);
   return { code, stdout: server.stdout.text, stderr: server.stderr.text };
 }
 
-/** Where the two services are, and who may do what there. */
+/** Addresses of the two services. */
 export interface Place {
   registryUrl: string;
   proxyUrl: string;
@@ -239,7 +254,7 @@ export function placeOf({ address }: ServerProcess): Place {
   return { registryUrl: address, proxyUrl: address };
 }
 
-/** An agent with everything that it can do. */
+/** An agent with its client. */
 export interface LiveAgent {
   agent: Agent;
   keys: KeyPair;
@@ -262,13 +277,13 @@ export async function newAgent(place: Place, apiKey: string, name = "agent", cli
   return { agent, keys, agentAuth, identity, client: new AgentClient(client, place.proxyUrl, identity) };
 }
 
-/** Makes two agents trust each other. */
+/** Pairs two agents. */
 export async function pair(a: LiveAgent, b: LiveAgent): Promise<void> {
   const { ticket } = await a.client.pairStart({ agentName: a.agent.name, humanName: "A" });
   await b.client.pairConfirm(ticket, { agentName: b.agent.name, humanName: "B" });
 }
 
-/** A connector: what came, and how the link ended. */
+/** A connector that records its frames and the end of its link. */
 export class Connector {
   readonly frames: DeliverFrame[] = [];
   readonly news: (PairedFrame | RevokedFrame)[] = [];
@@ -277,7 +292,7 @@ export class Connector {
   #link: Link | null = null;
   #waiting: (() => void)[] = [];
 
-  /** Opens a link; each message is answered with what `deliver` says. */
+  /** Opens a link. `deliver` returns the acknowledgement of each message. */
   static async open(
     { proxyUrl }: Place,
     { identity }: LiveAgent,
@@ -313,7 +328,7 @@ export class Connector {
   }
 }
 
-/** Running services with their first admin: in one process, or registry and proxy apart with a store each. */
+/** Running services with their first admin: in one process, or registry and proxy separate with one store each. */
 export class Service implements AsyncDisposable {
   /** The server, or registry and proxy. */
   readonly servers: ServerProcess[] = [];
@@ -326,7 +341,7 @@ export class Service implements AsyncDisposable {
     const [first, second] = [freePort(), freePort()];
     const url = (port: number) => `http://127.0.0.1:${port}`;
     this.place = { registryUrl: url(first), proxyUrl: url(isApart ? second : first) };
-    // Agents may send as much as they like.
+    // Agents may send without a relevant limit.
     const all = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000", ...env, REGISTRY_URL: this.place.registryUrl };
     const common = { ...all, PROXY_URL: this.place.proxyUrl };
     this.#envs = [{ ...common, PORT: String(first), SVC_SERVICE: isApart ? "registry" : "all" }];
@@ -351,17 +366,17 @@ export class Service implements AsyncDisposable {
     return this.servers[0] as ServerProcess;
   }
 
-  /** Where agents talk to. */
+  /** Address that agents use. */
   get url(): string {
     return this.place.proxyUrl;
   }
 
-  /** What a server is started with. */
+  /** Options of a server. */
   optionsOf(i: number): ServerOptions {
     return { folder: this.folders[i]?.path ?? "", env: this.#envs[i] ?? {} };
   }
 
-  /** Starts a server, again when it has ended, on its store and port. */
+  /** Starts a server, also after it has ended, on its store and port. */
   async restart(i: number): Promise<void> {
     this.servers[i] = await startServer(this.optionsOf(i));
   }
@@ -370,7 +385,7 @@ export class Service implements AsyncDisposable {
     return newAgent(this.place, this.apiKey, name);
   }
 
-  /** Two agents that trust each other. */
+  /** Creates two paired agents. */
   async agents(): Promise<{ a: LiveAgent; b: LiveAgent }> {
     const [a, b] = await Promise.all([this.agent("a"), this.agent("b")]);
     await pair(a, b);
@@ -392,10 +407,10 @@ export function messageTo(to: LiveAgent, text = "hi"): { recipientDid: string; p
   return { recipientDid: to.identity.did, payload: JSON.stringify({ message: text }) };
 }
 
-/** Asserts that a call of a client is refused with a code. */
+/** Asserts that a client's call is refused with a code. */
 export async function refusedWith(code: string, call: Promise<unknown>): Promise<ApiError> {
   const error = await assertRejects(() => call, ApiError);
   assertEquals(error.code, code, error.message);
-  assert(error.requestId, "a refusal carries a request id");
+  assert(error.requestId, "an error carries a request ID");
   return error;
 }

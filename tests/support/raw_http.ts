@@ -1,6 +1,6 @@
 /**
- * HTTP as bytes on a TCP connection: sends exactly what a test wrote, well formed or not, and keeps what comes back.
- * For what `fetch` would tidy up: case and order of headers, header twice, broken framing, bodies that never end.
+ * HTTP as bytes on a TCP connection: sends exactly the given bytes, well formed or not, and keeps the answer. For
+ * requests that `fetch` would normalise: case and order of headers, duplicate headers, broken framing, endless bodies.
  */
 import { Buffer } from "node:buffer";
 import { signedHeaders } from "./agent_client.ts";
@@ -9,16 +9,16 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { ProxyFrame } from "../../shared/protocol/frames.ts";
 import { deps, eventually, type LiveAgent, newId, within } from "./process.ts";
 
-/** A header as it is sent. */
+/** A header of a request. */
 export type HeaderLine = readonly [name: string, value: string];
 
-/** An answer as it came. */
+/** An answer without interpretation. */
 export interface RawAnswer {
   status: number;
   /** By name in lower case; a repeated one is joined by a comma. */
   headers: Map<string, string>;
   body: string;
-  /** The whole of it. */
+  /** The complete answer. */
   text: string;
 }
 
@@ -49,7 +49,7 @@ export class RawConnection implements AsyncDisposable {
     return new RawConnection(conn);
   }
 
-  /** Everything that came, as one character a byte. */
+  /** All received bytes, one character for each byte. */
   get received(): string {
     return latin1(this.#received);
   }
@@ -65,17 +65,17 @@ export class RawConnection implements AsyncDisposable {
     }
   }
 
-  /** Reads nothing more: what the other side sends stays with it once the system's buffers are full. */
+  /** Stops reading: the other side's bytes stay there when the system's buffers are full. */
   stopReading(): void {
     this.#paused ??= new Promise((resolve) => this.#resume = resolve);
   }
 
-  /** The next complete answer; `null` when the connection ends before there is one. */
+  /** Returns the next complete answer, or `null` when the connection ends first. */
   answer(withinMs = 5_000, toHead = false): Promise<RawAnswer | null> {
     return within(withinMs, "an answer", this.take((bytes) => cutAnswer(bytes, toHead)));
   }
 
-  /** Waits until something can be cut off what was received; `null` when the connection ends before. */
+  /** Waits until something can be taken from the received bytes. Returns `null` when the connection ends first. */
   async take<T>(cut: (bytes: Uint8Array) => { value: T; length: number } | null): Promise<T | null> {
     while (true) {
       const found = cut(this.#received);
@@ -122,7 +122,7 @@ export class RawConnection implements AsyncDisposable {
         await this.#paused;
       }
     } catch {
-      // Reset by the other side, or closed by us: either way it is over.
+      // Reset by the other side or closed here: in both cases the connection has ended.
     }
     this.#closed = true;
     this.#close();
@@ -134,7 +134,7 @@ export class RawConnection implements AsyncDisposable {
   }
 }
 
-/** Cuts the first complete answer off what was received. Interim answers (1xx) are passed over. */
+/** Takes the first complete answer from the received bytes. Interim answers (1xx) are skipped. */
 function cutAnswer(bytes: Uint8Array, toHead: boolean): { value: RawAnswer; length: number } | null {
   const all = latin1(bytes);
   let start = 0;
@@ -187,7 +187,7 @@ function utf8(characters: string): string {
   return new TextDecoder().decode(Uint8Array.from(characters, (character) => character.charCodeAt(0)));
 }
 
-/** A request as text: request line, headers in their order, body. Adds nothing of its own. */
+/** A request as text: request line, headers in their order, body. Adds nothing. */
 export function rawRequest(method: string, target: string, lines: readonly HeaderLine[], body = ""): string {
   return `${method} ${target} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n${body}`;
 }
@@ -199,7 +199,7 @@ export function usualLines(address: string, body?: string): HeaderLine[] {
   return [host, ["Content-Type", "application/json"], ["Content-Length", String(utf8Bytes(body).length)]];
 }
 
-/** Sends one request on a connection of its own and gives its answer; `null` for a connection closed without one. */
+/** Sends one request on a new connection. Returns its answer, or `null` when the connection closes without one. */
 export async function rawExchange(address: string, request: string | Uint8Array): Promise<RawAnswer | null> {
   await using connection = await RawConnection.open(address);
   await connection.send(request);
@@ -207,10 +207,10 @@ export async function rawExchange(address: string, request: string | Uint8Array)
   return await connection.answer(5_000, isHead);
 }
 
-/** What a signed request is made of. */
+/** The parts of a signed request. */
 export interface SignedParts {
   method?: string;
-  /** What is signed; what is sent is the caller's business. */
+  /** The signed values. The caller decides what is sent. */
   target?: string;
   body?: string;
   recipient?: string;
@@ -236,7 +236,7 @@ export async function signedLines(address: string, agent: LiveAgent, parts: Sign
 /** Opcodes of WebSocket frames. */
 export const OPCODE = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
 
-/** A WebSocket of bytes: sends any frame, well formed or not, and keeps every text message that comes. */
+/** A WebSocket on bytes: sends any frame, well formed or not, and keeps every text message. */
 export class RawSocket implements AsyncDisposable {
   readonly texts: string[] = [];
   /** Close code; 1006 when the connection ended without one. */
@@ -248,7 +248,7 @@ export class RawSocket implements AsyncDisposable {
     this.closed = this.#read();
   }
 
-  /** Sends an upgrade; gives the socket, or the answer that refused it. */
+  /** Sends an upgrade. Returns the socket, or the answer that refused it. */
   static async open(address: string, target: string, lines: readonly HeaderLine[]): Promise<RawSocket | RawAnswer> {
     const connection = await RawConnection.open(address);
     await connection.send(rawRequest("GET", target, [...lines, ...UPGRADE]));
@@ -259,7 +259,7 @@ export class RawSocket implements AsyncDisposable {
     return answer;
   }
 
-  /** Reads nothing more of what the other side sends. */
+  /** Stops reading. */
   stopReading(): void {
     this.#connection.stopReading();
   }
@@ -277,7 +277,7 @@ export class RawSocket implements AsyncDisposable {
     return await this.#connection.send(new Uint8Array(head.buffer)) && await this.#connection.send(bytes);
   }
 
-  /** Ends the connection without a word. */
+  /** Closes the TCP connection without a close frame. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#connection[Symbol.asyncDispose]();
     await this.closed;
@@ -316,15 +316,15 @@ const UPGRADE: readonly HeaderLine[] = [
   ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
 ];
 
-/** Where a connector connects. */
+/** Address of the relay route. */
 export const CONNECT = "/v1/relay/connect";
 
-/** Header lines of an upgrade, signed now. */
+/** Header lines of a new signed upgrade. */
 export function upgradeLines(url: string, agent: LiveAgent): Promise<HeaderLine[]> {
   return signedLines(url, agent, { method: "GET", target: CONNECT });
 }
 
-/** A connector that says only what the test tells it to. */
+/** A connector that sends only the frames of the test. */
 export class BareConnector implements AsyncDisposable {
   constructor(readonly socket: RawSocket) {}
 
@@ -350,7 +350,7 @@ export class BareConnector implements AsyncDisposable {
     await this.socket.send(OPCODE.text, JSON.stringify({ ...head, ...frame }));
   }
 
-  /** Ends the connection without a word. */
+  /** Closes the TCP connection without a close frame. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.socket[Symbol.asyncDispose]();
   }

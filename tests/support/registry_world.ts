@@ -1,6 +1,6 @@
 /**
- * A world whose registry is held to its own tables: an answer that its row of the route table does not allow fails the
- * test that got it. Also the calls and readings that registry tests make again and again.
+ * A world whose registry is compared with its own tables: an answer that its row of the route table does not allow
+ * fails the test. Also calls and reads that many registry tests use.
  */
 import { assert, assertEquals } from "@std/assert";
 import { AUTHENTICATORS } from "../../registry/auth.ts";
@@ -18,17 +18,18 @@ import { REGISTRY_URL, type RequestParts, type TestAgent, World, type WorldOptio
 
 type Row = Route<RegistryDeps>;
 
-/** Opens a world whose registry is held to its tables. */
+/** Opens a world whose registry is compared with its tables. */
 export async function openRegistry(options: WorldOptions = {}): Promise<World> {
   const w = await World.open(options);
-  // Timers take whole milliseconds, as the machine's do; a pause of 3.7 ms would leave a clock that no ULID takes.
+  // Timers take whole milliseconds, as the machine's do. A pause of 3.7 ms would leave a clock that the ULID source
+  // rejects.
   const after = w.clock.after.bind(w.clock);
   w.clock.after = (ms, fn) => after(Math.ceil(ms), fn);
   hold(w);
   return w;
 }
 
-/** Starts both services anew over the same store. */
+/** Starts both services again over the same store. */
 export async function restart(w: World): Promise<void> {
   await w.start();
   hold(w);
@@ -86,13 +87,13 @@ async function judge(w: World, method: string, path: string, answer: Response): 
   assert(allowed.includes(code), `${what}: its row allows ${allowed.join(", ")}`);
 }
 
-/** Holds an error body to D-10: exactly these members, `details` only where they may be shown. */
+/** Asserts the form of an error body (D-10): exactly these members, `details` only where they may be shown. */
 export function judgeEnvelope(body: unknown, showDetails: boolean, what: string): { code: ErrorCode; message: string } {
   const { error, ...rest } = body as { error: Record<string, unknown> };
   assertEquals(rest, {}, what);
   const { code, message, details, ...more } = error;
   assertEquals(more, {}, what);
-  assert(typeof code === "string" && isErrorCode(code), `${what}: ${code} is no code of the table`);
+  assert(typeof code === "string" && isErrorCode(code), `${what}: ${code} is not a code of the table`);
   assert(typeof message === "string" && message !== "", what);
   if (details !== undefined) {
     assert(showDetails, `${what}: details must not be shown`);
@@ -101,7 +102,7 @@ export function judgeEnvelope(body: unknown, showDetails: boolean, what: string)
   return { code, message };
 }
 
-/** Asserts that an answer is an error with this code, and the status that belongs to it. */
+/** Asserts that an answer is an error with this code and its status. */
 export async function refused(answer: Response, code: ErrorCode, status?: number): Promise<string> {
   const text = await answer.text();
   assertEquals([answer.status, JSON.parse(text || "{}").error?.code], [
@@ -111,7 +112,7 @@ export async function refused(answer: Response, code: ErrorCode, status?: number
   return text;
 }
 
-/** Asserts an answer's status and gives its body. */
+/** Asserts an answer's status. Returns its body. */
 export async function answered<T = Record<string, unknown>>(answer: Response, status = 200): Promise<T> {
   const text = await answer.text();
   assertEquals(answer.status, status, text.slice(0, 500));
@@ -128,7 +129,7 @@ export async function outcome(answer: Response): Promise<string> {
   return `${answer.status} ${error.code}`;
 }
 
-/** How often each outcome came. */
+/** Counts each outcome. */
 export async function tally(answers: Promise<Response>[]): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   for (const name of await Promise.all(answers.map(async (answer) => outcome(await answer)))) {
@@ -137,7 +138,7 @@ export async function tally(answers: Promise<Response>[]): Promise<Record<string
   return counts;
 }
 
-/** Lets time pass until the work is done: what pauses between its tries needs a clock that moves. */
+/** Moves the clock until the work is done, because pauses between attempts need it. */
 export async function withTime<T>(w: World, work: Promise<T>, stepMs = 2): Promise<T> {
   let done = false;
   const finish = () => done = true;
@@ -146,7 +147,7 @@ export async function withTime<T>(w: World, work: Promise<T>, stepMs = 2): Promi
   return await work;
 }
 
-/** A signed refresh, with any part of it as the test wants it. */
+/** A signed refresh, with any part replaced. */
 export async function refresh(
   w: World,
   agent: Pick<TestAgent, "identity">,
@@ -164,7 +165,7 @@ export async function refreshed(...[w, agent, token, parts]: Parameters<typeof r
   return (await answered<{ agentAuth: AgentAuth }>(await refresh(w, agent, token, parts))).agentAuth;
 }
 
-/** Asks whether an access token is good; anything may be given otherwise. */
+/** Asks whether an access token is valid. `change` replaces any part of the request. */
 export async function validate(
   w: World,
   { agent }: Pick<TestAgent, "agent">,
@@ -177,7 +178,7 @@ export async function validate(
   });
 }
 
-/** A call of the process itself, which no limit concerns. */
+/** A call within the process, which has no limit. */
 export async function inside(w: World, path: string): Promise<Response> {
   return await w.registry.fetch(new Request(REGISTRY_URL + path), { from: "process" });
 }
@@ -195,7 +196,7 @@ export async function readCrl(w: World): Promise<CrlClaims> {
   return await verifyCrl(crl, { issuer: REGISTRY_URL, keys: await publishedKeys(w) }, unixSeconds(w.clock.now()));
 }
 
-/** Makes further requests come from another address. */
+/** Makes the following requests come from another address. */
 export function moveTo(w: World, n: number): void {
   w.peer = { from: "socket", address: `198.51.${n >> 8 & 255}.${n & 255}` };
 }

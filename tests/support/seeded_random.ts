@@ -1,4 +1,4 @@
-/** Randomness that a seed fixes (xorshift32); for tests only. */
+/** Random bytes from a seed (xorshift32), for tests only. */
 import type { Random } from "../../shared/random.ts";
 
 export function seededRandom(seed = 1): Random {

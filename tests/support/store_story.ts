@@ -1,6 +1,6 @@
 /**
- * A store with something of everything in it, and the proof that its people go on as before: for moving a store and for
- * starting a newer version over it. Run by itself it prints the store of this version, to be frozen in tests/vectors.
+ * A store with records of every kind, and the proof that they stay valid: for moving a store and for starting a newer
+ * version over it. Run as a program, it prints the store of this version, to be frozen in tests/vectors.
  */
 import { assertEquals } from "@std/assert";
 import { STORED as PROXY_STORED } from "../../proxy/schema/retention.ts";
@@ -17,9 +17,9 @@ export const TABLES = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
 /** An agent as its owner keeps it. */
 type KeptAgent = Pick<TestAgent, "owner" | "agent" | "agentAuth"> & { ait: string; seed: string };
 
-/** What people and agents hold in their hands when the store is moved. */
+/** Everything that people and agents keep outside the store when it is moved. */
 export interface Kept {
-  /** Milliseconds since the Unix epoch: when it was. */
+  /** Milliseconds since the Unix epoch at the time of the export. */
   now: number;
   admin: Person;
   inviteCode: string;
@@ -28,13 +28,13 @@ export interface Kept {
   /** `a` is paired with `b` and `c`. */
   a: KeptAgent;
   b: KeptAgent;
-  /** Was not connected: a message waits for it. */
+  /** Not connected: a message waits for it. */
   c: KeptAgent;
   queuedRequestId: string;
-  /** Of a message from `a` to `b` that was delivered. */
+  /** Request ID of a message from `a` to `b` that was delivered. */
   nonce: string;
   requestId: string;
-  /** Was deleted while paired with `b`. */
+  /** Deleted while paired with `b`. */
   deleted: KeptAgent;
 }
 
@@ -51,7 +51,7 @@ async function back(w: World, { owner, agent, agentAuth, ait, seed }: KeptAgent)
   return { owner, agent, keys, identity, agentAuth, client: w.clientOf(identity) };
 }
 
-/** Fills a store with something of everything. */
+/** Fills a store with records of every kind. */
 export async function tellStory(w: World): Promise<Kept> {
   const admin = await w.admin();
   const { invite } = await w.client.createInvite(admin.apiKey);
@@ -66,7 +66,7 @@ export async function tellStory(w: World): Promise<Kept> {
   assertEquals([delivered.status, queued.status], [202, 202]);
   await w.client.deleteAgent(deleted.owner.apiKey, deleted.agent.id);
   const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
-  // What came of the deliveries is written behind the answers.
+  // The results of the deliveries are written after the answers.
   await flushTasks();
   return {
     now: w.clock.now(),
@@ -83,7 +83,7 @@ export async function tellStory(w: World): Promise<Kept> {
   };
 }
 
-/** Fails unless everything goes on over the store of this world. */
+/** Fails unless every record is valid over the store of this world. */
 export async function goesOn(w: World, kept: Kept): Promise<void> {
   const [a, b, c, deleted] = await Promise.all([kept.a, kept.b, kept.c, kept.deleted].map((one) => back(w, one))) as [
     TestAgent,
@@ -91,14 +91,14 @@ export async function goesOn(w: World, kept: Kept): Promise<void> {
     TestAgent,
     TestAgent,
   ];
-  // Single use stays single use, and what was answered is answered alike.
+  // Single-use items stay used, and repeated requests get the same answer.
   assertEquals(await codeOf(await w.message(a, b, { nonce: kept.nonce, body: FIRST })), "PROXY_AUTH_REPLAY");
   const atC = w.connect(c);
   const atB = w.connect(b);
   await until(() => atC.delivered.length > 0);
   assertEquals(atC.delivered.map(({ requestId, payload }) => [requestId, payload]), [[kept.queuedRequestId, QUEUED]]);
   const again = await w.message(a, b, { body: FIRST, headers: { "x-request-id": kept.requestId } });
-  assertEquals([again.status, atB.delivered.length], [202, 0], "a message that was delivered comes once");
+  assertEquals([again.status, atB.delivered.length], [202, 0], "a delivered message arrives once");
   assertEquals([(await w.message(a, b)).status, (await w.message(b, a)).status, atB.delivered.length], [202, 502, 1]);
   assertEquals(await codeOf(await w.message(deleted, b)), "PROXY_AUTH_REVOKED");
   assertEquals((await w.client.me(kept.admin.apiKey)).human.role, "admin");

@@ -1,4 +1,4 @@
-/** How often a test that kills at random moments tries: `-- --trials n` says it, else the number given. */
+/** Number of rounds of a test with random timing: `-- --trials n`, else the given number. */
 export function trials(usual: number): number {
   const at = Deno.args.indexOf("--trials");
   const said = at === -1 ? NaN : Number(Deno.args[at + 1]);

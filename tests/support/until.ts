@@ -1,7 +1,7 @@
 /** Waiting for a condition instead of a number of event-loop turns (D-206). */
 import { flushTasks } from "./manual_clock.ts";
 
-/** Longer than any condition takes on a busy machine: only a condition that never holds reaches it. */
+/** Longer than any condition takes on a busy machine: only a condition that stays false reaches it. */
 const DEADLINE_MS = 30_000;
 
 /**

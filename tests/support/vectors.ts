@@ -1,6 +1,6 @@
 /**
- * Loads the vector files: frozen examples of everything that is signed or parsed, each with its stated verdict.
- * Our own lie in `tests/vectors`; third-party ones are read from the folder beside the project, where there is one.
+ * Loads the vector files: frozen examples of everything that is signed or parsed, each with its stated result. The
+ * project's own are in `tests/vectors`. Third-party ones are read from the folder next to the project, if it exists.
  */
 
 /** One published key, as in a key document. */
@@ -34,13 +34,13 @@ interface AitClaimsVector {
   jti: string;
 }
 
-/** A token and why it is in the file. */
+/** A token and the reason for its row. */
 interface TokenVector {
   name: string;
   token: string;
 }
 
-/** Tokens judged at `now` with `keys` for `issuer`. */
+/** Tokens checked at `now` with `keys` for `issuer`. */
 interface TokenVectors<Valid extends TokenVector> {
   issuer: string;
   /** Unix seconds. */
@@ -50,7 +50,7 @@ interface TokenVectors<Valid extends TokenVector> {
   invalid: TokenVector[];
 }
 
-/** A request as it is signed. */
+/** A signed request. */
 interface SignedRequestVector {
   method: string;
   origin: string;
@@ -63,7 +63,7 @@ interface SignedRequestVector {
   ait: string;
 }
 
-/** What a registration request says. */
+/** The values of a registration request. */
 interface RegistrationVector {
   challengeId: string;
   nonce: string;
@@ -118,12 +118,12 @@ interface SharedVectorFiles {
   rfc8032: { priv: string; pub: string; msg: string; sig: string }[];
 }
 
-/** Loads one of our vector files. */
+/** Loads one of the project's vector files. */
 export function vectors<Name extends keyof VectorFiles>(name: Name): VectorFiles[Name] {
   return JSON.parse(Deno.readTextFileSync(new URL(`../vectors/${name}.json`, import.meta.url)));
 }
 
-/** Loads a third-party vector file, or says in one line that it is not there and gives `null`. */
+/** Loads a third-party vector file. Prints one line and returns `null` when it is missing. */
 export function sharedVectors<Name extends keyof SharedVectorFiles>(name: Name): SharedVectorFiles[Name] | null {
   const file = new URL(`../../../shared/vectors/${name}.json`, import.meta.url);
   try {

@@ -1,6 +1,6 @@
 /**
- * Both services in one process over a store in memory, with a clock that tests move and randomness that a seed fixes.
- * Requests go through the apps' own `fetch`; no socket, no permission.
+ * Both services in one process over a store in memory, with a clock that tests move and random bytes from a seed.
+ * Requests use the apps' own `fetch`: no socket and no permission.
  */
 import { AgentClient, type AgentIdentity, type HttpDeps, RegistryClient } from "./agent_client.ts";
 import { createProxy, type Proxy } from "../../proxy/app.ts";
@@ -41,7 +41,7 @@ export const AMPLE_QUOTAS: Quotas = {
   revocations: 100_000,
 };
 
-/** What a test may choose. */
+/** Options of a world. */
 export interface WorldOptions {
   registry?: Partial<RegistryConfig>;
   proxy?: Partial<ProxyConfig>;
@@ -50,7 +50,7 @@ export interface WorldOptions {
   /** A store to use; without it a new one in memory. */
   kv?: Deno.Kv;
   maxChecks?: number;
-  /** The proxy judges access tokens by the registry's records, as where both share a process, and asks nobody. */
+  /** The proxy checks access tokens by the registry's records, as when both share a process, without a request. */
   sharedProcess?: boolean;
   /** A clock to share with another world over the same store. */
   clock?: ManualClock;
@@ -63,7 +63,7 @@ export interface Person {
   apiKey: string;
 }
 
-/** An agent with everything that it can do. */
+/** An agent with its client. */
 export interface TestAgent {
   owner: Person;
   agent: Agent;
@@ -73,24 +73,24 @@ export interface TestAgent {
   client: AgentClient;
 }
 
-/** A line that was logged. */
+/** A log line. */
 export interface LogLine {
   level: string;
   event: string;
   fields: Record<string, unknown>;
 }
 
-/** Parts of a signed request that a test wants otherwise. `null` leaves a header out. */
+/** Parts of a signed request that a test replaces. `null` omits a header. */
 export interface RequestParts {
   method?: string;
-  /** Where it is sent; the proxy unless said. */
+  /** Where it is sent (default: the proxy). */
   base?: string;
   target?: string;
   body?: string | Uint8Array<ArrayBuffer>;
   recipient?: string;
   timestamp?: string;
   nonce?: string;
-  /** Fields that are signed otherwise than sent. */
+  /** Fields that are signed with other values than are sent. */
   signed?: Partial<ProofFields>;
   headers?: Record<string, string | null>;
 }
@@ -100,14 +100,14 @@ export class World implements AsyncDisposable {
   readonly random: Random;
   readonly newId: NewId;
   readonly log: LogLine[] = [];
-  /** Where requests seem to come from. */
+  /** Peer of the following requests. */
   peer: Peer = { from: "socket", address: "192.0.2.1" };
-  /** Answers in place of the registry for the proxy's calls, when a test sets it. */
+  /** Answers the proxy's calls in place of the registry when a test sets it. */
   registryAnswer: ((request: Request) => Promise<Response> | Response | null) | null = null;
   registry!: Registry;
   proxy!: Proxy;
   #names = 0;
-  /** Sessions that are being taken to this instance, as the upgrade does before it answers. */
+  /** Sockets that are being attached to this instance, as the upgrade does before it answers. */
   #claims: Promise<void>[] = [];
 
   private constructor(readonly kv: Deno.Kv, readonly options: WorldOptions) {
@@ -124,7 +124,7 @@ export class World implements AsyncDisposable {
     return world;
   }
 
-  /** Puts both services together anew over the same store: a restart. */
+  /** Composes both services again over the same store: a restart. */
   async start(): Promise<void> {
     await this.proxy?.stop();
     const reader = new ConfigReader(() => undefined);
@@ -176,7 +176,7 @@ export class World implements AsyncDisposable {
     const { origin } = new URL(request.url);
     if (origin === REGISTRY_URL) return await this.registry.fetch(request, this.peer);
     if (origin === PROXY_URL) return await this.proxy.fetch(request, this.peer);
-    throw new TypeError(`Nobody listens at ${origin}`);
+    throw new TypeError(`No service has the origin ${origin}`);
   }) as typeof fetch;
 
   get deps(): HttpDeps {
@@ -213,7 +213,7 @@ export class World implements AsyncDisposable {
     return this.#admin;
   }
 
-  /** A person who came by an invite. */
+  /** Creates a person through an invite. */
   async person(displayName = "Someone"): Promise<Person> {
     const { apiKey } = await this.admin();
     const { invite } = await this.client.createInvite(apiKey);
@@ -221,7 +221,7 @@ export class World implements AsyncDisposable {
     return { id: human.id, did: human.did, apiKey: own.token };
   }
 
-  /** A registered agent; its owner is a new person unless one is given. */
+  /** Registers an agent. Its owner is a new person unless one is given. */
   async agent(owner?: Person, name = `agent-${++this.#names}`, keys?: KeyPair): Promise<TestAgent> {
     const person = owner ?? await this.person();
     const pair = keys ?? await keyPairFromSeed(this.random.bytes(32));
@@ -234,13 +234,13 @@ export class World implements AsyncDisposable {
     return new AgentClient(this.deps, PROXY_URL, identity);
   }
 
-  /** Makes two agents trust each other. */
+  /** Pairs two agents. */
   async pair(a: TestAgent, b: TestAgent): Promise<void> {
     const { ticket } = await a.client.pairStart({ agentName: a.agent.name, humanName: "A" });
     await b.client.pairConfirm(ticket, { agentName: b.agent.name, humanName: "B" });
   }
 
-  /** Two paired agents, the second connected and acknowledging everything. */
+  /** Creates two paired agents. The second is connected and acknowledges everything. */
   async story(): Promise<{ a: TestAgent; b: TestAgent; socket: TestSocket }> {
     const a = await this.agent();
     const b = await this.agent();
@@ -248,7 +248,7 @@ export class World implements AsyncDisposable {
     return { a, b, socket: this.connect(b) };
   }
 
-  /** Attaches a connector to the hub, as an admitted upgrade does. */
+  /** Attaches a connector to the connected agents, as an admitted upgrade does. */
   connect(agent: TestAgent, behaviour: SocketBehaviour = "ack"): TestSocket {
     const socket = new TestSocket(this, behaviour);
     socket.link = this.proxy.deps.hub.attach({
@@ -261,12 +261,12 @@ export class World implements AsyncDisposable {
     return socket;
   }
 
-  /** Waits until every connection made so far is on record. */
+  /** Waits until the store has a record of every connection so far. */
   async connected(): Promise<void> {
     await Promise.all(this.#claims.splice(0));
   }
 
-  /** Builds a signed request, with any part of it as the test wants it. */
+  /** Builds a signed request, with any part replaced. */
   async signed(agent: Pick<TestAgent, "identity">, parts: RequestParts = {}): Promise<Request> {
     const { method = "POST", base = PROXY_URL, target = "/hooks/agent", recipient = "" } = parts;
     const body = typeof parts.body === "string" ? utf8Bytes(parts.body) : parts.body ?? new Uint8Array();
@@ -302,7 +302,7 @@ export class World implements AsyncDisposable {
     return new Request(base + target, { method, headers, body: sent });
   }
 
-  /** Sends a message from one agent to another, any part of it as the test wants it. */
+  /** Sends a message from one agent to another, with any part replaced. */
   async message(from: TestAgent, to: Pick<TestAgent, "agent">, parts: RequestParts = {}): Promise<Response> {
     await this.connected();
     return await this.fetch(
@@ -311,10 +311,10 @@ export class World implements AsyncDisposable {
   }
 }
 
-/** What a connector does with a message: acknowledge it, refuse it, or say nothing. */
+/** How a connector handles a message: acknowledge it, refuse it, or stay silent. */
 export type SocketBehaviour = "ack" | "nack" | "silent";
 
-/** The far end of a connection: remembers every frame. */
+/** The far end of a connection. It keeps every frame. */
 export class TestSocket implements SocketTransport {
   readonly frames: ProxyFrame[] = [];
   closed: { code: number; reason: string } | null = null;

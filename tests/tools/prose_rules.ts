@@ -12,6 +12,12 @@ export interface ProseRule {
 
 /** Paths whose prose is clean: a file, `folder/`, or `.` for all. The list only grows. */
 export const CHECKED: readonly string[] = [
+  "tests/e2e/protocol_client.ts",
+  "tests/e2e/protocol_client_test.ts",
+  "tests/registry/",
+  "tests/shared/",
+  "tests/simulation/",
+  "tests/support/",
   "CHANGELOG.md",
   "deploy.ts",
   "deploy_store.ts",

@@ -7,6 +7,9 @@
  */
 import { GROUPS } from "./test_groups.ts";
 
+/** Number of tests that a run names as its slowest (D-206). */
+const SLOWEST = 10;
+
 export interface Counts {
   passed: number;
   failed: number;
@@ -27,6 +30,23 @@ export function countTests(xml: string): Counts {
     }
   }
   return counts;
+}
+
+/** The longest tests of a JUnit report of `deno test`, longest first, without steps. */
+export function slowest(xml: string, count: number): { name: string; file: string; seconds: number }[] {
+  const cases = [...xml.matchAll(/<testcase name="([^"]*)" classname="([^"]*)" time="([\d.]+)"/g)];
+  const namesOf = new Map<string, Set<string>>();
+  for (const [, name = "", file = ""] of cases) namesOf.set(file, (namesOf.get(file) ?? new Set()).add(name));
+  return cases
+    .filter(([, name = "", file = ""]) => !isStep(name, namesOf.get(file) ?? new Set()))
+    .map(([, name = "", file = "", seconds]) => ({ name: unescaped(name), file, seconds: Number(seconds) }))
+    .sort((a, b) => b.seconds - a.seconds)
+    .slice(0, count);
+}
+
+function unescaped(text: string): string {
+  const characters: Record<string, string> = { lt: "<", gt: ">", quot: '"', apos: "'", amp: "&" };
+  return text.replace(/&(lt|gt|quot|apos|amp);/g, (entity, name: string) => characters[name] ?? entity);
 }
 
 /** Deno reports the step `b` of the test `a` as one more test case of the same file, named `a > b`. */
@@ -68,7 +88,9 @@ async function copyWithoutDots(output: ReadableStream<Uint8Array>): Promise<void
   if (rest !== "") console.log(rest);
 }
 
-async function run(args: readonly string[]): Promise<{ counts: Counts; code: number }> {
+async function run(
+  args: readonly string[],
+): Promise<{ counts: Counts; slow: ReturnType<typeof slowest>; code: number }> {
   const folder = await Deno.makeTempDir({ prefix: "test_report_" });
   const report = `${folder}/junit.xml`;
   const isTerminal = Deno.stdout.isTerminal();
@@ -83,18 +105,23 @@ async function run(args: readonly string[]): Promise<{ counts: Counts; code: num
   const { code } = await child.status;
   const xml = await Deno.readTextFile(report).catch(() => "");
   await Deno.remove(folder, { recursive: true });
-  return { counts: countTests(xml), code };
+  return { counts: countTests(xml), slow: slowest(xml, SLOWEST), code };
 }
 
 if (import.meta.main) {
   const total: Counts = { passed: 0, failed: 0, skipped: 0 };
+  const slow: ReturnType<typeof slowest> = [];
   let exitCode = 0;
   for (const group of groups(Deno.args)) {
-    const { counts, code } = await run(group);
+    const { counts, slow: slowOfGroup, code } = await run(group);
+    slow.push(...slowOfGroup);
     total.passed += counts.passed;
     total.failed += code === 0 ? counts.failed : Math.max(1, counts.failed);
     total.skipped += counts.skipped;
     exitCode ||= code;
+  }
+  for (const { seconds, file, name } of slow.sort((a, b) => b.seconds - a.seconds).slice(0, SLOWEST)) {
+    console.log(`${seconds.toFixed(1).padStart(6)} s  ${file} ${name}`);
   }
   for (const line of summary(total, exitCode)) console.log(line);
   Deno.exit(exitCode);

@@ -1,6 +1,6 @@
 /** The counting of test_report.ts, on reports as Deno writes them, and how it deals out its arguments. */
 import { assertEquals } from "@std/assert";
-import { countTests, groups, summary } from "./test_report.ts";
+import { countTests, groups, slowest, summary } from "./test_report.ts";
 import { GROUPS } from "./test_groups.ts";
 
 /** One test case of a report; `inner` is what Deno puts inside. */
@@ -96,4 +96,17 @@ Deno.test("a flag after the task's own arguments gets to the tests", async () =>
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
+});
+
+Deno.test("the slowest tests are sorted by time without their steps", () => {
+  const timed = (name: string, file: string, seconds: string) =>
+    `<testcase name="${name}" classname="${file}" time="${seconds}" line="1" col="6"></testcase>\n`;
+  const xml = timed("a &lt; b", "./a_test.ts", "0.5") + timed("c", "./a_test.ts", "2.000") +
+    timed("c &gt; step", "./a_test.ts", "1.900") + timed("c", "./b_test.ts", "1.000");
+  assertEquals(slowest(xml, 2), [
+    { name: "c", file: "./a_test.ts", seconds: 2 },
+    { name: "c", file: "./b_test.ts", seconds: 1 },
+  ]);
+  assertEquals(slowest(xml, 9).map(({ name }) => name), ["c", "c", "a < b"]);
+  assertEquals(slowest("", 9), []);
 });

@@ -24,16 +24,12 @@ import {
 } from "../../support/registry_world.ts";
 import { trials } from "../../support/trials.ts";
 import { AMPLE_QUOTAS, type Person, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { owned } from "../steps.ts";
 
 const UNKNOWN = "01KHYQ5H00AAAAAAAAAAAAAAAA";
 
-/** Sends a call about an agent: `""`, `/reissue` or `/auth/revoke`. */
-function about(w: World, method: string, a: Pick<TestAgent, "agent" | "owner">, what = ""): Promise<Response> {
-  return w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
-}
-
 async function reissued(w: World, a: TestAgent): Promise<ReissueAnswer> {
-  return await answered<ReissueAnswer>(await about(w, "POST", a, "/reissue"));
+  return await answered<ReissueAnswer>(await owned(w, "POST", a, "/reissue"));
 }
 
 async function page(w: World, owner: Person, query: string): Promise<AgentList> {
@@ -90,7 +86,7 @@ Deno.test("the agent list holds the caller's agents, newest first, filtered, wit
   await w.clock.advance(1000);
   const two = await w.agent(owner);
   const three = await w.agent(owner);
-  await answered(await about(w, "DELETE", two), 204);
+  await answered(await owned(w, "DELETE", two), 204);
   const { agents } = await page(w, owner, "");
   assertEquals(
     agents,
@@ -139,7 +135,7 @@ Deno.test("agent list pagination returns each agent once while agents are added 
           Promise.all([
             page(w, owner, query),
             came.length < 25 ? make().then((agent) => came.push(agent)) : null,
-            victim ? about(w, "DELETE", victim).then((answer) => answered(answer, 204)) : null,
+            victim ? owned(w, "DELETE", victim).then((answer) => answered(answer, 204)) : null,
           ]),
           500,
         );
@@ -188,7 +184,7 @@ Deno.test("every route answers alike for an agent of another owner and an unknow
 Deno.test("the agent route answers the owner with the full record", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
-  assertEquals(await answered<{ agent: Agent }>(await about(w, "GET", a)), { agent: a.agent });
+  assertEquals(await answered<{ agent: Agent }>(await owned(w, "GET", a)), { agent: a.agent });
 });
 
 Deno.test("a reissue returns a new AIT for the stored days from now, and revokes the previous one", async () => {
@@ -231,13 +227,13 @@ Deno.test("a deleted agent cannot be deleted or reissued again, and resolves as 
   await using w = await openRegistry();
   const a = await w.agent();
   await w.clock.advance(1000);
-  await answered(await about(w, "DELETE", a), 204);
-  await refused(await about(w, "DELETE", a), "AGENT_REVOKE_INVALID_STATE");
-  await refused(await about(w, "POST", a, "/reissue"), "AGENT_REISSUE_INVALID_STATE");
-  const { agent } = await answered<{ agent: Agent }>(await about(w, "GET", a));
+  await answered(await owned(w, "DELETE", a), 204);
+  await refused(await owned(w, "DELETE", a), "AGENT_REVOKE_INVALID_STATE");
+  await refused(await owned(w, "POST", a, "/reissue"), "AGENT_REISSUE_INVALID_STATE");
+  const { agent } = await answered<{ agent: Agent }>(await owned(w, "GET", a));
   assertEquals(agent, { ...a.agent, status: "revoked", updatedAt: new Date(w.clock.now()).toISOString() });
   await refused(await validate(w, a, a.agentAuth.accessToken), "AGENT_AUTH_VALIDATE_UNAUTHORIZED");
-  await answered(await about(w, "DELETE", a, "/auth/revoke"), 204);
+  await answered(await owned(w, "DELETE", a, "/auth/revoke"), 204);
   assertEquals(await revokedJtis(w), [a.agent.currentJti]);
 });
 
@@ -247,7 +243,7 @@ Deno.test("resolving an agent needs no credential, returns five fields, and is 4
   const path = `/v1/resolve/${agent.id}`;
   const record = { did: agent.did, name: agent.name, framework: "generic", status: "active", ownerDid: owner.did };
   assertEquals(await answered(await w.ask("GET", path)), record);
-  await answered(await about(w, "DELETE", { agent, owner }), 204);
+  await answered(await owned(w, "DELETE", { agent, owner }), 204);
   assertEquals(await answered(await w.ask("GET", path)), { ...record, status: "revoked" });
   const unknown = await refused(await w.ask("GET", `/v1/resolve/${UNKNOWN}`), "AGENT_NOT_FOUND");
   assertEquals(JSON.parse(unknown).error.message, "no such agent");
@@ -266,7 +262,7 @@ Deno.test("the agent ends revoked with every token on the list when deletion and
   for (let round = 0; round < trials(20); round++) {
     const a = await w.agent(owner, undefined, keys);
     jtis.push(a.agent.currentJti);
-    const calls = [() => about(w, "DELETE", a), () => about(w, "POST", a, "/reissue")];
+    const calls = [() => owned(w, "DELETE", a), () => owned(w, "POST", a, "/reissue")];
     if (round % 2) calls.reverse();
     const first = calls[0]?.();
     // The first request starts earlier in every other pair of rounds.
@@ -277,7 +273,7 @@ Deno.test("the agent ends revoked with every token on the list when deletion and
     if (reissue?.status === 200) jtis.push((await answered<ReissueAnswer>(reissue)).agent.currentJti);
     else await refused(reissue as Response, "AGENT_REISSUE_INVALID_STATE");
     reissues[reissue?.status ?? 0] = (reissues[reissue?.status ?? 0] ?? 0) + 1;
-    const { agent } = await answered<{ agent: Agent }>(await about(w, "GET", a));
+    const { agent } = await answered<{ agent: Agent }>(await owned(w, "GET", a));
     assertEquals(agent.status, "revoked");
     w.clock.step(600);
   }
@@ -289,17 +285,17 @@ Deno.test("the agent ends revoked with every token on the list when deletion and
 Deno.test("one of 50 concurrent deletions of an agent is 204, and each of 20 reissues returns its own AIT", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
-  const answers = await withTime(w, Promise.all(Array.from({ length: 20 }, () => about(w, "POST", a, "/reissue"))));
+  const answers = await withTime(w, Promise.all(Array.from({ length: 20 }, () => owned(w, "POST", a, "/reissue"))));
   const jtis = [a.agent.currentJti];
   for (const answer of answers) {
     if (answer.status === 200) jtis.push((await answered<ReissueAnswer>(answer)).agent.currentJti);
     else await refused(answer, "AGENT_REISSUE_INVALID_STATE");
   }
   assert(jtis.length >= 2 && new Set(jtis).size === jtis.length);
-  const { agent } = await answered<{ agent: Agent }>(await about(w, "GET", a));
+  const { agent } = await answered<{ agent: Agent }>(await owned(w, "GET", a));
   assert(jtis.includes(agent.currentJti));
   assertEquals((await revokedJtis(w)).sort(), jtis.filter((jti) => jti !== agent.currentJti).sort());
-  const work = Array.from({ length: 50 }, () => about(w, "DELETE", a));
+  const work = Array.from({ length: 50 }, () => owned(w, "DELETE", a));
   assertEquals(await withTime(w, tally(work)), { "204": 1, "409 AGENT_REVOKE_INVALID_STATE": 49 });
 });
 
@@ -308,7 +304,7 @@ Deno.test("40 concurrent deletions of agents all take effect and are all counted
   const owner = await w.person();
   const agents: TestAgent[] = [];
   for (let i = 0; i < 40; i++) agents.push(await w.agent(owner));
-  const counts = await withTime(w, tally(agents.map((a) => about(w, "DELETE", a))), 20);
+  const counts = await withTime(w, tally(agents.map((a) => owned(w, "DELETE", a))), 20);
   assertEquals(counts, { "204": 40 });
   const { seq, revocations } = await readCrl(w);
   assertEquals([seq, revocations.length], [40, 40]);
@@ -317,9 +313,9 @@ Deno.test("40 concurrent deletions of agents all take effect and are all counted
 Deno.test("a reissue is 200 or 409, never 503, when it meets the end of an expired session", async (t) => {
   const rows: [what: string, meanwhile: (w: World, a: TestAgent) => Promise<Response>, codes: (ErrorCode | null)[]][] =
     [
-      ["another reissue", (w, a) => about(w, "POST", a, "/reissue"), ["AGENT_REISSUE_INVALID_STATE"]],
-      ["a deletion", (w, a) => about(w, "DELETE", a), ["AGENT_REISSUE_INVALID_STATE"]],
-      ["a revocation of the session", (w, a) => about(w, "DELETE", a, "/auth/revoke"), [
+      ["another reissue", (w, a) => owned(w, "POST", a, "/reissue"), ["AGENT_REISSUE_INVALID_STATE"]],
+      ["a deletion", (w, a) => owned(w, "DELETE", a), ["AGENT_REISSUE_INVALID_STATE"]],
+      ["a revocation of the session", (w, a) => owned(w, "DELETE", a, "/auth/revoke"), [
         null,
         "AGENT_REISSUE_INVALID_STATE",
       ]],
@@ -338,7 +334,7 @@ Deno.test("a reissue is 200 or 409, never 503, when it meets the end of an expir
           assert((await meanwhile(other, a)).status < 300);
         },
       };
-      const result = await withTime(w, about(w, "POST", a, "/reissue").then(outcome), 500);
+      const result = await withTime(w, owned(w, "POST", a, "/reissue").then(outcome), 500);
       assert(codes.some((code) => result === (code ? `409 ${code}` : "200")), result);
     });
   }

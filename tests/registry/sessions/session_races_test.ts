@@ -22,13 +22,11 @@ import {
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { trials } from "../../support/trials.ts";
 import { AMPLE_QUOTAS, type TestAgent, type World } from "../../support/world.ts";
+import { owned } from "../steps.ts";
 
 const ROUNDS = trials(20);
 const REVOKED = "AGENT_AUTH_REFRESH_REVOKED";
 const CONFLICT = "409 AGENT_AUTH_REFRESH_CONFLICT", INVALID = "401 AGENT_AUTH_REFRESH_INVALID";
-
-const owned = (w: World, method: string, a: TestAgent, what: string) =>
-  w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
 
 /** Runs both concurrently, in either order of starting. Returns the answers in the order of the arguments. */
 async function race(

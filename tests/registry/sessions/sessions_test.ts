@@ -20,13 +20,11 @@ import {
   validate,
 } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { owned } from "../steps.ts";
 
 const INVALID = "AGENT_AUTH_REFRESH_INVALID", REVOKED = "AGENT_AUTH_REFRESH_REVOKED";
 const UNAUTHORIZED = "AGENT_AUTH_VALIDATE_UNAUTHORIZED";
 const DAY_MS = 86_400_000;
-
-const owned = (w: World, method: string, a: TestAgent, what: string) =>
-  w.ask(method, `/v1/agents/${a.agent.id}${what}`, { apiKey: a.owner.apiKey });
 
 /** An agent whose AIT expires after every session here. */
 async function agentFor90Days(w: World): Promise<TestAgent> {

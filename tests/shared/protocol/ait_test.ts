@@ -1,6 +1,6 @@
 /**
- * Shows which AITs are believed (D-20): the vectors, a round trip, broken claims (A15-A18) signed by a published key,
- * and the times at which a good one is good.
+ * Shows which AITs are accepted (D-20): the vectors, a round trip, invalid claims that a published key signed, and the
+ * times between which a token is valid.
  */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import fc from "fast-check";
@@ -177,7 +177,7 @@ Deno.test("AIT verification refuses claims that are not an AIT's, also correctly
     ["a lifetime of a day and a second", { exp: iat + DAY + 1 }],
     ["exp before iat", { exp: iat - DAY }],
     ["no jti", { jti: undefined }],
-    ["jti that is no ULID", { jti: "abc" }],
+    ["jti that is not a ULID", { jti: "abc" }],
     ["jti in lower case", { jti: jti.toLowerCase() }],
     ["a further claim", { role: "admin" }],
     ["aud", { aud: "https://proxy.example.test" }],

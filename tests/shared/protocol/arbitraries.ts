@@ -1,13 +1,13 @@
 /**
- * fast-check arbitraries that several tests of `shared/protocol` draw from.
- * JSON is made as text, not as values: with odd white space, escapes, numbers and keys named twice.
+ * fast-check arbitraries that several tests of `shared/protocol` use. JSON is generated as text, not as values: with
+ * unusual white space, escapes, numbers and duplicate keys.
  */
 import fc from "fast-check";
 
 /** Any ULID. */
 export const ulid = fc.stringMatching(/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/);
 
-/** A host name that an issuer may have: DNS labels of which the last is no number. */
+/** A host name that an issuer can have: DNS labels of which the last is not a number. */
 export const authority = fc.array(fc.stringMatching(/^[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?$/), {
   minLength: 1,
   maxLength: 5,
@@ -32,7 +32,7 @@ export const anyText = fc.oneof(
   fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) => String.fromCharCode(...units)),
 );
 
-/** White space between JSON tokens; mostly none. */
+/** White space between JSON tokens, mostly empty. */
 export const space = fc.constantFrom("", "", "", "", " ", "\n", "\t ", "\r\n  ");
 
 /** A JSON string literal, plain or with every unit escaped. */
@@ -47,7 +47,7 @@ const scalar = fc.oneof(
   fc.integer().map(String),
 );
 
-/** The text of a key; few enough that doubles occur. */
+/** The text of a key, from a small set so that duplicates occur. */
 export const jsonKey = fc.oneof(
   fc.constantFrom('"a"', '"\\u0061"', '"message"', '"mess\\u0061ge"', '"__proto__"', '"constructor"', '""', '":,{"'),
   jsonString,

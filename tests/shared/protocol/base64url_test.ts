@@ -1,6 +1,6 @@
 /**
- * Shows that base64url is strict (D-01, Q06): one byte string has one accepted text, everything else is refused.
- * The situations are generated: padding, foreign alphabets, white space, impossible lengths, trailing bits.
+ * Shows that base64url is strict (D-01): one byte string has one accepted text, and every other text is refused. The
+ * cases are generated: padding, foreign alphabets, white space, impossible lengths, trailing bits.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";

@@ -1,6 +1,6 @@
 /**
- * Shows which revocation lists are believed (D-21, D-62, C06): the vectors, a round trip, broken and foreign lists.
- * Also which of two lists is a rollback.
+ * Shows which revocation lists are accepted (D-21, D-62): the vectors, a round trip, invalid and foreign lists. Also
+ * which of two lists is a rollback.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
@@ -168,7 +168,7 @@ Deno.test("CRL verification refuses claims that are not a CRL's, also correctly 
     ["revocations as an object", { revocations: { 0: ENTRY } }],
     ["revocations of texts", { revocations: [ENTRY.jti] }],
     ["an entry without jti", entry({ jti: undefined })],
-    ["an entry whose jti is no ULID", entry({ jti: "abc" })],
+    ["an entry whose jti is not a ULID", entry({ jti: "abc" })],
     ["an entry of a human", entry({ agentDid: ENTRY.agentDid.replace("agent", "human") })],
     ["an entry without agentDid", entry({ agentDid: undefined })],
     ["an entry with another reason", entry({ reason: "other" })],
@@ -195,7 +195,7 @@ Deno.test("CRL verification checks exp without leeway and iat with 60 s", async 
 Deno.test("the rollback check compares seq, then iat", async (t) => {
   const rows: [name: string, candidate: [number, number], current: [number, number], expected: boolean][] = [
     ["the same list", [5, 100], [5, 100], false],
-    ["signed anew", [5, 101], [5, 100], false],
+    ["signed again", [5, 101], [5, 100], false],
     ["signed earlier", [5, 99], [5, 100], true],
     ["a later seq", [6, 100], [5, 100], false],
     ["a later seq, signed earlier", [6, 1], [5, 100], false],

@@ -1,6 +1,6 @@
 /**
- * Shows which texts are DIDs (D-04, Q08): one table for agents, humans and every near miss.
- * What is accepted can be written back to the same text, and its authority is one that an issuer URL can have.
+ * Shows which texts are DIDs (D-04): one table for agents, humans and malformed texts. An accepted DID formats to the
+ * same text, and an issuer URL can have its authority.
  */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";

@@ -1,6 +1,6 @@
 /**
- * Shows which public keys may take part (D-09, Q02, G08) and that signing and verifying are Ed25519 (Q01, Q04).
- * The Wycheproof and RFC 8032 vectors run through our own functions when they lie beside the project.
+ * Shows which public keys are accepted (D-09) and that signing and verification are Ed25519. The Wycheproof and RFC
+ * 8032 vectors run through the project's own functions when they are next to the project.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Point } from "@noble/ed25519";
@@ -179,7 +179,7 @@ function hex(text: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 }
 
-/** 32 bytes, little-endian; `sign` is or-ed into the last. */
+/** 32 bytes, little-endian. `sign` is or-ed into the last byte. */
 function encode(y: bigint, sign = 0): Uint8Array<ArrayBuffer> {
   const bytes = Uint8Array.from({ length: 32 }, (_, i) => Number((y >> BigInt(8 * i)) & 0xffn));
   bytes[31] = (bytes[31] ?? 0) | sign;

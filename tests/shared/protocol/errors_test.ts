@@ -1,6 +1,6 @@
 /**
- * Shows the one error class and the one envelope (D-10, I10, I11): status from the table, details only when shown.
- * That the table is the specification's is shown in spec_tables_test.ts.
+ * Shows the error class and the error envelope (D-10): the status comes from the table, details are shown on request
+ * only. `spec_tables_test.ts` compares the table with the requirements.
  */
 import { assert, assertEquals, assertInstanceOf, assertMatch, assertThrows } from "@std/assert";
 import {

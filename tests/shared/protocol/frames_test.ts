@@ -1,6 +1,6 @@
 /**
- * Shows the relay frames (PROTOCOL 5, K16, K23): what is encoded is decoded, the payload's text byte for byte.
- * Nothing but a FrameError comes of any other text, and no side may send the other's frames.
+ * Shows the relay frames (docs/protocol.md#relay-frames): an encoded frame is decoded with an unchanged payload text.
+ * Any other text is a FrameError, and each side sends only its own frames.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
@@ -20,7 +20,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { agentDid, anyText, codePoints as words, humanDid, jsonText, ulid } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 300 };
-/** decodeFrame() where the side is not known before the test runs. */
+/** Decodes a frame when the side is known only at run time. */
 const decode = decodeFrame as (text: string, from: "proxy" | "connector") => Frame;
 const ID = "01KHYQ5H00AAAAAAAAAAAAAAAA";
 const AGENT = `did:svc:registry.example.test:agent:${ID}`;
@@ -198,14 +198,14 @@ Deno.test("frame decoding refuses each malformed frame", async (t) => {
     ["with a lower-case id", HEARTBEAT, { id: ID.toLowerCase() }],
     ["without ts", HEARTBEAT, { ts: undefined }],
     ["whose ts is a number", HEARTBEAT, { ts: 1 }],
-    ["whose ts is no time", HEARTBEAT, { ts: "now" }],
+    ["whose ts is not a time", HEARTBEAT, { ts: "now" }],
     ["without type", HEARTBEAT, { type: undefined }],
     ["of an unknown type", HEARTBEAT, { type: "hello" }],
     ["of an inherited type", HEARTBEAT, { type: "constructor" }],
     ["of type __proto__", HEARTBEAT, { type: "__proto__" }],
     ["whose type is a list", HEARTBEAT, { type: ["heartbeat"] }],
     ["without ackId", ACK, { ackId: undefined }],
-    ["whose ackId is no ULID", ACK, { ackId: "x" }],
+    ["whose ackId is not a ULID", ACK, { ackId: "x" }],
     ["without accepted", ACK, { accepted: undefined }],
     ["whose accepted is text", ACK, { accepted: "true" }],
     ["whose reason is a number", ACK, { reason: 1 }],
@@ -333,7 +333,7 @@ Deno.test("frame decoding accepts 8 KiB from a connector, and refuses one byte m
 Deno.test("every frame of a connector fits its limit when each member is as long as it may be", () => {
   const ack: DeliverAckFrame = {
     ...{ v: 1, id: DELIVER.id, ts: DELIVER.ts, type: "deliver_ack", ackId: DELIVER.id, accepted: false },
-    // The longest as JSON: an escape of six characters for one.
+    // The longest text in JSON: an escape of six characters for one character.
     reason: "\u0001".repeat(256),
   };
   assertEquals(decodeFrame(encodeFrame(ack), "connector"), ack);

@@ -1,6 +1,6 @@
 /**
- * Shows the identity block (D-71, J02-J11): the vectors, bounded one-line fields, and exactly one genuine first line.
- * Also that the splice leaves every other byte of the sender's JSON as it was.
+ * Shows the identity block (D-71): the vectors, bounded one-line fields, and exactly one genuine first line. Also that
+ * every other byte of the sender's JSON stays unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";

@@ -1,6 +1,6 @@
 /**
- * The test for a line that passes for the identity marker (D-212): bounded work, and the same verdicts as a fold of the
- * whole line.
+ * The test for a line that is taken for the identity marker (D-212): bounded work, and the same results as a fold of
+ * the complete line.
  */
 import { assert, assertEquals } from "@std/assert";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
@@ -8,12 +8,12 @@ import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 const IDENTITY = { agentDid: "a", ownerDid: "b", issuer: "c", aitJti: "d" };
 const EMPTY_BLOCK = withIdentityBlock("", IDENTITY);
 
-/** Verdict of the product for one line. */
+/** The product's result for one line. */
 function isQuoted(line: string): boolean {
   return withIdentityBlock(line, IDENTITY).slice(EMPTY_BLOCK.length) !== line;
 }
 
-/** Reference: folds the whole line, in time that grows with the square of its length. */
+/** Reference: folds the complete line, in time that grows with the square of its length. */
 function passesForMarker(line: string): boolean {
   const folded = line.normalize("NFKC").replace(/[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu, "").trim();
   return folded.toLowerCase() === "[svc identity]";
@@ -32,7 +32,7 @@ function numbers(seed: number): (n: number) => number {
 
 const LINE_END = /[\n\r\v\f\u0085\u2028\u2029]/;
 
-/** For each letter of the marker, every code point that NFKC or lower case makes to it. */
+/** For each letter of the marker, every code point that NFKC or lower case maps to it. */
 function spellingsOf(): Map<string, string[]> {
   const spellings = new Map<string, string[]>();
   for (let code = 0; code <= 0x10ffff; code++) {

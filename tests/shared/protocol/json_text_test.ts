@@ -1,6 +1,6 @@
 /**
- * Shows that topLevelMembers(), hasDuplicateKeys() and LongArrayReader see in a JSON text what JSON.parse() sees in it.
- * The texts have odd white space, escaped keys, keys named twice, and strings full of structure.
+ * Shows that topLevelMembers(), hasDuplicateKeys() and LongArrayReader read a JSON text as JSON.parse() does. The texts
+ * have unusual white space, escaped keys, duplicate keys and strings with structural characters.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
@@ -90,19 +90,19 @@ Deno.test("the duplicate check is true when JSON parsing drops a member", () => 
 Deno.test("the duplicate check returns the stated result for each text", async (t) => {
   const rows: [name: string, json: string, expected: boolean][] = [
     ["finds doubles", '{"a":1,"a":1}', true],
-    ["finds doubles of which one is escaped", '{"a":1,"\\u0061":2}', true],
+    ["finds duplicates of which one is escaped", '{"a":1,"\\u0061":2}', true],
     ["finds doubles apart", '{"a":1,"b":{"c":[{}]},"a":2}', true],
     ["finds doubles in depth", '{"x":[1,{"y":{"a":1,"a":2}}]}', true],
     ["finds doubles in a list", '[{"a":1,"a":2}]', true],
-    ["finds doubles after an object that closed", '{"a":{"b":1},"b":2,"b":3}', true],
+    ["finds duplicates after an object that closed", '{"a":{"b":1},"b":2,"b":3}', true],
     ["finds a double __proto__", '{"__proto__":1,"__proto__":2}', true],
     ["finds a double empty key", '{"":1,"":2}', true],
-    ["takes one key in two objects for two", '{"a":{"a":{"a":1}},"b":[{"a":1},{"a":2}]}', false],
-    ["takes a key and a value for two", '{"a":"a","b":"a"}', false],
-    ["takes inherited names for any other", '{"constructor":1,"toString":2,"__proto__":3}', false],
-    ["tells upper from lower case", '{"a":1,"A":2}', false],
-    ["does not look into strings", '{"a":"{\\"b\\":1,\\"b\\":2}"}', false],
-    ["is false for what is no object", '["a","a",1,null]', false],
+    ["allows one key in two objects", '{"a":{"a":{"a":1}},"b":[{"a":1},{"a":2}]}', false],
+    ["allows a value that equals a key", '{"a":"a","b":"a"}', false],
+    ["treats inherited names like any other", '{"constructor":1,"toString":2,"__proto__":3}', false],
+    ["distinguishes upper and lower case", '{"a":1,"A":2}', false],
+    ["ignores strings", '{"a":"{\\"b\\":1,\\"b\\":2}"}', false],
+    ["is false for a text that is not an object", '["a","a",1,null]', false],
   ];
   for (const [name, json, expected] of rows) {
     await t.step(name, () => {
@@ -134,7 +134,7 @@ function trim(json: string): string {
   return json.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "");
 }
 
-/** Reads a text in pieces of the given lengths; `null` when it is refused. */
+/** Reads a text in pieces of the given lengths. Returns `null` when it is refused. */
 function readPieces(json: string, lengths: readonly number[]): { object: unknown; elements: unknown[] } | null {
   const reader = new LongArrayReader("list");
   const elements: unknown[] = [];

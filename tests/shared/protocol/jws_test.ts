@@ -1,6 +1,6 @@
 /**
- * Shows which tokens are never believed, whoever signed them: header variants (A03, A05-A08) and token shapes (A10-A13,
- * A20-A22). All run through verifyAit(), with a key that is published and a payload that is otherwise valid.
+ * Shows which tokens are never accepted, regardless of the signer: header variants and token shapes. All run through
+ * verifyAit(), with a published key and an otherwise valid payload.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";

@@ -1,6 +1,6 @@
 /**
- * Shows that a key document is read all or nothing (D-22, A23): one bad member, and none of its keys is used.
- * The good one is a JWK Set that jose reads as it is.
+ * Shows that a key document is read completely or not at all (D-22): with one invalid member, none of its keys is used.
+ * jose reads the valid document unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
 import { createLocalJWKSet } from "jose";

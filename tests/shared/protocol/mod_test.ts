@@ -1,6 +1,6 @@
 /**
- * Shows that mod.ts is the whole of the protocol: every value that a file beside it exports is exported there.
- * Also that each of those files has a test of its name.
+ * Shows that mod.ts is the complete protocol: it exports every value that a file next to it exports. Also that each of
+ * those files has a test of its name.
  */
 import { assert, assertEquals } from "@std/assert";
 import * as mod from "../../../shared/protocol/mod.ts";

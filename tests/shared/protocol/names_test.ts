@@ -1,6 +1,6 @@
 /**
- * Shows which names people may choose: agents (D-05, G10), display names (D-06, F08), frameworks (D-07, G12).
- * An agent's name is also a directory, on every platform; lengths are counted in code points.
+ * Shows which names are valid: agents (D-05), display names (D-06), frameworks (D-07). An agent name is also a
+ * directory name on every platform. Lengths are counted in code points.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";

@@ -1,5 +1,5 @@
 /**
- * Shows the proof of possession (D-24, D-25, B06): the vectors, the headers, and that one string comes from one
+ * Shows the proof of possession (D-24, D-25): the vectors, the headers, and that each canonical string belongs to one
  * request only. Ed25519 is deterministic, so the proofs are compared too.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";

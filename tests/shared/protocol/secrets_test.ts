@@ -1,6 +1,6 @@
 /**
- * Shows the form of every bearer secret (D-08), the digest that is kept of it, and what of it may be shown.
- * The random bytes are handed in, so each text is known in advance.
+ * Shows the form of every bearer secret (D-08), its stored digest, and the part that may be shown. The tests supply the
+ * random bytes, so that each text is known in advance.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";

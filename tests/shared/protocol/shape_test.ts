@@ -1,4 +1,4 @@
-/** A shape yields its named type and can be part of another schema (D-236). */
+/** A shape parses to its named type and can be part of another schema (D-236). */
 import { assertEquals } from "@std/assert";
 import * as z from "zod";
 import type { Shape } from "../../../shared/protocol/shape.ts";

@@ -1,6 +1,6 @@
 /**
- * Holds the specification's tables of errors and limits, and compares them both ways with the tables of the code.
- * Neither may have a row that the other lacks; what the project added beside them is held here too.
+ * Holds the required errors and limits (docs/conformance.md) and compares them in both directions with the tables of
+ * the code. Also holds the codes that the project adds.
  */
 import { assertEquals, assertMatch } from "@std/assert";
 import { type ErrorCode, ERRORS } from "../../../shared/protocol/errors.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows how pairing tickets are written and read (D-26, D12): the vectors, a round trip, every malformed text.
- * A pasted ticket is forgiven white space and backticks around it, and nothing else.
+ * Shows how pairing tickets are formatted and parsed (D-26): the vectors, a round trip, and malformed texts. White
+ * space and backticks around a pasted ticket are ignored.
  */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";

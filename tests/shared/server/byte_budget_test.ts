@@ -14,7 +14,7 @@ Deno.test("ByteBudget.take() returns null when a party or all parties together w
   assertEquals([budget.used, budget.usedBy("a"), budget.usedBy("b")], [0, 0, 0]);
 });
 
-Deno.test("ByteBudget.take() ignores only the total when it is told to ignore the total", () => {
+Deno.test("a byte budget ignores only the total when the caller asks to ignore it", () => {
   const budget = new ByteBudget({ total: 10, perParty: 6 });
   budget.take("a", 6);
   budget.take("b", 4);

@@ -1,6 +1,6 @@
 /**
- * Shows how configuration is read (PROTOCOL section 7): every problem named and reported together, a value frozen once
- * it is whole. The readers of single variables are tables of what they take and refuse.
+ * Shows how configuration is read (docs/operations.md#configuration): every problem is named and reported together, and
+ * a complete value is frozen. The readers of single variables (D-24) are tables of accepted and refused texts.
  */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import {
@@ -13,7 +13,7 @@ import {
   wholeNumber,
 } from "../../../shared/server/config_reader.ts";
 
-/** A reader of the variables given. */
+/** A reader of the given variables. */
 function readerOf(variables: Record<string, string>): ConfigReader {
   return new ConfigReader((name) => variables[name]);
 }

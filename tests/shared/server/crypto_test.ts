@@ -1,6 +1,6 @@
 /**
- * Shows that the services' own verification is the protocol's (D-09, Q01, Q04): the same verdict for every Wycheproof and
- * RFC 8032 vector, and for signatures that differ in a bit.
+ * Shows that the services verify signatures as the protocol package does (D-09): the same result for every Wycheproof
+ * and RFC 8032 vector, and for signatures that differ in a bit.
  */
 import { assert, assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";

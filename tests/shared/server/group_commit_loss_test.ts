@@ -1,6 +1,6 @@
 /**
- * Shows what group commit does when a commit's answer is lost, late or an error (D-216): no claim counts twice, no claim
- * that took effect is refused, no replay is taken, and a store that hangs does not block the claims after it.
+ * Shows what group commit does when a commit's answer is lost, late or an error (D-216): no claim counts twice, no
+ * claim that took effect is refused, no replay is accepted, and a store that hangs does not block the claims after it.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
@@ -16,7 +16,7 @@ function add(key: string): Update<never> {
   return { key: [key], next: (current) => ({ value: (current as number ?? 0) + 1, expireInMs: KEPT_MS }) };
 }
 
-/** Writes the same value for every taker, as a captured request does. */
+/** Writes the same value for every claim, as a captured request does. */
 function nonce(name: string): Update<"replay"> {
   return {
     key: ["nonce", name],
@@ -34,7 +34,7 @@ async function countOf(kv: Deno.Kv, key = "count"): Promise<number> {
   return (await kv.get<number>([key])).value ?? 0;
 }
 
-/** Holds commits back until they are let through; the store then takes them or refuses them as it finds right. */
+/** Holds commits until they are released. The store then accepts or refuses them by its current state. */
 function gate(store: FaultyKv): { held: (() => void)[]; open(): void } {
   const held: (() => void)[] = [];
   store.faults.before = ({ method }) =>
@@ -64,12 +64,12 @@ Deno.test("a replay is refused when the answer of the first use, of the replay, 
       let commitsMade = 0;
       store.faults.loses = ({ method }) => method === "commit" && lost.includes(++commitsMade);
       const [a, b] = [instance(store.kv, clock, "a"), instance(store.kv, clock, "b")];
-      const fates = await Promise.allSettled([
+      const results = await Promise.allSettled([
         a.claim([nonce("n"), add("count")]),
         a.claim([nonce("n"), add("count")]),
         b.claim([nonce("n"), add("count")]),
       ]);
-      assertEquals(fates.filter((fate) => fate.status === "fulfilled" && fate.value.taken).length, 1);
+      assertEquals(results.filter((result) => result.status === "fulfilled" && result.value.taken).length, 1);
       assertEquals(await countOf(store.kv), 1);
     });
   }
@@ -87,7 +87,7 @@ Deno.test("a commit that takes effect after its deadline counts once, whenever i
       assertEquals(held.length, 1);
       if (moment !== "before the mark is read") await clock.advance(LIMITS.storeCallMs);
       else {
-        // The clock's timer fires, and the late commit gets through before anything is read.
+        // The clock's timer fires, and the late commit takes effect before anything is read.
         clock.step(LIMITS.storeCallMs);
         const advanced = clock.advance(LIMITS.storeCallMs, () => Promise.resolve());
         held[0]?.();
@@ -130,7 +130,7 @@ Deno.test("a store that hangs rejects the claims it holds and does not block the
   // The read of its records is late.
   await clock.advance(LIMITS.storeCallMs - LIMITS.claimHealthyMs);
   await first;
-  // The second one has the store to itself, and waits.
+  // The second claim uses the store alone, and waits.
   await clock.advance(LIMITS.claimHealthyMs + 1);
   assertEquals(commits.oldestWaitMs, LIMITS.storeCallMs + 1);
   await assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
@@ -157,10 +157,10 @@ Deno.test("100 claims that fail together cause at most three commits", async () 
   let commitsMade = 0;
   store.faults.fails = ({ method }) => method === "commit" && ++commitsMade > 0;
   const commits = instance(store.kv, new ManualClock());
-  const fates = await Promise.allSettled(
+  const results = await Promise.allSettled(
     Array.from({ length: 100 }, (_, i) => commits.claim([add(`key-${i}`)])),
   );
-  for (const fate of fates) assert(fate.status === "rejected" && fate.reason instanceof StoreUnavailable);
+  for (const result of results) assert(result.status === "rejected" && result.reason instanceof StoreUnavailable);
   assertEquals(commitsMade, 3);
 });
 
@@ -171,27 +171,27 @@ Deno.test("claims at two instances count exactly once over lost answers, errors 
       using store = await FaultyKv.open();
       const clock = new ManualClock();
       const instances = [instance(store.kv, clock, "a"), instance(store.kv, clock, "b")];
-      let made = 0, fate = "none";
+      let made = 0, fault = "none";
       const isCommit = (method: string) => method === "commit";
       store.faults.fails = ({ method }) => {
-        if (isCommit(method)) fate = faults[made++] ?? "none";
-        return isCommit(method) && fate === "fails";
+        if (isCommit(method)) fault = faults[made++] ?? "none";
+        return isCommit(method) && fault === "fails";
       };
-      store.faults.conflicts = () => fate === "conflict";
-      store.faults.loses = () => fate === "lost";
+      store.faults.conflicts = () => fault === "conflict";
+      store.faults.loses = () => fault === "lost";
       // Every nonce is used twice, at both instances or at one.
-      const fates = await Promise.allSettled(
+      const results = await Promise.allSettled(
         Array.from(
           { length: size * 2 },
           (_, i) => (instances[i % 3 === 0 ? 1 : 0] as GroupCommit).claim([nonce(`n-${i >> 1}`), add("count")]),
         ),
       );
-      const taken = fates.map((one) => one.status === "fulfilled" && one.value.taken);
+      const taken = results.map((one) => one.status === "fulfilled" && one.value.taken);
       for (let i = 0; i < size; i++) assert(!(taken[2 * i] && taken[2 * i + 1]), "a replay was taken");
       const used = (await Array.fromAsync(store.kv.list({ prefix: ["nonce"] }))).length;
-      assertEquals(await countOf(store.kv), used, "a claim took effect in part, or twice");
-      assert(taken.filter(Boolean).length <= used, "a claim was taken that did not take effect");
-      const unknown = fates.filter((one) => one.status === "rejected").length;
+      assertEquals(await countOf(store.kv), used, "a claim took effect partly or twice");
+      assert(taken.filter(Boolean).length <= used, "a claim was accepted that did not take effect");
+      const unknown = results.filter((one) => one.status === "rejected").length;
       assert(used <= taken.filter(Boolean).length + unknown, "a claim took effect and was refused");
     }),
     { numRuns: 150, seed: 7 },

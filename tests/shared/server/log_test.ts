@@ -1,6 +1,6 @@
 /**
- * Shows what a log line is (P03, P04): one JSON object on one line, whatever was put in, and without the values of
- * members whose names say that they are secret.
+ * Shows the form of a log line: one JSON object on one line for any value, without the values of members whose names
+ * mark them as secret.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";

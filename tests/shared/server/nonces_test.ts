@@ -1,6 +1,6 @@
 /**
- * Shows how long a nonce is remembered and against whom (D-25, B08, B10, B24), also when the clock steps back, over a
- * restart and over instances. Nothing is on record before its claim.
+ * Shows how long a nonce is remembered and for which agent (D-25), also when the clock steps back, over a restart and
+ * over instances. Nothing is stored before the claim.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
@@ -12,7 +12,7 @@ import { ManualClock } from "../../support/manual_clock.ts";
 const keyOf = (agentDid: string, nonce: string) => ["nonce", agentDid, nonce];
 const NONCE = "nonce-of-the-request";
 
-/** One instance of a service, as far as nonces go. */
+/** One instance of a service, reduced to its nonces. */
 class Instance {
   readonly nonces: Nonces;
   readonly commits: GroupCommit;
@@ -22,7 +22,7 @@ class Instance {
     this.commits = new GroupCommit(kv, 100);
   }
 
-  /** Uses a nonce as an admitted request does; true when it was taken. */
+  /** Uses a nonce as an admitted request does. True when it was accepted. */
   async use(timestamp: number, agentDid = "agent-a", nonce = NONCE): Promise<boolean> {
     const reservation = this.nonces.reserve(agentDid, nonce, timestamp);
     if (!reservation) return false;

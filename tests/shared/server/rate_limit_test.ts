@@ -1,6 +1,6 @@
 /**
- * Shows the sliding window (D-65, H04, H05, H11, H12): its edges, what it tells the client, and by many random arrivals
- * that it never lets more through than the limit and never refuses wrongly. Then its record in the store.
+ * Shows the sliding window (D-65): its edges, its headers, and with many random arrivals that it never accepts more
+ * than the limit and never refuses wrongly. Then its record in the store.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
@@ -20,7 +20,7 @@ import { seededRandom } from "../../support/seeded_random.ts";
 const TWO: WindowRule = { name: "two", requests: 2, windowMs: 1000 };
 const NOW = 1_000_000;
 
-/** A window that a test asks one moment after another. */
+/** A window that a test uses at one moment after another. */
 class Model {
   record: WindowRecord = [];
   readonly accepted: number[] = [];
@@ -34,13 +34,13 @@ class Model {
     return decision;
   }
 
-  /** How many were accepted after `from` up to `to`, both included. */
+  /** Number of accepted requests after `from` up to and including `to`. */
   acceptedBetween(from: number, to: number): number {
     return this.accepted.filter((at) => at >= from && at <= to).length;
   }
 }
 
-/** Arrivals whose gaps are drawn by a seed: mostly short ones, a few ten times the mean. */
+/** Arrivals with gaps drawn from a seed: mostly short ones, a few ten times the mean. */
 function* arrivals(count: number, meanGapMs: number, seed: number): Generator<number> {
   const random = seededRandom(seed);
   let now = NOW;
@@ -50,7 +50,7 @@ function* arrivals(count: number, meanGapMs: number, seed: number): Generator<nu
   }
 }
 
-/** The most that were accepted in any window. */
+/** The highest number of accepted requests in any window. */
 function mostInAnyWindow(accepted: readonly number[], windowMs: number): number {
   let most = 0, start = 0;
   accepted.forEach((at, i) => {
@@ -150,7 +150,7 @@ Deno.test("every request is counted at its own time up to a limit of 1,000", () 
 
 Deno.test("refused requests do not lengthen the block", () => {
   const model = new Model({ name: "h05", requests: 20, windowMs: 2000 });
-  // 100 a second, for three windows and one to see the last full one.
+  // 100 a second, for three windows, and one more to see the last full window.
   for (let now = NOW; now < NOW + 8000; now += 10) model.ask(now);
   for (let window = 0; window < 4; window++) {
     assertEquals(model.acceptedBetween(NOW + window * 2000, NOW + window * 2000 + 1999), 20);
@@ -172,7 +172,7 @@ Deno.test("a clock that steps back neither blocks for more than a window nor gra
         granted.record = model.record;
         for (let i = 0; i < requests * 3; i++) granted.ask(after + i);
         assert(granted.accepted.length <= requests, `${granted.accepted.length} granted after the step`);
-        // Whatever the step: asked again and again it opens within a window, asked once too.
+        // For any step of the clock: with repeated requests and with one request, the window opens within its length.
         assertEquals(granted.ask(after + requests * 3 + life).allowed, true);
       }
     });

@@ -1,6 +1,6 @@
 /**
- * Shows that every key family states how it ends (D-218), that the statement agrees with what a moved store keeps, and
- * that each family with an expiry is really written with one.
+ * Shows that every key family states how it ends (D-218), that the statement agrees with an export, and that each
+ * family with an expiry is written with one.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ENDS as REGISTRY_ENDS, KEYS as REGISTRY_KEYS } from "../../../registry/schema/kv_keys.ts";
@@ -41,7 +41,7 @@ interface Written {
   value: unknown;
 }
 
-/** A store that records every write of it. */
+/** A store that records every write. */
 function recording(real: Deno.Kv, written: Written[]): Deno.Kv {
   const note = (key: Deno.KvKey, value: unknown, options?: { expireIn?: number }) =>
     written.push({ family: key.slice(0, 2).join("."), expireIn: options?.expireIn ?? null, value });
@@ -110,7 +110,7 @@ Deno.test("each family of the registry with an expiry is written with one, also 
   assertEquals(days("invite", (value) => value.expiresAt !== null), [91]);
   assertEquals(days("audit", (value) => value.event === "session.refreshed"), [7, 7]);
   assertEquals(new Set(days("audit", (value) => value.event !== "session.refreshed")), new Set([400]));
-  // The index records of what has ended go with it: an agent, an API key, two invites.
+  // The index records of ended records end with them: an agent, an API key, two invites.
   for (const [family, wanted] of [["agent_of", [90]], ["api_key_of", [90]], ["invite_code", [90, 91]]] as const) {
     assertEquals(days(family, () => true).filter((count) => count !== null), [...wanted], family);
   }

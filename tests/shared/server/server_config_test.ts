@@ -1,6 +1,6 @@
 /**
- * Shows where the services may run (PROTOCOL section 7): defaults, what each variable takes, what production refuses
- * as a whole, and which origins a proof may name (D-24).
+ * Shows where the services may run (docs/operations.md#configuration): defaults, accepted values of each variable,
+ * additional rules of production, and the origins that a proof may name (D-24).
  */
 import { assertEquals } from "@std/assert";
 import { ConfigReader } from "../../../shared/server/config_reader.ts";
@@ -13,7 +13,7 @@ import {
 
 const NO_SECRETS = { signingKeysGiven: false, serviceCredentialGiven: false };
 
-/** Names of the variables that are refused. */
+/** Names of the refused variables. */
 function refused(variables: Record<string, string>, secrets = NO_SECRETS, onDeploy = false): string[] {
   const reader = new ConfigReader((name) => variables[name]);
   validateServerConfig(reader, readServerConfig(reader, onDeploy), secrets);

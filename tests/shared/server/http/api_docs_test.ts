@@ -1,4 +1,4 @@
-/** The documents that the services serve of themselves: valid, complete, and harmless to look at. */
+/** The API documents that the services serve are valid and complete, and the page is safe to open. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { PROXY_DOCUMENT } from "../../../../proxy/routes.ts";
@@ -69,7 +69,7 @@ interface Schema {
   anyOf?: Schema[];
 }
 
-/** Codes of an error answer; the answer of a service that is not ready may stand beside the envelope. */
+/** Codes of an error answer. The answer of a service that is not ready can be an alternative to the envelope. */
 function codesOf(response: { content?: Record<string, { schema?: Schema }> }): string[] {
   const schema = response.content?.["application/json"]?.schema;
   return [schema, ...schema?.anyOf ?? []]

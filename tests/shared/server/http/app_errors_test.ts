@@ -1,6 +1,6 @@
 /**
- * Shows the one form of every error (D-10, I01, I06, I10, I11, I15, P04): its envelope, its headers, what is logged of it,
- * and that nothing from inside is answered. Also which errors a row can answer.
+ * Shows the one form of every error (D-10): its envelope, its headers, its log line, and that it shows nothing
+ * internal. Also which errors a route can answer.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ErrorCode } from "../../../../shared/protocol/errors.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows in which order a request is judged (D-11, D-14, D-15), what counts against which limit, and what reaches the
- * handler. On a small table of its own; the services' tables have contract tests.
+ * Shows the order of the checks of a request (D-11, D-14, D-15), which requests count against which limit, and what the
+ * handler receives. Uses its own small route table; contract tests cover the services' tables.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
 import type { ErrorCode } from "../../../../shared/protocol/errors.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows how bodies share the room that there is (D-98): bounded over all and per address, given to whoever holds least,
- * free for the small, and taken from those who let others wait.
+ * Shows how bodies share the memory budget (D-98): bounded in total and per address, given first to the address that
+ * holds least, not needed for small bodies, and taken from slow bodies when others wait.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Bytes } from "../../../../shared/protocol/base64url.ts";
@@ -21,7 +21,7 @@ import { AUTHENTICATORS, type Callers } from "./small_app.ts";
 const ALL = LIMITS.bodyRoomBytes;
 const HALF = ALL / 2;
 
-/** Asks for room, and notes when it is there. */
+/** Requests a lease and records when it is granted. */
 function asking(rooms: BodyBudget, address: string, bytes: number): { room: BodyLease | null; refused: string | null } {
   const asked: { room: BodyLease | null; refused: string | null } = { room: null, refused: null };
   rooms.take(address, bytes).then((room) => asked.room = room, (error: ServiceError) => asked.refused = error.code);
@@ -102,7 +102,7 @@ Deno.test("an incomplete body is aborted after one second when others wait", asy
   };
   await rooms.take("whole", HALF);
   await clock.advance(60_000);
-  assertEquals(cuts, [], "nobody waits");
+  assertEquals(cuts, [], "no body waits");
   const honest = asking(rooms, "honest", HALF);
   await clock.advance(LIMITS.bodyWaitMs / 2);
   assertEquals(cuts, ["dribbling"]);
@@ -142,7 +142,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
       showDetails: false,
     },
   );
-  /** A body as it comes over a connection: its bytes can fill the reader's buffer. */
+  /** A body as a connection delivers it: its bytes can fill the reader's buffer. */
   const stream = (bytes: Bytes) =>
     new ReadableStream({
       type: "bytes",
@@ -162,7 +162,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
   const cases: [name: string, ask: () => Promise<Response>, status: number][] = [
     ["answered", () => ask(large(0), length), 200],
     ["answered, in pieces", () => ask(large(0), length, undefined, (bytes) => bytes), 200],
-    ["answered, its length not said", () => ask(large(0)), 200],
+    ["answered, without a stated length", () => ask(large(0)), 200],
     ["failed", () => ask(large(1), length), 500],
     ["longer than the cap", () => ask(new Uint8Array(LIMITS.bodyBytes + 1)), 413],
     ["longer than it said", () => ask(large(0), { "Content-Length": "10000" }), 413],
@@ -174,7 +174,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
       assertEquals(clock.waiting, 0);
     });
   }
-  await t.step("the body arrives as it was sent, in one buffer or in pieces", async () => {
+  await t.step("the body arrives unchanged, in one buffer or in pieces", async () => {
     seen.length = 0;
     for (const headers of [length, {}]) await ask(new Uint8Array(LIMITS.bodyBytes).fill(7), headers);
     assertEquals(seen, Array(2).fill(7 * LIMITS.bodyBytes));
@@ -188,7 +188,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
     const own = ask(large(0), {}, { from: "process" });
     const small = ask(new Uint8Array(LIMITS.bodyFreeBytes), { "Content-Length": String(LIMITS.bodyFreeBytes) });
     await until(() => seen.length >= 4 + holding.length);
-    assertEquals(seen.length, 4 + holding.length, "all but the one that waits are served");
+    assertEquals(seen.length, 4 + holding.length, "every body except the waiting one is served");
     await clock.advance(LIMITS.bodyWaitMs);
     const refused = await waiting;
     assertEquals([refused.status, refused.headers.get("retry-after")], [503, "1"]);

@@ -1,6 +1,6 @@
 /**
- * Shows how bodies are read (D-12, D-248, I06, I08): counted while they stream, cut at the cap, given up after 10 s by the
- * clock. And which bytes are JSON (I03).
+ * Shows how bodies are read (D-12, D-248): counted while they stream, refused over the limit, and timed out after 10 s
+ * of the clock. Also which bytes are JSON.
  */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { Bytes } from "../../../../shared/protocol/base64url.ts";
@@ -16,7 +16,7 @@ import {
 } from "../../../../shared/server/http/body.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 
-/** A body that arrives chunk by chunk, and tells whether it was let go. */
+/** A body that arrives in chunks and records its cancellation. */
 class Chunks implements BodySource {
   cancelled = false;
   readonly body: ReadableStream<Bytes>;

@@ -1,6 +1,6 @@
 /**
- * Shows whose request it is (D-49, H07, H08): the socket's peer, the right-most untrusted hop behind a trusted proxy,
- * one bucket for a /64, one for all who are unknown. A header from anybody else is never believed.
+ * Shows the address that a request counts for (D-49): the socket's peer, or the right-most untrusted hop behind a
+ * trusted proxy, with one bucket for a /64 and one for all unknown addresses. A header of any other peer is ignored.
  */
 import { assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import { clientBucket, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
@@ -14,17 +14,17 @@ function bucket(address: string | null, forwardedFor: string | null = null, trus
 Deno.test("the client bucket is the peer, or the right-most untrusted hop behind a trusted proxy", async (t) => {
   const cases: [name: string, peer: string | null, forwardedFor: string | null, bucket: string][] = [
     ["a peer", "198.51.100.7", null, "198.51.100.7"],
-    ["an untrusted peer's header is not believed", "198.51.100.7", "203.0.113.1", "198.51.100.7"],
+    ["an untrusted peer's header is ignored", "198.51.100.7", "203.0.113.1", "198.51.100.7"],
     ["a trusted peer without the header", "10.1.2.3", null, "10.1.2.3"],
     ["one hop", "10.1.2.3", "203.0.113.1", "203.0.113.1"],
     ["the right-most hop, not the one that the client wrote", "10.1.2.3", "1.1.1.1, 203.0.113.1", "203.0.113.1"],
     ["trusted hops are passed over", "10.1.2.3", "1.1.1.1, 203.0.113.1, 10.9.9.9, 192.0.2.9", "203.0.113.1"],
     ["white space and tabs", "10.1.2.3", " 1.1.1.1 ,\t203.0.113.1 ", "203.0.113.1"],
     ["nothing but trusted hops: the left-most", "10.1.2.3", "10.0.0.5, 10.0.0.4", "10.0.0.5"],
-    ["a hop that is no address", "10.1.2.3", "203.0.113.1, evil", "unknown"],
-    ["a hop that is no address, behind a trusted one", "10.1.2.3", "evil, 10.0.0.4", "unknown"],
+    ["a hop that is not an address", "10.1.2.3", "203.0.113.1, evil", "unknown"],
+    ["a hop that is not an address, behind a trusted one", "10.1.2.3", "evil, 10.0.0.4", "unknown"],
     ["an unknown peer", null, null, "unknown"],
-    ["an unknown peer's header is not believed", null, "203.0.113.1", "unknown"],
+    ["an unknown peer's header is ignored", null, "203.0.113.1", "unknown"],
     ["a trusted IPv6 peer", "2001:db8:f:1::2", "203.0.113.1", "203.0.113.1"],
     ["a trusted loopback", "::1", "203.0.113.1", "203.0.113.1"],
     ["an IPv4-mapped trusted peer", "::ffff:10.1.2.3", "203.0.113.1", "203.0.113.1"],

@@ -1,6 +1,4 @@
-/**
- * Shows when a client that has the answer already gets 304 (RFC 9110 section 13, C19), and with which headers.
- */
+/** Shows when a client that has the current answer gets 304 (RFC 9110), and with which headers. */
 import { assertEquals } from "@std/assert";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
 import { conditionalResponse } from "../../../../shared/server/http/conditional_response.ts";

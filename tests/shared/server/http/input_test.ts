@@ -1,6 +1,4 @@
-/**
- * Shows how input becomes typed values, or the route's code with the problems by field and never the value itself.
- */
+/** Shows how input becomes typed values, or the route's code with the problems by field and never the value itself. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import * as z from "zod";
 import { ServiceError } from "../../../../shared/protocol/errors.ts";

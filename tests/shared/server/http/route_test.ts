@@ -1,6 +1,4 @@
-/**
- * Shows the answers that handlers make: JSON that no cache keeps, and 204.
- */
+/** Shows the responses that handlers create: JSON that is not cached, and 204. */
 import { assertEquals } from "@std/assert";
 import { json, noContent } from "../../../../shared/server/http/route.ts";
 

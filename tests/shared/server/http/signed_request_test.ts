@@ -1,6 +1,6 @@
 /**
- * Shows what the headers of a signed request say (D-13, D-24): the one token of its scheme, the timestamp within the
- * skew, and whether the proof holds for exactly what was sent, for an origin of ours.
+ * Shows how the headers of a signed request are read (D-13, D-24): the one token of its scheme, the timestamp within
+ * the skew, and whether the proof is valid for exactly the request sent, for an accepted origin.
  */
 import { assertEquals } from "@std/assert";
 import { type Bytes, utf8Bytes } from "../../../../shared/protocol/base64url.ts";
@@ -94,7 +94,7 @@ interface Sent extends ProofFields {
   proof: string;
 }
 
-/** Whether the proof holds for a request as it arrived. */
+/** Whether the proof is valid for a request. */
 async function holds(sent: Partial<Sent>, origins = ORIGINS): Promise<boolean> {
   const signed = { ...SIGNED, origin: sent.origin ?? SIGNED.origin };
   const proof = await sign(pair.privateKey, utf8Bytes(canonicalProof(signed)));

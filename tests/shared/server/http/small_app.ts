@@ -1,5 +1,5 @@
 /**
- * A small table of routes, one of each kind, put together as a service's is: for the tests of the pipeline.
+ * A small table of routes, one of each kind, composed as a service's table is, for the tests of the request pipeline.
  */
 import { assertEquals } from "@std/assert";
 import * as z from "zod";
@@ -175,7 +175,7 @@ export class TestApp implements Disposable {
   }
 }
 
-/** Status and code of an error answer, whose envelope must be exactly that of D-10. */
+/** Status and code of an error answer. Asserts that its envelope is exactly that of D-10. */
 export async function errorOf(answer: Response): Promise<[number, string]> {
   assertEquals(answer.headers.get("content-type"), "application/json; charset=utf-8");
   const body = await answer.json();

@@ -1,11 +1,11 @@
 /**
- * Shows that reads asked for together go to the store together, ten keys a call, each with its own answer, and that
- * nothing of them is kept.
+ * Shows that reads of one turn go to the store together, ten keys in a call, each with its own answer, and that nothing
+ * is cached.
  */
 import { assertEquals, assertRejects } from "@std/assert";
 import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
 
-/** A real store, and how many keys each of its calls had. */
+/** A real store that records the number of keys of each call. */
 async function open(): Promise<{ kv: Deno.Kv; calls: number[] }> {
   const kv = await Deno.openKv(":memory:");
   const getMany = kv.getMany.bind(kv);

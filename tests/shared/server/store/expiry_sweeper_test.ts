@@ -1,6 +1,4 @@
-/**
- * Ended records are deleted in small commits, by one instance at a time, and nothing else is (D-217).
- */
+/** Shows that the sweep deletes ended records only, in small commits, at one instance at a time (D-217). */
 import { assert, assertEquals } from "@std/assert";
 import { ExpirySweeper, type SweptFamily } from "../../../../shared/server/store/expiry_sweeper.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
@@ -51,7 +49,7 @@ class Place implements Disposable {
     return entries.map(({ key }) => Number(key.at(-1)));
   }
 
-  /** Lets a pass come to its end, pause after pause. */
+  /** Waits until a pass is complete, pause after pause. */
   async through(pass: Promise<void>): Promise<void> {
     let isOver = false;
     void pass.finally(() => isOver = true);

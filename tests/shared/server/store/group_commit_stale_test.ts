@@ -1,6 +1,7 @@
 /**
- * Shows that group commit may build on what was read or committed a moment ago and is never wrong for it: what is stale
- * is judged anew, a refusal above all. Two instances on one store stand for everything that happens in between.
+ * Shows that group commit can use records that were read or committed a moment ago and is correct when they are stale:
+ * it evaluates the claim again, above all before a refusal. Two instances on one store stand for every change in
+ * between.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
@@ -10,7 +11,7 @@ const KEPT_MS = 3_600_000;
 
 type Seen = Deno.KvEntryMaybe<unknown>;
 
-/** Takes what can be taken once. */
+/** Takes a single-use record. */
 function once(key: string, taker: string, seen?: Seen): Update<"taken"> {
   return {
     key: [key],
@@ -19,7 +20,7 @@ function once(key: string, taker: string, seen?: Seen): Update<"taken"> {
   };
 }
 
-/** Adds to a counter that may not pass a limit. */
+/** Adds to a counter that has a limit. */
 function add(key: string, n: number, limit = Infinity, seen?: Seen): Update<"full"> {
   return {
     key: [key],
@@ -102,10 +103,10 @@ Deno.test("claims of one batch use the newest version of a record and each other
   await kv.set(["count"], 10);
   const ten = await kv.get(["count"]);
   await kv.set(["count"], 20);
-  const fates = await Promise.all(
+  const results = await Promise.all(
     [empty, ten, undefined, empty].map((seen) => commits.claim([add("count", 1, 23, seen)])),
   );
-  assertEquals(fates.map((fate) => fate.taken), [true, true, true, false]);
+  assertEquals(results.map((result) => result.taken), [true, true, true, false]);
   assertEquals((await kv.get(["count"])).value, 23);
 });
 
@@ -113,14 +114,14 @@ Deno.test("every claim ends as by the current record for any earlier reads", asy
   const key = fc.constantFrom("a", "b", "c");
   const step = fc.record({
     instance: fc.constantFrom(0, 1),
-    /** How many steps ago each record was read; 0 for not at all. */
+    /** Number of steps since each record was read; 0 for not read. */
     ago: fc.nat(4),
     updates: fc.uniqueArray(fc.record({ key, n: fc.integer({ min: -2, max: 3 }) }), {
       minLength: 1,
       maxLength: 3,
       selector: (update) => update.key,
     }),
-    /** What somebody else does before it. */
+    /** The change that another process makes before it. */
     other: fc.option(fc.record({ key, value: fc.option(fc.nat(5), { nil: null }) }), { nil: null }),
   });
   await fc.assert(
@@ -142,11 +143,11 @@ Deno.test("every claim ends as by the current record for any earlier reads", asy
         }
         const seen = ago === 0 ? undefined : pictures.at(-ago);
         const expected = updates.every((update) => (model.get(update.key) ?? 0) + update.n <= 5);
-        const fate = await instances[instance]?.claim(
+        const result = await instances[instance]?.claim(
           updates.map((update) => add(update.key, update.n, 5, seen?.get(update.key))),
         );
-        assert(fate);
-        assertEquals(fate.taken, expected);
+        assert(result);
+        assertEquals(result.taken, expected);
         if (expected) { for (const update of updates) model.set(update.key, (model.get(update.key) ?? 0) + update.n); }
         for (const name of ["a", "b", "c"]) assertEquals((await kv.get([name])).value, model.get(name) ?? null);
       }

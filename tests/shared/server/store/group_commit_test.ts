@@ -1,6 +1,6 @@
 /**
- * Shows what group commit promises: many claims, few commits, each claim whole or not at all, each with its own fate.
- * Runs on the real store in memory; another writer and a failing store are put between it and the commits.
+ * Shows the rules of group commit: many claims and few commits, each claim completely or not at all, each with its own
+ * result. Runs on the real store in memory, with another writer and a failing store before the commits.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
@@ -15,7 +15,7 @@ function add(key: string, n = 1): Update<never> {
   return { key: [key], next: (current) => ({ value: (current as number ?? 0) + n, expireInMs: KEPT_MS }) };
 }
 
-/** Takes what can be taken once. */
+/** Takes a single-use record. */
 function once(key: string, taker: string): Update<"taken"> {
   return {
     key: [key],
@@ -28,7 +28,9 @@ function append(key: string, word: string): Update<never> {
   return { key: [key], next: (current) => ({ value: [...(current as string[] ?? []), word], expireInMs: KEPT_MS }) };
 }
 
-/** Lets a test act just before every commit of a real store; it learns how many keys the commit checks. */
+/**
+ * Lets a test act just before every commit of a real store. The test gets the number of keys that the commit checks.
+ */
 function beforeCommits(kv: Deno.Kv, act: (checks: number) => void | Promise<void>): void {
   const atomic = kv.atomic.bind(kv);
   kv.atomic = () => {
@@ -64,12 +66,12 @@ Deno.test("a claim takes effect completely or not at all", async () => {
 Deno.test("a refused claim has no effect on the rest of its batch", async () => {
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 100);
-  const fates = await Promise.all([
+  const results = await Promise.all([
     commits.claim<"taken">([once("nonce", "a"), add("count")]),
     commits.claim<"taken">([add("count", 100), once("nonce", "b")]),
     commits.claim<"taken">([add("count")]),
   ]);
-  assertEquals(fates.map((fate) => fate.taken), [true, false, true]);
+  assertEquals(results.map((result) => result.taken), [true, false, true]);
   assertEquals([await valueOf(kv, "count"), await valueOf(kv, "nonce")], [2, "a"]);
 });
 
@@ -77,9 +79,9 @@ Deno.test("one of 200 concurrent claims takes a single-use record", async () => 
   using kv = await Deno.openKv(":memory:");
   const commits = new GroupCommit(kv, 100);
   const claims = Array.from({ length: 200 }, (_, i) => commits.claim([once("nonce", `taker-${i}`)]));
-  const fates = await Promise.all(claims);
-  assertEquals(fates.filter((fate) => fate.taken).length, 1);
-  assertEquals(fates.findIndex((fate) => fate.taken), 0);
+  const results = await Promise.all(claims);
+  assertEquals(results.filter((result) => result.taken).length, 1);
+  assertEquals(results.findIndex((result) => result.taken), 0);
   assertEquals(await valueOf(kv, "nonce"), "taker-0");
 });
 
@@ -165,7 +167,7 @@ Deno.test("a claim that fails in a batch fails alone", async (t) => {
       const before = Array.from({ length: 20 }, (_, i) => good(i));
       const failing = assertRejects(() => commits.claim([add("count", 1000), update]), Error, message);
       const after = Array.from({ length: 20 }, (_, i) => good(20 + i));
-      assertEquals((await Promise.all([...before, ...after])).every((fate) => fate.taken), true);
+      assertEquals((await Promise.all([...before, ...after])).every((result) => result.taken), true);
       await failing;
       assertEquals([await valueOf(kv, "count"), await valueOf(kv, "bad")], [40, null]);
     });
@@ -179,11 +181,11 @@ Deno.test("a claim is evaluated again when it conflicts, and the rest of its bat
     if (writes-- > 0) await kv.set(["contended"], 100 * (writes + 1));
   });
   const commits = new GroupCommit(kv, 100);
-  const fates = await Promise.all([
+  const results = await Promise.all([
     commits.claim([add("contended")]),
     ...Array.from({ length: 20 }, (_, i) => commits.claim([add(`key-${i}`)])),
   ]);
-  assertEquals(fates.every((fate) => fate.taken), true);
+  assertEquals(results.every((result) => result.taken), true);
   assertEquals(await valueOf(kv, "contended"), 101);
   for (let i = 0; i < 20; i++) assertEquals(await valueOf(kv, `key-${i}`), 1);
 });
@@ -196,11 +198,11 @@ Deno.test("a claim never overwrites a record that another writer took first", as
     other = false;
   });
   const commits = new GroupCommit(kv, 100);
-  const fates = await Promise.all([
+  const results = await Promise.all([
     commits.claim<"taken">([once("nonce", "this instance"), add("count")]),
     commits.claim<"taken">([add("count")]),
   ]);
-  assertEquals(fates, [{ taken: false, refused: "taken" }, { taken: true }]);
+  assertEquals(results, [{ taken: false, refused: "taken" }, { taken: true }]);
   assertEquals([await valueOf(kv, "nonce"), await valueOf(kv, "count")], ["other instance", 1]);
 });
 
@@ -228,8 +230,8 @@ Deno.test("a commit checks at most as many keys as the store accepts", async (t)
       beforeCommits(kv, (count) => void checks.push(count));
       const commits = new GroupCommit(kv, maxChecks);
       const claims = Array.from({ length: 250 }, (_, i) => [add(`a-${i}`), add(`b-${i}`), add(`shared-${i % 7}`)]);
-      const fates = await Promise.all(claims.map((updates) => commits.claim(updates)));
-      assertEquals(fates.every((fate) => fate.taken), true);
+      const results = await Promise.all(claims.map((updates) => commits.claim(updates)));
+      assertEquals(results.every((result) => result.taken), true);
       assert(Math.max(...checks) <= maxChecks, `${Math.max(...checks)} checks`);
       assert(Math.max(...checks) > maxChecks - 3, "commits are not filled");
       const shared = await Promise.all(Array.from({ length: 7 }, (_, i) => valueOf(kv, `shared-${i}`)));
@@ -249,8 +251,8 @@ Deno.test("a commit carries at most the allowed payload, and every claim takes e
     bytes,
     next: () => ({ value: "x".repeat(bytes), expireInMs: KEPT_MS }),
   });
-  const fates = await Promise.all(Array.from({ length: 35 }, (_, i) => commits.claim([big(i)])));
-  assertEquals(fates.every((fate) => fate.taken), true);
+  const results = await Promise.all(Array.from({ length: 35 }, (_, i) => commits.claim([big(i)])));
+  assertEquals(results.every((result) => result.taken), true);
   assertEquals(perCommit, [10, 10, 10, 5]);
   assertEquals(perCommit.every((count) => count * bytes <= LIMITS.commitBytes), true);
 });
@@ -303,8 +305,8 @@ Deno.test("every claim is rejected while the store fails, and the next ones are 
       wrapStoreErrors(kv);
       const commits = new GroupCommit(kv, 100);
       const claims = Array.from({ length: 30 }, (_, i) => commits.claim([add("count"), add(`key-${i}`)]));
-      const fates = await Promise.allSettled(claims);
-      for (const fate of fates) assert(fate.status === "rejected" && fate.reason instanceof StoreUnavailable);
+      const results = await Promise.allSettled(claims);
+      for (const result of results) assert(result.status === "rejected" && result.reason instanceof StoreUnavailable);
       broken = false;
       assertEquals(await commits.claim([add("count")]), { taken: true });
       assertEquals(await valueOf(kv, "count"), 1);
@@ -315,14 +317,14 @@ Deno.test("every claim is rejected while the store fails, and the next ones are 
 Deno.test("concurrent claims have the result of claims in sequence", async () => {
   const update = fc.record({ key: fc.constantFrom("a", "b", "c", "d"), n: fc.integer({ min: -1, max: 3 }) });
   const claim = fc.uniqueArray(update, { minLength: 1, maxLength: 3, selector: ({ key }) => key });
-  // n < 0 keeps the record, and no counter goes past 5.
+  // n < 0 keeps the record, and no counter exceeds 5.
   const next = (n: number) => (current: unknown) => {
     const sum = (current as number ?? 0) + n;
     return n < 0 ? "keep" as const : sum > 5 ? { refuse: "full" as const } : { value: sum, expireInMs: KEPT_MS };
   };
   const model = (claims: { key: string; n: number }[][]) => {
     const records = new Map<string, number>();
-    const fates = claims.map((updates) => {
+    const results = claims.map((updates) => {
       const verdicts = updates.map(({ key, n }) => [key, next(n)(records.get(key) ?? null)] as const);
       if (verdicts.some(([, verdict]) => verdict !== "keep" && "refuse" in verdict)) return false;
       for (const [key, verdict] of verdicts) {
@@ -330,17 +332,17 @@ Deno.test("concurrent claims have the result of claims in sequence", async () =>
       }
       return true;
     });
-    return { fates, records };
+    return { results, records };
   };
   await fc.assert(
     fc.asyncProperty(fc.array(claim, { maxLength: 25 }), fc.constantFrom(3, 10), async (claims, maxChecks) => {
       using kv = await Deno.openKv(":memory:");
       const commits = new GroupCommit(kv, maxChecks);
-      const fates = await Promise.all(
+      const results = await Promise.all(
         claims.map((updates) => commits.claim(updates.map(({ key, n }) => ({ key: [key], next: next(n) })))),
       );
       const expected = model(claims);
-      assertEquals(fates.map((fate) => fate.taken), expected.fates);
+      assertEquals(results.map((result) => result.taken), expected.results);
       for (const key of ["a", "b", "c", "d"]) assertEquals(await valueOf(kv, key), expected.records.get(key) ?? null);
     }),
     { numRuns: 60, seed: 1 },

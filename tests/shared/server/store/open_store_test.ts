@@ -1,6 +1,6 @@
 /**
- * Shows what the store's failures are called (D-216, D-220), how an optimistic change is repeated, and how a store is opened (O14).
- * What needs a file runs only where the test may write to `.data`.
+ * Shows the names of the store's failures (D-216, D-220), how an optimistic change is repeated, and how a store is
+ * opened. Tests that need a file run only when they may write to `.data`.
  */
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
@@ -83,7 +83,7 @@ Deno.test("a call with wrong arguments stays a TypeError, and the same TypeError
       await assertRejects(() => wrong(kv), TypeError);
       using failing = await FaultyKv.open({ fails: () => new TypeError("database or disk is full") });
       await assertRejects(() => right(failing.kv), StoreUnavailable);
-      // Deno checks what a commit holds before it calls the store; the store of this test fails before that.
+      // Deno checks the contents of a commit before it calls the store. The store of this test fails before that.
       if (!name.includes("commit")) await assertRejects(() => wrong(failing.kv), TypeError);
     });
   }
@@ -218,7 +218,7 @@ Deno.test({
       assertEquals((await again.kv.get(KEY)).value, "kept");
       for (const name of [path, `${path}.lock`]) assertEquals(await modeOf(name), 0o600, name);
       assertEquals(await modeOf(`${FOLDER}/kept-${Deno.pid}`), 0o700);
-      // A sibling isolate of this very process may use the file too.
+      // A sibling isolate of the same process can use the file too.
       const sibling = await openStore(path);
       assertEquals((await sibling.kv.get(KEY)).value, "kept");
       sibling.close();

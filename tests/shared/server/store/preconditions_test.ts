@@ -1,6 +1,6 @@
 /**
- * Shows what grounds promise: what was seen to stand is not read again, what would refuse is, and whatever happened in
- * between, a claim takes effect only on grounds that stand.
+ * Shows the rules of preconditions: a record that was read and held is not read again, a record that would refuse is
+ * read, and a claim takes effect only when its preconditions are unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
 import { readCached, type RecordReader, requireUnchanged } from "../../../../shared/server/store/preconditions.ts";
@@ -10,7 +10,7 @@ import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
 const KEPT_MS = 3_600_000;
 const isGood = (value: string | null) => value === "good";
 
-/** A store, with the keys that were read from it. */
+/** A store that records the keys that are read from it. */
 async function open(): Promise<{ kv: Deno.Kv; records: RecordReader; read: () => number }> {
   const kv = await Deno.openKv(":memory:");
   const getMany = kv.getMany.bind(kv);
@@ -22,16 +22,16 @@ async function open(): Promise<{ kv: Deno.Kv; records: RecordReader; read: () =>
   return { kv, records: { commits: new GroupCommit(kv, 100), reads: new BatchedReads(kv) }, read: () => count };
 }
 
-/** Decides on a record, and writes that it did. */
+/** Decides by a record and writes the decision. */
 async function decide(records: RecordReader, what: string, before: () => unknown = () => {}): Promise<string> {
   const seen = await readCached(records, ["ground"], isGood);
   if (!isGood(seen.value)) return "refused at once";
   await before();
-  const fate = await records.commits.claim([
+  const result = await records.commits.claim([
     requireUnchanged(seen, isGood, "lost"),
     { key: ["done", what], uncached: true, next: () => ({ value: true, expireInMs: KEPT_MS }) },
   ]);
-  return fate.taken ? "done" : String(fate.refused);
+  return result.taken ? "done" : String(result.refused);
 }
 
 Deno.test("a precondition that held in the last commit is not read again", async () => {
@@ -41,7 +41,7 @@ Deno.test("a precondition that held in the last commit is not read again", async
   assertEquals(await decide(records, "first"), "done");
   const before = read();
   for (let i = 0; i < 5; i++) assertEquals(await decide(records, `again-${i}`), "done");
-  // What each writes is read; the ground is not.
+  // The written records are read, the precondition is not.
   assertEquals(read() - before, 5);
 });
 
@@ -49,7 +49,7 @@ Deno.test("a decision takes effect only while its precondition is unchanged", as
   const changes: [name: string, change: (kv: Deno.Kv) => Promise<unknown>, outcome: string][] = [
     ["deleted", (kv) => kv.delete(["ground"]), "lost"],
     ["changed for the worse", (kv) => kv.set(["ground"], "bad"), "lost"],
-    ["written anew and still good", (kv) => kv.set(["ground"], "good"), "done"],
+    ["written again and still valid", (kv) => kv.set(["ground"], "good"), "done"],
   ];
   for (const [name, change, outcome] of changes) {
     for (const isKnown of [false, true]) {

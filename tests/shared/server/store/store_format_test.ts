@@ -1,6 +1,6 @@
 /**
- * Shows O11 and D-97: a store that an earlier version wrote goes on under this one, one that is moved goes on elsewhere,
- * and one that a newer version wrote is left alone. `store-1.json` is frozen: the store of the first version.
+ * Shows D-97: a store of an earlier version works under this one, a moved store works in its new place, and a store of
+ * a newer version is not changed. `store-1.json` is frozen: the store of the first version.
  */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
@@ -21,7 +21,7 @@ async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
   yield* lines;
 }
 
-/** A world over what was exported, at the time when it was. */
+/** A world over an exported store, at the time of the export. */
 async function moved(kept: Kept, lines: readonly string[]): Promise<{ kv: Deno.Kv; w: World }> {
   const kv = await Deno.openKv(":memory:");
   wrapStoreErrors(kv);
@@ -89,7 +89,7 @@ Deno.test("a cold start of the registry on a used store is one read and no write
   faulty.faults = { before: ({ method }) => void calls.push(method) };
   const second = await World.open({ kv: faulty.kv, seed: 2, clock: first.clock });
   assertEquals(calls, ["getMany"]);
-  // The proxy besides: it listens to the bell and shows that it lives, at once.
+  // The proxy also reads and writes at once: it watches trust changes and writes its instance lease.
   await second.proxy.start();
   assertEquals(calls.filter((method) => ["set", "commit", "delete"].includes(method)), ["set"]);
   await second[Symbol.asyncDispose]();

@@ -1,4 +1,4 @@
-/** Moving a store (D-97): everything that must go on working is in an export, and only a whole one is read. */
+/** Moving a store (D-97): an export has every record that must stay valid, and only a complete export is read. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { KEYS as PROXY_KEYS } from "../../../../proxy/schema/kv_keys.ts";
 import { STORED as PROXY_STORED } from "../../../../proxy/schema/retention.ts";
@@ -57,12 +57,12 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
   const cases: [string, string[], string][] = [
     ["empty", [], "the export is empty"],
     ["cut", [head, record], "Line 2: the export breaks off"],
-    ["cut within a line", [head, record.slice(0, 40)], "Line 2: this is no JSON object"],
+    ["cut within a line", [head, record.slice(0, 40)], "Line 2: this is not a JSON object"],
     ["a record lost", [head, end], "Line 2: 1 records were exported, 0 are here"],
     ["more after the end", [head, record, end, record], "Line 4: there is more after the last line"],
     ["a newer format", [head.replace(":1,", ":2,"), record, end], "Line 1: the export is of format 2"],
-    ["no head", [record, end], "Line 1: this is no export of a store"],
-    ["not JSON", [head, record, "{", end], "Line 3: this is no JSON object"],
+    ["no head", [record, end], "Line 1: this is not an export of a store"],
+    ["not JSON", [head, record, "{", end], "Line 3: this is not a JSON object"],
     ["an unknown kind", [head, record.replace("issuer", "constructor"), end], "no such kind"],
     ["an unknown service", [head, record.replace('"registry"', '"__proto__"'), end], "no such kind"],
     ["where an agent was", [head, '{"key":["proxy","presence","x"],"json":{}}', end], "no such kind"],

@@ -1,7 +1,7 @@
 /**
- * Shows announcements of trust changes (D-64, D-214): part of the commit of a change, handled once by each reader, within
- * a second or at the next poll; changes from before a reader's start are not handled. A reader reads only later notes,
- * whatever the writers' clocks say, and understands the previous version's notes, as that version understands these.
+ * Shows announcements of trust changes (D-64, D-214): part of the commit of a change, handled once by each reader,
+ * within a second or at the next poll. A reader ignores changes from before its start and reads only later notes for
+ * any clocks of the writers. It understands the notes of the previous version, which understands these.
  */
 import { assertEquals } from "@std/assert";
 import { ulidSource } from "../../../../shared/protocol/ids.ts";
@@ -12,22 +12,22 @@ import { until } from "../../../support/until.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
 
 class Listener {
-  readonly heard: string[][] = [];
+  readonly received: string[][] = [];
   readonly events: string[] = [];
-  readonly bell: TrustChanges;
+  readonly changes: TrustChanges;
 
   constructor(kv: Deno.Kv, clock: ManualClock) {
     const log = (_level: string, event: string) => void this.events.push(event);
-    this.bell = new TrustChanges({ kv, clock, log }, (agentDids) => this.heard.push(agentDids));
+    this.changes = new TrustChanges({ kv, clock, log }, (agentDids) => this.received.push(agentDids));
   }
 
   /** Waits for the watch, which the store wakes in its own time. */
   async until(count: number): Promise<void> {
-    await until(() => this.heard.length >= count);
+    await until(() => this.received.length >= count);
   }
 }
 
-function ring(kv: Deno.Kv, newId: () => string, ...agentDids: string[]): Promise<unknown> {
+function announce(kv: Deno.Kv, newId: () => string, ...agentDids: string[]): Promise<unknown> {
   return announceTrustChange(kv.atomic(), newId, agentDids).commit();
 }
 
@@ -35,16 +35,16 @@ Deno.test("a trust change is handled once by every reader without waiting for th
   const kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   const newId = ulidSource(() => clock.now(), seededRandom().bytes);
-  await ring(kv, newId, "before");
+  await announce(kv, newId, "before");
   const listeners = [new Listener(kv, clock), new Listener(kv, clock)];
-  for (const { bell } of listeners) await bell.start();
-  await ring(kv, newId, "a", "b");
+  for (const { changes } of listeners) await changes.start();
+  await announce(kv, newId, "a", "b");
   for (const listener of listeners) await listener.until(1);
-  await ring(kv, newId, "c");
+  await announce(kv, newId, "c");
   for (const listener of listeners) await listener.until(2);
   await clock.advance(10 * LIMITS.bellLookMs);
-  for (const listener of listeners) assertEquals(listener.heard, [["a", "b"], ["c"]]);
-  for (const { bell } of listeners) bell.stop();
+  for (const listener of listeners) assertEquals(listener.received, [["a", "b"], ["c"]]);
+  for (const { changes } of listeners) changes.stop();
   kv.close();
   await flushTasks();
 });
@@ -55,20 +55,20 @@ Deno.test("a trust change is handled once at the next poll when the watch fails"
   const clock = new ManualClock();
   const newId = ulidSource(() => clock.now(), seededRandom().bytes);
   const listener = new Listener(kv, clock);
-  await listener.bell.start();
-  await ring(kv, newId, "a");
-  await ring(kv, newId, "b");
+  await listener.changes.start();
+  await announce(kv, newId, "a");
+  await announce(kv, newId, "b");
   await flushTasks();
-  assertEquals(listener.heard, []);
+  assertEquals(listener.received, []);
   await clock.advance(LIMITS.bellLookMs);
   await listener.until(1);
-  assertEquals(listener.heard.map((dids) => dids.toSorted()), [["a", "b"]]);
+  assertEquals(listener.received.map((dids) => dids.toSorted()), [["a", "b"]]);
   await clock.advance(10 * LIMITS.bellLookMs);
-  assertEquals(listener.heard.length, 1);
-  listener.bell.stop();
-  await ring(kv, newId, "after the end");
+  assertEquals(listener.received.length, 1);
+  listener.changes.stop();
+  await announce(kv, newId, "after the end");
   await clock.advance(10 * LIMITS.bellLookMs);
-  assertEquals([listener.heard.length, clock.waiting], [1, 0]);
+  assertEquals([listener.received.length, clock.waiting], [1, 0]);
 });
 
 Deno.test("a poll that fails is logged, and the next one handles the missed change", async () => {
@@ -82,16 +82,16 @@ Deno.test("a poll that fails is logged, and the next one handles the missed chan
   }) as typeof kv.list;
   const clock = new ManualClock();
   const listener = new Listener(kv, clock);
-  await listener.bell.start();
-  await ring(kv, ulidSource(() => clock.now(), seededRandom().bytes), "a");
+  await listener.changes.start();
+  await announce(kv, ulidSource(() => clock.now(), seededRandom().bytes), "a");
   broken = true;
   await clock.advance(LIMITS.bellLookMs);
-  assertEquals([listener.heard, listener.events.includes("bell_look_failed")], [[], true]);
+  assertEquals([listener.received, listener.events.includes("bell_look_failed")], [[], true]);
   broken = false;
   await clock.advance(LIMITS.bellLookMs);
   await listener.until(1);
-  assertEquals(listener.heard, [["a"]]);
-  listener.bell.stop();
+  assertEquals(listener.received, [["a"]]);
+  listener.changes.stop();
 });
 
 Deno.test("a change that is not committed is not announced", async () => {
@@ -105,7 +105,7 @@ Deno.test("a change that is not committed is not announced", async () => {
   assertEquals((await Array.fromAsync(kv.list({ prefix: ["bell"] }))).length, 0);
 });
 
-/** The entries that lists of this store have given so far. */
+/** The entries that lists of this store have returned so far. */
 function countEntries(kv: Deno.Kv): () => number {
   const { list } = kv;
   let entries = 0;
@@ -122,11 +122,11 @@ function countEntries(kv: Deno.Kv): () => number {
   return () => entries;
 }
 
-/** A listener whose watch fails, so that it reads only when a test polls. */
+/** A reader whose watch fails, so that it reads only when a test polls. */
 async function deafListener(kv: Deno.Kv): Promise<Listener> {
   kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
   const listener = new Listener(kv, new ManualClock());
-  await listener.bell.start();
+  await listener.changes.start();
   return listener;
 }
 
@@ -138,13 +138,13 @@ Deno.test("a trust change is read at the same cost when many came before it", as
   const costs: number[] = [];
   for (let i = 0; i < 300; i++) {
     const before = entries();
-    await ring(kv, newId, `agent-${i}`);
-    await listener.bell.poll();
+    await announce(kv, newId, `agent-${i}`);
+    await listener.changes.poll();
     costs.push(entries() - before);
   }
-  assertEquals(listener.heard.length, 300);
+  assertEquals(listener.received.length, 300);
   assertEquals(Math.max(...costs) <= 2, true, `entries read for one change: ${costs}`);
-  listener.bell.stop();
+  listener.changes.stop();
 });
 
 Deno.test("trust changes are all read when the clocks of their writers differ and commits swap places", async () => {
@@ -153,16 +153,16 @@ Deno.test("trust changes are all read when the clocks of their writers differ an
   const ahead = ulidSource(() => 9_000_000, seededRandom(1).bytes);
   const behind = ulidSource(() => 1_000, seededRandom(2).bytes);
   for (const [newId, did] of [[ahead, "a"], [behind, "b"], [ahead, "c"]] as const) {
-    await ring(kv, newId, did);
-    await listener.bell.poll();
+    await announce(kv, newId, did);
+    await listener.changes.poll();
   }
   const first = announceTrustChange(kv.atomic(), ahead, ["made first"]);
-  await ring(kv, ahead, "made second");
-  await listener.bell.poll();
+  await announce(kv, ahead, "made second");
+  await listener.changes.poll();
   await first.commit();
-  await listener.bell.poll();
-  assertEquals(listener.heard, [["a"], ["b"], ["c"], ["made second"], ["made first"]]);
-  listener.bell.stop();
+  await listener.changes.poll();
+  assertEquals(listener.received, [["a"], ["b"], ["c"], ["made second"], ["made first"]]);
+  listener.changes.stop();
 });
 
 Deno.test("neighbouring versions read each other's notes when both run on one store", async () => {
@@ -177,27 +177,27 @@ Deno.test("neighbouring versions read each other's notes when both run on one st
   await previous("revocation", "before");
   const listener = await deafListener(kv);
   await previous("revocation", "old");
-  await listener.bell.poll();
-  await ring(kv, newId, "new");
+  await listener.changes.poll();
+  await announce(kv, newId, "new");
   await previous("pair", "a pair");
   await previous("revocation", "old again");
-  await listener.bell.poll();
-  await listener.bell.poll();
-  assertEquals(listener.heard, [["old"], ["new", "old again"]]);
-  // What the previous version reads: notes by the prefix, their last key part as a text, and a new value of the key that
-  // it watches.
+  await listener.changes.poll();
+  await listener.changes.poll();
+  assertEquals(listener.received, [["old"], ["new", "old again"]]);
+  // The previous version reads notes by the prefix, their last key part as a text, and a new value of the key that it
+  // watches.
   const notes = await Array.fromAsync(kv.list<{ agentDids: string[]; change: string }>({ prefix: ["bell", "trust"] }));
   const note = notes.find(({ value }) => value.agentDids[0] === "new");
   assertEquals([typeof note?.key.at(-1), note?.key.length, note?.value.change], ["string", 3, "revocation"]);
-  listener.bell.stop();
+  listener.changes.stop();
 });
 
 Deno.test("a note is handled when the poll that read it fails at the next one", async () => {
   using kv = await Deno.openKv(":memory:");
   const newId = ulidSource(() => 1_000, seededRandom().bytes);
   const listener = await deafListener(kv);
-  await ring(kv, newId, "a");
-  await ring(kv, newId, "b");
+  await announce(kv, newId, "a");
+  await announce(kv, newId, "b");
   const { list } = kv;
   kv.list = ((...args: Parameters<typeof list>) => {
     const iterator = list.apply(kv, args);
@@ -206,9 +206,9 @@ Deno.test("a note is handled when the poll that read it fails at the next one", 
     iterator.next = () => ++reads === 2 ? Promise.reject(new Error("disk I/O error")) : next();
     return iterator;
   }) as typeof kv.list;
-  await listener.bell.poll();
+  await listener.changes.poll();
   kv.list = list;
-  await listener.bell.poll();
-  assertEquals(listener.heard, [["a"], ["b"]]);
-  listener.bell.stop();
+  await listener.changes.poll();
+  assertEquals(listener.received, [["a"], ["b"]]);
+  listener.changes.stop();
 });
