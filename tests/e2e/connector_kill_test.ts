@@ -15,7 +15,7 @@ const BURST = 8;
 const UNSEEN_MS = 2_000;
 
 for (const program of await programs()) {
-  const TRIALS = Math.ceil(trials(20) / (program.name === "compiled" ? 4 : 1));
+  const TRIALS = Math.ceil(trials(5) / (program.name === "compiled" ? 4 : 1));
 
   Deno.test(`a connector killed ${TRIALS} times loses no message and repeats no answered one (${program.name})`, async () => {
     await using service = await Service.open();

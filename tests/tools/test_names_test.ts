@@ -4,7 +4,7 @@ import { filesOf, readText } from "./markdown.ts";
 import { nameFaults, testNames } from "./test_names.ts";
 
 /** Folders and files whose names are clean. The list only grows; at the end it is `tests/`. */
-const CHECKED: readonly string[] = ["tests/tools/"];
+const CHECKED: readonly string[] = ["tests/tools/", "tests/proxy/", "tests/cli/", "tests/e2e/"];
 
 Deno.test("every test name of the checked paths is clean", async () => {
   const faults: string[] = [];
