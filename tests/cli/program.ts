@@ -11,8 +11,8 @@ import { type Outcome, SvcRunner } from "./svc_runner.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname);
 
-/** Number of trials of random tests: 20, or `--trials n` after `--`. */
-export const TRIALS = trials(20);
+/** Number of trials of random tests: 5, or `--trials n` after `--`. */
+export const TRIALS = trials(5);
 
 /** How `svc` is started. */
 export interface Program {

@@ -1,8 +1,9 @@
 /** A real disk that is full under the connector (D-247): a small tmpfs, which only root can mount on Linux. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram, output } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
+import { pairedAgents } from "./harness.ts";
 
 /** A mounted file system of 2 MiB; `null` when it cannot be mounted. */
 async function smallDisk(path: string): Promise<AsyncDisposable | null> {
@@ -40,13 +41,7 @@ Deno.test({
     const dir = `${folder.path}/svc`;
     await Deno.mkdir(dir, { mode: 0o700 });
     await using _disk = await smallDisk(dir);
-    const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-    await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-    await svc(dir, ["agent", "create", "b"], env, program);
-    const a = await service.agent("a");
-    const b = await clientFromFiles(dir, "b", service.url);
-    const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
-    await b.pairConfirm(ticket, { agentName: "b", humanName: "B" });
+    const { a, b } = await pairedAgents(service, dir, program);
     await using runtime = new Listener();
     const filler = `${dir}/filler`;
     runtime.answer = async () => {

@@ -5,29 +5,24 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { ApiError } from "../support/agent_client.ts";
-import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { Listener, RunningConnector } from "../cli/connector/people.ts";
 import { programs } from "../cli/program.ts";
 import { trials } from "../support/trials.ts";
 import { eventually, newId, Service, tempFolder } from "../support/process.ts";
+import { pairedAgents } from "./harness.ts";
 
 const BURST = 8;
 /** An answer in transit during the kill may not have been received, let alone stored. */
 const UNSEEN_MS = 2_000;
 
 for (const program of await programs()) {
-  const TRIALS = Math.ceil(trials(20) / (program.name === "compiled" ? 4 : 1));
+  const TRIALS = Math.ceil(trials(5) / (program.name === "compiled" ? 4 : 1));
 
   Deno.test(`a connector killed ${TRIALS} times loses no message and repeats no answered one (${program.name})`, async () => {
     await using service = await Service.open();
     await using folder = await tempFolder();
     const dir = `${folder.path}/b`;
-    const a = await service.agent("a");
-    const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-    await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-    await svc(dir, ["agent", "create", "b"], env, program);
-    const b = await clientFromFiles(dir, "b", service.url);
-    const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
-    await b.pairConfirm(ticket, { agentName: "b", humanName: "B" });
+    const { a, b } = await pairedAgents(service, dir, program);
     await using runtime = new Listener();
     runtime.answer = async () => {
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 40));

@@ -3,24 +3,13 @@
  * local API, from web pages and other machines; and its traffic, from a network where others can read.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { attempt, clientFromFiles, denoDir, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attempt, denoDir, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, type LiveAgent, Service, tempFolder } from "../support/process.ts";
+import { eventually, Service, tempFolder } from "../support/process.ts";
+import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
 const HOOK_TOKEN = "hook-token-that-nobody-else-may-see";
-
-/** An agent `b` with its files, and an agent `a` paired with it. */
-async function paired(service: Service, dir: string): Promise<{ a: LiveAgent; did: string }> {
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  await svc(dir, ["agent", "create", "b"], env, program);
-  const a = await service.agent("a");
-  const b = await clientFromFiles(dir, "b", service.url);
-  const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
-  await b.pairConfirm(ticket, { agentName: "b", humanName: "B" });
-  return { a, did: b.agent.did };
-}
 
 /** Every file in a folder, as bytes that could hold a secret. */
 function contents(folder: string): string {
@@ -34,7 +23,8 @@ function contents(folder: string): string {
 Deno.test("the hook token goes to the configured origin only and appears in no output and no file", async () => {
   await using service = await Service.open();
   await using folder = await tempFolder();
-  const { a, did } = await paired(service, folder.path);
+  const { a, b } = await pairedAgents(service, folder.path, program);
+  const { did } = b.agent;
   let strayed = 0;
   await using canary = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
     strayed++;
@@ -79,7 +69,7 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
 Deno.test("the local API refuses web pages, other host names and other machines", async (t) => {
   await using service = await Service.open();
   await using folder = await tempFolder();
-  await paired(service, folder.path);
+  await pairedAgents(service, folder.path, program);
   await using runtime = new Listener();
   await using connector = await RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtime.url], {
     program,

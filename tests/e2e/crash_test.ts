@@ -38,7 +38,7 @@ import {
 import { trials } from "../support/trials.ts";
 
 /** Kills of each deployment. */
-const TRIALS = trials(10);
+const TRIALS = trials(5);
 const REFRESH = "/v1/agents/auth/refresh";
 /** Requests that must not succeed twice, and the answer to the second. */
 const AGAIN: Record<string, string> = {

@@ -4,9 +4,10 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { withLoopback } from "../../cli/context.ts";
-import { attempt, clientFromFiles, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
+import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
 
@@ -47,12 +48,7 @@ Deno.test("a proxy of the environment gets no request when registry, proxy, runt
   await using runtime = new Listener();
   const env = { ...proxy.env, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   const dir = folder.path;
-  await svc(dir, ["config", "init", "--registry-url", service.url], env, program);
-  await svc(dir, ["agent", "create", "b"], env, program);
-  const a = await service.agent("a");
-  const b = await clientFromFiles(dir, "b", service.url);
-  const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
-  await b.pairConfirm(ticket, { agentName: "b", humanName: "B" });
+  const { a, b } = await pairedAgents(service, dir, program, proxy.env);
   const args = ["--runtime-base-url", runtime.url, "--hook-token", "hook-token"];
   await using connector = await RunningConnector.start(dir, "b", args, { env, program });
   const recipientDid = b.agent.did;

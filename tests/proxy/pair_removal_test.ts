@@ -8,10 +8,11 @@ import type { PairCount } from "../../proxy/schema/records.ts";
 import { PairRemoval } from "../../proxy/trust/pair_removal.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { FaultyKv, type KvCall } from "../support/faulty_kv.ts";
-import { flushTasks, ManualClock } from "../support/manual_clock.ts";
+import { ManualClock } from "../support/manual_clock.ts";
 import { outcome } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { openProxy, PROFILE } from "./proxy_world.ts";
+import { until } from "../support/until.ts";
 
 const didOf = (n: number) =>
   formatDid({ authority: "registry.example.test", kind: "agent", id: `01KHYQ5H00${String(n).padStart(16, "0")}` });
@@ -67,10 +68,10 @@ Deno.test("the pairs of a deleted agent are removed with the list that names it,
   await w.proxy.start(true);
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   await w.clock.advance(2_000);
-  while (await pairsLeft(w.kv) > 2) await flushTasks();
+  await until(async () => await pairsLeft(w.kv) <= 2);
   assertEquals(await pairsLeft(w.kv), 2);
   assertEquals((await w.kv.get<PairCount>(KEYS.pairCount(a.agent.did))).value?.pairs, 1);
-  while ((await w.kv.get<PairCount>(KEYS.pairCount(b.agent.did))).value !== null) await flushTasks();
+  await until(async () => (await w.kv.get<PairCount>(KEYS.pairCount(b.agent.did))).value === null);
   assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
   w.connect(c);
   assertEquals(await outcome(await w.message(a, c)), "202");
@@ -83,7 +84,7 @@ Deno.test("a send to a deleted agent is refused while its pair is still stored",
   const { key, value } = await w.kv.get(KEYS.pair(a.agent.did, b.agent.did));
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   await w.proxy.deps.crl.refreshAnew();
-  while (await pairsLeft(w.kv) > 0) await flushTasks();
+  await until(async () => await pairsLeft(w.kv) === 0);
   await w.kv.set(key, value);
   assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
 });
@@ -129,7 +130,7 @@ Deno.test("the removal resumes when the store failed or the instance crashed", a
   let commits = 0;
   store.faults.fails = (call) => call.method === "commit" && ++commits === 2;
   const removing = failing.list([GONE, DELETED_AT]);
-  while (!failing.events.includes("pair_removal_failed")) await flushTasks();
+  await until(() => failing.events.includes("pair_removal_failed"));
   assertEquals(await pairsLeft(store.kv), 190);
   failing.removal.stop();
   await removing;
@@ -137,7 +138,7 @@ Deno.test("the removal resumes when the store failed or the instance crashed", a
   store.faults.fails = (call) => call.method === "commit" && ++commits === 4;
   const next = instance({ kv: store.kv });
   const again = next.list([GONE, DELETED_AT]);
-  while (!next.events.includes("pair_removal_failed")) await flushTasks();
+  await until(() => next.events.includes("pair_removal_failed"));
   await next.clock.advance(1_000);
   await again;
   assertEquals(await pairsLeft(store.kv), 0);
@@ -160,7 +161,7 @@ Deno.test("a pair that is confirmed during the deletion is removed a minute late
   await one.list([GONE, now]);
   assertEquals(await pairsLeft(kv), 2);
   await one.clock.advance(60_000);
-  while (await pairsLeft(kv) > 0) await flushTasks();
+  await until(async () => await pairsLeft(kv) === 0);
   assertEquals(await pairsLeft(kv), 0);
   one.removal.stop();
   assertEquals(one.clock.waiting, 0);

@@ -58,6 +58,9 @@ export const CHECKED: readonly string[] = [
   "cli/doctor/",
   "cli/platforms/",
   "cli/system.ts",
+  "tests/proxy/",
+  "tests/cli/",
+  "tests/e2e/",
 ];
 
 /** Paths that no rule reads: data, copies of other projects, and the examples of these rules. */

@@ -14,6 +14,7 @@ import { outcome, tally } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { signedToken } from "../../support/tokens.ts";
 import { get, openProxy, registryKey, restart, withAit } from "../proxy_world.ts";
+import { until } from "../../support/until.ts";
 
 /** Counts the CRL requests of the proxy; a test can replace the answer. */
 class Lists {
@@ -368,7 +369,7 @@ Deno.test("a list is read for at most 10 s when its body takes longer than its h
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   lists.answer = () => new Response(new ReadableStream<Uint8Array>({ start: (own) => void (controller = own) }));
   const slow = lists.refresh();
-  while (!controller) await flushTasks();
+  await until(() => controller !== undefined);
   await flushTasks();
   await w.clock.advance(9_000);
   controller?.enqueue(new TextEncoder().encode(text));
@@ -377,7 +378,7 @@ Deno.test("a list is read for at most 10 s when its body takes longer than its h
   assertEquals(await ask(w, a), REVOKED);
   const before = lists.fetches.length;
   const endless = lists.refresh();
-  while (lists.fetches.length === before) await flushTasks();
+  await until(() => lists.fetches.length !== before);
   await flushTasks();
   await w.clock.advance(10_000);
   await endless;

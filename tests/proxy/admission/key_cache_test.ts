@@ -6,11 +6,11 @@ import { assert, assertEquals } from "@std/assert";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { KeyDocument, PublishedKey } from "../../../shared/protocol/key_document.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { signedToken } from "../../support/tokens.ts";
 import { claimsOf, get, openProxy, withAit } from "../proxy_world.ts";
+import { until } from "../../support/until.ts";
 
 const PATH = "/.well-known/svc-keys.json";
 const MINUTE_MS = 60_000;
@@ -249,7 +249,7 @@ Deno.test("a key request that hangs causes 503 within 5 s of the clock and leave
   keys.answer = () => new Promise(() => {});
   let answered: string | null = null;
   const asking = ask(w, a).then((result) => answered = result);
-  while (keys.fetches === 0) await flushTasks();
+  await until(() => keys.fetches > 0);
   await w.clock.advance(4_999);
   assertEquals(answered, null);
   await w.clock.advance(1);
@@ -266,7 +266,7 @@ Deno.test("a key answer without an end causes 503 within 5 s of the clock", asyn
     keys.answer = () => new Response(body);
     const before = keys.fetches;
     const asking = ask(w, a);
-    while (keys.fetches === before) await flushTasks();
+    await until(() => keys.fetches !== before);
     await w.clock.advance(5_000);
     assertEquals(await asking, UNAVAILABLE);
     w.clock.step(10_000);

@@ -269,7 +269,7 @@ Deno.test("a socket is closed when trust in its agent ended between admission an
       const socket = upgrading.sockets.at(-1) as FakeSocket;
       await end(w, agent);
       socket.onopen?.();
-      for (let i = 0; i < 50 && socket.closed.length === 0; i++) await flushTasks();
+      await until(() => socket.closed.length > 0);
       assertEquals(socket.closed.map(([code]) => code), [4401]);
       assertEquals(w.proxy.deps.hub.size, 0);
     });

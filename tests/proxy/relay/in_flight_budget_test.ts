@@ -6,9 +6,9 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { InFlightBudget } from "../../../proxy/relay/in_flight_budget.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, refused } from "../../support/registry_world.ts";
 import { openProxy } from "../proxy_world.ts";
+import { until } from "../../support/until.ts";
 
 const LARGE = LIMITS.hookBodyBytes;
 const FIT = LIMITS.heldPerSenderBytes / LARGE;
@@ -23,12 +23,12 @@ Deno.test("a sender is refused beyond 2 MiB of messages without an ack; other se
   const send = async (from: typeof a) => await w.fetch(await w.signed(from, { recipient: b.agent.did, body }));
   socket.behaviour = "silent";
   const waiting = Array.from({ length: FIT }, () => send(a));
-  for (let i = 0; i < 200 && socket.delivered.length < FIT; i++) await flushTasks();
+  await until(() => socket.delivered.length >= FIT);
   const over = await send(a);
   assert(over.headers.get("retry-after"));
   await refused(over, "PROXY_RELAY_UNAVAILABLE");
   const others = send(other);
-  for (let i = 0; i < 200 && socket.delivered.length <= FIT; i++) await flushTasks();
+  await until(() => socket.delivered.length > FIT);
   assertEquals(w.proxy.deps.held.total, (FIT + 1) * LARGE);
   await w.clock.advance(LIMITS.ackTimeoutMs);
   for (const answer of await Promise.all([...waiting, others])) {

@@ -1,5 +1,5 @@
 /**
- * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, however many are stored; at
+ * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, for any number of notes; at
  * once when an isolate of the same process wakes the receiver, and by the next poll otherwise.
  */
 import { assertEquals } from "@std/assert";

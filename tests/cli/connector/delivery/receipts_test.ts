@@ -4,7 +4,8 @@ import { Database } from "../../../../cli/connector/delivery/database.ts";
 import { Outbox } from "../../../../cli/connector/delivery/outbox.ts";
 import { ReceiptSender } from "../../../../cli/connector/delivery/receipts.ts";
 import { ApiError } from "../../../../cli/errors.ts";
-import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
+import { ManualClock } from "../../../support/manual_clock.ts";
+import { until } from "../../../support/until.ts";
 
 const DID = "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
 
@@ -32,7 +33,7 @@ Deno.test("a receipt leaves the outbox when the proxy rejects it permanently, an
         tell: (event) => void events.push(event),
       });
       sender.wake();
-      for (let i = 0; i < 20 && events.length === 0; i++) await flushTasks();
+      await until(() => events.length > 0);
       assertEquals([outbox.size, events], [left, [left === 0 ? "receipt_refused" : "receipt_failed"]]);
       await sender.stop(0);
       db.close();
