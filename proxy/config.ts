@@ -1,6 +1,7 @@
 /**
  * The proxy's configuration: read once from the environment, judged whole (PROTOCOL section 7).
  */
+import { DAY_MS } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
@@ -43,8 +44,6 @@ export const PROXY_VARIABLES = [
   "SESSION_REVALIDATE_INTERVAL_MS",
   "QUOTA_PAIRS",
 ] as const;
-
-const DAY_MS = 86_400_000;
 
 /** Reads the proxy's variables; problems stay with the reader. */
 export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): ProxyConfig {

@@ -2,11 +2,10 @@
 import { receivedAtOf } from "./receipt_record.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import type { DeliveryRecord, MailboxEntry, TicketRecord } from "./records.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { nonceEnd } from "../../shared/server/nonces.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
-
-const DAY_MS = 86_400_000;
 
 /** How long each kind is kept when a store is moved: the expiry of the table above. Where agents are is not moved. */
 export const STORED: StoredKinds = {

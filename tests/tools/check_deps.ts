@@ -111,7 +111,7 @@ const MAX_CHILDREN = 24;
 
 /** What the tree has still to lose (D-195). The lists only shrink; at the end they are empty. */
 export const KNOWN: Readonly<Record<"cycles" | "children" | "tests", readonly string[]>> = {
-  cycles: ["cli", "proxy", "registry", "shared/server"],
+  cycles: ["cli", "proxy", "registry"],
   children: [],
   tests: [],
 };
