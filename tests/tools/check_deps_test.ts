@@ -1,8 +1,8 @@
-/** The pure part of check_deps.ts: directions, names and sizes of files made up here. */
+/** Checks the pure part of check_deps.ts with example files: directions, names and sizes. */
 import { assertEquals } from "@std/assert";
 import { check, checkTree, cycles, DEPENDENCY_RULES, importsOf, measure, treeReport } from "./check_deps.ts";
 
-/** What is said about one import; the empty text when it is allowed. */
+/** Returns the violation of one import; an empty text when it is allowed. */
 function verdict(path: string, specifier: string): string {
   const [violation] = check([{ path, text: `import "${specifier}";\n` }]);
   return violation?.what ?? "";
@@ -65,7 +65,7 @@ Deno.test("check() says where and why", () => {
     path: "proxy/app.ts",
     line: 5,
     what: "imports registry/keys.ts",
-    why: "the proxy knows the registry by its HTTP API (registry_client.ts) only, also in one process",
+    why: "the proxy uses the HTTP API of the registry (registry_client.ts), also in one process",
   }]);
 });
 
@@ -133,7 +133,7 @@ Deno.test("importsOf() finds every form of import and nothing else", () => {
   ]);
 });
 
-/** Files made of their imports: path → specifiers. */
+/** Returns files with the given imports: path → specifiers. */
 function tree(imports: Record<string, string[]>) {
   return Object.entries(imports).map(([path, list]) => ({ path, text: list.join("\n") }));
 }

@@ -61,6 +61,8 @@ export const CHECKED: readonly string[] = [
   "tests/proxy/",
   "tests/cli/",
   "tests/e2e/",
+  "shared/",
+  "tests/tools/",
 ];
 
 /** Paths that no rule reads: data, copies of other projects, and the examples of these rules. */

@@ -1,7 +1,7 @@
 /**
- * Runs `deno test`, once for each group of arguments, and ends with one plain line, `N passed, N failed`, over all of
- * them. Tests are counted from the JUnit report that Deno writes, never from its printed text; a step is part of its
- * test and not counted. The exit code is the first that is not 0.
+ * Runs `deno test` once for each group of arguments and ends with one line, `N passed, N failed`, for all groups. Tests are
+ * counted from the JUnit report of Deno, not from its output; steps are not counted. The exit code is the first that is not
+ * 0.
  *
  *   deno run -A tests/tools/test_report.ts <group or arguments of deno test> [+ <the next>] [-- <for the tests>]
  */
@@ -16,7 +16,7 @@ export interface Counts {
   skipped: number;
 }
 
-/** Counts the tests of a JUnit report of `deno test`. */
+/** Returns the number of tests in a JUnit report of `deno test`. */
 export function countTests(xml: string): Counts {
   const counts: Counts = { passed: 0, failed: 0, skipped: 0 };
   for (const [, suite = ""] of xml.matchAll(/<testsuite\b([\s\S]*?)<\/testsuite>/g)) {
@@ -77,7 +77,7 @@ export function groups(args: readonly string[]): string[][] {
     .map((group) => [...(group.length === 1 ? GROUPS[group[0] ?? ""] : undefined) ?? group, ...forTests]);
 }
 
-/** What the dot reporter says, without the dots of its progress: they are for a terminal. */
+/** Returns the output of the dot reporter without the progress dots. */
 async function copyWithoutDots(output: ReadableStream<Uint8Array>): Promise<void> {
   let rest = "";
   for await (const text of output.pipeThrough(new TextDecoderStream())) {

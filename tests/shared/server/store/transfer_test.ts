@@ -56,19 +56,19 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
   const end = JSON.stringify({ records: 1 });
   const cases: [string, string[], string][] = [
     ["empty", [], "the export is empty"],
-    ["cut", [head, record], "Line 2: the export breaks off"],
-    ["cut within a line", [head, record.slice(0, 40)], "Line 2: this is not a JSON object"],
+    ["cut", [head, record], "Line 2: the export is incomplete"],
+    ["cut within a line", [head, record.slice(0, 40)], "Line 2: not a JSON object"],
     ["a record lost", [head, end], "Line 2: 1 records were exported, 0 are here"],
-    ["more after the end", [head, record, end, record], "Line 4: there is more after the last line"],
+    ["more after the end", [head, record, end, record], "Line 4: the export continues after its last line"],
     ["a newer format", [head.replace(":1,", ":2,"), record, end], "Line 1: the export is of format 2"],
-    ["no head", [record, end], "Line 1: this is not an export of a store"],
-    ["not JSON", [head, record, "{", end], "Line 3: this is not a JSON object"],
-    ["an unknown kind", [head, record.replace("issuer", "constructor"), end], "no such kind"],
-    ["an unknown service", [head, record.replace('"registry"', '"__proto__"'), end], "no such kind"],
-    ["where an agent was", [head, '{"key":["proxy","presence","x"],"json":{}}', end], "no such kind"],
+    ["no head", [record, end], "Line 1: not an export of a store"],
+    ["not JSON", [head, record, "{", end], "Line 3: not a JSON object"],
+    ["an unknown kind", [head, record.replace("issuer", "constructor"), end], "not imported"],
+    ["an unknown service", [head, record.replace('"registry"', '"__proto__"'), end], "not imported"],
+    ["where an agent was", [head, '{"key":["proxy","presence","x"],"json":{}}', end], "not imported"],
     ["no value", [head, '{"key":["registry","issuer"]}', end], "value is missing"],
     ["bad bytes", [head, '{"key":["proxy","mailbox_part","x",1,0],"bytes":"=="}', end], "value is missing"],
-    ["no lifetime", [head, '{"key":["registry","challenge","x"],"json":{}}', end], "how long it is kept"],
+    ["no lifetime", [head, '{"key":["registry","challenge","x"],"json":{}}', end], "no valid end"],
     ["bad key", [head, '{"key":"registry","json":1}', end], "key is missing"],
   ];
   for (const [name, lines, message] of cases) {
