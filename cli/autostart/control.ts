@@ -104,7 +104,7 @@ async function installAgent(host: Host, spec: ServiceSpec): Promise<Installed> {
 function must(ran: Ran | null, program: string): void {
   if (ran?.code === 0) return;
   const why = ran === null ? "it is not installed" : ran.stderr.trim() || `it ended with ${ran.code}`;
-  throw new CliError("CLI_SERVICE_FAILED", `${program} rejected the service: ${why}`, {
+  throw new CliError("CLI_SERVICE_FAILED", `The service was rejected by ${program}: ${why}`, {
     fix: "Run svc connector start <name> with another service manager.",
   });
 }

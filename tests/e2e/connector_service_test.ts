@@ -68,7 +68,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       const line = ["connector", "service", "install", "beta", "--platform", system];
       const { code, error } = await attempt(dir, line, without, program);
       assertEquals([code, error?.code], [1, "CLI_SERVICE_FAILED"]);
-      assertStringIncludes(error?.message ?? "", `${tool} rejected the service: it is not installed`);
+      assertStringIncludes(error?.message ?? "", `The service was rejected by ${tool}: it is not installed`);
       assert(!await isThere(unit) && !await isThere(`${home}/Library/LaunchAgents/com.svc.connector.beta.plist`));
     });
   }

@@ -114,7 +114,7 @@ export class RuntimeDelivery {
     const now = this.#clock.now();
     const verdict = classifyAnswer(response);
     const why = describeAnswer(response);
-    // A 429 is an outage for the lane, but it shows that the runtime works.
+    // A 429 shows that the runtime works, so it is not reported as an outage.
     this.#note(
       verdict !== "accepted" && verdict.isOutage && why !== "status 429",
       response.kind !== "unreachable",
