@@ -1,4 +1,4 @@
-/** The real system of a command: network, clock, entropy, terminal. The only file that reads the environment. */
+/** The real system of a command: network, clock, entropy, terminal. The only file of the CLI that reads the environment. */
 import { isLoopback } from "./client/service_url.ts";
 import { type EnvironmentName, type System, withLoopback } from "./context.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
@@ -6,7 +6,7 @@ import type { Terminal } from "./terminal/output.ts";
 import { systemClock } from "../shared/clock.ts";
 import { systemRandom } from "../shared/random.ts";
 
-/** The machine as it is. */
+/** The system of this machine. Sets `NO_PROXY` when a proxy is configured. */
 export function realSystem(version: string): System {
   const env = (name: EnvironmentName) => Deno.env.get(name) || undefined;
   const isProxied = PROXIES.some((name) => env(name) !== undefined);
@@ -14,7 +14,7 @@ export function realSystem(version: string): System {
   return {
     fetch: sentOnce([]),
     trusting: (pem) => sentOnce([pem]),
-    // Behind an HTTP proxy a direct connection says nothing about the way that requests take.
+    // With an HTTP proxy, a direct connection does not show whether requests reach the service.
     reach: async (url) => isProxied && !isLoopback(new URL(url).origin) || await reachable(url),
     clock: systemClock,
     random: systemRandom,
@@ -33,12 +33,12 @@ export function realSystem(version: string): System {
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
 
 /**
- * `fetch` that sends a POST once. By itself the platform sends it again when a connection ends before the answer: always
- * (Deno 2.7), or when the connection was kept from an earlier request; also when it redeems an invite or turns a
- * refresh token. It cannot repeat a body that is a stream, nor find a kept connection where none are kept.
+ * A `fetch` that sends a POST once. The platform repeats a POST when the connection ends before the response: always
+ * (Deno 2.7), or when the connection was reused. A repetition would redeem an invite or refresh a session twice. A
+ * stream body cannot be repeated, and without idle connections none is reused.
  */
 function sentOnce(caCerts: string[]): typeof fetch {
-  // Created at once where certificates may be refused, else only when a request is sent.
+  // With certificates it is created at once, to report an invalid one; else with the first request.
   let client = caCerts.length > 0 ? Deno.createHttpClient({ poolMaxIdlePerHost: 0, caCerts }) : undefined;
   return (input: RequestInfo | URL, init?: RequestInit) => {
     client ??= Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
@@ -73,7 +73,7 @@ function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): 
   try {
     for (let at = 0; at < bytes.length;) at += stream.writeSync(bytes.subarray(at));
   } catch (error) {
-    // Whoever read along has gone (`svc … | head -1`): what is done is done all the same.
+    // The reader of the pipe has ended (`svc … | head -1`). The command continues.
     if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
   }
 }

@@ -1,6 +1,4 @@
-/**
- * Puts the proxy together: dependencies in, an app that answers requests out.
- */
+/** Creates the proxy: builds its parts from external dependencies and mounts the route table. */
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
 import { type App, createApp, type ServiceDeps } from "../shared/server/http/app.ts";
@@ -35,21 +33,21 @@ import { SenderStatus } from "./relay/sender_status.ts";
 import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
 import { PairRemoval } from "./trust/pair_removal.ts";
 
-/** What the proxy needs from the world besides. */
+/** External dependencies of the proxy. */
 export interface ProxyExternals extends ServiceDeps {
-  /** Reaches the registry: a socket's `fetch`, or the registry app's own. */
+  /** Sends a request to the registry: `fetch`, or the `fetch` of the registry app in this process. */
   send: Send;
-  /** Judges access tokens in the registry's place, where both share process and store. */
+  /** Checks access tokens without a request to the registry, when both share process and store (D-63). */
   judgeAccess?: CheckAccessToken;
   upgrade: UpgradeWebSocket;
-  /** The other isolates of this process, where there may be some. */
+  /** Channel to other isolates of this process; absent when there are none. */
   siblings?: LocalWakeups;
 }
 
-/** A proxy that answers. */
+/** A running proxy. */
 export interface Proxy extends App {
   deps: ProxyDeps;
-  /** Starts the background work; `isSole` when nobody else uses the store. */
+  /** Starts the background work. `isSole` means that no other process uses the store. */
   start(isSole?: boolean): Promise<void>;
   /** Ends the background work. */
   stop(): Promise<void>;
@@ -85,7 +83,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   );
   const dispatch = new MessageForwarder({ kv, clock, log, newId, commits, presence, inbox, hub, drain, mailbox });
   hub.onAttached = (agentDid) => {
-    // The link before may have ended between claim and attach, and taken the presence along.
+    // The previous socket may have ended between claim and attach and released the presence.
     void dispatch.claim(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
     drain.deliverTo(agentDid);
   };

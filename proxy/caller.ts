@@ -1,11 +1,11 @@
-/** The caller of a signed request, as admission hands it to a handler (D-196). */
+/** The caller of an admitted request (D-196). */
 import type { Update } from "../shared/server/store/group_commit.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 
-/** A record that is known already, or that is being read. */
+/** A cached record, or the pending read of one. */
 export type Prefetched<T> = Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>>;
 
-/** An agent whose request passed every check of its route. */
+/** An agent whose request passed all checks of its route. */
 export interface AdmittedAgent {
   agentDid: string;
   ownerDid: string;
@@ -14,7 +14,7 @@ export interface AdmittedAgent {
   name: string;
   /** When the AIT expires, unix seconds. */
   aitExpiresAt: number;
-  /** Records of a message to an agent, read during the checks; otherwise `null`. */
+  /** Records of a message to an agent, read during admission; otherwise `null`. */
   prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> } | null;
   admission: Admission;
 }

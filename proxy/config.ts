@@ -1,14 +1,12 @@
-/**
- * The proxy's configuration: read once from the environment, judged whole (PROTOCOL section 7).
- */
+/** Reads and validates the proxy's configuration from environment variables (docs/operations.md#configuration). */
 import { DAY_MS } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
-/** What the proxy runs with. */
+/** Configuration of the proxy. Names with `Ms` are milliseconds. */
 export interface ProxyConfig extends ServiceAddresses {
-  /** Credential for the registry; `null` where the calls stay in the process. */
+  /** Credential for the registry; `null` when the registry runs in the same process. */
   serviceCredential: { id: string; secret: string } | null;
   injectIdentity: boolean;
   agentRequests: number;
@@ -26,7 +24,7 @@ export interface ProxyConfig extends ServiceAddresses {
   pairQuota: number;
 }
 
-/** Names of the variables, for the permission that reading them needs. */
+/** Names of the variables, for the permission to read them. */
 export const PROXY_VARIABLES = [
   "REGISTRY_INTERNAL_SERVICE_ID",
   "REGISTRY_INTERNAL_SERVICE_SECRET",
@@ -45,7 +43,7 @@ export const PROXY_VARIABLES = [
   "QUOTA_PAIRS",
 ] as const;
 
-/** Reads the proxy's variables; problems stay with the reader. */
+/** Returns the proxy's configuration. The reader collects all problems. */
 export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): ProxyConfig {
   const ms = wholeNumber(1, DAY_MS);
   return {

@@ -1,6 +1,4 @@
-/**
- * What the proxy's handlers work with: built once in `app.ts`, never a global.
- */
+/** All dependencies of the proxy's handlers. `app.ts` builds them. Only `app.ts` and `routes.ts` import this type (D-196). */
 import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
 import type { AppDeps } from "../shared/server/http/app.ts";
 import type { ApiDocs } from "../shared/server/http/api_docs.ts";
@@ -32,10 +30,10 @@ export interface ProxyDeps extends AppDeps {
   random: Random;
   config: ProxyConfig;
   documents: ApiDocs;
-  /** Origins that a proof may name; the public one first. */
+  /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
   registry: RegistryClient;
-  /** What an access token's being good rests on, as far as it can be held here; `null` when it is not good (D-63). */
+  /** Returns the preconditions of a valid access token, or `null` for an invalid one (D-63). */
   access(claim: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
   keys: KeyCache;
   crl: CrlCache;

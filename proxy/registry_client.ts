@@ -1,6 +1,6 @@
 /**
- * The proxy's calls to the registry: each with a time limit, without following redirects, with the service credential.
- * An answer is believed only in the exact form that the protocol gives it; everything else is "unavailable".
+ * Calls the registry with the service credential. Each call has a time limit and follows no redirect. Only a response in
+ * the exact form of the protocol is accepted; every other response counts as "unavailable".
  */
 import { Ownership } from "../shared/protocol/api/services.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
@@ -12,12 +12,12 @@ import { readBody, refuseByLength } from "../shared/server/http/body.ts";
 import { BoundedMap } from "../shared/server/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 
-/** The registry did not give an answer that can be used. */
+/** The registry returned no usable response. */
 export class RegistryUnavailable extends Error {
   override name = "RegistryUnavailable";
 }
 
-/** An answer, read to its end. */
+/** A response with its complete body. */
 export interface RegistryAnswer {
   status: number;
   headers: Headers;
@@ -25,17 +25,17 @@ export interface RegistryAnswer {
   value: unknown;
 }
 
-/** Sends a request; a socket's `fetch`, or the registry app's own. */
+/** Sends a request: `fetch`, or the `fetch` of the registry app in this process. */
 export type Send = (request: Request) => Promise<Response>;
 
-/** From this many bytes on an answer is not parsed in one go (D-104, D-210). */
+/** Length in bytes from which a response is not parsed in one step (D-104, D-210). */
 export const LONG_ANSWER = 100_000;
 
 const LIST_START = utf8Bytes('{"crl":"'), LIST_END = utf8Bytes('"}');
 
 /**
- * The revocation list in a long answer, as bytes. `undefined` unless the text is exactly an object with a `crl`: what
- * stands between the quotes needs no check here, since a list is base64url and dots.
+ * Returns the revocation list of a long response as bytes, or `undefined` if the body is not an object whose only member
+ * is `crl`. The text between the quotes needs no check here, because verification accepts only base64url and dots.
  */
 function longList(bytes: Bytes): { crl: Bytes } | undefined {
   const end = bytes.length - LIST_END.length;
@@ -44,14 +44,13 @@ function longList(bytes: Bytes): { crl: Bytes } | undefined {
   return isList ? { crl: bytes.subarray(LIST_START.length, end) } : undefined;
 }
 
-/** Asks the registry. */
 export class RegistryClient {
   readonly #send: Send;
   readonly #clock: Clock;
   readonly #config: ProxyConfig;
-  /** Validations under way: identical ones are joined. */
+  /** Running validations by token. Identical calls share one request. */
   readonly #validating = new Map<string, Promise<boolean>>();
-  /** Verdicts kept, where configured: until when, milliseconds since the Unix epoch. */
+  /** End of each cached validation, milliseconds since the Unix epoch. Empty unless the cache is configured. */
   readonly #accepted = new BoundedMap<string, number>(10_000);
 
   constructor(send: Send, clock: Clock, config: ProxyConfig) {
@@ -60,21 +59,29 @@ export class RegistryClient {
     this.#config = config;
   }
 
-  /** The key document. */
+  /**
+   * Fetches the key document.
+   *
+   * @throws {RegistryUnavailable}
+   */
   keys(): Promise<RegistryAnswer> {
     return this.#call("GET", "/.well-known/svc-keys.json", {});
   }
 
-  /** The revocation list, unless it is still the one with this tag. */
+  /**
+   * Fetches the revocation list. The response is 304 if the list still has this tag.
+   *
+   * @throws {RegistryUnavailable}
+   */
   crl(etag: string | null): Promise<RegistryAnswer> {
     const headers = { ...this.#credential(), ...(etag === null ? {} : { "If-None-Match": etag }) };
     return this.#call("GET", "/v1/crl", headers, { isLong: true });
   }
 
   /**
-   * Whether the access token is the agent's live one (D-63).
+   * Returns whether the access token is the valid token of the agent (D-63).
    *
-   * @throws {RegistryUnavailable} for anything but 204 and a 401 about the token
+   * @throws {RegistryUnavailable} for every response except 204 and a 401 that refuses the token
    */
   validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
@@ -87,13 +94,13 @@ export class RegistryClient {
     return validation;
   }
 
-  /** Forgets the verdicts that are kept; a revocation may have changed them. */
+  /** Clears the cached validations. A revocation may have changed them. */
   forgetVerdicts(): void {
     this.#accepted.clear();
   }
 
   /**
-   * How an agent and its session stand, and whether the human owns it (D-48).
+   * Returns the status of an agent and its session, and whether the human owns the agent (D-48).
    *
    * @throws {RegistryUnavailable}
    */
@@ -101,7 +108,7 @@ export class RegistryClient {
     const path = "/internal/v1/identity/agent-ownership";
     const { status, value } = await this.#call("POST", path, this.#credential(), { body: { ownerDid, agentDid } });
     const parsed = Ownership.safeParse(value);
-    if (status !== 200 || !parsed.success) throw new RegistryUnavailable(`Ownership was answered with ${status}`);
+    if (status !== 200 || !parsed.success) throw new RegistryUnavailable(`The ownership check got status ${status}`);
     return parsed.data;
   }
 
@@ -116,7 +123,7 @@ export class RegistryClient {
     }
     const code = (value as { error?: { code?: unknown } } | undefined)?.error?.code;
     if (status === 401 && code !== "INTERNAL_SERVICE_UNAUTHORIZED") return false;
-    throw new RegistryUnavailable(`Validation was answered with ${status}`);
+    throw new RegistryUnavailable(`The token validation got status ${status}`);
   }
 
   #credential(): Record<string, string> {
@@ -146,7 +153,7 @@ export class RegistryClient {
       });
     });
     try {
-      // The body of a long answer has its own deadline, that of every body: 32 MiB may take more than 5 s.
+      // The body of a long response has its own deadline, because 32 MiB may take more than 5 s.
       return await Promise.race([this.#read(request, isLong, () => isLong && cancel()), late]);
     } catch (cause) {
       throw cause instanceof RegistryUnavailable

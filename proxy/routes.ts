@@ -1,6 +1,4 @@
-/**
- * THE route table of the proxy (SPEC "Endpoints", D-60 to D-78). One complete row a route.
- */
+/** The route table of the proxy (R-136 to R-142, D-60 to D-78), one complete row per route. */
 import * as z from "zod";
 import { AgentDid } from "../shared/protocol/api/fields.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
@@ -21,7 +19,7 @@ import { postMessage } from "./relay/deliver.ts";
 import { withInFlightBudget } from "./relay/in_flight_budget.ts";
 import * as trust from "./trust/handlers.ts";
 
-/** Every way to be admitted, and whom it yields. */
+/** Authenticators of the proxy and the callers that they return. */
 export interface ProxyCallers {
   none: null;
   message: AdmittedAgent;
@@ -46,7 +44,7 @@ const HOOK_HEADERS: readonly RouteHeader[] = [
     name: HEADERS.conversationId,
     required: false,
     schema: relayApi.ConversationId,
-    what: "messages of one conversation are handed over in order",
+    what: "messages of one conversation are delivered in order",
   },
   {
     name: "Prefer",
@@ -73,7 +71,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "GET",
     path: "/health",
-    summary: "Whether the proxy can work",
+    summary: "Health of the proxy",
     auth: "none",
     limit: null,
     response: { status: 200, body: metaApi.ProxyHealth, mayBeUnready: true },
@@ -108,7 +106,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "GET",
     path: "/v1/relay/connect",
-    summary: "Open the WebSocket on which an agent receives its messages",
+    summary: "Open the relay socket on which an agent receives messages",
     auth: "connect",
     limit: null,
     headers: UPGRADE_HEADERS,
@@ -120,7 +118,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "POST",
     path: "/v1/relay/delivery-receipts",
-    summary: "Report how a message ended, as its recipient",
+    summary: "Record a receipt of a received message",
     auth: "receipt",
     limit: null,
     body: relayApi.ReceiptBody,
@@ -132,7 +130,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "GET",
     path: "/v1/relay/delivery-receipts",
-    summary: "How a message ended, for its sender and its recipient",
+    summary: "Receipts of a message, for its sender and its recipient",
     auth: "receipt",
     limit: null,
     query: relayApi.ReceiptQuery,
@@ -144,7 +142,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "POST",
     path: "/pair/start",
-    summary: "A ticket that another agent can confirm",
+    summary: "Create a pairing ticket that another agent can confirm",
     auth: "pairing",
     limit: null,
     body: pairingApi.PairStartBody,
@@ -156,7 +154,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "POST",
     path: "/pair/confirm",
-    summary: "Confirm a ticket: the two agents trust each other from now on",
+    summary: "Confirm a ticket and create the pair",
     auth: "pairing",
     limit: null,
     body: pairingApi.PairConfirmBody,
@@ -176,7 +174,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "POST",
     path: "/pair/status",
-    summary: "How a ticket stands, for its participants",
+    summary: "Status of a ticket, for its participants",
     auth: "pairing",
     limit: null,
     body: pairingApi.PairStatusBody,
@@ -193,7 +191,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "GET",
     path: "/pair/peers",
-    summary: "The agents that the caller is paired with, page by page",
+    summary: "List the peers of the caller in pages",
     auth: "pairing",
     limit: null,
     query: pairingApi.PeerListQuery,
@@ -205,7 +203,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   route({
     method: "POST",
     path: "/pair/remove",
-    summary: "End a pair, both ways",
+    summary: "End a pair in both directions",
     auth: "pairing",
     limit: null,
     body: pairingApi.PairRemoveBody,
@@ -217,7 +215,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   ...apiDocsRoutes<ProxyDeps>(),
 ];
 
-/** The proxy's part of the documents. */
+/** The proxy's part of the API documents. */
 export const PROXY_DOCUMENT: DocumentPart = {
   title: "svc proxy",
   operations: operationsOf(PROXY_ROUTES, AUTHENTICATORS),

@@ -212,9 +212,7 @@ async function recover(owner: Owner, keys: KeyPair, name: string, sinceMs: numbe
 export async function reissueWithSession({ registry, apiKey }: Owner, agentId: string): Promise<Issued> {
   await registry.revokeAgentAuth(apiKey, agentId);
   const { agent, ait, agentAuth } = await registry.reissueAgent(apiKey, agentId);
-  if (agentAuth === undefined) {
-    throw new UnreachableError(`${registry.registryUrl} issued no session with the new token`);
-  }
+  if (agentAuth === undefined) throw new UnreachableError(`${registry.registryUrl} sent no session with the new token`);
   return { agent, ait, agentAuth };
 }
 

@@ -1,29 +1,29 @@
-/** An autostart service of the system (D-91): what is to run, and where each system keeps it. */
+/** Types of an autostart service (D-91): the command to run, and the machine that runs it. */
 
 export const SERVICE_SYSTEMS = ["launchd", "systemd"] as const;
 export type ServiceSystem = (typeof SERVICE_SYSTEMS)[number];
 
-/** What a service runs. Holds no secret: others can read it. */
+/** The command of a service. Contains no secret, because other users can read it. */
 export interface ServiceSpec {
   agentName: string;
   /** Program and arguments. */
   command: readonly string[];
-  /** Where launchd writes what the program prints. */
+  /** File for the output of the program under launchd. */
   logPath: string;
 }
 
-/** What a program did. */
+/** The result of a program. */
 export interface Ran {
   code: number;
   stdout: string;
   stderr: string;
 }
 
-/** The machine as services see it; handed in. */
+/** The machine, injected. */
 export interface Host {
   home: string;
   configHome: string;
   uid: number | null;
-  /** Runs a program; `null` when there is none of that name. */
+  /** Runs a program; `null` when it is not installed. */
   run(program: string, args: readonly string[]): Promise<Ran | null>;
 }

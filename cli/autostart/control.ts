@@ -1,6 +1,6 @@
 /**
- * Puts a service into the system, takes it out again, shows what it prints (D-91). Both are safe to do twice; whether the
- * connector behind it is really up is asked of the connector itself, by the caller.
+ * Installs and removes an autostart service, and builds the command that shows its log (D-91). Install and removal are
+ * idempotent. The caller checks whether the connector in the service answers.
  */
 import { dirname } from "node:path";
 import { CliError } from "../errors.ts";
@@ -9,16 +9,16 @@ import { label, plistPath, plistText } from "./launchd.ts";
 import type { Host, Ran, ServiceSpec, ServiceSystem } from "./autostart.ts";
 import { isProgram, unitName, unitPath, unitText } from "./systemd.ts";
 
-/** What was put where. */
+/** An installed service. */
 export interface Installed {
   system: ServiceSystem;
   name: string;
   path: string;
-  /** What a person should know or do. */
+  /** Hints to print. */
   notes: string[];
 }
 
-/** The system's own, where it is not said. */
+/** The service manager from the option, or that of the operating system. @throws {CliError} `CLI_USAGE`, `CLI_SERVICE_FAILED` */
 export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceSystem {
   if (wanted === "systemd" || wanted === "launchd") return wanted;
   if (wanted !== "auto") {
@@ -27,7 +27,7 @@ export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceS
   if (os === "darwin") return "launchd";
   if (os === "linux") return "systemd";
   throw new CliError("CLI_SERVICE_FAILED", "This system has neither systemd nor launchd", {
-    fix: "Let svc connector start <name> be run by other means.",
+    fix: "Run svc connector start <name> with another service manager.",
   });
 }
 
@@ -37,18 +37,18 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
   try {
     return system === "systemd" ? await installUnit(host, spec) : await installAgent(host, spec);
   } catch (error) {
-    // A service that the system did not take would come as a surprise at the next login.
+    // Remove the file: else a rejected service would start at the next login.
     if (!wasThere) await uninstallService(host, system, spec.agentName);
     throw error;
   }
 }
 
-/** @returns true when there was one */
+/** Stops and removes a service. @returns true when there was one */
 export async function uninstallService(host: Host, system: ServiceSystem, agentName: string): Promise<boolean> {
   if (system === "systemd") {
     const path = unitPath(host, agentName);
     if (!await exists(path)) return false;
-    // A unit that is loaded no longer, or never was, is none that runs.
+    // The result does not matter: a unit that is not loaded does not run.
     await host.run("systemctl", ["--user", "disable", "--now", unitName(agentName)]);
     await remove(path);
     await host.run("systemctl", ["--user", "daemon-reload"]);
@@ -61,7 +61,7 @@ export async function uninstallService(host: Host, system: ServiceSystem, agentN
   return true;
 }
 
-/** The command that shows what a service prints. */
+/** The command that shows the log of a service. */
 export function logCommand(system: ServiceSystem, agentName: string, logPath: string, lines: number, follow: boolean) {
   return system === "systemd"
     ? {
@@ -77,7 +77,7 @@ async function installUnit(host: Host, spec: ServiceSpec): Promise<Installed> {
   const [name, path] = [unitName(agentName), unitPath(host, agentName)];
   const [program = ""] = spec.command;
   if (!isProgram(program)) {
-    throw new CliError("CLI_USAGE", `systemd runs no program at such a path; move it: ${program}`);
+    throw new CliError("CLI_USAGE", `systemd cannot run a program at this path; move it: ${program}`);
   }
   await write(path, unitText(spec));
   must(await host.run("systemctl", ["--user", "daemon-reload"]), "systemctl");
@@ -85,7 +85,7 @@ async function installUnit(host: Host, spec: ServiceSpec): Promise<Installed> {
   must(await host.run("systemctl", ["--user", "restart", name]), "systemctl");
   const linger = await host.run("loginctl", ["show-user", String(host.uid), "--property", "Linger"]);
   const notes = linger?.stdout.includes("Linger=no")
-    ? ["It runs while you are logged in; to run from the machine's start on: loginctl enable-linger"]
+    ? ["It runs while you are logged in. To run it from boot: loginctl enable-linger"]
     : [];
   return { system: "systemd", name, path, notes };
 }
@@ -103,9 +103,9 @@ async function installAgent(host: Host, spec: ServiceSpec): Promise<Installed> {
 
 function must(ran: Ran | null, program: string): void {
   if (ran?.code === 0) return;
-  const why = ran === null ? "it is not here" : ran.stderr.trim() || `it ended with ${ran.code}`;
-  throw new CliError("CLI_SERVICE_FAILED", `The service was not taken by ${program}: ${why}`, {
-    fix: "svc connector start <name>, run by other means, does the same.",
+  const why = ran === null ? "it is not installed" : ran.stderr.trim() || `it ended with ${ran.code}`;
+  throw new CliError("CLI_SERVICE_FAILED", `${program} rejected the service: ${why}`, {
+    fix: "Run svc connector start <name> with another service manager.",
   });
 }
 

@@ -1,4 +1,4 @@
-/** The launchd agent of a connector (D-91): its label, its place and its property list. Pure. */
+/** The launchd agent of a connector (D-91): label, path and property list. Pure. */
 import { join } from "node:path";
 import type { Host, ServiceSpec } from "./autostart.ts";
 
@@ -35,7 +35,7 @@ export function plistText({ agentName, command, logPath }: ServiceSpec): string 
   ].join("\n");
 }
 
-/** Text of an element; what XML cannot hold at all is left out. */
+/** Text of an XML element; characters that XML cannot contain are removed. */
 export function escaped(text: string): string {
   return text
     .replaceAll("&", "&amp;")

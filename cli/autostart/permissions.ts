@@ -1,7 +1,7 @@
-/** What `svc` may do, wherever it runs. Files and hosts are the person's to choose; variables and programs are not. */
+/** Deno permissions of `svc`. Files and hosts are not limited; environment variables and programs are. */
 import { ENVIRONMENT } from "../context.ts";
 
-/** What a connector needs; it starts no program. */
+/** Permissions of a connector. It starts no program. */
 export const CONNECTOR_PERMISSIONS: readonly string[] = [
   "--no-prompt",
   "--allow-net",
@@ -12,7 +12,7 @@ export const CONNECTOR_PERMISSIONS: readonly string[] = [
   `--allow-env=${[...ENVIRONMENT, "WS_NO_BUFFER_UTIL", "WS_NO_UTF_8_VALIDATE"].join(",")}`,
 ];
 
-/** What every command needs: the tools of the system's services, and the runtimes that report their version. */
+/** Permissions of all commands: also the tools of the service managers, and the runtimes that report their version. */
 export const PERMISSIONS: readonly string[] = [
   ...CONNECTOR_PERMISSIONS,
   "--allow-run=systemctl,launchctl,journalctl,loginctl,tail,openclaw,hermes,nanobot",

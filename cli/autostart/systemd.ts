@@ -1,4 +1,4 @@
-/** The systemd user unit of a connector (D-91): its name, its place and its text. Pure. */
+/** The systemd user unit of a connector (D-91): name, path and text. Pure. */
 import { join } from "node:path";
 import type { Host, ServiceSpec } from "./autostart.ts";
 
@@ -10,7 +10,7 @@ export function unitPath({ configHome }: Pick<Host, "configHome">, agentName: st
   return join(configHome, "systemd", "user", unitName(agentName));
 }
 
-/** The unit. Exit codes that a restart would not change (wrong use, not authorised, no such agent) end it. */
+/** The text of the unit. Exit codes that a restart would not change (usage error, not authorised, not found) end it. */
 export function unitText({ agentName, command }: ServiceSpec): string {
   return [
     "# Written by svc connector service install; svc connector service uninstall removes it.",
@@ -20,7 +20,7 @@ export function unitText({ agentName, command }: ServiceSpec): string {
     "",
     "[Service]",
     "Type=exec",
-    // The colon: no variables in the command line, so that a $ is a $.
+    // The colon turns off variables in the command line, so that a $ stays a $.
     `ExecStart=:${command.map(quoted).join(" ")}`,
     "Restart=always",
     "RestartSec=5",
@@ -35,13 +35,13 @@ export function unitText({ agentName, command }: ServiceSpec): string {
   ].join("\n");
 }
 
-/** Whether systemd would run a program at such a path: no quoting helps with these characters. */
+/** Whether systemd can run a program at this path. Some characters cannot be quoted. */
 export function isProgram(path: string): boolean {
   // deno-lint-ignore no-control-regex
   return path.startsWith("/") && !/["'\\*?[\u0000-\u001f\u007f]/.test(path);
 }
 
-/** One word of a command line, whatever is in it. */
+/** Any text, quoted as one word of a command line. */
 export function quoted(word: string): string {
   const escaped = word
     .replaceAll("\\", "\\\\")
@@ -51,7 +51,7 @@ export function quoted(word: string): string {
   return `"${specifiersEscaped(escaped)}"`;
 }
 
-/** `%n` would be the unit's name. */
+/** Escapes specifiers such as `%n`, the name of the unit. */
 function specifiersEscaped(text: string): string {
   return text.replaceAll("%", "%%");
 }

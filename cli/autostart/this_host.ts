@@ -1,4 +1,4 @@
-/** This machine for services, and the command by which this very program is run again. */
+/** This machine as a host of services, and the command that starts this program again. */
 import { fileURLToPath } from "node:url";
 import { join } from "node:path";
 import type { Context } from "../context.ts";
@@ -8,7 +8,9 @@ import { CONNECTOR_PERMISSIONS } from "./permissions.ts";
 
 export function thisHost(ctx: Context): Host {
   const home = ctx.env("HOME");
-  if (home === undefined) throw new CliError("CLI_NO_CONFIG_DIR", "There is no home directory to keep a service in");
+  if (home === undefined) {
+    throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set, so a service cannot be installed");
+  }
   return {
     home,
     configHome: ctx.env("XDG_CONFIG_HOME") ?? join(home, ".config"),
@@ -26,13 +28,13 @@ export function thisHost(ctx: Context): Host {
 }
 
 /**
- * Program and first arguments by which a service runs this very `svc`: the compiled binary, or Deno with the permissions of
- * a connector (D-241) and the file that it was started with.
+ * Program and first arguments of the command that starts this `svc` in a service: the compiled binary, or Deno with the
+ * permissions of a connector (D-241) and the file of this process.
  */
 export function ownCommand(): string[] {
   if (Deno.build.standalone) return [Deno.execPath()];
   const main = fileURLToPath(Deno.mainModule);
-  // The npm package is one file that needs no project; the source needs its deno.json.
+  // The npm package is one file without a project; the source needs its deno.json.
   const alone = main.endsWith(".js") ? ["--no-config", "--no-lock", "--no-remote", "--no-npm"] : [];
   return [Deno.execPath(), "run", "--quiet", ...alone, ...CONNECTOR_PERMISSIONS, main];
 }

@@ -1,6 +1,6 @@
 /**
- * Compares this machine's clock with the services', from the `Date` of their answers. A clock that is far off makes
- * signed requests fail for reasons that nobody guesses; so it is named.
+ * Compares this machine's clock with the `Date` header of the services' responses. A wrong clock makes signed requests
+ * fail with errors that do not name the cause.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -20,7 +20,7 @@ export class ClockCheck {
     if (!Number.isNaN(service)) this.#seen = { service, here: this.#clock.now() };
   }
 
-  /** What is wrong with the clock; `null` when it is near enough, or no service told the time. */
+  /** The offset of the clock as text; `null` when it is within the allowed skew, or no response had a `Date`. */
   complaint(): string | null {
     if (this.#seen === null) return null;
     const { service, here } = this.#seen;
@@ -28,6 +28,6 @@ export class ClockCheck {
     if (seconds <= LIMITS.timestampSkewSeconds) return null;
     const offset = `${Math.floor(seconds / 60)} min ${seconds % 60} s ${here > service ? "ahead" : "behind"}`;
     return `This machine's clock is ${offset}: it shows ${toIso(here)}, the service's ${toIso(service)}. ` +
-      "Set it right; until then signed requests are refused";
+      "Correct it; until then signed requests are refused";
   }
 }

@@ -1,7 +1,4 @@
-/**
- * The registry as a person and an agent call it: one method a route. Follows no redirect, retries nothing and keeps
- * nothing.
- */
+/** Client of the registry: one method per route. Follows no redirect, retries nothing and stores nothing. */
 import type * as z from "zod";
 import * as accounts from "../../shared/protocol/api/accounts.ts";
 import * as agents from "../../shared/protocol/api/agents.ts";
@@ -17,14 +14,14 @@ import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { type Answer, callService, type HttpDeps } from "./service_call.ts";
 import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
 
-/** What an agent is registered as. `framework` and `ttlDays` are the registry's to choose when left out. */
+/** Properties of a new agent. The registry chooses `framework` and `ttlDays` when they are absent. */
 export interface WantedAgent {
   name: string;
   framework?: string | undefined;
   ttlDays?: number | undefined;
 }
 
-/** What a page of agents is asked for with. */
+/** Query of a page of agents. */
 export interface AgentQuery {
   status?: string | undefined;
   framework?: string | undefined;
@@ -35,7 +32,7 @@ export interface AgentQuery {
 export class RegistryClient {
   constructor(readonly deps: HttpDeps, readonly registryUrl: string) {}
 
-  // Nobody in particular
+  // Without credentials
 
   metadata(): Promise<meta.Metadata> {
     return this.#call("GET", "/v1/metadata", null, meta.Metadata);
@@ -45,7 +42,7 @@ export class RegistryClient {
     return this.#call("GET", "/.well-known/svc-keys.json", null, KeyDocument);
   }
 
-  /** The signed list of revoked identity tokens; unverified. */
+  /** The CRL, not verified. */
   async crl(): Promise<string> {
     return (await this.#call("GET", "/v1/crl", null, meta.CrlAnswer)).crl;
   }
@@ -58,7 +55,7 @@ export class RegistryClient {
     return this.#call("POST", "/v1/invites/redeem", null, invites.RedeemInviteAnswer, { code, displayName });
   }
 
-  /** Makes the first admin. */
+  /** Creates the first admin. */
   bootstrap(secret: string, displayName?: string): Promise<accounts.BootstrapAnswer> {
     return callService(this.deps, {
       method: "POST",
@@ -69,7 +66,7 @@ export class RegistryClient {
     });
   }
 
-  // A person
+  // With an API key
 
   me(apiKey: string): Promise<accounts.AccountProfile> {
     return this.#call("GET", "/v1/me", apiKey, accounts.AccountProfile);
@@ -79,7 +76,7 @@ export class RegistryClient {
     return this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
   }
 
-  /** All API keys of the caller: every page. */
+  /** All API keys of the caller, from every page. */
   async apiKeys(apiKey: string): Promise<Pick<accounts.ApiKeyList, "apiKeys">> {
     const pages = await allPages((query) => this.#call("GET", `/v1/me/api-keys${query}`, apiKey, accounts.ApiKeyList));
     return { apiKeys: pages.flatMap((page) => page.apiKeys) };
@@ -89,12 +86,12 @@ export class RegistryClient {
     return this.#call("DELETE", `/v1/me/api-keys/${encodeURIComponent(keyId)}`, apiKey, null);
   }
 
-  /** Registers an agent: challenge, proof, record. The private key stays here. */
+  /** Registers an agent by challenge and proof. The private key is not sent. */
   async registerAgent(apiKey: string, keys: KeyPair, wanted: WantedAgent): Promise<agents.RegisterAnswer> {
     return await this.answerChallenge(apiKey, keys, wanted, await this.challenge(apiKey, keys.publicKey));
   }
 
-  /** A challenge for registering a key; it can be answered once. */
+  /** A challenge for registering a key. It can be answered once. */
   challenge(apiKey: string, publicKey: string): Promise<agents.Challenge> {
     return this.#call("POST", "/v1/agents/challenge", apiKey, agents.Challenge, { publicKey });
   }
@@ -123,22 +120,22 @@ export class RegistryClient {
     return (await this.#call("GET", agentPath(agentId), apiKey, agents.AgentAnswer)).agent;
   }
 
-  /** A new identity token; the one before is revoked. */
+  /** Issues a new identity token. The previous one is revoked. */
   reissueAgent(apiKey: string, agentId: string): Promise<agents.ReissueAnswer> {
     return this.#call("POST", `${agentPath(agentId)}/reissue`, apiKey, agents.ReissueAnswer);
   }
 
-  /** Ends an agent's session, and nothing else. */
+  /** Ends an agent's session. The agent stays active. */
   revokeAgentAuth(apiKey: string, agentId: string): Promise<null> {
     return this.#call("DELETE", `${agentPath(agentId)}/auth/revoke`, apiKey, null);
   }
 
-  /** Revokes an agent for good. */
+  /** Revokes an agent permanently. */
   deleteAgent(apiKey: string, agentId: string): Promise<null> {
     return this.#call("DELETE", agentPath(agentId), apiKey, null);
   }
 
-  // An admin
+  // With an admin's API key
 
   createInvite(apiKey: string, expiresAt: string | null = null): Promise<invites.CreateInviteAnswer> {
     return this.#call("POST", "/v1/invites", apiKey, invites.CreateInviteAnswer, { expiresAt });
@@ -148,7 +145,7 @@ export class RegistryClient {
     return this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
   }
 
-  /** All internal services: every page. */
+  /** All internal services, from every page. */
   async services(apiKey: string): Promise<Pick<services.ServiceList, "internalServices">> {
     const pages = await allPages((query) => this.#call("GET", `${SERVICES}${query}`, apiKey, services.ServiceList));
     return { internalServices: pages.flatMap((page) => page.internalServices) };
@@ -167,13 +164,13 @@ export class RegistryClient {
     return this.#call("POST", "/v1/admin/keys/rotate", apiKey, meta.RotateKeysAnswer);
   }
 
-  // An agent
+  // With an agent's credentials
 
   /**
-   * New tokens for an agent's session.
+   * Returns new tokens for an agent's session.
    *
-   * @param recovery after an answer that was lost
-   * @param origin the registry's public origin, where it is dialled by another address
+   * @param recovery true after a response that was lost
+   * @param origin the registry's public origin, when `registryUrl` is another address
    */
   async refresh(
     agent: Pick<AgentIdentity, "ait" | "privateKey">,
@@ -189,7 +186,7 @@ export class RegistryClient {
       .agentAuth;
   }
 
-  /** Checks an access token. @throws {import("./errors.ts").ApiError} 401 when it is expired or not the session's */
+  /** Checks an access token. @throws {import("../errors.ts").ApiError} 401 when it has expired or belongs to another session */
   async validate(agentDid: string, aitJti: string, accessToken: string): Promise<void> {
     await callService(this.deps, {
       method: "POST",
@@ -217,7 +214,7 @@ export class RegistryClient {
   }
 }
 
-/** Reads a list page by page, until there is no cursor or it repeats. */
+/** Reads all pages of a list, until there is no cursor or a cursor repeats. */
 async function allPages<P extends { pagination: { nextCursor: string | null } }>(
   read: (query: string) => Promise<P>,
 ): Promise<P[]> {

@@ -1,10 +1,8 @@
-/**
- * Addresses of services as people give them: what is one, and which may be spoken to without TLS.
- */
+/** Parses the URLs of services, and decides which may be used without TLS. */
 import { CliError } from "../errors.ts";
 
 /**
- * Reads the origin of a service, or gives `null`: `https` or `http`, nothing after the port but a slash.
+ * Returns the origin of a service URL, or `null`: `https` or `http`, and nothing after the port but a slash.
  *
  * @example `https://Registry.example/` gives `https://registry.example`
  */
@@ -12,7 +10,7 @@ export function parseServiceUrl(text: string): string | null {
   return /^https?:\/\/[^/?#@\\\s]+\/?$/i.test(text) && URL.canParse(text) ? new URL(text).origin : null;
 }
 
-/** True for an address that never leaves this machine. */
+/** True for an address on this machine. */
 export function isLoopback(origin: string): boolean {
   const { hostname } = new URL(origin);
   return hostname === "localhost" || hostname === "[::1]" ||
@@ -20,10 +18,10 @@ export function isLoopback(origin: string): boolean {
 }
 
 /**
- * Reads an address that secrets may be sent to.
+ * Returns the origin of a URL that secrets may be sent to.
  *
- * @param what who wants it, for the message: `--registry-url`, `registryUrl in config.json`
- * @throws {CliError} `CLI_USAGE` for no address, `CLI_INSECURE_URL` for plain http to another machine
+ * @param what the source of the URL, for the message: `--registry-url`, `registryUrl in config.json`
+ * @throws {CliError} `CLI_USAGE` for an invalid URL, `CLI_INSECURE_URL` for plain http to another machine
  */
 export function secureServiceUrl(text: string, what: string, allowInsecure: boolean): string {
   const origin = parseServiceUrl(text);
@@ -31,7 +29,7 @@ export function secureServiceUrl(text: string, what: string, allowInsecure: bool
     throw new CliError("CLI_USAGE", `${what} is not an address such as https://registry.example: "${text}"`);
   }
   if (!allowInsecure && origin.startsWith("http:") && !isLoopback(origin)) {
-    throw new CliError("CLI_INSECURE_URL", `${what} is ${origin}: everybody on the way could read your secrets`);
+    throw new CliError("CLI_INSECURE_URL", `${what} is ${origin}: plain http would expose your secrets to the network`);
   }
   return origin;
 }

@@ -1,12 +1,12 @@
 /**
- * An agent's identity as requests need it, and the headers that prove it. Signs; sends nothing.
+ * An agent's identity for requests, and the proof headers. Signs; sends nothing.
  */
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { proofHeaders, publicOrigin } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { HttpDeps } from "./service_call.ts";
 
-/** An agent's identity and session, as far as requests need them. */
+/** The parts of an agent's identity and session that requests need. */
 export interface AgentIdentity {
   did: string;
   ait: string;
@@ -14,7 +14,7 @@ export interface AgentIdentity {
   accessToken: string;
 }
 
-/** The headers that prove who sends a request, signed now with a fresh nonce. */
+/** The proof-of-possession headers of a request, signed now with a new nonce. */
 export function signedHeaders(
   deps: Pick<HttpDeps, "clock" | "random">,
   agent: Pick<AgentIdentity, "ait" | "privateKey">,

@@ -1,6 +1,6 @@
 /**
- * TLS as people meet it (D-232): why a handshake failed and what to do about it, and which authorities are trusted in
- * addition to those of the system. Nothing turns verification off.
+ * TLS errors with their fixes, and the authorities that are trusted in addition to the system's (D-232). Nothing turns
+ * verification off.
  */
 import { resolve } from "node:path";
 import type { Authority, System } from "../context.ts";
@@ -9,7 +9,7 @@ import { CliError, UnreachableError } from "../errors.ts";
 const MAX_BYTES = 1024 * 1024;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
 
-/** Causes of `fetch` and codes of `npm:ws` that mean one thing; `null` for the platform's own words. */
+/** Error texts of `fetch` and error codes of `npm:ws`, with one description per cause. */
 const REFUSALS: readonly { found: RegExp; is: string; fix: string }[] = [
   {
     found:
@@ -29,7 +29,7 @@ const REFUSALS: readonly { found: RegExp; is: string; fix: string }[] = [
   },
 ];
 
-/** The error of a service that gave no answer: a refused certificate is named, everything else is `otherwise`. */
+/** The error of a service without a response: names a refused certificate, else uses the predicate `otherwise`. */
 export function unreachable(origin: string, otherwise: string, cause: unknown): UnreachableError {
   const text = causesOf(cause);
   const known = REFUSALS.find(({ found }) => found.test(text));
@@ -55,9 +55,9 @@ function causesOf(error: unknown): string {
 }
 
 /**
- * The same world, which also trusts the authorities of a file.
+ * Returns the system with the authorities of a file trusted in addition.
  *
- * @param option value of `--ca`; without it `SVC_CA` counts
+ * @param option value of `--ca` (default `SVC_CA`)
  * @throws {CliError} `CLI_USAGE` when the file holds no certificate
  */
 export async function withAuthority(world: System, option: string | undefined): Promise<System> {
@@ -90,14 +90,14 @@ async function readStart(path: string, what: string): Promise<string> {
 }
 
 /**
- * The roots to try for a WebSocket, in order; `null`: those of the system. Its option `ca` replaces the system's roots,
- * and to read those as text a program needs a permission that Deno 2.9 cannot give by name.
+ * The roots to try for a WebSocket, in order; `null`: the system's. The option `ca` of `npm:ws` replaces the system's roots,
+ * and reading those as text needs a permission that Deno 2.9 cannot grant by name.
  */
 export function rootsToTry(authority: Authority | undefined): (string | null)[] {
   return authority === undefined ? [null] : [authority.pem, null];
 }
 
-/** Whether other roots may accept what these refused; Deno 2.7 reports a refused certificate as a lost connection. */
+/** Whether other roots may accept the certificate. Deno 2.7 reports a refused certificate as a lost connection. */
 export function mayPassWithOtherRoots(error: unknown): boolean {
   return error instanceof UnreachableError &&
     (error.code === "CLI_UNREACHABLE" || REFUSALS[0]?.found.test(causesOf(error)) === true);

@@ -160,9 +160,7 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
 
 function namedArgs(command: Command, words: readonly string[]): RawInput["args"] {
   const specs = Object.entries(command.args);
-  if (words.length > specs.length) {
-    throw usage(command, `"${words[specs.length]}" is not expected: too many arguments.`);
-  }
+  if (words.length > specs.length) throw usage(command, `"${words[specs.length]}" is an extra argument.`);
   return Object.fromEntries(specs.map(([name, { optional, secret }], i) => {
     const word = words[i];
     if (word === undefined && !optional && !secret?.env) throw usage(command, `<${name}> is missing.`);

@@ -176,8 +176,6 @@ export const PROVIDER_COMMANDS = [
 function onlyPeer(aliases: readonly string[]): string {
   const [first, second] = aliases;
   if (first !== undefined && second === undefined) return first;
-  if (first === undefined) {
-    throw new CliError("CLI_USAGE", "There is no peer yet; run svc connector to see how to pair");
-  }
+  if (first === undefined) throw new CliError("CLI_USAGE", "No peer yet: run svc connector to see how to pair");
   throw new CliError("CLI_USAGE", `There are several peers. Give --peer, one of ${aliases.join(", ")}`);
 }

@@ -1,8 +1,8 @@
 /**
- * The connector: what runs beside an agent's runtime. Puts the parts together, starts and stops them; each rule is in a
- * file of its own.
+ * The connector: the process beside an agent's runtime. Connects its parts, starts and stops them. Each rule has its own
+ * file.
  *
- *   proxy ── link ──▶ inbox (disk, then ack) ──▶ courier ──▶ runtime
+ *   proxy ── link ──▶ inbox (disk, then ack) ──▶ delivery ─▶ runtime
  *     ▲                                             │
  *     └──────────── receipts ◀── outbox (disk) ◀────┘
  */
@@ -45,10 +45,10 @@ export interface ConnectorDeps {
   tell: EmitEvent;
 }
 
-/** Who it is for. */
+/** The agent and the proxy that the connector serves. */
 export interface ConnectorOptions {
   agent: { name: string; did: string };
-  /** How the agent introduces itself when it pairs. */
+  /** Profile that the agent sends when it pairs. */
   profile: { agentName: string; humanName: string };
   proxy: ProxyPlace;
   version: string;
@@ -65,7 +65,7 @@ export class Connector {
   readonly inbox: Inbox;
   readonly proxy: ProxyCaller;
   readonly #outbox: Outbox;
-  readonly #courier: RuntimeDelivery;
+  readonly #delivery: RuntimeDelivery;
   readonly #receipts: ReceiptSender;
   readonly #connection: ReconnectingLink;
   readonly #startedAt: number;
@@ -75,7 +75,7 @@ export class Connector {
     problem: null,
     checkedAt: null,
   };
-  /** Where the local API is, once it is open. */
+  /** Address of the local API, once it is open. */
   api: Status["api"];
   #arrivals: Arrival[] = [];
   #timers: Cancel[] = [];
@@ -88,7 +88,7 @@ export class Connector {
     this.proxy = new ProxyCaller({ fetch, onResponse, clock: serviceClock, random, session, emit }, options.proxy);
     this.#outbox = new Outbox(database);
     this.inbox = new Inbox(database, this.#outbox);
-    this.#courier = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });
+    this.#delivery = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });
     const recipientDid = options.agent.did;
     this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell: emit });
     this.#connection = new ReconnectingLink({ clock, random, serviceClock, session, open, tell: emit }, {
@@ -102,15 +102,15 @@ export class Connector {
         void this.updatePeers();
       },
     });
-    this.#courier.onEnded = () => this.#receipts.wake();
-    this.#courier.onRuntime = (reachable, problem) => this.#runtimeSeen(reachable, problem);
+    this.#delivery.onEnded = () => this.#receipts.wake();
+    this.#delivery.onRuntime = (reachable, problem) => this.#runtimeSeen(reachable, problem);
   }
 
-  /** Starts everything. Resolves when it has ended: `null` when it was told to, else why. */
+  /** Starts everything. Resolves when the connector has ended: `null` after `stop()`, else with the error. */
   run(): Promise<unknown> {
     const { promise, resolve } = Promise.withResolvers<unknown>();
     this.#end = resolve;
-    this.#courier.start();
+    this.#delivery.start();
     this.#receipts.wake();
     this.#pruneExpired();
     void this.#watchRuntime();
@@ -119,12 +119,12 @@ export class Connector {
     return promise;
   }
 
-  /** Ends for a reason that only a person can remove. */
+  /** Ends the connector with an error that a retry cannot fix. */
   fail(why: unknown): void {
     void this.#shutDown(why);
   }
 
-  /** Stops taking messages, lets what is under way end, and ends; within 5 s. */
+  /** Stops accepting messages, completes the work in progress and ends, within 5 s. */
   stop(): Promise<void> {
     return this.#shutDown(null);
   }
@@ -139,14 +139,14 @@ export class Connector {
     this.deps.tell("stopping");
     this.deps.session.stop();
     this.#connection.stop();
-    await this.#courier.stop(LIMIT.drainMs * 3 / 4);
+    await this.#delivery.stop(LIMIT.drainMs * 3 / 4);
     await this.#receipts.stop(LIMIT.drainMs / 4);
     this.#stopped.abort();
     for (const cancel of this.#timers) cancel();
     this.#end?.(why);
   }
 
-  /** Takes a message in: on disk, then acknowledged. All that come in one turn share one trip to the disk. */
+  /** Stores a message on disk, then acknowledges it. Messages of one event-loop turn share one transaction. */
   async #deliver(frame: DeliverFrame): Promise<Ack> {
     const { tell } = this.deps;
     const about = { from: frame.fromAgentDid, requestId: frame.requestId };
@@ -167,8 +167,8 @@ export class Connector {
         return { accepted: true };
       case "stored":
         tell("received", about);
-        // The ack goes first; the runtime may take its time.
-        queueMicrotask(() => this.#courier.add([taken.waiting]));
+        // The ack is sent before the hand-over, which may be slow.
+        queueMicrotask(() => this.#delivery.add([taken.waiting]));
         return { accepted: true };
     }
   }
@@ -192,14 +192,14 @@ export class Connector {
     }
   }
 
-  /** Gives dead letters another life; how many. */
+  /** Queues dead letters again. Returns the number queued. */
   replay(ids: readonly number[] | null): number {
     const waiting = this.inbox.replay(ids, this.deps.clock.now());
-    this.#courier.add(waiting);
+    this.#delivery.add(waiting);
     return waiting.length;
   }
 
-  /** Reads the peers anew; for aliases only, so a failure is no more than told. */
+  /** Reads the peers again. A failure is only reported, because the peers are needed for aliases only. */
   async updatePeers(): Promise<void> {
     const { peers, tell } = this.deps;
     try {
@@ -211,9 +211,9 @@ export class Connector {
     }
   }
 
-  /** Whom a person means: a DID, or the alias of a peer; one that is not known yet is asked for. */
+  /** The DID of a peer, from a DID or an alias. Reads the peers again when the alias is unknown. */
   async findPeer(to: string): Promise<string | null> {
-    // A DID needs no file, whatever has become of it.
+    // A DID needs no file, so a damaged peers.json does not matter.
     if (isAgentDid(to)) return to;
     const known = findPeer(this.deps.peers.read(), to);
     if (known !== null) return known;
@@ -226,9 +226,9 @@ export class Connector {
     const { reachable, problem } = await runtime.probe(this.#stopped.signal);
     if (this.#stopped.signal.aborted) return;
     const wasAway = this.#runtimeIs.reachable === false;
-    // Whether messages are taken is seen by handing one over, not by looking: what an attempt said stays.
+    // A health check cannot show that messages are accepted, so the result of the last attempt stays.
     this.#runtimeSeen(reachable, reachable && !wasAway ? this.#runtimeIs.problem : problem);
-    if (reachable && wasAway) this.#courier.wake();
+    if (reachable && wasAway) this.#delivery.wake();
     this.#timers[0] = clock.after(LIMIT.probeEveryMs, () => void this.#watchRuntime());
   }
 

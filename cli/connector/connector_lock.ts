@@ -1,4 +1,4 @@
-/** One connector an agent: a lock that the system lets go of when its owner dies, however that happens. */
+/** Allows one connector per agent, with a file lock that the system releases when the owning process ends. */
 import { join } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
@@ -6,9 +6,9 @@ import { CliError } from "../errors.ts";
 import { readPrivate, reason } from "../files/private_files.ts";
 
 /**
- * Takes the lock.
+ * Takes the lock; disposing the result releases it.
  *
- * @throws {CliError} `CLI_BUSY` when another connector has it
+ * @throws {CliError} `CLI_BUSY` when another connector has it, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`
  */
 export async function lockConnector(folder: AgentFolder, pid: number): Promise<Disposable> {
   const path = join(folder.path, "connector.lock");
@@ -23,7 +23,7 @@ export async function lockConnector(folder: AgentFolder, pid: number): Promise<D
   if (!await file.tryLock(true)) {
     file.close();
     const owner = readPrivate(path, 32)?.trim() || "unknown";
-    throw new CliError("CLI_BUSY", `A connector of ${folder.name} runs already, as process ${owner}`);
+    throw new CliError("CLI_BUSY", `A connector of ${folder.name} is already running as process ${owner}`);
   }
   await file.truncate(0);
   await file.write(utf8Bytes(`${pid}\n`));

@@ -1,6 +1,6 @@
 /**
- * What a running connector shows: on a terminal sentences, and its state in one live line at the foot; in a pipe one JSON
- * line an event. Says what it is told, and never the content of a message.
+ * Output of a running connector: sentences and one live status line on a terminal, one JSON line per event in a pipe.
+ * Never prints the content of a message.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
@@ -9,12 +9,12 @@ import { type EventFields, type EventName, EVENTS } from "./events.ts";
 import { cutToColumns } from "../terminal/text_width.ts";
 
 const REDRAW_MS = 1_000;
-/** A line that wraps cannot be drawn over: a terminal that counts columns in another way must not wrap it (DECAWM). */
+/** A wrapped line cannot be redrawn, so wrapping is off (DECAWM) for a terminal that counts columns differently. */
 const unwrapped = (line: string) => `\x1b[?7l${line}\x1b[?7h`;
 
 export interface ConsoleView {
   event(name: EventName, fields?: EventFields): void;
-  /** More lines for the person at the terminal; nothing in a pipe. */
+  /** Prints more lines on a terminal; nothing in a pipe. */
   show(lines: readonly string[]): void;
   stop(): void;
 }
@@ -22,9 +22,9 @@ export interface ConsoleView {
 export interface ViewDeps {
   clock: Clock;
   terminal: Terminal;
-  /** Whether lines are for a program. */
+  /** True when a program reads the lines. */
   json: boolean;
-  /** The state in one line; `null` while there is none. */
+  /** The status in one line; `null` before there is one. */
   line: () => string | null;
 }
 
@@ -32,7 +32,7 @@ export function viewOf(deps: ViewDeps): ConsoleView {
   return deps.json || !deps.terminal.stdoutIsTerminal ? new JsonLines(deps) : new LiveView(deps);
 }
 
-/** JSON whose characters that steer a terminal are escaped, those of the C1 set and bidirectional ones as well (D-246). */
+/** JSON with every terminal control character escaped, including C1 and bidirectional characters (D-246). */
 function escaped(json: string): string {
   return json.replace(
     /[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
@@ -40,7 +40,7 @@ function escaped(json: string): string {
   );
 }
 
-/** One JSON document a line. */
+/** One JSON document per line. */
 class JsonLines implements ConsoleView {
   constructor(readonly deps: ViewDeps) {}
 

@@ -1,11 +1,11 @@
 /**
- * Rejections that no code handles (D-248): the platform's own HTTP client rejects one when an answer breaks off (Deno
- * 2.7), which would end the connector. They are reported as events; an exception that is thrown still ends it.
+ * Reports unhandled rejections as events (D-248). The HTTP client of Deno 2.7 causes one when a response breaks off, which
+ * would end the connector. A thrown exception still ends it.
  */
 import type { EmitEvent } from "./events.ts";
 import { describeError } from "./link/refusals.ts";
 
-/** Reports unhandled rejections from now on. Returns what ends that. */
+/** Reports unhandled rejections from now on. Returns a function that stops it. */
 export function reportDefects(tell: EmitEvent): () => void {
   const report = (event: PromiseRejectionEvent) => {
     event.preventDefault();

@@ -1,9 +1,9 @@
 /**
- * What a connector tells while it runs: names and plain values, never a secret and never a message's content. On a
- * terminal they become sentences, in a pipe one JSON line each.
+ * Events of a running connector: names and plain values, never a secret or the content of a message. The console view
+ * prints them as sentences on a terminal and as JSON lines in a pipe.
  */
 
-/** THE events, with what a person reads. */
+/** All events, with the text for a terminal. */
 export const EVENTS = {
   started: "Started",
   port_moved: "The port of the local API is taken; another is used for this run",
@@ -14,35 +14,35 @@ export const EVENTS = {
   refused: "The proxy refused the connection",
   unreachable: "The proxy cannot be reached",
   waiting: "Next try",
-  clock_offset: "The clock of this machine is off; requests are dated by the service's",
+  clock_offset: "This machine's clock is wrong; using the service's time",
   refreshed: "The session was refreshed",
   refresh_failed: "The session could not be refreshed",
   reloaded: "The agent's files have changed; they were read again",
   received: "Message received",
-  repeated: "Message received again; it is known",
+  repeated: "Message received again; it is already stored",
   inbox_full: "Message refused: the inbox is full",
   store_failed: "The store could not be written",
   handed_over: "Message handed over",
-  handover_failed: "The runtime did not take a message",
-  dead_letter: "Message given up: it is a dead letter now",
+  handover_failed: "The runtime did not accept a message",
+  dead_letter: "Message moved to the dead-letter list",
   runtime_up: "The agent runtime is reachable",
   runtime_down: "The agent runtime is not reachable",
   receipt_sent: "Receipt sent",
   receipt_failed: "A receipt could not be sent; it is kept",
-  receipt_refused: "A receipt was refused for good",
+  receipt_refused: "A receipt was rejected permanently",
   sent: "Message sent",
   queued: "Message queued: the proxy keeps it until the recipient connects",
-  not_taken: "Message sent, but the recipient's connector did not take it",
+  not_taken: "Message sent, but the recipient's connector did not accept it",
   not_sent: "Message not sent: the proxy refused it",
   paired: "Paired",
   revoked: "The agent is no longer authorised",
   pair_ticket: "Pairing started",
-  defect: "Something unexpected failed; the connector goes on",
+  defect: "An unexpected failure; the connector continues",
   peers_failed: "The peers could not be read",
 } as const;
 export type EventName = keyof typeof EVENTS;
 
 export type EventFields = Record<string, string | number | boolean | null>;
 
-/** Takes an event. */
+/** Reports an event. */
 export type EmitEvent = (event: EventName, fields?: EventFields) => void;

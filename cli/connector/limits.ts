@@ -1,16 +1,16 @@
-/** The connector's own numbers, with their units and sources; those of the network are in shared/protocol/limits.ts. */
+/** The connector's own limits, with unit and source. Limits of the network are in shared/protocol/limits.ts. */
 import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
 export const CONNECTOR_LIMITS = Object.freeze({
-  /** D-68: more than these an inbox does not take. */
+  /** D-68: bounds of the inbox, messages and bytes of payload. */
   inboxMessages: 10_000,
   inboxBytes: 1024 ** 3,
-  /** D-88: how long a message that was handed over is known. */
+  /** D-88: how long a delivered message is remembered, to recognise a repeated delivery. */
   seenKeptMs: DAY_MS,
   /** Most delivered messages that are remembered, the newest; checked every `houseKeepingMs`. */
   seenMessages: 100_000,
-  /** Dead letters that nobody looked after go at last; their senders have long had the receipt. */
+  /** How long a dead letter is kept. Its sender has had the receipt since it ended. */
   deadKeptMs: 30 * DAY_MS,
   /**
    * The proxy accepts a receipt until 8 days after its answer (D-218). `RECEIPT_RETENTION_SECONDS` does not count here: it
@@ -18,41 +18,41 @@ export const CONNECTOR_LIMITS = Object.freeze({
    * so a connector that does not reach the proxy for 8 days may drop a receipt that the proxy would still accept.
    */
   receiptKeptMs: LIMITS.deliveryKeptSeconds * 1000,
-  /** Requests to the runtime at once. */
+  /** Concurrent requests to the runtime. */
   handoversAtOnce: 16,
-  /** D-88: attempts before a message steps aside, and their waits. */
+  /** D-88: attempts before a message leaves its lane, and the waits between them. */
   quickAttempts: 4,
   quickFirstMs: 300,
   quickMaxMs: 2_000,
   slowFirstMs: 1_000,
   slowMaxMs: 60_000,
-  /** D-88: how often what may pass is tried, and for how long what says nothing about the message. */
+  /** D-88: attempts after an answer about the message, and the time limit for answers that are not about it. */
   serverErrorAttempts: 10,
   clientErrorAttempts: 5,
   patienceMs: DAY_MS,
-  /** D-88: time for the runtime's answer. */
+  /** D-88: time-out of a request to the runtime. */
   runtimeTimeoutMs: 10_000,
   /** D-89 */
   reconnectFirstMs: 5_000,
   reconnectMs: 2_000,
   reconnectMaxMs: 28_000,
   reconnectJitter: 0.2,
-  /** Time for the WebSocket handshake, from the connection on. */
+  /** Time-out of the WebSocket handshake, from the start of the connection. */
   handshakeMs: 10_000,
-  /** D-70: wait after the session has moved to another socket. */
+  /** D-70: extra wait after another connector of the agent has taken over. */
   replacedMs: 30_000,
-  /** D-89: how long before its end an access token is refreshed. */
+  /** D-89: an access token is refreshed this long before it expires. */
   refreshAheadMs: 60_000,
-  /** A link that lived so long was a good one: the next waits start small again. */
+  /** After a link that lasted this long the reconnect waits start from the first again. */
   settledMs: 30_000,
-  /** Requests with receipts to the proxy at once. */
+  /** Concurrent requests that send receipts to the proxy. */
   receiptsAtOnce: 8,
   receiptFirstMs: 1_000,
   receiptMaxMs: 60_000,
   probeEveryMs: 30_000,
   probeTimeoutMs: 5_000,
   houseKeepingMs: 10 * 60_000,
-  /** Time for what is under way when the connector is told to stop. */
+  /** Time for work in progress when the connector stops. */
   drainMs: 4_000,
   proxyTimeoutMs: 30_000,
   /** D-87 */

@@ -1,6 +1,6 @@
 /**
- * The agent's peers by alias (D-93): `peers.json`, filled from the proxy's list. An alias, once given, stays with its
- * agent; a peer that is gone loses it.
+ * The agent's peers by alias (D-93), in `peers.json`, from the proxy's list. An alias stays with its peer until the pair
+ * ends.
  */
 import * as z from "zod";
 import { isAgentDid } from "../../shared/protocol/did.ts";
@@ -18,7 +18,7 @@ const PeersFile = z.record(
 /** Alias → peer. */
 export type Peers = z.infer<typeof PeersFile>;
 
-/** The peers with their aliases, old ones kept. */
+/** The peers with their aliases; a known peer keeps its alias. */
 export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }): Peers {
   const aliasOf = new Map(Object.entries(known).map(([alias, { did }]) => [did, alias]));
   const taken = new Set<string>();
@@ -40,9 +40,9 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }):
 }
 
 /**
- * The agent's name as one word; a number behind it when another peer has that.
+ * The agent's name as one word, with a number appended when another peer has the word.
  *
- * @param numbers the number to try next for each word, so that many peers of one name cost no more than others
+ * @param numbers the number to try next for each word, so that many peers with one name stay linear
  */
 function freeAlias(agentName: string, taken: ReadonlySet<string>, numbers: Map<string, number>): string {
   const word = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
@@ -61,16 +61,19 @@ export function readPeers(folder: AgentFolder): Peers {
   try {
     return PeersFile.parse(JSON.parse(text));
   } catch {
-    throw new CliError("CLI_FILE_INVALID", `${folder.path}/${PEERS_FILE} is damaged; remove it, it is written again`);
+    throw new CliError(
+      "CLI_FILE_INVALID",
+      `${folder.path}/${PEERS_FILE} is damaged; remove it and the connector writes it again`,
+    );
   }
 }
 
-/** Writes the peers; nothing that could not be read again (D-241). @throws {CliError} `CLI_SAVE_FAILED` */
+/** Writes the peers, with the size bound of the reader (D-241). @throws {CliError} `CLI_SAVE_FAILED` */
 export async function writePeers(folder: AgentFolder, peers: Peers): Promise<void> {
   await folder.writeJson(PEERS_FILE, peers, MAX_BYTES);
 }
 
-/** Whom a person means: a DID, or an alias; `null` when nobody has it. */
+/** The DID of a peer, from a DID or an alias; `null` when no peer has the alias. */
 export function findPeer(peers: Peers, to: string): string | null {
   if (isAgentDid(to)) return to;
   return Object.hasOwn(peers, to) ? peers[to]?.did ?? null : null;

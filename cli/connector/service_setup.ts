@@ -1,6 +1,6 @@
 /**
- * `svc connector service …`: the connector of an agent as a service of the system (D-91). The service starts with what is
- * said, or stands in the environment, now; secrets go into `runtime.json`, which nobody else can read.
+ * `svc connector service …`: an agent's connector as an autostart service (D-91). The service starts with the options and
+ * environment values of the install command. Secrets go into `runtime.json`, which only its owner can read.
  */
 import { join } from "node:path";
 import { sleep } from "../../shared/clock.ts";
@@ -17,12 +17,12 @@ import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "
 import type { StartOptions } from "./start.ts";
 import type { Status } from "./status.ts";
 
-/** Time for the service to come up. */
+/** Time for the connector in the service to answer. */
 const UP_MS = 20_000;
 const LOOK_EVERY_MS = 250;
 
 export interface ServiceResult extends Installed {
-  /** What the connector says of itself. */
+  /** Status that the new connector reports. */
   status: Status;
 }
 
@@ -36,7 +36,7 @@ export async function installConnector(
   const folder = await new AgentStore(ctx).open(agentName);
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
   const identity = folder.identity();
-  // Refused here rather than in a service that does not come up.
+  // Fails here, before a service is installed that could not start.
   proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
@@ -65,7 +65,7 @@ function logPathOf({ path }: AgentFolder): string {
   return join(path, "connector.log");
 }
 
-/** The options of the service: none is left to an environment that it will not have. */
+/** The options of the service; values of the environment become options, because the service does not have it. */
 function serviceArguments(ctx: Context, options: StartOptions, platform: PlatformId): string[] {
   const openClawUrl = platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined;
   const given: [string, string | undefined][] = [
@@ -81,7 +81,7 @@ function serviceArguments(ctx: Context, options: StartOptions, platform: Platfor
   return options["allow-insecure"] ? [...valued, "--allow-insecure"] : valued;
 }
 
-/** Waits until the new connector answers for itself, and knows whether it has a link. @throws {CliError} when it does not */
+/** Waits until the new connector answers and is no longer connecting. @throws {CliError} `CLI_SERVICE_FAILED` */
 async function comeUp(ctx: Context, folder: AgentFolder, before: string | undefined): Promise<Status> {
   const end = ctx.clock.now() + UP_MS;
   let status: Status | null = null;
@@ -91,7 +91,7 @@ async function comeUp(ctx: Context, folder: AgentFolder, before: string | undefi
     if (status === null || status.connection.state === "connecting") await sleep(ctx.clock, LOOK_EVERY_MS);
   }
   if (status !== null) return status;
-  throw new CliError("CLI_SERVICE_FAILED", "The service is there, but the connector does not come up", {
+  throw new CliError("CLI_SERVICE_FAILED", "The service is installed, but its connector did not start", {
     fix: `svc connector service logs ${folder.name} shows why.`,
   });
 }

@@ -1,6 +1,6 @@
 /**
- * `svc connector start`: from an agent's files and a few options to a running connector, and to its end. Everything of
- * this machine is put together here; connector.ts gets it handed in.
+ * `svc connector start`: builds a connector from an agent's files and options, runs it and cleans up. Passes everything of
+ * this machine to connector.ts.
  */
 import { join } from "node:path";
 import { ulidSource } from "../../shared/protocol/ids.ts";
@@ -39,7 +39,7 @@ import { type ConsoleView, viewOf } from "./console_view.ts";
 export interface StartOptions extends TargetOptions {
   "proxy-ws-url"?: string | undefined;
   port?: string | undefined;
-  /** Keep the runtime's address and token for later starts. */
+  /** Save the runtime's address and token for later starts. */
   save?: boolean;
 }
 
@@ -47,10 +47,10 @@ const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "
 
 const SAVE_HINT = "          To keep these runtime settings for later starts: add --save.";
 
-/** Called with what stops the connector; gives what takes that back. */
+/** Registers a function that stops the connector. Returns a function that removes it. */
 export type OnStop = (stop: () => void) => () => void;
 
-/** Runs the connector of an agent until it is stopped, or cannot go on; the exit code. */
+/** Runs the connector of an agent until it is stopped or fails. Returns the exit code. */
 export async function startConnector(
   ctx: Context,
   name: string,
@@ -65,7 +65,7 @@ export async function startConnector(
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const isGiven = RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
   if (options.save && !isGiven) {
-    throw new CliError("CLI_USAGE", `--save keeps what ${RUNTIME_OPTIONS.map((name) => `--${name}`).join(", ")} say`);
+    throw new CliError("CLI_USAGE", `--save needs one of ${RUNTIME_OPTIONS.map((name) => `--${name}`).join(", ")}`);
   }
   const port = parsePort(options.port);
   using _lock = await lockConnector(folder, ctx.pid);
@@ -133,14 +133,14 @@ interface Serving {
   view: ConsoleView;
   store: AgentStore;
   port: number | null;
-  /** For the person at the terminal. */
+  /** Lines to print on a terminal. */
   hints: readonly string[];
-  /** The error to show for the one that ended the connector. */
+  /** The error to show in place of the one that ended the connector. */
   explain(error: unknown): Promise<unknown>;
   onStop: OnStop;
 }
 
-/** Opens the local API, runs the connector, and tidies up after it. */
+/** Opens the local API, runs the connector, then closes and removes what it opened. */
 async function serve(ctx: Context, serving: Serving): Promise<number> {
   const { connector, store, folder, proxy, view, onStop } = serving;
   const token = makeToken(ctx.random);

@@ -1,13 +1,13 @@
 /**
- * What a connector honestly knows about itself: the answer of `GET /v1/status`, the lines of `connector status`, and the
- * one line at the foot of a terminal.
+ * Status of a connector: the response of `GET /v1/status`, the lines of `connector status`, and the live line of a
+ * terminal.
  */
 import * as z from "zod";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Field } from "../terminal/output.ts";
 import { PLATFORM_IDS, RUNTIME_SOURCES, type RuntimeSource } from "../platforms/platform.ts";
 
-/** How late a heartbeat may be before anybody worries. */
+/** How late a heartbeat may be before it counts as overdue. */
 const HEARTBEAT_GRACE_MS = 10_000;
 
 const When = z.string();
@@ -33,24 +33,24 @@ export const Status = z.object({
   runtime: z.object({
     platform: z.enum(PLATFORM_IDS),
     url: z.string(),
-    /** Where the address comes from; absent in the answer of a connector before D-229. */
+    /** Where the address comes from; absent in the response of a connector before D-229. */
     source: z.enum(RUNTIME_SOURCES).optional(),
-    /** Whether somebody answers there; `null`: not looked at yet. */
+    /** Whether the runtime answers; `null`: not checked yet. */
     reachable: z.boolean().nullable(),
     checkedAt: When.nullable(),
-    /** Why nobody answers, or why messages are not taken all the same. */
+    /** Why the runtime does not answer, or answers but does not accept messages. */
     problem: z.string().nullable(),
   }),
   session: z.object({ accessExpiresAt: When, identityExpiresAt: When }),
   clockOffsetMs: z.number(),
-  /** Absent in the answer of a connector before D-231. */
+  /** Absent in the response of a connector before D-231. */
   api: z.object({
     url: z.string(),
     /** The agent's own port, when another program has it. */
     movedFrom: z.number().nullable(),
   }).optional(),
 });
-/** How a connector is doing; times are ISO-8601. */
+/** Status of a connector; times are ISO 8601. */
 export type Status = z.infer<typeof Status>;
 
 /** The lines of `connector status`. */
@@ -95,11 +95,11 @@ function apiIs({ url, movedFrom }: NonNullable<Status["api"]>): string {
   return movedFrom === null ? url : `${url}; another program has port ${movedFrom}`;
 }
 
-/** How a runtime is, in words. */
+/** States of a runtime, in words. */
 const RUNTIME_IS = {
-  unknown: { long: "not looked at yet", short: "?" },
+  unknown: { long: "not checked yet", short: "?" },
   up: { long: "reachable", short: "up" },
-  refuses: { long: "reachable, but it takes NO messages", short: "REFUSES" },
+  refuses: { long: "reachable, but does NOT accept messages", short: "REFUSES" },
   down: { long: "NOT REACHABLE", short: "DOWN" },
 } as const;
 
@@ -117,7 +117,7 @@ function heartbeat(status: Status, now: number): string {
   }`;
 }
 
-/** All of it in one line. */
+/** The status in one line. */
 export function statusLine(status: Status): string {
   const { agent, connection, inbox, deadLetters, receiptsWaiting, session } = status;
   const now = Date.parse(status.now);
@@ -126,7 +126,7 @@ export function statusLine(status: Status): string {
   const parts = [
     `${agent.name}: ${connection.state} ${formatDuration(now - Date.parse(connection.since))}`,
     nextTryAt === null ? null : `next try in ${formatDuration(Date.parse(nextTryAt) - now)}`,
-    isQuiet(status) ? "NOTHING HEARD" : connection.heartbeatMs === null ? null : `${connection.heartbeatMs} ms`,
+    isQuiet(status) ? "HEARTBEAT OVERDUE" : connection.heartbeatMs === null ? null : `${connection.heartbeatMs} ms`,
     `runtime ${RUNTIME_IS[runtimeIs(status)].short}`,
     `inbox ${inbox.waiting}`,
     `dead letters ${deadLetters}`,
@@ -137,13 +137,13 @@ export function statusLine(status: Status): string {
   return parts.filter((part) => part !== null).join(" · ");
 }
 
-/** Connected, but a heartbeat is overdue: the line may be dead, which shows within the minute. */
+/** Connected, but a heartbeat is overdue. A dead link is detected within 60 s. */
 function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): boolean {
   const last = Date.parse(heartbeatAt ?? since);
   return state === "connected" && Date.parse(now) - last > LIMITS.heartbeatIntervalMs + HEARTBEAT_GRACE_MS;
 }
 
-/** True when everything is as it should be. */
+/** True when the connector is connected, its runtime accepts messages and nothing needs attention. */
 export function isConnectorHealthy(status: Status): boolean {
   const { connection, runtime, deadLetters, session, now } = status;
   const isValid = (until: string) => Date.parse(until) > Date.parse(now);
@@ -152,7 +152,7 @@ export function isConnectorHealthy(status: Status): boolean {
     isValid(session.identityExpiresAt);
 }
 
-/** A length of time for people: `42 s`, `3 min`, `5 h`, `12 d`. */
+/** A duration as text: `42 s`, `3 min`, `5 h`, `12 d`. */
 export function formatDuration(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds} s`;

@@ -1,4 +1,4 @@
-/** What `provider doctor` finds: one line a check, pass or fail, and the cure. Reads; changes nothing, anywhere. */
+/** The checks of `provider doctor`: one result per check, with its fix. Changes nothing. */
 import * as z from "zod";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { ConnectorClient } from "../connector/local_api/client.ts";
@@ -13,22 +13,22 @@ import { PLATFORMS } from "../platforms/table.ts";
 export interface DoctorCheck {
   name: string;
   ok: boolean;
-  /** What was seen. */
+  /** The observation. */
   seen: string;
-  /** Where that is known from. */
+  /** Source of the observation. */
   source: string;
-  /** What to do about it; empty when all is well. */
+  /** The fix; empty when the check passes. */
   fix: string;
 }
 
 export interface DoctorDeps {
   machine: Machine;
-  /** Where the runtime keeps its state, when somebody said so. */
+  /** The runtime's state directory, when it is given. */
   stateDir: string | null;
   /** `null` when there is no agent on this machine. */
   folder: AgentFolder | null;
   file: RuntimeFile | null;
-  /** Where the file's settings come from. */
+  /** Source of the file's settings. */
   source: string;
   runtime: Runtime;
   client: ConnectorClient | null;
@@ -40,7 +40,7 @@ export interface DoctorOptions {
   skipConnector: boolean;
 }
 
-/** Checks without which no message goes out; the others are about messages that come in. */
+/** Checks that must pass to send a message; the others are about received messages. */
 export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
   "agent",
   "identity token",
@@ -52,14 +52,14 @@ export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
 const RUNNING = "the running connector";
 const FILES = "the agent's files";
 
-/** Runs every check; one that fails keeps no other from being made. A running connector is asked first (D-229). */
+/** Runs every check, also after one fails. Queries a running connector first (D-229). */
 export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promise<DoctorCheck[]> {
   const { folder, client } = deps;
   const response = options.skipConnector || client === null ? null : await client.status().catch(describeError);
   const status = typeof response === "string" ? null : response;
   const live = status && runtimeOf(status, deps.runtime);
   const runtime = live ?? deps.runtime;
-  // Only settings that the connector uses say what its runtime should have.
+  // The hook checks apply only to the settings that the connector uses.
   const isOfFile = live === null || live.url === deps.runtime.url;
   const checks = [
     ...identityChecks(deps),
@@ -83,7 +83,7 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
   try {
     const { did, expiresAt } = folder.identity();
     const left = Date.parse(expiresAt) - now;
-    const until = left > 0 ? `valid for ${formatDuration(left)}` : `over for ${formatDuration(-left)}`;
+    const until = left > 0 ? `valid for ${formatDuration(left)}` : `expired ${formatDuration(-left)} ago`;
     const { refreshExpiresAt } = folder.auth();
     const session = Date.parse(refreshExpiresAt) - now;
     const sessionSeen = session > 0 ? `until ${refreshExpiresAt}` : "over";
@@ -100,14 +100,14 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
 function platformCheck({ file, folder, source, runtime }: DoctorDeps): DoctorCheck {
   const { platform, target } = runtime;
   const seen = `${platform.name} at ${runtime.url}`;
-  if (file === null) return check("platform", false, seen, source, "No settings are saved: svc install");
+  if (file === null) return check("platform", false, seen, source, "No runtime is configured: run svc install");
   const lacksToken = platform.needsToken && target.hookToken === null;
   const own = folder !== null && source.startsWith(folder.path) ? ` --agent-name ${folder.name}` : "";
-  const fix = `${platform.name} wants a token: svc provider setup --for ${platform.id}${own}`;
+  const fix = `${platform.name} needs a token: svc provider setup --for ${platform.id}${own}`;
   return check("platform", !lacksToken, lacksToken ? `${seen}, without a token` : seen, source, fix);
 }
 
-/** Where the connector says that it got an address from; absent in the answer of an older one. */
+/** Source of an address in the status; absent in the status of an older connector. */
 const Sourced = z.object({ source: z.string() });
 
 function livePlatformCheck({ platform, url }: Runtime, status: Status | null): DoctorCheck {
@@ -116,7 +116,7 @@ function livePlatformCheck({ platform, url }: Runtime, status: Status | null): D
   return check("platform", true, `${platform.name} at ${url}`, source, "");
 }
 
-/** The runtime that a connector uses; `null` when its answer names none. */
+/** The runtime that a connector uses; `null` when its status has no valid URL. */
 function runtimeOf({ runtime: { platform, url } }: Status, known: Runtime): Runtime | null {
   if (!URL.canParse(url)) return null;
   const { origin, pathname } = new URL(url);
@@ -126,7 +126,7 @@ function runtimeOf({ runtime: { platform, url } }: Status, known: Runtime): Runt
 
 async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
   const { reachable, problem } = await runtime.probe();
-  const fix = `Start ${runtime.platform.name}, or say where it is: svc install --for ${runtime.platform.id}`;
+  const fix = `Start ${runtime.platform.name}, or set its address: svc install --for ${runtime.platform.id}`;
   const seen = reachable ? `answers at ${runtime.target.baseUrl}` : problem ?? "silent";
   return check("runtime", reachable, seen, "a request from here", fix);
 }
@@ -146,7 +146,7 @@ async function hookChecks({ runtime, machine, stateDir }: DoctorDeps): Promise<D
   ];
 }
 
-/** @param response the connector's status, or why there is none */
+/** @param response the connector's status, or the error as text */
 function connectorChecks(
   folder: AgentFolder,
   client: ConnectorClient | null,
@@ -165,12 +165,12 @@ function connectorChecks(
       connection.state === "connected",
       `${connection.state} for ${since}${connection.problem === null ? "" : `: ${connection.problem}`}`,
       RUNNING,
-      "svc explain says more about a code; svc connector status shows when it tries again",
+      "svc explain describes a code; svc connector status shows the next attempt",
     ),
     check(
       "hand-over",
       runtime.problem === null,
-      runtime.problem ?? "the connector has seen nothing wrong",
+      runtime.problem ?? "the connector has seen no problem",
       RUNNING,
       `A wrong token, or hooks that are off: svc provider setup --for ${runtime.platform}`,
     ),
@@ -180,14 +180,14 @@ function connectorChecks(
       deadLetters === 0,
       String(deadLetters),
       RUNNING,
-      `Look at ${client.url}/v1/dead-letter, then replay or purge them (svc connector shows how to call it)`,
+      `Read ${client.url}/v1/dead-letter, then replay or purge them (svc connector shows how to call it)`,
     ),
     check(
       "clock",
       seconds === 0,
       seconds === 0 ? "right" : `off by ${seconds} s`,
       RUNNING,
-      "Set this machine's clock right",
+      "Correct this machine's clock",
     ),
   ];
 }

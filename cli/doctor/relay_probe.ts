@@ -1,4 +1,4 @@
-/** `provider relay-test`: a real message through proxy and peer, and the wait for its receipt. */
+/** `provider relay-test`: sends a real message to a peer and waits for its receipt. */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { HookAnswer, ReceiptList } from "../../shared/protocol/api/relay.ts";
 import type { ConnectorClient } from "../connector/local_api/client.ts";
@@ -16,15 +16,15 @@ export interface RelayProbe {
 export interface ProbeResult {
   requestId: string;
   delivered: boolean;
-  /** Why it was not delivered: the reason of the recipient's connector, or `queued`; `null` when it was. */
+  /** Why it was not delivered: the reason of the recipient's connector, or `queued`; `null` when it was delivered. */
   reason: string | null;
-  /** How the peer's connector ended it; `null` when no receipt came in time. */
+  /** Status of the receipt; `null` when no receipt came in time. */
   status: "processed_by_svc" | "dead_lettered" | null;
   sentInMs: number;
   receiptInMs: number | null;
 }
 
-/** Sends the probe. @throws what the connector or the proxy refuses it with */
+/** Sends the message and waits for its receipt. @throws the refusal of the connector or the proxy */
 export async function sendProbe(clock: Clock, client: ConnectorClient, probe: RelayProbe): Promise<ProbeResult> {
   const { peer, message, requestId, sessionId } = probe;
   const began = clock.now();

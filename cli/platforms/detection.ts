@@ -1,4 +1,4 @@
-/** Which agent runtimes are on a machine (D-90): every row of the table is asked, with reasons. Changes nothing. */
+/** Detects the agent runtimes on a machine (D-90), with evidence, by every row of the table. Changes nothing. */
 import type { Confidence, Finding, Machine } from "./machine.ts";
 import { PLATFORM_IDS, type PlatformId } from "./platform.ts";
 import { PLATFORMS } from "./table.ts";
@@ -10,7 +10,7 @@ export interface Detected extends Finding {
 
 const RANK: Record<Confidence, number> = { high: 3, medium: 2, low: 1, none: 0 };
 
-/** All of them, the surest first. */
+/** The result for every platform, highest confidence first. */
 export async function detectAll(machine: Machine): Promise<Detected[]> {
   const found = await Promise.all(
     PLATFORM_IDS.map(async (platform) => ({
@@ -22,7 +22,7 @@ export async function detectAll(machine: Machine): Promise<Detected[]> {
   return found.sort((a, b) => RANK[b.confidence] - RANK[a.confidence]);
 }
 
-/** The one that is meant when nobody says which; `null` when none is there, or several are equally likely. */
+/** The platform to use when none is named; `null` when none is found, or several have the same confidence. */
 export function likeliest(found: readonly Detected[]): Detected | null {
   const [first, second] = found;
   if (first === undefined || first.confidence === "none") return null;

@@ -1,4 +1,4 @@
-/** Any program that takes a POST: it gets the payload as data, the sender in headers, and accepts with a 2xx. */
+/** Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message. */
 import { payloadOf } from "./message_text.ts";
 import { type Platform, senderHeaders } from "./platform.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Hermes: its webhook adapter takes messages at `/webhooks/<route>`, signed with its secret over time and body, and drops
- * what it has seen by `X-Request-ID`. On when `~/.hermes/.env` says so; a route is made by its own command.
+ * Hermes: its webhook adapter accepts messages at `/webhooks/<route>`, signed with its secret over time and body, and drops
+ * duplicates by `X-Request-ID`. `~/.hermes/.env` turns it on; a command of Hermes creates a route.
  */
 import { join } from "node:path";
 import { encodeHex } from "@std/encoding/hex";
@@ -30,11 +30,11 @@ export const HERMES: Platform = {
   },
 
   async request(message, { hookToken }, nowSeconds) {
-    // The route's own prompt picks members out of an object; anything else has none and comes as text.
+    // The prompt of the route uses members of an object. Any other payload becomes the text.
     const body = isObject(message.payload) ? payloadOf(message) : JSON.stringify({ message: textOf(message) });
     const headers = {
       ...senderHeaders(message),
-      // Hermes dedupes by this one: a sender's own id would clash with another sender's.
+      // Hermes deduplicates by this header; the request IDs of two senders could be equal.
       "x-request-id": message.idempotencyKey,
     };
     if (hookToken === null) return { headers, body };
@@ -64,14 +64,14 @@ export const HERMES: Platform = {
   async inspectHook(machine, { hookPath, hookToken }, stateDir) {
     const folder = stateOf(machine, stateDir);
     const text = folder === null ? null : await machine.read(join(folder, ".env"));
-    // Its state may be out of our sight; then its health is all that can be seen.
+    // The state directory may not be readable; then only the health check is possible.
     if (folder === null || text === null) return null;
     const values = readEnvFile(text);
     if (values.get("WEBHOOK_ENABLED") !== "true") return `webhooks are off in ${join(folder, ".env")}`;
     if (values.get("WEBHOOK_SECRET") !== hookToken) return `the secret is not that of ${join(folder, ".env")}`;
     const route = routeOf(hookPath);
     const made = memberOf(tryParse(await machine.read(join(folder, "webhook_subscriptions.json"))), route);
-    // A route may be written by hand, too.
+    // A route may also be written by hand.
     const isWritten = (await machine.read(join(folder, "config.yaml")))?.includes(`${route}:`) ?? false;
     return made !== undefined || isWritten ? null : `there is no route ${route}: ${subscribe(route)}`;
   },
@@ -83,7 +83,7 @@ export const HERMES: Platform = {
     if (folder === null) {
       return {
         changes: [],
-        steps: ["Say where Hermes keeps its state: --platform-state-dir"],
+        steps: ["Give the state directory of Hermes with --platform-state-dir"],
         hookToken: null,
         hookPath,
       };
@@ -103,9 +103,9 @@ export const HERMES: Platform = {
     return {
       changes: isSet ? [] : [{ path, text: withEnvValues(text, wanted) }],
       steps: [
-        ...(isSet ? [] : ["Start Hermes anew: it reads its .env when it starts"]),
+        ...(isSet ? [] : ["Restart Hermes: it reads its .env at start"]),
         ...(hasRoute ? [] : [
-          `Make the route, with a prompt of your own: ${subscribe(route)}`,
+          `Create the route, with your own prompt: ${subscribe(route)}`,
         ]),
       ],
       hookToken,

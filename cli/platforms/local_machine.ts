@@ -1,4 +1,4 @@
-/** The machine that `svc` runs on, as detection and set-up see it. Starts programs only to ask for their version. */
+/** The machine of this process, for detection and set-up. Starts programs only to read their version. */
 import { sleep } from "../../shared/clock.ts";
 import { exchange } from "../client/http.ts";
 import type { Context, EnvironmentName } from "../context.ts";
@@ -6,7 +6,7 @@ import { type Machine, MAX_SETTINGS_BYTES } from "./machine.ts";
 
 const ASK_MS = 2_000;
 const RUN_MS = 10_000;
-/** What is read of an answer or of a program's output; the rest is not waited for. */
+/** Most bytes that are read of a response or of a program's output; the rest is not awaited. */
 const MAX_BYTES = 1024 * 1024;
 
 export function thisMachine(ctx: Context): Machine {

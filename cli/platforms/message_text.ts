@@ -1,7 +1,7 @@
 /**
- * The text of a message, for runtimes that take text and nothing else, and the payload for those that take it as data.
- * The sender is taken from the frame alone (D-223): whether the proxy put an identity block in front is a setting of the
- * proxy, and a peer may have written one itself.
+ * The text of a message for runtimes that accept text only, and the payload for those that accept data. The sender comes
+ * from the frame only (D-223): the proxy may have added an identity block, depending on its settings, and a peer may have
+ * written a false one.
  */
 import { withIdentityBlock } from "../../shared/protocol/identity_block.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
@@ -17,7 +17,7 @@ function ownText({ payload }: Sent): string | null {
   return typeof message === "string" && message.trim() !== "" ? message : null;
 }
 
-/** The message as text below the sender's identity block; a payload without a text is shown whole. */
+/** The message as text below the sender's identity block. Without a text it is the whole payload. */
 export function textOf(sent: Sent): string {
   const text = ownText(sent) ?? sent.payload;
   const block = withIdentityBlock("", sent.identity);
@@ -25,8 +25,8 @@ export function textOf(sent: Sent): string {
 }
 
 /**
- * The payload, byte for byte, except that `message` holds no block but the sender's own at its beginning: every other
- * line that equals the marker is quoted.
+ * The payload, byte for byte, except that `message` contains no identity block but the sender's own at its beginning.
+ * Every other line that equals the marker is quoted.
  */
 export function payloadOf(sent: Sent): string {
   const json = sent.payload;

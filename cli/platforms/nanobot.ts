@@ -1,6 +1,6 @@
 /**
- * nanobot: an API in the manner of OpenAI's, `POST /v1/chat/completions`, one user message a request, answered when the
- * run is done. It knows no ids of ours: what it took is remembered on our side only.
+ * nanobot: an OpenAI-compatible API, `POST /v1/chat/completions`, with one user message per request. It answers when the
+ * run has ended. It has no request IDs, so it cannot recognise a duplicate.
  */
 import { join } from "node:path";
 import type { Finding } from "./machine.ts";
@@ -20,7 +20,7 @@ export const NANOBOT: Platform = {
   request(message, { hookToken }) {
     const body = JSON.stringify({
       messages: [{ role: "user", content: textOf(message) }],
-      // Of the sender's own: one that a peer could choose freely would let it into another's conversation.
+      // Contains the sender's DID: with a free choice a peer could join the conversation of another.
       session_id: message.conversationId === null ? message.fromDid : `${message.fromDid}#${message.conversationId}`,
     });
     const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
@@ -43,7 +43,7 @@ export const NANOBOT: Platform = {
   },
 
   plan(_machine, { target: { hookToken, hookPath } }) {
-    // Its API needs no settings of ours.
+    // Its API needs no settings.
     return Promise.resolve({ changes: [], steps: ["Run its API: nanobot serve"], hookToken, hookPath });
   },
 };

@@ -1,7 +1,7 @@
 /**
- * OpenClaw: its gateway takes messages at `POST /hooks/agent`, with a token of its own and a string `message`. It would
- * also take which agent, session, model and channel: those are for its own settings to say, `openclaw.json`, never for a
- * peer (D-100). Changes to its hooks are taken up by the running gateway.
+ * OpenClaw: its gateway accepts messages at `POST /hooks/agent`, with its own token and a string `message`. The request
+ * could also choose agent, session, model and channel. Only `openclaw.json` may choose those, never a peer (D-100). A
+ * running gateway applies changes to its hooks.
  */
 import { join } from "node:path";
 import { textOf } from "./message_text.ts";
@@ -46,10 +46,10 @@ export const OPENCLAW: Platform = {
 
   async inspectHook(machine, { baseUrl, hookPath, hookToken }, stateDir) {
     const response = await machine.ask(baseUrl + hookPath);
-    if (response === null) return "nobody answers";
-    // With hooks on a GET is refused by method; with hooks off a page answers it.
+    if (response === null) return "it does not answer";
+    // With hooks on, a GET is refused by method. With hooks off, it returns a page.
     if (response.status !== 405) {
-      return `hooks are off, or not at ${hookPath}: a GET is answered with ${response.status}`;
+      return `hooks are off, or not at ${hookPath}: a GET returns ${response.status}`;
     }
     const path = await configPathOf(machine, stateDir);
     const known = memberOf(tryParse(path === null ? null : await machine.read(path)), "hooks", "token");
@@ -60,7 +60,7 @@ export const OPENCLAW: Platform = {
   async plan(machine, { target, stateDir, makeToken }) {
     const path = await configPathOf(machine, stateDir);
     if (path === null) {
-      return { changes: [], steps: ["Say where OpenClaw keeps its state: --platform-state-dir"], ...none };
+      return { changes: [], steps: ["Give the state directory of OpenClaw with --platform-state-dir"], ...none };
     }
     const settings = parseSettings(await machine.read(path), path);
     const known = memberOf(settings, "hooks", "token");

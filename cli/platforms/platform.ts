@@ -1,6 +1,6 @@
 /**
- * What a row of the platform table says about an agent runtime (D-90): the request it really accepts, how to see that it
- * runs, how it is found on a machine, and how it is set up. Rows know their runtime and nothing of the connector.
+ * A row of the platform table (D-90): the request that an agent runtime accepts, its health check, its detection and its
+ * set-up. Rows know their runtime and nothing of the connector.
  */
 import type { FrameIdentity } from "../../shared/protocol/frames.ts";
 import type { Finding, Machine } from "./machine.ts";
@@ -9,7 +9,7 @@ import type { SetupPlan } from "./setup.ts";
 export const PLATFORM_IDS = ["openclaw", "hermes", "nanobot", "generic"] as const;
 export type PlatformId = (typeof PLATFORM_IDS)[number];
 
-/** A message as a runtime is to have it. */
+/** A message for a runtime. */
 export interface RuntimeMessage {
   fromDid: string;
   toDid: string;
@@ -18,24 +18,24 @@ export interface RuntimeMessage {
   conversationId: string | null;
   /** JSON text. */
   payload: string;
-  /** The same for each attempt at this message, and for no other message (D-88). */
+  /** The same for each attempt at this message, and different for every other message (D-88). */
   idempotencyKey: string;
 }
 
-/** Where a runtime's address comes from: the file of the agent, or that of `install` for every agent. */
+/** Source of a runtime's address; `agent`: the agent's file, `install`: the file for every agent. */
 export const RUNTIME_SOURCES = ["option", "environment", "agent", "install", "default"] as const;
 export type RuntimeSource = (typeof RUNTIME_SOURCES)[number];
 
-/** Where a runtime takes messages. */
+/** The address of a runtime for messages. */
 export interface RuntimeTarget {
   platform: PlatformId;
   /** Origin. */
   baseUrl: string;
-  /** Path, from the slash on. */
+  /** Path, with its leading slash. */
   hookPath: string;
-  /** The runtime's own secret; `null` where it wants none. */
+  /** The runtime's own secret; `null` when it needs none. */
   hookToken: string | null;
-  /** Where `baseUrl` comes from. */
+  /** Source of `baseUrl`. */
   source?: RuntimeSource;
 }
 
@@ -44,13 +44,13 @@ export interface RuntimeRequest {
   body: string;
 }
 
-/** Whether a runtime is there and well. */
+/** Health check of a runtime. */
 export interface Health {
   path: string;
   isHealthy(status: number, body: string): boolean;
 }
 
-/** What is to be written where. */
+/** Input of a set-up. */
 export interface SetupOptions {
   target: RuntimeTarget;
   stateDir: string | null;
@@ -59,25 +59,25 @@ export interface SetupOptions {
 
 export interface Platform {
   id: PlatformId;
-  /** As people write it. */
+  /** Display name. */
   name: string;
   defaults: { baseUrl: string; hookPath: string };
-  /** Milliseconds until an answer. */
+  /** Milliseconds to wait for a response. */
   timeoutMs: number;
   /** Whether the runtime refuses requests without its token. */
   needsToken: boolean;
-  /** `null`: only whether somebody listens can be seen. */
+  /** `null`: the only check is whether the port accepts connections. */
   health: Health | null;
-  /** What a peer wrote may become text that the runtime reads, never a member that steers it (D-100). */
+  /** Text of a peer may become text for the runtime, never a member that controls it (D-100). */
   request(message: RuntimeMessage, target: RuntimeTarget, nowSeconds: number): Promise<RuntimeRequest>;
-  /** `stateDir`: where it keeps its state, where that is not the usual place. */
+  /** `stateDir`: its state directory, when it is not the default. */
   detect(machine: Machine, stateDir: string | null): Promise<Finding>;
-  /** Whether messages would be taken, seen without giving any: what is wrong, or `null`. */
+  /** Checks whether messages would be accepted, without sending one. Returns the problem, or `null`. */
   inspectHook?(machine: Machine, target: RuntimeTarget, stateDir: string | null): Promise<string | null>;
   plan(machine: Machine, wish: SetupOptions): Promise<SetupPlan>;
 }
 
-/** The headers of D-88 that tell a runtime who sent the message. */
+/** Headers that name the sender of a message (D-88). */
 export function senderHeaders(message: RuntimeMessage): Record<string, string> {
   return {
     "Content-Type": "application/json",

@@ -1,4 +1,4 @@
-/** Reading and changing the settings files of other programs, without losing what they hold. */
+/** Reads and changes settings files of other programs, and keeps the rest of their content. */
 import { CliError } from "../errors.ts";
 
 type Json = Record<string, unknown>;
@@ -10,19 +10,19 @@ export function parseSettings(text: string | null, path: string): Json {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
   } catch {
-    // Said below.
+    // Reported below.
   }
   throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object (comments?): change it by hand`);
 }
 
-/** A member some levels down; `undefined` when it is not there. */
+/** A nested member; `undefined` when it is absent. */
 export function memberOf(value: unknown, ...path: string[]): unknown {
   let at = value;
   for (const key of path) at = isRecord(at) && Object.hasOwn(at, key) ? at[key] : undefined;
   return at;
 }
 
-/** The same settings with one member, some levels down, set; everything else stays. */
+/** The settings with one nested member set; everything else stays. */
 export function withMember(settings: Json, path: readonly string[], value: unknown): Json {
   const [key, ...rest] = path;
   if (key === undefined) return settings;
@@ -34,7 +34,7 @@ function isRecord(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A `.env` file as its reader sees it: the last line of a name counts. */
+/** The values of a `.env` file. The last line of a name counts. */
 export function readEnvFile(text: string | null): Map<string, string> {
   const values = new Map<string, string>();
   for (const line of (text ?? "").split(/\r?\n/)) {
@@ -44,7 +44,7 @@ export function readEnvFile(text: string | null): Map<string, string> {
   return values;
 }
 
-/** The same file with these names set; every other line stays as it is. */
+/** The file with these names set; every other line is unchanged. */
 export function withEnvValues(text: string | null, values: Readonly<Record<string, string>>): string {
   const open = new Set(Object.keys(values));
   const lines = (text ?? "").split("\n").map((line) => {

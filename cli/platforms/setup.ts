@@ -1,6 +1,6 @@
 /**
- * Changes to a runtime's own files (D-90), and their undoing. What a file was like before the first change is kept until
- * it is put back; a file that was changed since is not touched. A file keeps its permissions (D-241).
+ * Changes the files of a runtime (D-90), and undoes it. The content before the first change is kept until it is restored.
+ * A file that another program has changed since is not restored. A file keeps its permissions (D-241).
  */
 import { dirname } from "node:path";
 import * as z from "zod";
@@ -11,18 +11,18 @@ import { kindOf, removeFile, writePrivate } from "../files/private_files.ts";
 import type { PrivateFolder } from "../files/private_folder.ts";
 import { MAX_SETTINGS_BYTES } from "./machine.ts";
 
-/** One file as it is to be. */
+/** The new content of a file. */
 export interface FileChange {
   path: string;
   text: string;
 }
 
-/** What set-up would do; shown before it is done. */
+/** The plan of a set-up, printed before it is applied. */
 export interface SetupPlan {
   changes: FileChange[];
-  /** What a person has to do, if anything. */
+  /** Manual steps. */
   steps: string[];
-  /** The token that the runtime will want; `null` for none. */
+  /** The token that the runtime will require; `null` for none. */
   hookToken: string | null;
   hookPath: string;
 }
@@ -31,17 +31,17 @@ export const BACKUP_FILE = "setup-backup.json";
 
 const Backup = z.array(z.object({
   path: z.string(),
-  /** What it said before; `null` when there was no such file. */
+  /** Previous content; `null` when the file did not exist. */
   before: z.string().nullable(),
-  /** Digest of what we wrote. */
+  /** SHA-256 of the content that svc wrote. */
   written: z.string(),
 }));
 type Backup = z.infer<typeof Backup>;
 
-/** What the backup file may take: JSON of the largest settings file. */
+/** Largest backup file: the JSON of the largest settings file. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
-/** Carries the changes out, backup first. @throws {CliError} `CLI_FILE_INVALID` before anything is changed */
+/** Writes a backup, then applies the changes. @throws {CliError} `CLI_FILE_INVALID` before anything is changed */
 export async function applyChanges(ctx: Context, folder: PrivateFolder, changes: readonly FileChange[]): Promise<void> {
   const backup = readBackup(folder);
   for (const { path, text } of changes) {
@@ -59,7 +59,7 @@ export async function applyChanges(ctx: Context, folder: PrivateFolder, changes:
   }
 }
 
-/** Puts back what was; which files. @throws {CliError} `CLI_FILE_INVALID` when one was changed since */
+/** Restores the files and returns their paths. @throws {CliError} `CLI_FILE_INVALID` when one was changed since */
 export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<string[]> {
   const backup = readBackup(folder);
   const modes = new Map<string, number | null>();
@@ -68,7 +68,7 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
     if (current === null || await sha256(current.text) !== written) {
       throw new CliError(
         "CLI_FILE_INVALID",
-        `${path} has been changed since; what it was before is in ${folder.path}/${BACKUP_FILE}`,
+        `${path} has been changed since; its previous content is in ${folder.path}/${BACKUP_FILE}`,
       );
     }
     modes.set(path, current.mode);
@@ -86,7 +86,7 @@ export function hasBackup(folder: PrivateFolder): boolean {
   return folder.read(BACKUP_FILE, MAX_BACKUP_BYTES) !== null;
 }
 
-/** A settings file as it is; `null` when there is none. Text that could not be put back byte by byte is refused. */
+/** A settings file; `null` when it does not exist. @throws {CliError} `CLI_FILE_INVALID` when it is not UTF-8 text or too large */
 async function currentOf(path: string): Promise<{ text: string; mode: number | null } | null> {
   try {
     const { size, mode } = await Deno.stat(path);

@@ -1,4 +1,4 @@
-/** THE platform table (D-90): every agent runtime that messages can be handed to. */
+/** The platform table (D-90): every supported agent runtime. */
 import { GENERIC } from "./generic.ts";
 import { HERMES } from "./hermes.ts";
 import { NANOBOT } from "./nanobot.ts";

@@ -97,9 +97,7 @@ async function readRequest(ctx: Context, path: string): Promise<Uint8Array<Array
   } catch {
     throw new CliError("CLI_USAGE", `${path} cannot be read`);
   }
-  if (bytes.length > MAX_REQUEST_BYTES) {
-    throw new CliError("CLI_USAGE", `${path} is larger than ${MAX_REQUEST_BYTES} bytes`);
-  }
+  if (bytes.length > MAX_REQUEST_BYTES) throw new CliError("CLI_USAGE", `${path} is over ${MAX_REQUEST_BYTES} bytes`);
   return bytes;
 }
 

@@ -1,6 +1,5 @@
 /**
- * Admission: runs the nine checks, then commits the nonce and the rate-limit count (D-198). A message commits them in one
- * commit with its own records.
+ * Admission (D-198). Runs the checks and commits the nonce and the rate-limit count, together with the route's own records.
  */
 import {
   type AdmissionProfile,
@@ -34,7 +33,11 @@ type CommitResult<R> = { committed: true } | { committed: false; refused: R };
 /** The refusal of the rate-limit window. It is distinct from every refusal of a route's own updates. */
 const LIMIT_EXCEEDED = Symbol("full");
 
-/** Runs the nine checks. A nonce whose request fails after check 5 is used up. */
+/**
+ * Returns the agent of a request that passes the nine checks. A request that fails after check 5 still uses up its nonce.
+ *
+ * @throws {ServiceError} with a code of the first check that fails
+ */
 export async function admit(
   deps: AdmissionDeps,
   exchange: RequestContext,
@@ -62,7 +65,10 @@ export async function admit(
   };
 }
 
-/** A signature was checked, and after check 5 a nonce is written too, but the request counts in no window (D-94). */
+/**
+ * True for a refusal that costs a signature check, or after check 5 also the write of a nonce. No rate-limit window counts
+ * such a request, so the bad-proof limiter does (D-94).
+ */
 function isCostlyRefusal({ reservation }: AdmissionState, { code }: ServiceError): boolean {
   return code === "PROXY_AUTH_INVALID_PROOF" || (reservation !== undefined && code !== "PROXY_AUTH_REPLAY");
 }
@@ -124,7 +130,11 @@ function preconditionsOf({ profile, preconditions }: AdmissionState): readonly U
   return profile.uncached ? preconditions.map((update) => ({ ...update, uncached: true })) : preconditions;
 }
 
-/** Claims the nonce with other updates; `null` when all took effect. */
+/**
+ * Commits the nonce together with `more`. Returns the refusal of an update in `more`, or `null` after the commit.
+ *
+ * @throws {ServiceError} `PROXY_AUTH_REPLAY` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
+ */
 async function commitNonce<R>(
   commits: GroupCommit,
   state: AdmissionState,
@@ -152,7 +162,10 @@ async function claim<R>(commits: GroupCommit, updates: readonly Update<R>[]): Pr
   }
 }
 
-/** The window of a refused request, which is written only to mend it after the clock stepped back. */
+/**
+ * Returns the window update of a refused request. It is empty unless the record has future times because the clock stepped
+ * back.
+ */
 function mendedWindow({ clock }: AdmissionDeps, state: AdmissionState): Update<never>[] {
   if (!state.decision?.mended) return [];
   return [windowUpdate(windowKey(state), requireSet(state.rule), () => clock.now(), () => {})];
@@ -167,7 +180,7 @@ function asDependencyFailure(error: unknown): unknown {
   return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", { headers: { "Retry-After": "1" }, cause: error });
 }
 
-/** Which checks each kind of route asks for (D-60). */
+/** The checks of each kind of route (D-60). */
 export const PROFILES = {
   message: { trust: true, access: true, window: "agent" },
   receipt: { trust: false, access: true, window: "receipts" },
@@ -178,8 +191,8 @@ export const PROFILES = {
 const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check) => check.failsWith))];
 
 /**
- * The authenticator of a profile. A message commits with its delivery record, at the latest after its handler; every
- * other request commits before its handler.
+ * Returns the authenticator of a profile. A message commits with its delivery record, or after its handler. Every other
+ * request commits before its handler.
  */
 export function admission(profile: keyof typeof PROFILES): Authenticator<AdmissionDeps, AdmittedAgent> {
   return {
@@ -198,7 +211,7 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<Admissi
   };
 }
 
-/** The limit of a window unless it is configured otherwise, for the documents. */
+/** Returns the default limit of a window as text for the API documents. */
 function limitText(window: AdmissionProfile["window"]): string {
   const requests = LIMITS.agentRequests * (window === "receipts" ? LIMITS.receiptRequestsFactor : 1);
   return `${requests} in ${LIMITS.agentWindowMs / 1000} s per agent by default (window "${window}")`;

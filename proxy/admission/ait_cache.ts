@@ -1,6 +1,6 @@
 /**
- * Identity tokens whose signature was verified (D-20): kept, so that one token costs one signature check. A kept token
- * counts only while the document that its key came from serves; its times are judged at every use by the caller.
+ * Caches identity tokens with a verified signature (D-20), so that one token costs one signature check. An entry is used
+ * only while the key document has the same key. Check 2 of admission checks the times at every use.
  */
 import type { KeyObject } from "node:crypto";
 import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
@@ -9,15 +9,15 @@ import { BoundedMap } from "../../shared/server/bounded_map.ts";
 import { digest, readPublicKey } from "../../shared/server/crypto.ts";
 import type { KeyCache } from "./key_cache.ts";
 
-/** A token that the registry signed. */
+/** An identity token with a verified signature. */
 export interface VerifiedAit {
   claims: AitClaims;
   kid: string;
-  /** What the document had under that `kid`: a later one may name another key so. */
+  /** The verification key under that `kid`. A later document may use the `kid` for another key. */
   signer: VerificationKey | undefined;
   /** base64url SHA-256 of the token. */
   sha256: string;
-  /** The agent's key, ready to verify proofs. */
+  /** The agent's public key, which verifies proofs. */
   publicKey: KeyObject;
 }
 
@@ -26,7 +26,7 @@ const MAX_KEPT = 20_000;
 export class AitCache {
   readonly #keys: KeyCache;
   readonly #issuer: string;
-  /** By token. */
+  /** Entries by token. */
   readonly #kept = new BoundedMap<string, VerifiedAit>(MAX_KEPT);
 
   constructor(keys: KeyCache, issuer: string) {
@@ -35,10 +35,10 @@ export class AitCache {
   }
 
   /**
-   * Verifies signature and claims of a token.
+   * Returns a token with its signature and claims verified. Does not check its times.
    *
-   * @throws {TokenError} when it must not be believed
-   * @throws {RegistryUnavailable} when the registry's keys are not known
+   * @throws {TokenError} when the token is invalid
+   * @throws {RegistryUnavailable} when no usable key document is available
    */
   async verify(token: string): Promise<VerifiedAit> {
     const kept = this.#kept.get(token);

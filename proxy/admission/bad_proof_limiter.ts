@@ -1,7 +1,7 @@
 /**
- * A coarse guard in front of admission (D-94): a client that keeps sending bad proofs is answered before its body is
- * read. It counts per address and token together. So an attacker who has seen a token cannot lock out its agent, nor
- * other agents at the same address. In memory and bounded; it affects load only.
+ * Rejects a client that repeatedly sends bad proofs before its body is read (D-94). It counts per address and token
+ * together, so that an attacker who knows a token can lock out neither its agent nor other agents at the same address.
+ * The counts are bounded and in memory. They only reduce load.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -21,14 +21,18 @@ interface Count {
 
 export class BadProofLimiter {
   readonly #clock: Clock;
-  /** Bad proofs by address and digest of the token. */
+  /** Counts by address and digest of the token. */
   readonly #counts = new BoundedMap<string, Count>(MAX_KEPT);
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many bad proofs from this address */
+  /**
+   * Checks the count of the address and token of a request.
+   *
+   * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many bad proofs from this address
+   */
   rejectIfOver(exchange: RequestContext): void {
     if (this.#counts.size === 0) return;
     const key = keyOf(exchange);
@@ -42,7 +46,7 @@ export class BadProofLimiter {
     });
   }
 
-  /** Counts a bad proof. */
+  /** Counts a bad proof of the address and token of a request. */
   recordFailure(exchange: RequestContext): void {
     const key = keyOf(exchange);
     if (key === null) return;
@@ -53,7 +57,7 @@ export class BadProofLimiter {
   }
 }
 
-/** The parsed token, as check 1 reads it: the spelling of the header does not matter (D-241). */
+/** Returns the key of the count. The token is parsed as in check 1, so that header spelling does not change it (D-241). */
 function keyOf({ request, ip }: RequestContext): string | null {
   const token = authorizationToken(request.headers, "Svc");
   return token ? `${ip} ${digest(token)}` : null;

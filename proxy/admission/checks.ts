@@ -1,6 +1,6 @@
 /**
- * THE nine checks of a request, in the specification's order (SPEC "POST /hooks/agent", D-60). Each row says with which
- * codes it refuses. The first that fails answers; nothing that is refused before check 5 leaves a trace.
+ * The nine checks of a request in their fixed order (R-160, D-60). Each row lists its error codes. The first check that
+ * fails decides the response. Before check 5 only the bad-proof limiter records a failure.
  */
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
@@ -28,29 +28,29 @@ import type { PairRecord, Presence } from "../schema/records.ts";
 import { hasAnyPair } from "../trust/store.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
 
-/** What a route asks of its callers besides checks 1 to 6 (the table under D-60). */
+/** The checks of a route in addition to checks 1 to 6, which every route has (D-60). */
 export interface AdmissionProfile {
   /** Check 7: the sender is in a confirmed pair. */
   trust: boolean;
-  /** Check 8: a live access token. */
+  /** Check 8: a valid access token. */
   access: boolean;
-  /** Check 9: which window counts. */
+  /** Check 9: the rate-limit window that counts the request. */
   window: "agent" | "receipts" | "connect";
-  /** Such requests are rare: their records are not cached. */
+  /** The records of such rare requests are not cached. */
   uncached?: true;
 }
 
-/** A request while it is judged; each check fills in what it found. */
+/** A request during admission. Each check adds its result. */
 export interface AdmissionState {
   exchange: RequestContext;
   profile: AdmissionProfile;
-  /** Milliseconds since the Unix epoch: one moment for all checks. */
+  /** The time for all checks, milliseconds since the Unix epoch. */
   now: number;
   ait?: VerifiedAit;
   timestamp?: number;
   reservation?: Reservation;
   prefetched?: PrefetchedRecords;
-  /** What checks 7 and 8 rest on, held until the request takes effect. */
+  /** Records of checks 7 and 8 that must be unchanged when the request commits. */
   preconditions: Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
@@ -58,26 +58,25 @@ export interface AdmissionState {
   isCommitted?: true;
 }
 
-/** What a request was admitted on has changed before it took effect. */
+/** A record that admission depends on changed before the request committed. */
 export class PreconditionFailed {
   constructor(readonly code: "PROXY_AUTH_FORBIDDEN" | "PROXY_AGENT_ACCESS_INVALID") {}
 }
 
 const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
-/** The access token is no longer good. */
+/** The access token is no longer valid. */
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
-/** Records that the checks to come need, and the delivery after them: asked for together, awaited where they count. */
+/** Records that later checks and the delivery need. They are read together at check 5 and awaited where they are used. */
 export interface PrefetchedRecords {
   window: Prefetched<WindowRecord>;
-  /** Of a message to an agent; otherwise `null`. */
+  /** Records of a message to an agent; otherwise `null`. */
   message: AdmittedAgent["prefetched"];
 }
 
-/** What the checks use. */
 export interface CheckDeps extends RecordReader {
   kv: Deno.Kv;
-  /** Origins that a proof may name; the public one first. */
+  /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
   config: { agentRequests: number; agentWindowMs: number };
   aits: { verify(token: string): Promise<VerifiedAit> };
@@ -87,7 +86,6 @@ export interface CheckDeps extends RecordReader {
   access(check: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
 }
 
-/** One check. */
 export interface AdmissionCheck {
   name: string;
   failsWith: readonly ErrorCode[];
@@ -166,7 +164,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     async run(deps, { exchange, profile, ait, prefetched, preconditions }) {
       if (!profile.trust) return;
       const pair = await prefetched?.message?.pair;
-      // The pair of a deleted agent counts as removed from the moment the list names the agent (D-241).
+      // A pair with a deleted agent ends when the revocation list names the agent (D-241).
       if (pair?.value && await deps.crl.isDeleted(exchange.request.headers.get(HEADERS.recipient) ?? "")) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
@@ -184,7 +182,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
       const accessToken = exchange.request.headers.get(HEADERS.access);
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
       const { sub, jti } = requireSet(ait).claims;
-      // A token sent twice is two in one header: no single one to ask about.
+      // A repeated header arrives as one value with a comma. No token contains a comma.
       const unchanged = accessToken.includes(",")
         ? null
         : await deps.access({ accessToken, agentDid: sub, aitJti: jti });
@@ -206,14 +204,18 @@ export const CHECKS: readonly AdmissionCheck[] = [
   },
 ];
 
-/** Keeps what the window said, and tells the client. */
+/** Stores the decision of the rate-limit window and sets its response headers. */
 export function recordDecision(state: AdmissionState, decision: Decision): void {
   state.decision = decision;
   const headers = rateLimitHeaders(requireSet(state.rule), decision);
   for (const [name, value] of Object.entries(headers)) state.exchange.responseHeaders.set(name, value);
 }
 
-/** What an earlier check has found. */
+/**
+ * Returns the result of an earlier check.
+ *
+ * @throws {Error} when that check did not run, which is a defect
+ */
 export function requireSet<T>(value: T | undefined): T {
   if (value === undefined) throw new Error("A check ran before the one it builds on");
   return value;
@@ -224,7 +226,7 @@ function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionSt
   const recipient = exchange.request.headers.get(HEADERS.recipient);
   const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Prefetched<T> => {
     const entry = readCached(deps, key, isGood);
-    // An earlier check may end the request before anybody waits for this.
+    // An earlier check may end the request before this read is awaited. Its failure must not become unhandled.
     if (entry instanceof Promise) entry.catch(() => {});
     return entry;
   };
@@ -250,7 +252,11 @@ function windowRule({ config }: CheckDeps, { window }: AdmissionProfile): Window
   return { name: window, requests: requests * factor, windowMs };
 }
 
-/** A token that must not be believed has one code, whatever is wrong with it. */
+/**
+ * Returns the result of `verify`.
+ *
+ * @throws {ServiceError} `PROXY_AUTH_INVALID_AIT` for every `TokenError`
+ */
 async function asInvalidAit<T>(verify: () => T | Promise<T>): Promise<T> {
   try {
     return await verify();

@@ -1,6 +1,6 @@
 /**
- * The revocation list as the proxy knows it (D-62): refreshed in the background, never rolled back, fail closed. That a
- * signed list was ever seen is remembered in the store, so that a forged 404 undoes nothing.
+ * Caches the revocation list (D-62). Refreshes it in the background, rejects older lists, and fails closed. The store
+ * keeps the sequence number of the newest installed list, so that a forged 404 cannot replace a list.
  */
 import type { KeyCache } from "./key_cache.ts";
 import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
@@ -16,16 +16,16 @@ import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
 
 interface Installed {
-  /** Unix seconds; `null` for the empty list that `CRL_NOT_FOUND` stands for. */
+  /** Unix seconds; `null` for the empty list after `CRL_NOT_FOUND`. */
   exp: number | null;
-  /** `jti` of revoked AITs, with the reason. */
+  /** Reasons by `jti` of the revoked AIT. */
   revoked: ReadonlyMap<string, Revocation["reason"]>;
-  /** Agents that were deleted, with the time in unix seconds. */
+  /** Times of deletion by agent DID, unix seconds. */
   deleted: ReadonlyMap<string, number>;
   etag: string | null;
 }
 
-/** Entries that are put into the maps in one go. */
+/** Entries that are added to the maps before a yield to the event loop. */
 const ENTRIES_AT_ONCE = 5_000;
 
 const NONE: ReadonlyMap<string, number> = new Map();
@@ -55,7 +55,7 @@ export class CrlCache {
   #refreshing: Promise<void> | null = null;
   #cancel = () => {};
   #stopped = false;
-  /** Called with each list that is installed. */
+  /** Called after each installed list. */
   onInstalled: () => void = () => {};
 
   constructor(deps: CrlCacheDeps, options: CrlCacheOptions) {
@@ -63,36 +63,36 @@ export class CrlCache {
     this.#options = options;
   }
 
-  /** True when a list is at hand that may be used. */
+  /** True when there is a usable list. */
   get ready(): boolean {
     return this.#usable() !== null;
   }
 
-  /** Fetches a first time and goes on by itself. */
+  /** Fetches the list and starts the periodic refresh. */
   start(): void {
     this.refresh().catch(() => {});
   }
 
-  /** Ends the refreshing. */
+  /** Ends the periodic refresh. */
   stop(): void {
     this.#stopped = true;
     this.#cancel();
   }
 
   /**
-   * Whether an AIT is revoked. Waits for a refresh that is under way only when there is no list to use.
+   * Returns whether an AIT is revoked. Waits for a running refresh only when there is no usable list.
    *
-   * @throws {RegistryUnavailable} when no list may be used
+   * @throws {RegistryUnavailable} when there is no usable list
    */
   async isRevoked(jti: string): Promise<boolean> {
     return (await this.#list()).revoked.has(jti);
   }
 
   /**
-   * Whether what an agent sent under this AIT must no longer be handed over: an AIT that was only replaced by a newer
-   * one does not count.
+   * Returns whether messages that an agent sent with this AIT must no longer be delivered. An AIT that was only replaced
+   * by a newer one does not count as revoked.
    *
-   * @throws {RegistryUnavailable} when no list may be used
+   * @throws {RegistryUnavailable} when there is no usable list
    */
   async isSenderRevoked(agentDid: string, jti: string): Promise<boolean> {
     const { revoked, deleted } = await this.#list();
@@ -100,26 +100,26 @@ export class CrlCache {
   }
 
   /**
-   * Whether an agent was deleted.
+   * Returns whether an agent is deleted.
    *
-   * @throws {RegistryUnavailable} when no list may be used
+   * @throws {RegistryUnavailable} when there is no usable list
    */
   async isDeleted(agentDid: string): Promise<boolean> {
     return (await this.#list()).deleted.has(agentDid);
   }
 
-  /** Agents that were deleted by the newest list, with the time in unix seconds. Another map for each list. */
+  /** Times of deletion by agent DID in the newest list, unix seconds. Each list has a new map. */
   get deletedAgents(): ReadonlyMap<string, number> {
     return this.#installed?.deleted ?? NONE;
   }
 
-  /** Fetches now; whoever asks while one is under way shares it. */
+  /** Fetches the list. Concurrent calls share one fetch. Never rejects; a failure is logged and retried. */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => this.#refreshing = null);
     return this.#refreshing;
   }
 
-  /** Fetches after any fetch that is under way: it may have been answered before the change that is looked for. */
+  /** Fetches the list after a running fetch, whose response may be older than the expected change. */
   async refreshAnew(): Promise<void> {
     await this.#refreshing;
     await this.refresh();
@@ -128,7 +128,7 @@ export class CrlCache {
   async #list(): Promise<Installed> {
     if (this.#usable() === null) await (this.#refreshing ?? (this.#failures === 0 ? this.refresh() : undefined));
     const list = this.#usable();
-    if (!list) throw new RegistryUnavailable("No revocation list may be used");
+    if (!list) throw new RegistryUnavailable("There is no usable revocation list");
     return list;
   }
 
@@ -157,7 +157,7 @@ export class CrlCache {
 
   async #fetch(): Promise<void> {
     const { kv, registry, keys, log } = this.#deps;
-    // Keys at hand are part of being ready, also while there is no list that needs them.
+    // The health check needs the keys even if no list needs them.
     await keys.current();
     if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(KEYS.crlSeen())).value;
     const { status, headers, value } = await registry.crl(this.#installed?.etag ?? null);
@@ -169,7 +169,7 @@ export class CrlCache {
     }
     const crl = response?.crl;
     if (status !== 200 || !(typeof crl === "string" || crl instanceof Uint8Array)) {
-      throw new RegistryUnavailable(`The revocation list was answered with ${status}`);
+      throw new RegistryUnavailable(`The request for the revocation list got status ${status}`);
     }
     const yieldIfLong = crl.length < LONG_ANSWER ? () => Promise.resolve() : yieldToEventLoop;
     await yieldIfLong();
@@ -177,7 +177,7 @@ export class CrlCache {
     await yieldIfLong();
     if (this.#seen && isCrlRollback(claims, this.#seen)) {
       log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
-      throw new RegistryUnavailable("The revocation list is older than the one known");
+      throw new RegistryUnavailable("The revocation list is older than the installed one");
     }
     const seen: CrlSeen = { seq: claims.seq, iat: claims.iat };
     if (this.#seen?.seq !== seen.seq || this.#seen.iat !== seen.iat) await kv.set(KEYS.crlSeen(), seen);
@@ -200,7 +200,7 @@ export class CrlCache {
       return await verifyCrl(crl, { issuer, keys: await keys.current() }, now, yieldIfLong);
     } catch (error) {
       if (!(error instanceof TokenError && error.reason === "unknown_kid")) throw error;
-      // A key that came since: one look for it, then the list counts as wrong.
+      // The list may have a newer key. One search for it; then the list is invalid.
       return await verifyCrl(crl, { issuer, keys: await keys.search() }, now, yieldIfLong);
     }
   }

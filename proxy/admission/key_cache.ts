@@ -1,6 +1,6 @@
 /**
- * The registry's public keys as the proxy knows them (D-61): cached, fetched once at a time, kept for a while when the
- * registry fails. A bad document never replaces a good one.
+ * Caches the registry's public keys (D-61). At most one fetch runs at a time. When the registry fails, the keys stay
+ * usable for a grace period. An invalid document never replaces a valid one.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { VerificationKeys } from "../../shared/protocol/jws.ts";
@@ -8,7 +8,7 @@ import { readKeyDocument } from "../../shared/protocol/key_document.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
 
-/** How long one failure is taken as the answer before the registry is asked again. */
+/** Time after a failure in which the registry is not called again, milliseconds. */
 const RETRY_MS = LIMITS.crlRetryMs;
 
 export class KeyCache {
@@ -20,7 +20,7 @@ export class KeyCache {
   #failedAt = -Infinity;
   #searchedAt = -Infinity;
   #fetching: Promise<void> | null = null;
-  /** Number of times the keys were forgotten: a fetch that began before has the old document. */
+  /** Number of `forget` calls. A fetch that started in an earlier generation has the old document. */
   #generation = 0;
 
   constructor(registry: RegistryClient, clock: Clock, ttlMs: number) {
@@ -29,19 +29,19 @@ export class KeyCache {
     this.#ttlMs = ttlMs;
   }
 
-  /** True when keys are at hand. */
+  /** True when there are usable keys. */
   get ready(): boolean {
     return this.#keys !== null && this.#clock.now() < this.#freshUntil + LIMITS.keysGraceMs;
   }
 
   /**
-   * The keys as they are published.
+   * Returns the published keys. Fetches them when the cached ones are no longer fresh.
    *
-   * @throws {RegistryUnavailable} when there are none that may still be used
+   * @throws {RegistryUnavailable} when there are no usable keys
    */
   async current(): Promise<VerificationKeys> {
     const now = this.#clock.now();
-    // A clock that stepped back must not stretch the life of the keys.
+    // A clock that stepped back must not extend the lifetime of the keys.
     const fresh = now < this.#freshUntil && now > this.#freshUntil - this.#ttlMs - 1000;
     if (this.#keys && fresh) return this.#keys;
     if (now < this.#failedAt + RETRY_MS && now >= this.#failedAt) return this.#stale();
@@ -54,14 +54,14 @@ export class KeyCache {
   }
 
   /**
-   * The keys after a look for a `kid` that is not among them; the registry is asked at most once in 30 s.
+   * Returns the keys after a search for an unknown `kid`. Calls the registry at most once in 30 s.
    *
-   * @throws {RegistryUnavailable} when it was asked and failed, also when that was up to 30 s ago
+   * @throws {RegistryUnavailable} when the call fails, or failed in the last 30 s
    */
   async search(): Promise<VerificationKeys> {
     const now = this.#clock.now();
     if (this.#fetching === null && now < this.#searchedAt + LIMITS.keysRefetchMs && now >= this.#searchedAt) {
-      if (this.#failedAt >= this.#searchedAt) throw new RegistryUnavailable("The last look for keys failed");
+      if (this.#failedAt >= this.#searchedAt) throw new RegistryUnavailable("The last search for keys failed");
       return this.#stale();
     }
     this.#searchedAt = now;
@@ -69,7 +69,7 @@ export class KeyCache {
     return this.#stale();
   }
 
-  /** The registry in this process has changed its keys: the next use asks for them again (D-249). */
+  /** Expires the cached keys after a rotation in this process. The next use fetches them again (D-249). */
   forget(): void {
     this.#generation++;
     this.#freshUntil = Math.min(this.#freshUntil, this.#clock.now());
@@ -78,7 +78,7 @@ export class KeyCache {
   }
 
   #stale(): VerificationKeys {
-    if (!this.#keys || !this.ready) throw new RegistryUnavailable("The registry's keys are not known");
+    if (!this.#keys || !this.ready) throw new RegistryUnavailable("There are no usable registry keys");
     return this.#keys;
   }
 

@@ -1,10 +1,7 @@
-/**
- * Health of the proxy (D-78). Never waits on the registry.
- */
+/** Health of the proxy (D-78). Never waits for the registry. */
 import type { ProxyHealth } from "../../shared/protocol/api/meta.ts";
 import { json } from "../../shared/server/http/route.ts";
 
-/** What the health answer is made from. */
 interface HealthDeps {
   probe: { works(): Promise<boolean> };
   keys: { readonly ready: boolean };

@@ -1,6 +1,4 @@
-/**
- * HTTP of delivery receipts (D-72).
- */
+/** HTTP handlers of delivery receipts (D-72). */
 import type * as z from "zod";
 import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shared/protocol/api/relay.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";

@@ -1,6 +1,6 @@
 /**
- * Delivery receipts in the store (D-72, D-218): one of each status per delivery, the first wins. Seen by the recipient, and
- * by the sender of that very delivery. A receipt for a delivery that is not on record is refused.
+ * Delivery receipts in the store (D-72, D-218): one of each status per delivery; the first one stays. The recipient and the
+ * sender of the delivery may read it. A receipt for an unknown delivery is refused.
  */
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -19,16 +19,16 @@ export interface ReceiptDeps {
   config: { receiptKeptMs: number };
 }
 
-/** A receipt of the same status that was recorded before. */
+/** The receipt of the same status that was recorded first. */
 class First {
   constructor(readonly receivedAt: number) {}
 }
 
 /**
- * Records a receipt, or gives the one that was first.
+ * Records a receipt. Returns the new receipt, or the first one of the same status.
  *
  * @throws {ServiceError} `PROXY_RELAY_RECEIPT_INVALID` when several senders used the ID and none is named,
- * `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is not on record
+ * `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is unknown
  */
 export async function recordReceipt(
   deps: ReceiptDeps,
@@ -48,14 +48,14 @@ export async function recordReceipt(
       return storedReceipt(now, keptMs);
     },
   };
-  // The delivery is checked first: after its end even a repeated receipt is unknown.
+  // The delivery is checked first, because a repeated receipt is also refused after the end of its delivery.
   const result = await deps.commits.claim<First | "unknown">([receiptUpdate(id, now, "refuse"), first]);
   if (result.taken) return { requestId, recipientAgentDid, status, receivedAt: now };
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
   return { requestId, recipientAgentDid, status, receivedAt: result.refused.receivedAt };
 }
 
-/** The receipts of a request ID that the reader may see, by the time they came. */
+/** Returns the receipts of a request ID that the reader may see, oldest first. */
 export async function listReceipts(
   deps: ReceiptDeps,
   reader: string,
@@ -79,7 +79,11 @@ export async function listReceipts(
     .sort((a, b) => a.receivedAt - b.receivedAt);
 }
 
-/** The sender of the only delivery with this ID to this recipient. */
+/**
+ * Returns the sender of the only delivery with this request ID to this recipient.
+ *
+ * @throws {ServiceError} `PROXY_RELAY_RECEIPT_INVALID` or `PROXY_RECEIPT_DELIVERY_NOT_FOUND`
+ */
 async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestId: string): Promise<string> {
   const now = deps.clock.now();
   let only: string | null = null;
@@ -88,7 +92,7 @@ async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestI
     if (!record || now >= deliveryEnd(record)) continue;
     if (only !== null) {
       throw new ServiceError("PROXY_RELAY_RECEIPT_INVALID", {
-        message: "Several agents sent a message with this request id: name senderAgentDid",
+        message: "Several agents sent a message with this request ID; add senderAgentDid",
       });
     }
     only = String(key.at(-1));

@@ -1,6 +1,6 @@
 /**
- * What is stored about a delivery (D-69, D-218): packed, without anything that its key says. Records of the version before
- * were objects, and are still read.
+ * The packed form of a delivery record (D-69, D-218), without the values in its key. Objects of the previous version are
+ * still read.
  */
 import type { DeliveryRecord } from "./records.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
@@ -10,26 +10,26 @@ import { parseIso, toIso } from "../../shared/protocol/time.ts";
 
 const VERSION = 1;
 const FLAGS = { answered: 1, delivered: 2, queued: 4, reason: 8 } as const;
-/** SHA-256 in base64url, kept as text: this is on the path of every message, and decoding costs more than 11 bytes. */
+/** Length of a SHA-256 in base64url. It stays text, because decoding it for every message costs more than 11 bytes. */
 const SHA_CHARS = 43;
-/** Version, flags, sockets, length of the instance, four times. */
+/** Offset after version, flags, sockets and length of the instance (1 byte each) and four times (8 bytes each). */
 const SHA_AT = 4 + 4 * 8;
 const HEAD_BYTES = SHA_AT + SHA_CHARS;
 const NOTHING = new Uint8Array();
 const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
-/** Connected sockets as stored: one byte. */
+/** Maximum of `connectedSockets`, which is stored in one byte. */
 const MOST_SOCKETS = 255;
 
-/** When a record ends: milliseconds since the Unix epoch (D-218). */
+/** Returns the end of a record, milliseconds since the Unix epoch (D-218). */
 export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt }: DeliveryRecord): number {
-  // The same answer is due for a day after it was given (D-69), also when its receipt was recorded before it.
+  // A duplicate gets the same response for a day (D-69), even if the receipt was recorded before the response.
   if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + LIMITS.deliveryAfterReceiptSeconds * 1000;
-  // A queued message may be read at the end of its lifetime, and its receipt must still be accepted.
+  // A queued message may be delivered at the end of its lifetime. Its receipt must still be accepted.
   const from = response?.expiresAt ? parseIso(response.expiresAt) ?? answeredAt : response ? answeredAt : startedAt;
   return from + LIMITS.deliveryKeptSeconds * 1000;
 }
 
-/** The stored form. */
+/** Returns the stored form of a record. */
 export function packDelivery(record: DeliveryRecord): Uint8Array<ArrayBuffer> {
   const { answer: response } = record;
   const instance = record.instance ?? "";
@@ -52,7 +52,7 @@ export function packDelivery(record: DeliveryRecord): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** A stored value as a record, in its packed form or as an object; `requestId` is part of the key. */
+/** Returns the record of a stored value, packed or an object; `null` without a value. `requestId` comes from the key. */
 export function unpackDelivery(value: unknown, requestId: string): DeliveryRecord | null {
   if (value === null || value === undefined) return null;
   if (!(value instanceof Uint8Array)) return { receiptAt: 0, ...value as Omit<DeliveryRecord, "receiptAt"> };

@@ -1,5 +1,6 @@
+// deno-lint-ignore svc/prose -- the stored key family "bell" keeps its name
 /**
- * Every key of the proxy in the store. No other file spells one.
+ * All keys of the proxy in the store. No other file builds one.
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|
@@ -10,7 +11,7 @@
  * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
  * | open_tickets, agent | OpenTicket[] | pairing | the longest ticket |
  * | pair, agent, peer | PairRecord | pairing | none: removed with either agent (D-218); at most a quota |
- * | pair_count, agent | PairCount | pairing | none while there are pairs, else an hour |
+ * | pair_count, agent | PairCount | pairing | none while there are pairs, otherwise an hour |
  * | pairs_ended | unix seconds | pair removal | none: one record |
  * | mailbox, recipient, number | MailboxEntry | mailbox, through group commit | its expiry + 1 day |
  * | mailbox_part, recipient, number, part | bytes of a payload | mailbox, through group commit | the same |
@@ -19,15 +20,16 @@
  * | presence, agent | Presence | presence | a day after its instance's lease, swept |
  * | instance, id | InstanceLease | presence | valid for 12 s, kept a day longer |
  * | inbox, instance, id | StoredInstanceMessage | instance inbox | a minute |
- * | inbox_part, instance, id, part | bytes of a note | instance inbox | a minute |
- * | bell, instance | id of the newest note | instance inbox | a minute |
+ * | inbox_part, instance, id, part | bytes of a message between instances | instance inbox | a minute |
+ * | bell, instance | ID of the newest message between instances | instance inbox | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
  * | sweep | SweepLease | expiry sweep | 2 minutes |
  * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |
- * | probe | moment, milliseconds since the Unix epoch | health (D-220) | 1 h |
+ * | probe | time of the write, milliseconds since the Unix epoch | health (D-220) | 1 h |
  *
- * "Swept" families have an expiry in the store that is a week later than their end: the service deletes them (D-217).
- * A request id stands in front where it is a part: ids of one time lie together, and one commit writes fewer pages (D-105).
+ * "Swept" families have an expiry in the store that is a week later than their end; the service deletes them (D-217).
+ * A request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes fewer
+ * pages (D-105).
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -74,7 +76,7 @@ export const KEYS = {
   probe: () => key("probe"),
 } as const;
 
-/** How the records of each family end (D-218). */
+/** How the records of each key family end (D-218). */
 export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   nonce: {
     expiry: `its timestamp + ${LIMITS.nonceGraceSeconds} s and at least ${LIMITS.nonceKeptSeconds} s, ` +

@@ -1,11 +1,11 @@
 /**
- * What is stored about a receipt (D-218): the time at which it was recorded, milliseconds since the Unix epoch; its key says
- * the rest. Records of the version before were objects, and are still read.
+ * The stored form of a receipt (D-218): the time at which it was recorded, milliseconds since the Unix epoch. Its key has the
+ * other values. Objects of the previous version are still read.
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
-/** A receipt as read. */
+/** A receipt. */
 export interface ReceiptRecord {
   requestId: string;
   recipientAgentDid: string;
@@ -14,12 +14,15 @@ export interface ReceiptRecord {
   receivedAt: number;
 }
 
-/** A new receipt, and how long the store keeps it: the service deletes it before (D-217). */
+/**
+ * Returns the value of a new receipt and its expiry in the store, milliseconds. The service deletes the record earlier
+ * (D-217).
+ */
 export function storedReceipt(receivedAt: number, keptMs: number): { value: number; expireInMs: number } {
   return { value: receivedAt, expireInMs: keptMs + LIMITS.sweepMarginSeconds * 1000 };
 }
 
-/** When a stored receipt was recorded, in its present form or as an object. */
+/** Returns when a stored receipt was recorded, milliseconds since the Unix epoch. */
 export function receivedAtOf(value: unknown): number {
   return typeof value === "number" ? value : (value as { receivedAt: number }).receivedAt;
 }

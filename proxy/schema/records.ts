@@ -1,23 +1,23 @@
-/** The records of the proxy in the store, as kv_keys.ts lists them. */
+/** Records of the proxy in the store. kv_keys.ts lists their keys. */
 
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 
-/** A delivery on record; times are milliseconds since the Unix epoch. */
+/** A delivery. Times are milliseconds since the Unix epoch. */
 export interface DeliveryRecord {
   bodySha256: string;
   startedAt: number;
-  /** Instance that delivers it; `null` once the attempt has ended. */
+  /** Instance that delivers it; `null` after the attempt has ended. */
   instance: string | null;
-  /** The 202, once there was one. */
+  /** Body of the 202 response; `null` before it. */
   answer: HookAnswer | null;
   answeredAt: number;
-  /** When the first receipt was recorded; 0 without one. */
+  /** Time of the first receipt; 0 without one. */
   receiptAt: number;
 }
 
-/** A ticket as stored, under the digest of its text; times are milliseconds since the Unix epoch. */
+/** A pairing ticket, stored under the digest of its text. Times are milliseconds since the Unix epoch. */
 export interface TicketRecord {
   id: string;
   initiatorAgentDid: string;
@@ -28,72 +28,72 @@ export interface TicketRecord {
   confirmed: { responderAgentDid: string; responderProfile: PairingProfile; at: number } | null;
 }
 
-/** An open ticket of an agent, for its limit. */
+/** An open ticket of an agent, for the limit on open tickets. `expiresAt` is milliseconds since the Unix epoch. */
 export interface OpenTicket {
   id: string;
   expiresAt: number;
 }
 
-/** One direction of a pair, as its owner sees the peer; time is milliseconds since the Unix epoch. */
+/** One direction of a pair: the peer of one agent. The time is milliseconds since the Unix epoch. */
 export interface PairRecord {
   peerProfile: PairingProfile;
   pairedAt: number;
-  /** ID of the ticket that made the pair. Absent in records of the previous version. */
+  /** ID of the ticket that created the pair. Absent in records of the previous version. */
   ticketId?: string;
 }
 
-/** The count of one agent; `null` when pairs were removed from a count that was never made. */
+/** Number of pairs of one agent; `null` when pairs were removed before they were counted. */
 export interface PairCount {
   pairs: number | null;
 }
 
-/** A message that waits; times are milliseconds since the Unix epoch. */
+/** A queued message. Times are milliseconds since the Unix epoch. */
 export interface MailboxEntry {
-  /** Its place in the recipient's line. */
+  /** Position in the recipient's mailbox. */
   number: number;
   message: Omit<Message, "payload">;
-  /** Parts into which the payload is cut. */
+  /** Number of chunks of the payload. */
   parts: number;
   expiresAt: number;
-  /** How often the connector refused it. */
+  /** Number of refusals by the connector. */
   nacks: number;
-  /** Not handed over before. */
+  /** Earliest time of the next attempt. */
   notBefore: number;
 }
 
-/** A recipient's line as a whole. */
+/** Totals of a recipient's mailbox. */
 export interface MailboxState {
-  /** Place of the next message. */
+  /** Position of the next message. */
   next: number;
   total: number;
   bySender: Record<string, number>;
 }
 
-/** Where an agent's session is. `epoch` rises with every move. */
+/** The instance that holds an agent's sockets. `epoch` rises when presence moves. */
 export interface Presence {
   instance: string;
   epoch: number;
 }
 
-/** That an instance lives; time is milliseconds since the Unix epoch. */
+/** Record that an instance is alive until a time, milliseconds since the Unix epoch. */
 export interface InstanceLease {
   until: number;
-  /** Process that it is part of, perhaps with siblings. */
+  /** Process ID. Several isolates of one process share it. */
   pid: number;
 }
 
-/** A note in an inbox; bytes that do not fit a value lie beside it in parts. */
+/** A message between instances. Chunks that do not fit the value are stored under keys of their own. */
 export interface StoredInstanceMessage {
   body: unknown;
   parts: number;
 }
 
-/** The newest list that was ever installed. */
+/** The newest revocation list that was installed. */
 export interface CrlSeen {
   seq: number;
   /** Unix seconds. */
   iat: number;
 }
 
-/** A message, before it is a frame. */
+/** A message without the members that only its frame has. */
 export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt">;

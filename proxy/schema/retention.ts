@@ -1,4 +1,4 @@
-/** How long each kind of record of the proxy is kept when a store is exported and imported. */
+/** Lifetimes of exported records of the proxy. */
 import { receivedAtOf } from "./receipt_record.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import type { DeliveryRecord, MailboxEntry, TicketRecord } from "./records.ts";
@@ -7,7 +7,10 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { nonceEnd } from "../../shared/server/nonces.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
-/** How long each kind is kept when a store is moved: the expiry of the table above. Where agents are is not moved. */
+/**
+ * The end of each record after an import, by key family: the expiry in kv_keys.ts. Records about running instances are
+ * never exported.
+ */
 export const STORED: StoredKinds = {
   nonce: nonceEnd,
   window: (_: unknown, now: number) => now + DAY_MS,
@@ -17,7 +20,7 @@ export const STORED: StoredKinds = {
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
   open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
   pair: "forever",
-  // Counted again where it is missing.
+  // A missing count is computed from the pairs.
   pair_count: "never",
   pairs_ended: "forever",
   mailbox: (value: MailboxEntry) => value.expiresAt + DAY_MS,

@@ -1,5 +1,5 @@
 /**
- * The key families of the proxy that the expiry sweep deletes (D-217): the ones that grow with messages, and presence, whose
+ * The key families of the proxy that the expiry sweep deletes (D-217): families that grow with messages, and presence, whose
  * end depends on another record.
  */
 import { nonceEnd, type NonceRecord } from "../../shared/server/nonces.ts";
@@ -31,7 +31,7 @@ export function sweptFamilies(
     },
     {
       prefix: KEYS.allPresences(),
-      // The store keeps a lease for a day after its end. A presence without an instance has an expiry of its own.
+      // The store keeps a lease for a day after its end. A presence without an instance has its own expiry.
       hasEnded: async ({ value }) => {
         const { instance } = value as Presence;
         if (instance === "" || instance === options.instance) return false;

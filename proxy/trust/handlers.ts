@@ -1,6 +1,4 @@
-/**
- * HTTP of pairing and peers (D-73 to D-77).
- */
+/** HTTP handlers of pairing and peers (D-73 to D-77). */
 import type * as z from "zod";
 import type {
   PairConfirmAnswer,
@@ -36,7 +34,7 @@ type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, Adm
 
 export async function pairStart(deps: TrustDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Response> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
-  // Whole seconds, as the ticket itself says it.
+  // The ticket contains its expiry in whole seconds.
   const exp = Math.floor(deps.clock.now() / 1000) + body.ttlSeconds;
   const id = deps.newId();
   const ticket = formatTicket({ iss: deps.config.proxyUrl, id, exp }, deps.random.bytes(24));
@@ -139,7 +137,12 @@ export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<type
   return noContent();
 }
 
-/** @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND`, also for what is no ticket, and a day after its expiry */
+/**
+ * Returns the record of a ticket.
+ *
+ * @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` for an unknown ticket, a text that is not a ticket, and a ticket
+ * that expired more than a day ago
+ */
 async function knownTicket(deps: TrustDeps, pasted: string): Promise<Deno.KvEntry<TicketRecord>> {
   const parsed = parseTicket(pasted);
   const entry = parsed && await store.findTicket(deps.kv, parsed.ticket);

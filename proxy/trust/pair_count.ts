@@ -1,18 +1,18 @@
 /**
- * How many pairs an agent has, in a record beside the pairs (D-215). Every commit that changes a pair checks and writes
- * the counts of both agents. A missing count is made from the pairs, once.
+ * The number of pairs of an agent, stored in a record of its own (D-215). Every commit that changes a pair checks and
+ * writes the counts of both agents. A missing count is computed from the pairs once.
  */
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairCount } from "../schema/records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
-/** How long a count stays that says nothing. Longer than any request, so that a request in flight sees the change. */
+/** Time that an empty count is kept, milliseconds. It is longer than any request, so that a running request detects the change. */
 const KEPT_EMPTY_MS = 3_600_000;
 
 /**
- * The count of an agent. A count that is not known is made from the pairs and stored at once, so that no refusal makes
- * the next request read the pairs again.
+ * Returns the count of an agent. An unknown count is computed from the pairs and stored at once, so that a request after
+ * a refusal does not read the pairs again.
  *
  * @throws {StoreUnavailable} when the pairs keep changing
  */
@@ -34,7 +34,7 @@ export async function knownCount(
   throw new StoreUnavailable(new Error("The pairs stayed contended"));
 }
 
-/** Adds a new count to a commit, which fails if the count has changed since it was read. */
+/** Adds a new count to a commit. The commit fails if the count has changed since it was read. */
 export function setCount(
   operation: Deno.AtomicOperation,
   entry: Deno.KvEntryMaybe<PairCount>,

@@ -1,7 +1,7 @@
 /**
- * Removes the pairs of deleted agents (D-218), as soon as a revocation list names the agent. Every instance does it, in
- * commits of a few pairs; what another instance has removed is not there any longer. A crash loses nothing: the time up to
- * which lists have been worked off is stored, and a start repeats the last hour before it.
+ * Removes the pairs of a deleted agent (D-218) when a revocation list names the agent. Every instance does this, in commits
+ * of a few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
+ * processed, and a start repeats the hour before it, so that a crash loses no removal.
  */
 import { type Cancel, type Clock, sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -17,17 +17,17 @@ interface PairRemovalDeps {
   clock: Clock;
   random: Random;
   log: Log;
-  /** Agents that the newest revocation list names as deleted, with the time in unix seconds. */
+  /** Times of deletion by agent DID in the newest revocation list, unix seconds. */
   crl: { readonly deletedAgents: ReadonlyMap<string, number> };
   /** Checks that one commit of the store may hold. */
   maxChecks: number;
 }
 
-/** Most pairs in one commit: the keys of one must fit 80 KiB, with the longest DIDs too. */
+/** Most pairs in one commit. Its keys must fit 80 KiB, even with the longest DIDs. */
 const PAIRS_AT_ONCE = 25;
-/** How far clocks of registry instances may differ, and how long a commit may take: seconds. */
+/** Allowance for clock differences between registry instances and for the duration of a commit, seconds. */
 const OVERLAP_SECONDS = 3_600;
-/** A confirmation in flight at the deletion has ended by then: the agent is checked a second time. */
+/** Delay of the second check, milliseconds. A confirmation that ran during the deletion has ended by then. */
 const SECOND_CHECK_MS = 60_000;
 const AGENTS_PER_TURN = 1_000;
 /** Peers whose records fit one read of ten keys. */
@@ -35,7 +35,7 @@ const PEERS_PER_READ = 5;
 
 export class PairRemoval {
   readonly #deps: PairRemovalDeps;
-  /** Deleted agents whose pairs are removed: those of the list that was worked off last. */
+  /** Deleted agents whose pairs are removed: the map of the list that was processed last. */
   #done: ReadonlyMap<string, number> | null = null;
   /** Agents to check a second time. */
   #recent: string[] = [];
@@ -53,7 +53,7 @@ export class PairRemoval {
     for (const cancel of this.#second) cancel();
   }
 
-  /** A new list is installed. Resolves when the pairs of every deleted agent on it are removed. */
+  /** Handles a new list. Resolves when the pairs of all its deleted agents are removed. */
   listed(): Promise<void> {
     this.#isDue = true;
     this.#running ??= this.#run().finally(() => this.#running = null);
@@ -90,7 +90,7 @@ export class PairRemoval {
       await this.#removeAll(agentDid);
       if (deletedAt > now - OVERLAP_SECONDS) this.#recent.push(agentDid);
     }
-    // A clock that is ahead must not make a start skip deletions.
+    // A registry clock that is ahead must not make a later start skip deletions.
     const next = Math.min(newest, now);
     if (next > mark) await kv.set(KEYS.pairsEnded(), next);
     this.#done = deleted;
@@ -115,12 +115,12 @@ export class PairRemoval {
     while (!this.#stopped.signal.aborted) {
       const result = await this.#removeSome(agentDid);
       if (result === "none") return;
-      // Another instance removes the same pairs, or a peer pairs with other agents at this moment.
+      // Another instance is removing the same pairs, or a peer is confirming another pair.
       if (result === "conflict") await sleep(clock, 1 + fraction(random) * 50, this.#stopped.signal);
     }
   }
 
-  /** One commit: some pairs in both directions, and the counts of the peers. */
+  /** Commits the removal of some pairs in both directions with the new counts of the peers. */
   async #removeSome(agentDid: string): Promise<"none" | "some" | "conflict"> {
     const { kv, maxChecks } = this.#deps;
     const limit = Math.min(PAIRS_AT_ONCE, maxChecks);
@@ -134,7 +134,7 @@ export class PairRemoval {
     const peers = pairs.map(({ key }) => String(key.at(-1)));
     for (let i = 0; i < peers.length; i += PEERS_PER_READ) {
       const keys = peers.slice(i, i + PEERS_PER_READ).map((peer) => [KEYS.pairCount(peer), KEYS.pair(agentDid, peer)]);
-      // Pair and count in one read: a pair that another instance has removed since the list is in its count already.
+      // Pair and count come from one read, because the count already excludes a pair that another instance removed.
       const entries = await kv.getMany<unknown[]>(keys.flat());
       for (let k = 0; k < entries.length; k += 2) {
         const [count, pair] = entries.slice(k, k + 2) as [Deno.KvEntryMaybe<PairCount>, Deno.KvEntryMaybe<unknown>];

@@ -1,6 +1,4 @@
-/**
- * The rules of pairing (D-73 to D-77): what a ticket allows whom, and when.
- */
+/** The rules of pairing (D-73 to D-77): who may confirm a ticket, and who may use the pairing routes. */
 import type { Ownership } from "../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
@@ -10,11 +8,12 @@ export interface OwnershipDeps {
   registry: { ownership(ownerDid: string, agentDid: string): Promise<Ownership> };
 }
 
-/** What becomes of a confirmation before ownership is asked: go on, or the same answer as before. */
+/** Result of the checks before ownership: a new confirmation, or a repetition that gets the same response. */
 export type ConfirmResult = "confirm" | "confirmed_before";
 
 /**
- * Judges who confirms a known ticket: again, by another, expired, own, reserved for somebody else.
+ * Returns whether a known ticket is confirmed for the first time or again. Refuses a ticket that another agent confirmed,
+ * that expired, that is the responder's own, or that is reserved for another agent.
  *
  * @throws {ServiceError} `PROXY_PAIR_TICKET_ALREADY_CONFIRMED`, `PROXY_PAIR_TICKET_EXPIRED`, `PROXY_PAIR_INVALID_BODY`,
  * `PROXY_PAIR_RESPONDER_FORBIDDEN`
@@ -35,8 +34,8 @@ export function checkConfirmation(ticket: TicketRecord, responderDid: string, no
 }
 
 /**
- * Asks the registry whether an agent may use the pairing routes: owned as its AIT says, active, with an active session
- * (D-225).
+ * Checks at the registry that an agent may use the pairing routes: the owner in its AIT owns it, and the agent and its
+ * session are active (D-225).
  *
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
  */
@@ -46,14 +45,14 @@ export async function requireOwnership(deps: OwnershipDeps, ownerDid: string, ag
 }
 
 /**
- * The same for the initiator of a ticket, at its confirmation.
+ * Makes the same check for the initiator of a ticket when the ticket is confirmed.
  *
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
  */
 export async function requireInitiator(deps: OwnershipDeps, ownerDid: string, agentDid: string): Promise<void> {
   if (await mayPair(deps, ownerDid, agentDid)) return;
   throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", {
-    message: "The agent that made the ticket is not active, or its session has ended",
+    message: "The agent that created the ticket is not active, or its session has ended",
   });
 }
 

@@ -1,6 +1,6 @@
 /**
- * Pairs and pairing tickets in the store. A ticket becomes a pair, in both directions, in one commit; of many
- * responders at once one wins. Each change of a pair also changes the counts of both agents (D-215).
+ * Pairs and pairing tickets in the store. One commit confirms a ticket and creates the pair in both directions; of
+ * concurrent responders one succeeds. Each change of a pair also changes the counts of both agents (D-215).
  */
 import type * as z from "zod";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -22,18 +22,18 @@ export interface PairStoreDeps {
 
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
 
-/** True when the agent is in at least one confirmed pair. */
+/** Returns whether the agent is in at least one confirmed pair. */
 export async function hasAnyPair(kv: Deno.Kv, agentDid: string): Promise<boolean> {
   const first = await kv.list({ prefix: KEYS.pairs(agentDid) }, { limit: 1 }).next();
   return !first.done;
 }
 
-/** True when the two agents are a confirmed pair. */
+/** Returns whether the two agents are a confirmed pair. */
 export async function arePaired(kv: Deno.Kv, agentDid: string, peerDid: string): Promise<boolean> {
   return agentDid !== peerDid && (await kv.get(KEYS.pair(agentDid, peerDid))).value !== null;
 }
 
-/** One page of an agent's peers, by DID; `nextCursor` is `null` on the last page. */
+/** Returns one page of an agent's peers in order of DID. `nextCursor` is `null` on the last page. */
 export async function listPeers(
   kv: Deno.Kv,
   agentDid: string,
@@ -41,7 +41,7 @@ export async function listPeers(
 ): Promise<{ peers: { agentDid: string; pair: PairRecord }[]; nextCursor: string | null }> {
   const prefix = KEYS.pairs(agentDid);
   const selector = cursor === undefined ? { prefix } : { prefix, start: KEYS.pair(agentDid, cursor) };
-  // Two more than a page: the cursor's own pair, and one that shows that another page follows.
+  // Two more than a page: the pair of the cursor, and one that shows that another page follows.
   const entries = await Array.fromAsync(kv.list<PairRecord>(selector, { limit: limit + 2, batchSize: limit + 2 }));
   const later = entries
     .map(({ key, value }) => ({ agentDid: String(key.at(-1)), pair: value }))
@@ -50,7 +50,7 @@ export async function listPeers(
   return { peers, nextCursor: later.length > limit ? peers.at(-1)?.agentDid ?? null : null };
 }
 
-/** Ends a pair, both ways. Writes nothing when there is none. */
+/** Ends a pair in both directions. Writes nothing when there is no pair. */
 export async function removePair(deps: PairStoreDeps, agentDid: string, peerDid: string): Promise<void> {
   if (!(await arePaired(deps.kv, agentDid, peerDid))) return;
   await commitOptimistically(deps, async () => {
@@ -62,7 +62,7 @@ export async function removePair(deps: PairStoreDeps, agentDid: string, peerDid:
   });
 }
 
-/** What stands between two agents: the first one's record of the pair, and how many pairs each has. */
+/** Records about two agents: the pair as the first agent's record, and the pair counts of both. */
 export interface Between {
   pair: Deno.KvEntryMaybe<PairRecord>;
   counts: [Deno.KvEntryMaybe<PairCount>, Deno.KvEntryMaybe<PairCount>];
@@ -77,7 +77,7 @@ export async function readBetween(kv: Deno.Kv, agentDid: string, peerDid: string
   return { pair, counts: [own, theirs] };
 }
 
-/** True for the pair that this very ticket made, not for a later one of the same agents (D-226). */
+/** Returns whether this ticket created the pair. A later pair of the same agents has another ticket (D-226). */
 export function isPairOfTicket(pair: PairRecord | null, { id, confirmed }: TicketRecord): boolean {
   if (pair === null || confirmed === null) return false;
   return pair.ticketId === undefined ? pair.pairedAt === confirmed.at : pair.ticketId === id;
@@ -88,7 +88,7 @@ export async function findTicket(kv: Deno.Kv, ticket: string): Promise<Deno.KvEn
 }
 
 /**
- * Stores a new ticket.
+ * Stores a new ticket and adds it to the open tickets of its initiator.
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when the agent has 20 open ones
  */
@@ -116,10 +116,10 @@ export async function createTicket(deps: PairStoreDeps, ticket: string, record: 
 }
 
 /**
- * The change that confirms a ticket: the ticket, both directions of the pair, both counts, and the initiator's open
- * tickets.
+ * Returns the change that confirms a ticket: the ticket, both directions of the pair, both counts, and the open tickets
+ * of the initiator.
  *
- * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has no room for it
+ * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has reached its quota
  */
 export async function confirmTicket(
   deps: PairStoreDeps & { config: { pairQuota: number } },

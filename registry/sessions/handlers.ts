@@ -31,8 +31,8 @@ export async function validate(
       details: { fieldErrors: { [HEADERS.access]: ["must be present"] }, formErrors: [] },
     });
   }
-  const verdict = await checkAccessToken(deps, { ...body, accessToken: token });
-  if (verdict === "wrong") throw new ServiceError("AGENT_AUTH_VALIDATE_UNAUTHORIZED");
-  if (verdict === "expired") throw new ServiceError("AGENT_AUTH_VALIDATE_EXPIRED");
+  const result = await checkAccessToken(deps, { ...body, accessToken: token });
+  if (result === "wrong") throw new ServiceError("AGENT_AUTH_VALIDATE_UNAUTHORIZED");
+  if (result === "expired") throw new ServiceError("AGENT_AUTH_VALIDATE_EXPIRED");
   return noContent();
 }

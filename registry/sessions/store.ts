@@ -100,8 +100,8 @@ export async function refreshSession(
   }
   const isOwn = spent.value?.agentId === agentId && spent.value.sessionCreatedAt === session.createdAt;
   const own = isOwn ? spent.value : null;
-  const verdict = evaluateRefresh(session, own, request, deps.clock.now());
-  switch (verdict) {
+  const decision = evaluateRefresh(session, own, request, deps.clock.now());
+  switch (decision) {
     case "rotate":
     case "recover":
       break;
@@ -128,17 +128,17 @@ export async function refreshSession(
   const rotated = { previousDigest: session.refreshDigest, previousExpiresAt: session.refreshExpiresAt };
   const next = issueSession(deps, {
     ...session,
-    ...(verdict === "rotate" ? rotated : {}),
+    ...(decision === "rotate" ? rotated : {}),
     refreshedAtSeconds: timestamp,
   });
   const operation = deps.kv.atomic().check(agent).check(entry).set(entry.key, next.record, keptFor(deps, next.record));
-  if (verdict === "rotate" && session.previousDigest !== null) {
+  if (decision === "rotate" && session.previousDigest !== null) {
     const { createdAt: sessionCreatedAt, previousExpiresAt: expiresAt } = session;
     const old: SpentRefresh = { agentId, sessionCreatedAt, expiresAt };
     const expireIn = Math.max(1, session.previousExpiresAt - deps.clock.now());
     operation.set(KEYS.spentRefresh(session.previousDigest), old, { expireIn });
   }
-  const event = verdict === "rotate" ? "session.refreshed" : "session.recovered";
+  const event = decision === "rotate" ? "session.refreshed" : "session.recovered";
   audited(operation, deps, { event, actor: agentDid, subject: agentDid, requestId });
   if (!(await operation.commit()).ok) throw new ServiceError("AGENT_AUTH_REFRESH_CONFLICT");
   return next.agentAuth;

@@ -1,4 +1,4 @@
-/** A machine with the agent alpha, and what tests do to its session. */
+/** A machine with the agent alpha, and operations of tests on its session. */
 import { flushTasks } from "../support/manual_clock.ts";
 import type { World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";
@@ -20,7 +20,7 @@ export async function withAlpha(world: World): Promise<Machine> {
   return machine;
 }
 
-/** Whether the registry takes the access token of the file. */
+/** True when the registry accepts the access token of the file. */
 export async function works(world: World, machine: Machine): Promise<boolean> {
   const { did } = JSON.parse(machine.read("agents/alpha/identity.json")) as { did: string };
   const [, payload = ""] = machine.read("agents/alpha/ait.jwt").split(".");
@@ -32,7 +32,7 @@ export async function works(world: World, machine: Machine): Promise<boolean> {
   return status === 204;
 }
 
-/** Loses answers of the refresh: `before` the registry sees it, or `after` it has carried it out. */
+/** Loses answers of the refresh: `before` the registry receives it, or `after` the registry has applied it. */
 export function lose(machine: Machine, when: "before" | "after", what = "/refresh"): void {
   machine.fetch = async (input, init) => {
     if (!String(input).endsWith(what)) return await machine.world.fetch(input, init);
@@ -41,7 +41,7 @@ export function lose(machine: Machine, when: "before" | "after", what = "/refres
   };
 }
 
-/** Lets time pass until the command is done. */
+/** Moves the clock until the command ends. */
 export async function whileTimePasses<T>(world: World, work: Promise<T>): Promise<T> {
   let done = false;
   work.finally(() => done = true).catch(() => {});

@@ -1,21 +1,14 @@
 /**
- * `svc` in the process of the test: a person at a machine of their own, with files in a temporary folder, whose requests
- * reach the two services of a World without a socket.
+ * `svc` in the test's process: a person with a machine of their own and files in a temporary folder. Requests reach the
+ * two services of a World without a socket.
  */
-import { assertEquals } from "@std/assert";
 import type { EnvironmentName, System as CliWorld } from "../../cli/context.ts";
 import { Interrupt } from "../../cli/terminal/interrupt.ts";
 import { run } from "../../cli/main.ts";
 import { BOOTSTRAP_SECRET, REGISTRY_URL, type World } from "../support/world.ts";
+import { type Outcome, SvcRunner } from "./svc_runner.ts";
 
-/** What a command did. */
-export interface Outcome {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
-/** What a test may choose about a machine. */
+/** What a test may set on a machine. */
 export interface MachineOptions {
   env?: Partial<Record<EnvironmentName, string>>;
   fetch?: typeof fetch;
@@ -23,19 +16,20 @@ export interface MachineOptions {
 }
 
 /** A machine on which `svc` runs. */
-export class Machine implements AsyncDisposable {
+export class Machine extends SvcRunner implements AsyncDisposable {
   readonly env: Partial<Record<EnvironmentName, string>>;
-  /** What is piped in. */
+  /** The text on standard input. */
   stdin = "";
-  /** How a question on the terminal is answered; `null`: there is nobody. */
+  /** The answer to a question on the terminal; `null`: there is no terminal. */
   answers: boolean | null = null;
   isTerminal: boolean;
   reach: ((url: string) => Promise<boolean>) | undefined;
   fetch: typeof fetch;
-  /** Requests that were sent, in order: method and path. */
+  /** Requests that were sent: method and path, in order. */
   readonly requests: string[] = [];
 
-  private constructor(readonly world: World, readonly dir: string, options: MachineOptions) {
+  private constructor(readonly world: World, override readonly dir: string, options: MachineOptions) {
+    super();
     this.env = { SVC_CONFIG_DIR: dir, SVC_REGISTRY_URL: REGISTRY_URL, ...options.env };
     this.fetch = options.fetch ?? world.fetch;
     this.isTerminal = options.isTerminal ?? false;
@@ -45,14 +39,14 @@ export class Machine implements AsyncDisposable {
     return new Machine(world, await Deno.makeTempDir({ prefix: "svc_cli_" }), options);
   }
 
-  /** A machine whose person has an account. */
+  /** Returns a machine whose person has an account. */
   static async ofPerson(world: World, options: MachineOptions = {}): Promise<Machine> {
     const machine = await Machine.open(world, options);
     machine.env.SVC_API_KEY = (await world.person()).apiKey;
     return machine;
   }
 
-  /** A machine of the first admin. */
+  /** Returns a machine of the first admin. */
   static async ofAdmin(world: World, options: MachineOptions = {}): Promise<Machine> {
     const machine = await Machine.open(world, options);
     machine.env.SVC_API_KEY = (await world.admin()).apiKey;
@@ -64,7 +58,7 @@ export class Machine implements AsyncDisposable {
   }
 
   /** Runs a command line. */
-  async svc(...argv: string[]): Promise<Outcome> {
+  override async svc(...argv: string[]): Promise<Outcome> {
     const outcome: Outcome = { code: -1, stdout: "", stderr: "" };
     const { answers } = this;
     const world: CliWorld = {
@@ -95,30 +89,6 @@ export class Machine implements AsyncDisposable {
     return outcome;
   }
 
-  /** Runs a command that must succeed, and gives its result. */
-  // deno-lint-ignore no-explicit-any
-  async json(...argv: string[]): Promise<any> {
-    const { code, stdout, stderr } = await this.svc("--json", ...argv);
-    assertEquals([code, stderr], [0, ""], stderr);
-    return JSON.parse(stdout);
-  }
-
-  /** Runs a command that must fail, and gives its exit code, error code and message. */
-  async failure(...argv: string[]): Promise<{ exit: number; code: string; message: string; stdout: string }> {
-    const { code: exit, stdout, stderr } = await this.svc("--json", ...argv);
-    const { error } = JSON.parse(stderr) as { error: { code: string; message: string } };
-    return { exit, ...error, stdout };
-  }
-
-  path(file: string): string {
-    return `${this.dir}/${file}`;
-  }
-
-  /** A file's text. */
-  read(file: string): string {
-    return Deno.readTextFileSync(this.path(file));
-  }
-
   write(file: string, text: string): void {
     Deno.writeTextFileSync(this.path(file), text);
   }
@@ -136,7 +106,7 @@ export class Machine implements AsyncDisposable {
   }
 }
 
-/** The first admin, made by the command itself. */
+/** Returns the first admin, created by the command itself. */
 export async function bootstrapped(world: World): Promise<Machine> {
   const machine = await Machine.open(world);
   machine.env.SVC_BOOTSTRAP_SECRET = BOOTSTRAP_SECRET;

@@ -1,4 +1,4 @@
-/** What the build tools check of what they built: header and machine, the stub's version, permissions, the package. */
+/** What the build tools check in their results: header and machine, the stub's version, permissions, the package. */
 import { assert, assertEquals } from "@std/assert";
 import { ENVIRONMENT } from "../../cli/context.ts";
 import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
@@ -13,7 +13,7 @@ function head(...parts: [offset: number, bytes: number[]][]): Uint8Array {
   return bytes;
 }
 
-Deno.test("machineOf() tells the six systems by their headers, and nothing else", () => {
+Deno.test("the six systems are recognised by their headers, and no other is", () => {
   const elf = (machine: number, bits = 2) => head([0, [0x7f, 0x45, 0x4c, 0x46, bits]], [18, [machine, 0]]);
   const macho = (cpu: number) => head([0, [0xcf, 0xfa, 0xed, 0xfe, cpu, 0, 0, 1]]);
   const pe = (machine: number[], at = 0x80) =>
@@ -38,14 +38,14 @@ Deno.test("machineOf() tells the six systems by their headers, and nothing else"
   assertEquals(new Set(TARGETS.map(({ machine }) => machine)).size, 6);
 });
 
-Deno.test("machineOf() reads this very Deno's header", async () => {
+Deno.test("the header of this Deno is recognised", async () => {
   using file = await Deno.open(Deno.execPath());
   const bytes = new Uint8Array(4096);
   await file.read(bytes);
   assert(TARGETS.some(({ triple, machine }) => triple === Deno.build.target && machine === machineOf(bytes)));
 });
 
-Deno.test("namesVersion() finds the version in a stub, and no longer number", () => {
+Deno.test("the version is found in a stub, and a longer number is not", () => {
   const bytes = (text: string) => new TextEncoder().encode(text);
   for (const text of ["2.9.6", "\u0000Deno/2.9.6\u0000", "12.9.6 2.9.6"]) {
     assert(namesVersion(bytes(text), "2.9.6"), text);
@@ -58,7 +58,7 @@ Deno.test("the binary is built with named permissions and never asks", () => {
   assertEquals(PERMISSIONS.filter((flag) => /all$|^-A$|allow-(?:run$|ffi|env$|sys$)/.test(flag)), []);
 });
 
-Deno.test("context.ts reads every variable that it lists, and no other", async () => {
+Deno.test("the context reads every variable that it lists, and no other", async () => {
   for (const file of [...Deno.readDirSync(new URL("cli", ROOT))].filter(({ isFile }) => isFile)) {
     const text = await Deno.readTextFile(new URL(`cli/${file.name}`, ROOT));
     for (const [, name = ""] of text.matchAll(/env\("([A-Za-z_]+)"\)/g)) {
@@ -67,7 +67,7 @@ Deno.test("context.ts reads every variable that it lists, and no other", async (
   }
 });
 
-Deno.test("the npm package holds JavaScript only, and depends on one pinned Deno", () => {
+Deno.test("the npm package holds JavaScript only and depends on one pinned Deno", () => {
   const { files, dependencies, bin } = packageJson();
   assertEquals(files, ["svc.cjs", "cli.js", "LICENSE"]);
   assertEquals([dependencies, bin], [{ deno: Deno.version.deno }, { svc: "svc.cjs" }]);

@@ -1,4 +1,4 @@
-/** What the CLI is made of: no server library, nothing heavy before it is needed. */
+/** The modules of the CLI: no server library, and no heavy library before it is needed. */
 import { assert, assertEquals } from "@std/assert";
 
 interface Module {
@@ -15,7 +15,7 @@ async function graph(): Promise<Map<string, Module>> {
   return new Map(modules.map((module) => [module.specifier, module]));
 }
 
-/** Everything that is loaded with a module: its static imports, theirs, and so on; with `dynamic`, those as well. */
+/** Every module that is loaded with a module: its static imports and theirs; with `dynamic`, also the dynamic ones. */
 function loaded(modules: Map<string, Module>, start: string, dynamic: boolean): Set<string> {
   const seen = new Set<string>();
   const visit = (specifier: string) => {
@@ -33,7 +33,7 @@ const short = (specifier: string) => specifier.replace(ROOT, "");
 
 Deno.test("no server library is part of the CLI", async () => {
   const all = [...loaded(await graph(), `${ROOT}cli/main.ts`, true)].map(short);
-  assert(all.length > 40, "the graph was read");
+  assert(all.length > 40, "the module graph was read");
   const server = /^(?:registry|proxy|shared\/server|shared\/jsr\/hono|deploy)|hono|fast-check/;
   assertEquals(all.filter((specifier) => server.test(specifier)), []);
 });

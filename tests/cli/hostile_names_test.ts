@@ -1,4 +1,4 @@
-/** Names of agents that are paths or anything else but a name, given to every command that takes one (D-245). */
+/** Agent names that are paths or otherwise invalid, given to every command that takes one (D-245). */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Command } from "../../cli/command_line/command.ts";
 import { COMMANDS } from "../../cli/commands/table.ts";
@@ -22,7 +22,7 @@ const SINGLE = [
 const NAMES = [...new Set([...PREFIXES.flatMap((prefix) => TARGETS.map((target) => prefix + target)), ...SINGLE])]
   .filter((name) => !isAgentName(name) && !isUlid(name) && !isAgentDid(name));
 
-/** The command lines of a command that carry a name at each place where it takes one. */
+/** The command lines of a command with a name at each place that takes one. */
 function linesOf({ path, args, options }: Command, name: string): string[][] {
   const required = Object.entries(options).flatMap(([option, { required, complete }]) =>
     required ? [`--${option}=${Array.isArray(complete) ? complete[0] : "x"}`] : []
@@ -45,7 +45,7 @@ async function machineIn(world: World): Promise<Machine> {
   return machine;
 }
 
-Deno.test("every command that takes an agent name refuses hostile names and leaves every file as it is", async (t) => {
+Deno.test("every command that takes an agent name refuses hostile names and leaves every file unchanged", async (t) => {
   assert(NAMES.length >= 200, String(NAMES.length));
   await using world = await World.open();
   await using machine = await machineIn(world);
@@ -67,13 +67,13 @@ Deno.test("every command that takes an agent name refuses hostile names and leav
   assertEquals(machine.requests.length, sent);
 });
 
-Deno.test("every command that takes an agent name leaves nothing behind for an agent that does not exist", async (t) => {
+Deno.test("every command that takes an agent name leaves no file for an agent that does not exist", async (t) => {
   await using world = await World.open();
   await using machine = await machineIn(world);
   const before = machine.tree();
   for (const command of COMMANDS.filter(({ path }) => !["create", "uninstall"].includes(path.at(-1) ?? ""))) {
     for (const line of linesOf(command, "ghost")) {
-      // Without an agent it shows what is found.
+      // Without an agent the command shows what it finds.
       if (line[0] === "install") line.push("--for=generic");
       await t.step(line.join(" "), async () => {
         assertEquals((await machine.failure(...line)).code, "CLI_AGENT_UNKNOWN");

@@ -1,4 +1,4 @@
-/** The commands that svc suggests: each line is a command that a shell runs as it is (D-238). */
+/** The commands that svc suggests: a shell can run each line unchanged (D-238). */
 import { assert, assertEquals } from "@std/assert";
 import { COMMANDS } from "../../cli/commands/table.ts";
 import { parse } from "../../cli/command_line/parse.ts";
@@ -16,7 +16,7 @@ async function suggested(text: string): Promise<string[][]> {
   }));
 }
 
-/** Runs a command and gives the command lines that it suggests, each of which must parse. */
+/** Runs a command and returns the command lines that it suggests; each must parse. */
 async function next(machine: Machine, ...argv: string[]): Promise<string[][]> {
   const { code, stderr } = await machine.svc(...argv);
   assertEquals(code, 0, `${argv.join(" ")}\n${stderr}`);
@@ -26,7 +26,7 @@ async function next(machine: Machine, ...argv: string[]): Promise<string[][]> {
   return lines;
 }
 
-Deno.test("every suggested line is a command that can be pasted whole, from the first admin to the connector", async () => {
+Deno.test("every suggested line can be pasted unchanged, from the first admin to the connector", async () => {
   await using world = await World.open();
   await using ada = await Machine.open(world);
   await using bob = await Machine.open(world);
@@ -55,7 +55,7 @@ Deno.test("every suggested line is a command that can be pasted whole, from the 
   assertEquals(starts.map(([, , name]) => name), ["my-agent", "second"]);
 });
 
-Deno.test("no command writes a suggestion past the function that quotes it", async () => {
+Deno.test("every suggestion passes through the function that quotes it", async () => {
   const folder = new URL("../../cli/commands/", import.meta.url);
   for await (const { name } of Deno.readDir(folder)) {
     const text = await Deno.readTextFile(new URL(name, folder));

@@ -1,17 +1,17 @@
 /**
- * Both services in a process of their own, behind a front that can lose, change or delay answers, and gives every
- * request another address, so that limits per address do not end a trial.
+ * Both services in a process of their own, behind a front that can lose, change or delay answers. The front gives every
+ * request another address, so that limits per address do not end a test.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { BOOTSTRAP_SECRET, freePort, type ServerProcess, startServer, tempFolder } from "../support/process.ts";
 import type { Machine } from "./program.ts";
 
-/** What a front does with a request; `null` breaks the connection off. */
+/** Handles a request of the front; `null` breaks the connection off. */
 type Tamper = (request: Request, forward: () => Promise<Response>) => Promise<Response | null>;
 
-/** Both services behind a front that a test can tamper with. */
+/** Both services behind a front that a test controls. */
 export class Place implements AsyncDisposable {
-  /** Answers in place of the services, or after them, when a test sets it. */
+  /** Answers instead of the services, or after them, when a test sets it. */
   tamper: Tamper | null = null;
   apiKey = "";
 
@@ -55,21 +55,21 @@ export class Place implements AsyncDisposable {
       body: body.byteLength > 0 ? body : null,
     });
     const forward = () => forwarded(this.server.address, request);
-    // A server that is gone breaks the connection off, too.
+    // A stopped server breaks the connection off, too.
     const response = await Promise.resolve(this.tamper?.(request, forward) ?? forward()).catch(() => null);
     if (response === null) return void outgoing.socket?.destroy();
     outgoing.writeHead(response.status, Object.fromEntries(response.headers));
     outgoing.end(new Uint8Array(await response.arrayBuffer()));
   }
 
-  /** A further key of the admin: limits count by key. */
+  /** Another API key of the admin: limits count per key. */
   async newKey(): Promise<{ url: string; apiKey: string }> {
     const headers = { Authorization: `Bearer ${this.apiKey}`, "Content-Type": "application/json" };
     const answer = await fetch(`${this.url}/v1/me/api-keys`, { method: "POST", headers, body: "{}" });
     return { url: this.url, apiKey: ((await answer.json()) as { apiKey: { token: string } }).apiKey.token };
   }
 
-  /** Loses the answers to the next `times` requests for a path, once the services have carried them out. */
+  /** Loses the answers to the next `times` requests for a path after the services have applied them. */
   lose(path: RegExp, times = 1): void {
     this.tamper = async (request, forward) => {
       const response = await forward();
@@ -80,7 +80,7 @@ export class Place implements AsyncDisposable {
     };
   }
 
-  /** Whether the registry takes an agent's access token. */
+  /** True when the registry accepts an agent's access token. */
   async works(machine: Machine, name: string): Promise<boolean> {
     const { did } = JSON.parse(machine.read(`agents/${name}/identity.json`)) as { did: string };
     const { accessToken } = JSON.parse(machine.read(`agents/${name}/registry-auth.json`)) as { accessToken: string };

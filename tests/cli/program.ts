@@ -1,16 +1,17 @@
 /**
- * `svc` as its users run it: a process of its own, the one file that the npm package has, or the compiled binary, at a
+ * `svc` as its users run it: a process of its own (the one file of the npm package, or the compiled binary) on a
  * machine with a folder for its files.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert } from "@std/assert";
 import { tempFolder } from "../support/process.ts";
 import { trials } from "../support/trials.ts";
 import { bundle } from "../tools/compile.ts";
 import { FLAGS } from "../tools/pack.ts";
+import { type Outcome, SvcRunner } from "./svc_runner.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname);
 
-/** Trials of what happens at random: 20, or `--trials n` after `--`. */
+/** Number of trials of random tests: 20, or `--trials n` after `--`. */
 export const TRIALS = trials(20);
 
 /** How `svc` is started. */
@@ -20,7 +21,7 @@ export interface Program {
   args: readonly string[];
 }
 
-/** What is built from the source, made once and shared by every test file of a run, also by those that run beside it. */
+/** Results of builds, made once and shared by every test file of a run, also by concurrent ones. */
 async function built(name: string, make: (path: string) => Promise<void>, tools = ""): Promise<string> {
   const folder = `${ROOT}.data/built`;
   await Deno.mkdir(folder, { recursive: true });
@@ -36,7 +37,7 @@ async function built(name: string, make: (path: string) => Promise<void>, tools 
   return path;
 }
 
-/** Of everything that a build is made from: the same sources are not built twice. */
+/** Hash of all sources of a build: the same sources are not built twice. */
 async function digestOfSources(tools: string): Promise<string> {
   const files = ["deno.json", "deno.lock", "tests/tools/compile.ts", "tests/cli/kill_at.ts"];
   const folders = ["cli", "shared"];
@@ -50,7 +51,7 @@ async function digestOfSources(tools: string): Promise<string> {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", all)).toHex().slice(0, 16);
 }
 
-/** Builds of other sources, and what a killed one left; not those that another run has just begun to use. */
+/** Builds of other sources and leftovers of killed runs, except those that another run has just begun to use. */
 async function removeOthers(folder: string, name: string): Promise<void> {
   for await (const { name: found } of Deno.readDir(folder)) {
     if (!found.includes(`-${name}`)) continue;
@@ -66,7 +67,7 @@ export async function bundledProgram(): Promise<Program> {
   return { name: "bundled", command: Deno.execPath(), args: [...FLAGS, path] };
 }
 
-/** The binary that `deno task compile` builds, or `null`, said aloud, where there is no runtime stub for it. */
+/** The binary that `deno task compile` builds; `null`, with a message, when there is no runtime stub for it. */
 export async function compiledProgram(): Promise<Program | null> {
   const tool = `${ROOT}../shared/tools/denort`;
   let paths: string[];
@@ -88,26 +89,19 @@ export async function compiledProgram(): Promise<Program | null> {
   return { name: "compiled", command: `${dist}/svc`, args: [] };
 }
 
-/** `svc` bundled, and compiled where that can be done. */
+/** `svc` bundled, and compiled where that is possible. */
 export async function programs(): Promise<Program[]> {
   return [await bundledProgram(), await compiledProgram()].filter((program) => program !== null);
 }
 
-/** `svc` bundled, dying just before the n-th thing that it does to a file or asks of the network. */
+/** `svc` bundled, killed just before the n-th file or network operation. */
 export async function dyingProgram(): Promise<(n: number) => Program> {
   const path = await built("kill_at.js", (path) => bundle(path, "tests/cli/kill_at.ts"));
   const args = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm", "-A", path];
   return (n) => ({ name: `dying at ${n}`, command: Deno.execPath(), args: [...args, String(n)] });
 }
 
-/** What a process did. */
-export interface Outcome {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
-/** Runs a program to its end. */
+/** Runs a program until it exits. */
 export async function output(
   command: string,
   args: readonly string[],
@@ -118,12 +112,14 @@ export async function output(
 }
 
 /** A machine on which `svc` runs. */
-export class Machine implements AsyncDisposable {
+export class Machine extends SvcRunner implements AsyncDisposable {
   private constructor(
     readonly program: Program,
     readonly folder: AsyncDisposable & { path: string },
     readonly env: Record<string, string>,
-  ) {}
+  ) {
+    super();
+  }
 
   /** A machine of the first admin. */
   static async open(program: Program, { url, apiKey }: { url: string; apiKey: string }): Promise<Machine> {
@@ -132,7 +128,7 @@ export class Machine implements AsyncDisposable {
     return new Machine(program, folder, env);
   }
 
-  get dir(): string {
+  override get dir(): string {
     return this.env.SVC_CONFIG_DIR ?? "";
   }
 
@@ -140,38 +136,15 @@ export class Machine implements AsyncDisposable {
     await this.folder[Symbol.asyncDispose]();
   }
 
-  /** Starts a command line; `before` are words in front of it, for instance `strace`. */
+  /** Starts a command line; `before` are words in front of it, for example `strace`. */
   spawn(argv: readonly string[], { before = [], stdin = "null" }: SpawnOptions = {}): Deno.ChildProcess {
     const [command = "", ...args] = [...before, this.program.command, ...this.program.args, ...argv];
     return new Deno.Command(command, { args, env: this.env, stdin, stdout: "piped", stderr: "piped" }).spawn();
   }
 
-  /** Runs a command line to its end. */
-  async svc(...argv: string[]): Promise<Outcome> {
+  /** Runs a command line until it exits. */
+  override async svc(...argv: string[]): Promise<Outcome> {
     return await ended(this.spawn(argv));
-  }
-
-  /** Runs a command line that must succeed, and gives its result. */
-  // deno-lint-ignore no-explicit-any
-  async json(...argv: string[]): Promise<any> {
-    const { code, stdout, stderr } = await this.svc("--json", ...argv);
-    assertEquals([code, stderr], [0, ""], `${argv.join(" ")}\n${stderr}`);
-    return JSON.parse(stdout);
-  }
-
-  /** Runs a command line that must fail; its exit code, error code and message. */
-  async failure(...argv: string[]): Promise<{ exit: number; code: string; message: string; stdout: string }> {
-    const { code: exit, stdout, stderr } = await this.svc("--json", ...argv);
-    const { error } = JSON.parse(stderr) as { error: { code: string; message: string } };
-    return { exit, ...error, stdout };
-  }
-
-  path(file: string): string {
-    return `${this.dir}/${file}`;
-  }
-
-  read(file: string): string {
-    return Deno.readTextFileSync(this.path(file));
   }
 
   exists(file: string): boolean {
@@ -183,7 +156,7 @@ export class Machine implements AsyncDisposable {
     }
   }
 
-  /** Modes of everything below the folder, by path. */
+  /** Modes of everything in the folder, by path. */
   modes(folder = ""): Record<string, string> {
     const modes: Record<string, string> = {};
     for (const { name, isDirectory } of Deno.readDirSync(this.path(folder))) {
@@ -206,7 +179,7 @@ export async function ended(child: Deno.ChildProcess): Promise<Outcome> {
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
 }
 
-/** A process that goes on, and what it has printed so far. */
+/** A process that keeps running, and its output until now. */
 export class Watched implements AsyncDisposable {
   printed = "";
   readonly #reading: Promise<void>[];
@@ -229,7 +202,7 @@ export class Watched implements AsyncDisposable {
     }
   }
 
-  /** Waits until it has printed something. */
+  /** Waits until its output contains a text. */
   async prints(pattern: RegExp): Promise<void> {
     while (!pattern.test(this.printed)) {
       assert(!this.#isEnded, `It ended without printing ${pattern}\n${this.printed}`);
@@ -240,7 +213,7 @@ export class Watched implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       this.child.kill("SIGKILL");
-    } catch { /* it has ended by itself */ }
+    } catch { /** It has exited. */ }
     await Promise.all(this.#reading);
     await this.child.status;
   }

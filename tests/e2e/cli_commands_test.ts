@@ -1,11 +1,12 @@
 /**
- * CHECKS M13 to M24 and E09 with real processes and sockets: `svc` as one file with the permissions that it ships with,
- * and the compiled binary; and how commands end when somebody else ends them.
+ * Commands with real processes and sockets: `svc` as one file with the permissions that it ships with, and the compiled
+ * binary. Also shows how commands end on a signal or a closed pipe (D-84). Decisions: D-103.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
 import { clientFromFiles, denoDir, Listener } from "../cli/connector/people.ts";
 import { ended, Machine, output, programs, Watched } from "../cli/program.ts";
+import { machineTests } from "./harness.ts";
 import { BOOTSTRAP_SECRET, eventually, newAgent, startServer, tempFolder } from "../support/process.ts";
 
 const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
@@ -15,27 +16,16 @@ const place = await Place.open();
 Deno.test.afterAll(() => place[Symbol.asyncDispose]());
 
 for (const program of await programs()) {
-  const test = (name: string, run: (place: Place, machine: Machine) => Promise<void>) =>
-    Deno.test({
-      name: `${program.name}: ${name}`,
-      // The services are there before a test and after it.
-      sanitizeResources: false,
-      sanitizeOps: false,
-      async fn() {
-        place.tamper = null;
-        await using machine = await Machine.open(program, place);
-        await run(place, machine);
-      },
-    });
+  const test = machineTests(program, place);
 
-  test("nothing is left in the folder for temporary files, and nothing is run from it (D-103)", async (_, machine) => {
+  test("the folder for temporary files stays empty, and no program is run from it", async (_, machine) => {
     const folder = machine.env.TMPDIR = `${machine.folder.path}/tmp`;
     await Deno.mkdir(folder);
     for (const _ of [1, 2]) assertEquals((await machine.svc("config", "show")).code, 0);
     assertEquals([...Deno.readDirSync(folder)], []);
   });
 
-  test("config get, set, show (M13)", async (_, machine) => {
+  test("config get, set and show keep and mask values", async (_, machine) => {
     delete machine.env.SVC_API_KEY;
     assertEquals((await machine.svc("config", "get", "apiKey")).stdout, "(not set)\n");
     assertEquals((await machine.svc("config", "set", "apiKey", "svc_pat_x")).code, 0);
@@ -45,7 +35,7 @@ for (const program of await programs()) {
     for (const key of ["__proto__", "nonsense"]) assertEquals((await machine.svc("config", "get", key)).code, 2);
   });
 
-  test("a key that cannot be saved is shown once, exit code 1 (M14)", async (_, machine) => {
+  test("a key that cannot be saved is shown once, with exit code 1", async (_, machine) => {
     await using folder = await tempFolder();
     await using server = await startServer({ folder: folder.path });
     const invite = (await machine.json("invite", "create")).invite.code;
@@ -61,25 +51,25 @@ for (const program of await programs()) {
     }
   });
 
-  test("api-key create saves the token nowhere (M15)", async (_, machine) => {
+  test("api-key create does not save the token", async (_, machine) => {
     await machine.json("config", "init");
     const { apiKey } = await machine.json("api-key", "create", "--name", "ci");
     const { code } = await output("grep", ["-r", apiKey.token, machine.folder.path]);
     assertEquals(code, 1, "grep finds nothing");
   });
 
-  test("plain http to another machine and other schemes are refused (M16)", async (_, machine) => {
+  test("plain http to another machine and other schemes are refused", async (_, machine) => {
     for (const url of ["http://example.com", "ftp://example.com", "file:///etc/passwd", "javascript:alert(1)"]) {
       assertEquals((await machine.failure("config", "init", "--registry-url", url)).exit, 2);
     }
   });
 
-  test("a redirect is not followed: the canary hears nothing (M17)", async (place, machine) => {
+  test("a redirect is not followed, and its target receives no request", async (place, machine) => {
     await machine.json("agent", "create", "alpha");
     const invite = (await machine.json("invite", "create")).invite.code;
-    const heard: string[] = [];
+    const requests: string[] = [];
     const canary = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
-      heard.push([...request.headers.values(), request.url, await request.text()].join(" "));
+      requests.push([...request.headers.values(), request.url, await request.text()].join(" "));
       return new Response("hello");
     });
     for (const status of [301, 302, 307, 308]) {
@@ -89,10 +79,10 @@ for (const program of await programs()) {
       }
     }
     await canary.shutdown();
-    assertEquals(heard, []);
+    assertEquals(requests, []);
   });
 
-  test("a config.json that is not right is left as it is (M18)", async (_, machine) => {
+  test("a damaged config.json is left unchanged", async (_, machine) => {
     await Deno.mkdir(machine.dir, { mode: 0o700 });
     for (const content of ["", "{", "[]", '{"apiKey":1}', " ".repeat(10 * 1024 * 1024)]) {
       await Deno.writeTextFile(machine.path("config.json"), content);
@@ -103,7 +93,7 @@ for (const program of await programs()) {
     }
   });
 
-  test("what may be run twice is run twice (M19)", async (_, machine) => {
+  test("commands that can be repeated succeed when they run twice", async (_, machine) => {
     await machine.json("agent", "create", "alpha");
     for (const argv of [["config", "init"], ["agent", "auth", "revoke", "alpha"]]) {
       const [first, second] = [await machine.svc(...argv), await machine.svc(...argv)];
@@ -117,7 +107,7 @@ for (const program of await programs()) {
   });
 
   test(
-    "set-up and uninstall may be run twice, the doctor touches nothing (M19, M20)",
+    "set-up and uninstall can be repeated, and doctor is read-only",
     async (_, machine) => {
       await machine.json("agent", "create", "alpha");
       Object.assign(machine.env, { HOME: machine.folder.path, DENO_DIR: denoDir() });
@@ -142,26 +132,26 @@ for (const program of await programs()) {
   );
 
   test(
-    "the service of an agent in an odd place is right in systemd's eyes (M21)",
+    "systemd accepts the service of an agent in an unusual folder",
     async (_, machine) => {
       const { path: home } = machine.folder;
       const odd = `${home}/a b $x;\`touch ${home}/ran\` %h "q" 'q'`;
       Object.assign(machine.env, { SVC_CONFIG_DIR: odd, HOME: home, XDG_CONFIG_HOME: home, DENO_DIR: denoDir() });
       for (const argv of [["config", "init"], ["agent", "create", "alpha"]]) await machine.json(...argv);
       await Deno.mkdir(`${home}/bin`);
-      await Deno.writeTextFile(`${home}/bin/systemctl`, `#!/bin/sh\necho "$*" >>'${home}/told'\n`, { mode: 0o755 });
+      await Deno.writeTextFile(`${home}/bin/systemctl`, `#!/bin/sh\necho "$*" >>'${home}/calls'\n`, { mode: 0o755 });
       machine.env.PATH = `${home}/bin:${Deno.env.get("PATH")}`;
       const installing = machine.spawn(["connector", "service", "install", "alpha", "--platform", "systemd"]);
-      // No connector comes up here: the command is ended once it has told systemd everything.
-      const told = await eventually(10_000, "systemd is told", async () => {
-        const text = await Deno.readTextFile(`${home}/told`).catch(() => "");
+      // No connector starts here: the command is ended once it has given systemd all its input.
+      const calls = await eventually(10_000, "systemd gets the unit", async () => {
+        const text = await Deno.readTextFile(`${home}/calls`).catch(() => "");
         return text.includes("restart") ? text : undefined;
       });
       installing.kill("SIGINT");
       assertEquals((await ended(installing)).code, 130);
       const unit = "svc-connector-alpha.service";
       assertEquals(
-        told.split("\n").slice(0, 3),
+        calls.split("\n").slice(0, 3),
         ["daemon-reload", "enable", "restart"].map((word, i) => `--user ${word}${i === 0 ? "" : ` ${unit}`}`),
       );
       const file = `${home}/systemd/user/${unit}`;
@@ -172,11 +162,11 @@ for (const program of await programs()) {
         .catch(() => null);
       if (judged === null) console.log("systemd-analyze is not on this machine: the unit is NOT checked by it");
       else assertEquals(judged.stderr.split("\n").filter((line) => line.includes(unit)), []);
-      assertEquals(machine.exists("../ran"), false, "nothing was run");
+      assertEquals(machine.exists("../ran"), false, "no program was run");
     },
   );
 
-  test("--json parses and shows no secret but those that are issued (M22)", async (_, machine) => {
+  test("every JSON output parses and shows no secret except an issued one", async (_, machine) => {
     await machine.json("agent", "create", "alpha");
     const lines: [string[], number][] = [
       [["config", "init"], 0],
@@ -203,7 +193,7 @@ for (const program of await programs()) {
     assertEquals(JSON.parse(stderr).error.code, "CLI_AGENT_UNKNOWN");
   });
 
-  test("a clock that is off is named (M23)", async (place, machine) => {
+  test("a wrong clock is reported", async (place, machine) => {
     await machine.json("agent", "create", "alpha");
     place.tamper = async () => {
       const error = { code: "AGENT_AUTH_REFRESH_UNAUTHORIZED", message: "X-Svc-Timestamp is over 300 s off" };
@@ -215,7 +205,7 @@ for (const program of await programs()) {
     assert(/clock is (?:9 min 59|10 min [01]) s behind/.test(message), message);
   });
 
-  test("a secret from the environment or standard input is in no command line (M24)", async (place, machine) => {
+  test("a secret from the environment or standard input is in no command line", async (place, machine) => {
     const secret = "svc_pat_never-in-a-command-line";
     const lines: string[] = [];
     place.tamper = async (_, forward) => {
@@ -234,7 +224,7 @@ for (const program of await programs()) {
   });
 
   test(
-    "a refresh whose answer is dropped is recovered without the owner, with one live pair (E09)",
+    "a refresh whose answer is lost is recovered without the owner, with one live token pair",
     async (place, machine) => {
       await machine.json("agent", "create", "alpha");
       delete machine.env.SVC_API_KEY;
@@ -259,7 +249,7 @@ for (const program of await programs()) {
     },
   );
 
-  test("a request whose connection breaks is not sent again behind the command's back", async (place, machine) => {
+  test("a request whose connection breaks is not sent again automatically", async (place, machine) => {
     const { invite } = await machine.json("invite", "create");
     const asked: string[] = [];
     place.tamper = async (request, forward) => {
@@ -274,7 +264,7 @@ for (const program of await programs()) {
     assertEquals(asked, ["/v1/agents/challenge", "/v1/agents", "/v1/invites/redeem"]);
   });
 
-  test("SIGINT ends a command at once, and what it was at goes on with the next", async (place, machine) => {
+  test("SIGINT ends a command at once, and the next run resumes its work", async (place, machine) => {
     const interrupted = async (...options: string[]) => {
       const asked = Promise.withResolvers<void>();
       place.tamper = (_, forward) => {
@@ -294,7 +284,7 @@ for (const program of await programs()) {
     assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
   });
 
-  test("Ctrl-C has a connector finish what it is at, a second one ends it at once", async (place, machine) => {
+  test("Ctrl-C makes a connector finish its work, and a second one ends it at once", async (place, machine) => {
     await machine.json("agent", "create", "beta");
     const sender = await newAgent({ registryUrl: place.url, proxyUrl: place.url }, place.apiKey, "sender");
     const beta = await clientFromFiles(machine.dir, "beta", place.url);
@@ -326,7 +316,7 @@ for (const program of await programs()) {
     }
   });
 
-  test("a reader that goes away does not make a command fail", async (_, machine) => {
+  test("a command succeeds when the reader of its output leaves", async (_, machine) => {
     const child = machine.spawn(["--help"]);
     await child.stdout.cancel();
     const { code } = await child.status;
@@ -334,8 +324,8 @@ for (const program of await programs()) {
     assertEquals(code, 0);
   });
 
-  test("svc starts with an empty PATH; on Deno 2.9 also without any environment", async () => {
-    // Deno before 2.9 looks the names of --allow-run up at its start, and ends without a PATH.
+  test("svc starts with an empty PATH, and on Deno 2.9 also without any environment", async () => {
+    // Deno before 2.9 resolves the names of --allow-run at its start and exits without a PATH.
     const startsWithout = program.name === "bundled" ? [{}, { PATH: "" }] : [{ PATH: "" }];
     for (const env of startsWithout) {
       const { command, args } = program;
@@ -345,12 +335,12 @@ for (const program of await programs()) {
         clearEnv: true,
       });
       const { code, stdout, stderr } = await child.output();
-      const [out, told] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
-      assertEquals([code, told, JSON.parse(out ?? "").code], [0, "", "CLI_BUSY"]);
+      const [out, err] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+      assertEquals([code, err, JSON.parse(out ?? "").code], [0, "", "CLI_BUSY"]);
     }
   });
 
-  test("nothing is asked and nothing waited for without a terminal", async (_, machine) => {
+  test("no command asks a question or waits for one without a terminal", async (_, machine) => {
     await machine.json("agent", "create", "alpha");
     const child = machine.spawn(["agent", "delete", "alpha"], { stdin: "piped" });
     const { code } = await ended(child);
@@ -359,7 +349,7 @@ for (const program of await programs()) {
   });
 }
 
-/** Every file below a folder with its content, and when it and each folder were written. */
+/** Every file in a folder with its content, and the write times of files and folders. */
 async function treeOf(folder: string, withTimes = false): Promise<Record<string, string>> {
   const tree: Record<string, string> = {};
   for await (const { name, isDirectory } of Deno.readDir(folder)) {

@@ -1,29 +1,19 @@
 /**
- * CHECKS group M on files, M01 to M12, with real processes and sockets: `svc` as one file with the permissions that it
- * ships with, and the compiled binary. M08 and M10 are in cli_kill_test.ts.
+ * Files of the CLI with real processes and sockets (D-81): `svc` as one file with the permissions that it ships with,
+ * and the compiled binary. Kills: cli_kill_test.ts.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
-import { ended, Machine, output, programs } from "../cli/program.ts";
+import { ended, output, programs } from "../cli/program.ts";
+import { machineTests } from "./harness.ts";
 
 const place = await Place.open();
 Deno.test.afterAll(() => place[Symbol.asyncDispose]());
 
 for (const program of await programs()) {
-  const test = (name: string, run: (place: Place, machine: Machine) => Promise<void>) =>
-    Deno.test({
-      name: `${program.name}: ${name}`,
-      // The services are there before a test and after it.
-      sanitizeResources: false,
-      sanitizeOps: false,
-      async fn() {
-        place.tamper = null;
-        await using machine = await Machine.open(program, place);
-        await run(place, machine);
-      },
-    });
+  const test = machineTests(program, place);
 
-  test("files are private whatever the umask says, and made so on rewrite (M01)", async (place, machine) => {
+  test("files are private with any umask, and become private when rewritten", async (place, machine) => {
     const open = ["sh", "-c", 'umask 000; exec "$@"', "sh"];
     await Deno.mkdir(machine.dir);
     await Deno.chmod(machine.dir, 0o777);
@@ -42,7 +32,7 @@ for (const program of await programs()) {
   });
 
   test(
-    "secrets are written O_EXCL with 0600, fsynced before the rename, the directory after it (M02)",
+    "secrets are created with O_EXCL and 0600 and fsynced before the rename, the folder after it",
     async (_, machine) => {
       const trace = `${machine.folder.path}/trace`;
       const strace = [
@@ -55,7 +45,7 @@ for (const program of await programs()) {
         "trace=open,openat,creat,fsync,fdatasync,rename,renameat,renameat2,chmod,fchmod,fchmodat",
       ];
       if ((await output("strace", ["-V"]).catch(() => null))?.code !== 0) {
-        return console.log("strace is not on this machine: M02 is NOT checked");
+        return console.log("strace is not on this machine: the order of file operations is NOT checked");
       }
       for (const argv of [["agent", "create", "alpha"], ["agent", "auth", "refresh", "alpha"]]) {
         assertEquals((await ended(machine.spawn(argv, { before: strace }))).code, 0);
@@ -81,7 +71,7 @@ for (const program of await programs()) {
     },
   );
 
-  test("the registry's name for an agent chooses no path (M04)", async (place, machine) => {
+  test("a name from the registry chooses no path", async (place, machine) => {
     place.tamper = async (request, forward) => {
       const response = await forward();
       if (request.method !== "POST" || new URL(request.url).pathname !== "/v1/agents") return response;
@@ -93,7 +83,7 @@ for (const program of await programs()) {
     assertEquals([...Deno.readDirSync(machine.folder.path)].map(({ name }) => name), ["svc"]);
   });
 
-  test("an occupied name fails before any request (M05)", async (place, machine) => {
+  test("an occupied name fails before any request", async (place, machine) => {
     await Deno.mkdir(machine.path("agents"), { recursive: true, mode: 0o700 });
     await Deno.mkdir(machine.path("agents/folder"));
     await Deno.writeTextFile(machine.path("agents/file"), "");
@@ -107,7 +97,7 @@ for (const program of await programs()) {
     }
   });
 
-  test("a link in the place of config.json is not followed (M06)", async (_, machine) => {
+  test("config.json is not followed when it is a symbolic link", async (_, machine) => {
     await Deno.mkdir(machine.dir, { mode: 0o700 });
     const target = `${machine.folder.path}/target.json`;
     await Deno.writeTextFile(target, '{"humanName":"Target"}');
@@ -119,7 +109,7 @@ for (const program of await programs()) {
   });
 
   test(
-    "a registration that fails leaves the name free or resumable, and the key of a 201 is kept (M07)",
+    "a failed registration leaves the name free or resumable, and the key of a 201 is kept",
     async (place, machine) => {
       place.tamper = () =>
         Promise.resolve(Response.json({ error: { code: "API_KEY_REVOKED", message: "no" } }, { status: 401 }));
@@ -143,14 +133,14 @@ for (const program of await programs()) {
     },
   );
 
-  test("a full disk during a refresh loses nothing (M11)", async (place, machine) => {
+  test("a refresh on a full disk loses no session", async (place, machine) => {
     await machine.json("agent", "create", "alpha");
     const disk = `${machine.folder.path}/disk`;
     await Deno.mkdir(disk);
     if (
       (await output("mount", ["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", disk]).catch(() => null))?.code !== 0
     ) {
-      return console.log("A small file system cannot be mounted here: M11 with a full disk is NOT checked");
+      return console.log("A small file system cannot be mounted here: a full disk is NOT checked");
     }
     try {
       await output("cp", ["-a", machine.path("."), `${disk}/svc`]);
@@ -167,7 +157,7 @@ for (const program of await programs()) {
       };
       const late = await machine.failure("agent", "auth", "refresh", "alpha");
       assertEquals([late.exit, late.code], [1, "CLI_SAVE_FAILED"]);
-      assertStringIncludes(late.message, "svc agent auth refresh alpha again");
+      assertStringIncludes(late.message, "run svc agent auth refresh alpha to recover them");
       assertEquals(machine.read("agents/alpha/registry-auth.json"), before, "the old file is intact");
       place.tamper = null;
       await Deno.remove(`${disk}/filling`);
@@ -179,7 +169,7 @@ for (const program of await programs()) {
   });
 
   test(
-    "a folder that others can write into is closed, a planted link not written through (M12)",
+    "a folder with write access for others is corrected, and a planted link is not followed",
     async (_, machine) => {
       await Deno.mkdir(machine.path("agents"), { recursive: true });
       await Deno.chmod(machine.path("agents"), 0o777);
@@ -200,7 +190,7 @@ for (const program of await programs()) {
   );
 }
 
-/** Calls of an strace log, those that were interrupted by another thread put together again. */
+/** The calls of an strace log, with calls that another thread interrupted joined again. */
 function joined(log: string): string[] {
   const open = new Map<string, string>();
   const calls: string[] = [];
@@ -213,11 +203,11 @@ function joined(log: string): string[] {
   return calls;
 }
 
-/** Leaves no room on a small file system. */
+/** Fills a small file system. */
 async function fill(folder: string): Promise<void> {
   for (const size of [65_536, 4_096, 1]) {
     try {
       while (true) await Deno.writeFile(`${folder}/filling`, new Uint8Array(size), { append: true });
-    } catch { /* full for pieces of this size */ }
+    } catch { /** Full for chunks of this size. */ }
   }
 }

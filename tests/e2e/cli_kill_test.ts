@@ -1,8 +1,7 @@
 /**
- * `svc agent create` and `svc agent auth refresh`, killed: at every single thing they do, one by one, and at random
- * moments; and run twice at once (CHECKS M08, M10; D-82, D-83). The identity is never lost, the name never stuck, the
- * next refresh always works. What happens at random happens to the compiled program, where there is one. More with
- * `-- --trials n`.
+ * `svc agent create` and `svc agent auth refresh` killed at every operation, one by one, and at random moments, and run
+ * twice at once (D-82, D-83). The identity is never lost, the name stays usable, and the next refresh succeeds. Random
+ * kills use the compiled program when there is one. More trials with `-- --trials n`.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Place } from "../cli/place.ts";
@@ -10,7 +9,7 @@ import { bundledProgram, compiledProgram, dyingProgram, ended, Machine, TRIALS }
 
 const SIGKILL = 128 + 9;
 const TOO_MANY = 500;
-/** So many trials at a time, each at a machine of its own. */
+/** Number of trials at a time, each on a machine of its own. */
 const LANES = 4;
 
 const CREATE = ["agent", "create", "alpha"];
@@ -21,9 +20,8 @@ const dying = await dyingProgram();
 const program = await compiledProgram() ?? bundled;
 
 /**
- * Runs trials 1, 2, 3 and so on, some at a time, until one says that it was the last.
- *
- * @returns how many were not the last
+ * Runs trials 1, 2, 3 and so on, some at a time, until one reports that it was the last.
+ * @returns the number of trials before the last
  */
 async function trials(lanes: number, trial: (n: number, lane: number) => Promise<"last" | void>): Promise<number> {
   let next = 1;
@@ -62,18 +60,18 @@ async function killedAt(machine: Machine, n: number, argv: string[]): Promise<bo
   const { command, args } = dying(n);
   const child = new Deno.Command(command, { args: [...args, ...argv], env: machine.env, stdin: "null" });
   const { code, stderr } = await child.output();
-  const told = `${argv.join(" ")} at ${n} ended with ${code}\n${new TextDecoder().decode(stderr)}`;
-  assert(code === 0 || code === SIGKILL, told);
+  const output = `${argv.join(" ")} at ${n} ended with ${code}\n${new TextDecoder().decode(stderr)}`;
+  assert(code === 0 || code === SIGKILL, output);
   return code === SIGKILL;
 }
 
-/** Starts a command and kills it at a moment of the time that it usually takes. */
+/** Starts a command and kills it at a random moment of its usual duration. */
 async function killedAtRandom(machine: Machine, usualMs: number, argv: string[]): Promise<boolean> {
   const child = machine.spawn(argv);
   const timer = setTimeout(() => {
     try {
       child.kill("SIGKILL");
-    } catch { /* it has just ended by itself */ }
+    } catch { /** It has just exited. */ }
   }, Math.random() * usualMs);
   const { code } = await ended(child);
   clearTimeout(timer);
@@ -81,7 +79,7 @@ async function killedAtRandom(machine: Machine, usualMs: number, argv: string[])
   return code === SIGKILL;
 }
 
-/** How long a command takes while others run beside it. */
+/** Duration of a command while others run at the same time. */
 async function usual(runs: readonly (() => Promise<unknown>)[]): Promise<number> {
   const began = performance.now();
   const times = await Promise.all(runs.map(async (run) => {
@@ -91,29 +89,29 @@ async function usual(runs: readonly (() => Promise<unknown>)[]): Promise<number>
   return times.reduce((sum, ms) => sum + ms, 0) / times.length;
 }
 
-/** The agent is there and works, whatever happened to its creation before. */
+/** Asserts that the agent exists and works, with any interruption of its creation. */
 async function becomesUsable(place: Place, machine: Machine, what: string): Promise<void> {
   const { code, stderr } = await machine.svc(...CREATE);
   if (code !== 0) assert(stderr.includes("CLI_AGENT_EXISTS"), `${what}: ${stderr}`);
   await machine.json(...REFRESH);
   assert(await place.works(machine, "alpha"), what);
   const left = Object.keys(machine.modes()).filter((path) => path.includes(".pending"));
-  assertEquals(left, [], `${what}: nothing is left over`);
+  assertEquals(left, [], `${what}: no leftovers`);
 }
 
-Deno.test("agent create can be killed before every single thing it does (M08)", async () => {
+Deno.test("agent create recovers when it is killed before any of its operations", async () => {
   await using place = await Place.open();
   const keys = await Promise.all(Array.from({ length: LANES }, () => place.newKey()));
   const points = await trials(LANES, async (n, lane) => {
     await using machine = await Machine.open(bundled, keys[lane] ?? place);
     if (!await killedAt(machine, n, CREATE)) return "last";
-    await becomesUsable(place, machine, `killed before thing ${n}`);
+    await becomesUsable(place, machine, `killed before operation ${n}`);
   });
   assert(points > 40, `${points} points`);
   console.log(`agent create: killed at ${points} points`);
 });
 
-Deno.test("agent auth refresh can be killed before every single thing it does (D-83)", async () => {
+Deno.test("agent auth refresh recovers when it is killed before any of its operations", async () => {
   await using place = await Place.open();
   await using stack = new AsyncDisposableStack();
   const machines = await machinesWithAlpha(stack, place, LANES);
@@ -121,13 +119,13 @@ Deno.test("agent auth refresh can be killed before every single thing it does (D
     const machine = machines[lane] as Machine;
     if (!await killedAt(machine, n, REFRESH)) return "last";
     await machine.json(...REFRESH);
-    assert(await place.works(machine, "alpha"), `killed before thing ${n}`);
+    assert(await place.works(machine, "alpha"), `killed before operation ${n}`);
   });
   assert(points > 15, `${points} points`);
   console.log(`agent auth refresh: killed at ${points} points`);
 });
 
-Deno.test(`${program.name}: agent create killed at random moments (M08)`, async () => {
+Deno.test(`${program.name}: agent create recovers when it is killed at random moments`, async () => {
   await using place = await Place.open();
   const keys = await Promise.all(Array.from({ length: LANES }, () => place.newKey()));
   const usualMs = await usual(keys.map((key) => async () => {
@@ -137,7 +135,7 @@ Deno.test(`${program.name}: agent create killed at random moments (M08)`, async 
   let killed = 0;
   await randomTrials(LANES, async (trial, lane) => {
     await using machine = await Machine.open(program, keys[lane] ?? place);
-    // Now and then twice: going on must not be more fragile than beginning.
+    // Sometimes twice: resuming must be as robust as the first run.
     for (let i = 0; i <= trial % 3; i++) {
       if (machine.exists("agents/alpha")) break;
       if (await killedAtRandom(machine, usualMs, CREATE)) killed++;
@@ -149,7 +147,7 @@ Deno.test(`${program.name}: agent create killed at random moments (M08)`, async 
   assert(killed > 0);
 });
 
-Deno.test(`${program.name}: agent auth refresh killed at random moments (D-83)`, async () => {
+Deno.test(`${program.name}: agent auth refresh recovers when it is killed at random moments`, async () => {
   await using place = await Place.open();
   await using stack = new AsyncDisposableStack();
   const machines = await machinesWithAlpha(stack, place, LANES);
@@ -165,7 +163,7 @@ Deno.test(`${program.name}: agent auth refresh killed at random moments (D-83)`,
   assert(killed > 0);
 });
 
-Deno.test(`${program.name}: two refreshes at once leave a live pair, round after round (M10)`, async () => {
+Deno.test(`${program.name}: two concurrent refreshes leave a live token pair in every round`, async () => {
   await using place = await Place.open();
   await using stack = new AsyncDisposableStack();
   const machines = await machinesWithAlpha(stack, place, LANES / 2);
@@ -201,7 +199,7 @@ function lockHolder(machine: Machine): string {
   return locks.map((path) => machine.read(path).trim()).find((pid) => pid !== "") ?? "";
 }
 
-/** Runs a refresh that kills itself at step `n`, and another one that starts while the first holds the lock. */
+/** Runs a refresh that kills itself at step `n`, and another that starts while the first holds the lock. */
 async function refreshBehindVictim(place: Place, machine: Machine, n: number): Promise<"last" | void> {
   const survivorStarted = Promise.withResolvers<void>();
   place.tamper = async (_request, forward) => {
@@ -239,7 +237,7 @@ Deno.test(`${program.name}: agent auth refresh gets working tokens when the hold
   assert(points > 15, `${points} points`);
 });
 
-Deno.test(`${program.name}: of several that create the same agent at once one wins, and there is one agent`, async () => {
+Deno.test(`${program.name}: one of several concurrent creations of an agent wins, and one agent exists`, async () => {
   await using place = await Place.open();
   await using machine = await Machine.open(program, place);
   for (let round = 1; round <= Math.ceil(TRIALS / 4); round++) {

@@ -1,6 +1,6 @@
 /**
- * The npm package and the build of the binary, as a user gets them: packed, installed into an empty folder, run. Says
- * aloud what cannot be checked where npm or the runtime stub cannot be reached.
+ * The npm package and the build of the binary as a user gets them: packed, installed into an empty folder, run. Prints
+ * what it cannot check when npm or the runtime stub is unreachable.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import project from "../../deno.json" with { type: "json" };
@@ -63,7 +63,7 @@ Deno.test("the packed CLI installs with npm and runs on the Deno that it brings"
   assertEquals([interrupted.code, interrupted.stderr], [130, "Interrupted.\n"], "signals are passed on");
 });
 
-Deno.test("the build says aloud what it did not build, and how to give it a stub", async (t) => {
+Deno.test("the build reports what it did not build and how to provide a stub", async (t) => {
   await using folder = await tempFolder();
   const compile = (args: string[], env: Record<string, string>) =>
     output(Deno.execPath(), tool("compile", "--dist", folder.path, ...args), env);
@@ -80,13 +80,13 @@ Deno.test("the build says aloud what it did not build, and how to give it a stub
     assertStringIncludes(stderr, "NOT BUILT");
     assertStringIncludes(stderr, `DENORT_BIN is not of Deno ${Deno.version.deno}`);
   });
-  await t.step("Deno itself in the place of a stub", async () => {
+  await t.step("Deno itself instead of a stub", async () => {
     const { code, stderr } = await compile([], { DENORT_BIN: Deno.execPath() });
     assertEquals(code, 1);
     assertStringIncludes(stderr, "is DENORT_BIN a stub at all?");
   });
-  await t.step("no stub to be had", async () => {
-    // A proxy that nobody runs stands for a host that cannot be reached; the bundler comes from the cache.
+  await t.step("no stub available", async () => {
+    // An unused proxy address stands for an unreachable host; the bundler comes from the cache.
     const env = { HTTPS_PROXY: "http://127.0.0.1:9", DENORT_BIN: "" };
     const { code, stderr } = await compile([], env);
     if (!stderr.includes("could not be downloaded")) {

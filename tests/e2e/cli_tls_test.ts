@@ -1,4 +1,7 @@
-/** TLS with a private authority (D-232): refused certificates are named, `--ca` and DENO_CERT trust the authority. */
+/**
+ * TLS with a private authority (D-232): refused certificates are reported with the reason, and `--ca` and DENO_CERT add
+ * the authority.
+ */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
@@ -60,7 +63,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a refused certificate is named with its reason by commands and by the connector",
+  name: "a refused certificate is reported with its reason by commands and by the connector",
   ignore: !HAS_OPENSSL,
   async fn() {
     await using service = await SecureService.open();
@@ -91,7 +94,7 @@ Deno.test({
   },
 });
 
-Deno.test("a file for --ca that holds no usable certificate is refused as usage, before anything is asked", async () => {
+Deno.test("a file for --ca without a usable certificate is a usage error before any request", async () => {
   await using folder = await tempFolder();
   const path = `${folder.path}/ca.pem`;
   const begin = "-----BEGIN CERTIFICATE-----", end = "-----END CERTIFICATE-----";

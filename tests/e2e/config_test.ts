@@ -1,11 +1,11 @@
 /**
- * A configuration that cannot be used (PROTOCOL section 7, CHECKS H09): the server does not start, names every wrong
- * variable at once, ends with 2, and has touched nothing. Values are never repeated: some of them are secrets.
+ * A configuration that cannot be used (docs/operations.md#configuration): the server does not start, names every wrong
+ * variable at once, exits with 2 and writes no file. Values are never repeated, because some are secrets.
  */
 import { assert, assertEquals } from "@std/assert";
 import { refusedStart, tempFolder } from "../support/process.ts";
 
-/** Wrong values by variable. Each start takes the next value of every variable: all must be named together. */
+/** Wrong values by variable. Each start takes the next value of every variable; all must be named together. */
 const WRONG: Record<string, string[]> = {
   AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: ["0", "-1", "abc", "1e9", "1000001", "1.5", " 60", "0x10", "Infinity"],
   AGENT_RATE_LIMIT_WINDOW_MS: ["0", "-1", "1e3", "x"],
@@ -43,7 +43,7 @@ const WRONG: Record<string, string[]> = {
   AGENT_ACCESS_CACHE_MS: ["-1", "5001"],
 };
 
-/** Combinations that are wrong as a whole, and the variables that must be named. */
+/** Combinations that are wrong as a whole, and the variables that the error must name. */
 const COMBINATIONS: [name: string, env: Record<string, string>, named: string[]][] = [
   [
     "production with http addresses",
@@ -52,7 +52,7 @@ const COMBINATIONS: [name: string, env: Record<string, string>, named: string[]]
   ],
   ["production without addresses", { ENVIRONMENT: "production" }, ["REGISTRY_URL", "PROXY_URL"]],
   [
-    "a proxy alone in production without its credential, and a wrong limit besides",
+    "a proxy alone in production without its credential, and also a wrong limit",
     {
       ENVIRONMENT: "production",
       SVC_SERVICE: "proxy",
@@ -77,7 +77,7 @@ const COMBINATIONS: [name: string, env: Record<string, string>, named: string[]]
   ["an IPv6 issuer (D-04)", { REGISTRY_URL: "http://[::1]:8787" }, ["REGISTRY_URL"]],
 ];
 
-/** Starts with an environment that must be refused; asserts how, and gives what was said. */
+/** Starts with an environment that must be refused, asserts the exit, and returns the error text. */
 async function refusal(env: Record<string, string>, named: readonly string[]): Promise<string> {
   await using folder = await tempFolder();
   const { code, stdout, stderr } = await refusedStart({ folder: folder.path, env });
@@ -85,12 +85,12 @@ async function refusal(env: Record<string, string>, named: readonly string[]): P
   assertEquals(stdout, "");
   const missing = named.filter((name) => !new RegExp(`^\\s*${name}: .`, "m").test(stderr));
   assertEquals(missing, [], `not named in:\n${stderr}`);
-  assert(!/^\s+at |Error:/m.test(stderr), "no stack: it is for the person who starts the service");
-  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).length, 0, "nothing was touched");
+  assert(!/^\s+at |Error:/m.test(stderr), "no stack trace: the reader is the person who starts the service");
+  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).length, 0, "no file was written");
   return stderr;
 }
 
-Deno.test("config: every wrong variable is named at once, exit 2, nothing touched (H09)", async (t) => {
+Deno.test("a server names every wrong variable at once, exits with 2 and writes no file", async (t) => {
   const starts = Math.max(...Object.values(WRONG).map((values) => values.length));
   for (let i = 0; i < starts; i++) {
     const env = Object.fromEntries(
@@ -102,30 +102,30 @@ Deno.test("config: every wrong variable is named at once, exit 2, nothing touche
   }
 });
 
-Deno.test("config: the limit per agent alone refuses the start and is named (H09)", async (t) => {
+Deno.test("a wrong rate limit per agent alone refuses the start and is named", async (t) => {
   for (const value of WRONG.AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE ?? []) {
     await t.step(value, async () => {
       const env = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: value };
-      const said = await refusal(env, Object.keys(env));
-      assertEquals(said.match(/^\s+[A-Z_]+: /gm)?.length, 1, said);
+      const error = await refusal(env, Object.keys(env));
+      assertEquals(error.match(/^\s+[A-Z_]+: /gm)?.length, 1, error);
     });
   }
 });
 
-Deno.test("config: what only a whole configuration gets wrong is named too", async (t) => {
+Deno.test("faults of a configuration as a whole are named too", async (t) => {
   for (const [name, env, named] of COMBINATIONS) {
     await t.step(name, async () => void await refusal(env, named));
   }
 });
 
-Deno.test("config: a store where the process may not write is refused in plain words, exit 2", async () => {
+Deno.test("a store without write permission is refused in plain words with exit 2", async () => {
   await using folder = await tempFolder();
   const { code, stderr } = await refusedStart({ folder: folder.path, env: { KV_URL: "/nowhere/to/be/seen/svc.kv" } });
   assertEquals(code, 2, stderr);
   assert(stderr.includes("may not write there") && !/^\s+at /m.test(stderr), stderr);
 });
 
-Deno.test("config: secrets are not repeated in what is said about them (I10)", async () => {
+Deno.test("secrets are not repeated in errors about them", async () => {
   const d = "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A";
   const env = {
     REGISTRY_SIGNING_KEYS: JSON.stringify({ keys: [{ kty: "OKP", crv: "Ed25519", x: "AAAA", d }] }),
@@ -133,8 +133,8 @@ Deno.test("config: secrets are not repeated in what is said about them (I10)", a
     REGISTRY_URL: "http://user:hunter2@registry.example",
     REGISTRY_INTERNAL_SERVICE_SECRET: "svc_srv_half_a_credential",
   };
-  const said = await refusal(env, ["REGISTRY_SIGNING_KEYS", "REGISTRY_URL", "REGISTRY_INTERNAL_SERVICE_ID"]);
+  const error = await refusal(env, ["REGISTRY_SIGNING_KEYS", "REGISTRY_URL", "REGISTRY_INTERNAL_SERVICE_ID"]);
   for (const secret of [d, "a-secret-that-nobody-may-see", "hunter2", "half_a_credential"]) {
-    assert(!said.includes(secret), said);
+    assert(!error.includes(secret), error);
   }
 });

@@ -1,6 +1,6 @@
 /**
- * 200 connectors lose their proxy together and come back (K20): all of them, within a minute, spread over the seconds that
- * D-89 gives them. The rate is that over the whole return; the waits of D-89 let the busiest second have more.
+ * 200 connectors lose their proxy together and reconnect within a minute, spread over the waits of D-89. The rate is
+ * the average over the whole return; the busiest second may have more.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ReconnectingLink } from "../../cli/connector/link/reconnecting_link.ts";
@@ -23,7 +23,7 @@ import {
 
 const COUNT = 200;
 
-Deno.test(`${COUNT} connectors are back within 60 s of a restart, at 50 a second or fewer (K20)`, async () => {
+Deno.test(`${COUNT} connectors reconnect within 60 s of a restart, at 50 a second or fewer`, async () => {
   await using folder = await tempFolder();
   const env = { PORT: String(freePort()), AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "60" };
   let server = await startServer({ folder: folder.path, env });

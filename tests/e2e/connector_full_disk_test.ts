@@ -4,7 +4,7 @@ import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connect
 import { bundledProgram, output } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 
-/** A mounted file system of 2 MiB; `null` where it cannot be mounted. */
+/** A mounted file system of 2 MiB; `null` when it cannot be mounted. */
 async function smallDisk(path: string): Promise<AsyncDisposable | null> {
   const { code } = await output("mount", ["-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", path])
     .catch(() => ({ code: 1 }));
@@ -12,7 +12,7 @@ async function smallDisk(path: string): Promise<AsyncDisposable | null> {
   return { [Symbol.asyncDispose]: async () => void await output("umount", ["-l", path]) };
 }
 
-/** Fills what is left of a disk. */
+/** Fills the rest of a disk. */
 async function fill(path: string): Promise<void> {
   using file = await Deno.open(path, { create: true, write: true });
   for (let size = 64 * 1024; size >= 1;) {
@@ -31,7 +31,7 @@ const CAN_MOUNT = await (async () => {
 })();
 
 Deno.test({
-  name: "a message whose result a full disk cannot store is handed over once, and done when there is room",
+  name: "a message whose result a full disk cannot store is handed over once and finished later",
   ignore: !CAN_MOUNT,
   async fn() {
     const program = await bundledProgram();
@@ -57,28 +57,28 @@ Deno.test({
     await using connector = await RunningConnector.start(dir, "b", args, { program });
     const recipientDid = b.agent.did;
     const { requestId } = await a.client.sendMessage({ recipientDid, payload: '{"message":"hi"}' });
-    const told = (name: string) => connector.events.filter(({ event }) => event === name);
+    const eventsOf = (name: string) => connector.events.filter(({ event }) => event === name);
     // The write-ahead log may have room for the result; then the next message meets the full disk.
     const ended = await eventually(
       20_000,
       "an end or a full disk",
-      () => told("store_failed")[0] ?? told("handed_over")[0],
+      () => eventsOf("store_failed")[0] ?? eventsOf("handed_over")[0],
     );
     if (ended.event === "store_failed") {
       assertStringIncludes(String(ended.why), "disk full");
-      assertEquals(runtime.handed.length, 1);
+      assertEquals(runtime.received.length, 1);
     }
     await Deno.remove(filler);
     await eventually(20_000, "the message is processed", async () => {
       const { receipts } = await a.client.receipts(requestId, recipientDid);
       return receipts[0]?.status === "processed_by_svc" || undefined;
     });
-    assertEquals(runtime.handed.length, 1, connector.child.printed);
+    assertEquals(runtime.received.length, 1, connector.child.printed);
     const { requestId: refused, delivered, reason } = await (async () => {
       await fill(filler);
       return await a.client.sendMessage({ recipientDid, payload: JSON.stringify({ message: "x".repeat(200_000) }) });
     })();
     assertEquals([delivered, reason, refused === requestId], [false, "store_failed", false]);
-    assertStringIncludes(String(told("store_failed").at(-1)?.why), "disk full");
+    assertStringIncludes(String(eventsOf("store_failed").at(-1)?.why), "disk full");
   },
 });

@@ -1,6 +1,6 @@
 /**
- * kill -9 of the connector at any moment: every message is handed to the runtime at least once, only once where the
- * runtime's answer was there before the kill, and each ends in a receipt. 20 trials; more with `-- --trials n`. The compiled
+ * kill -9 of the connector at any moment (D-88): every message is handed to the runtime at least once, exactly once
+ * when the runtime answered before the kill, and ends in a receipt. 5 trials; more with `-- --trials n`. The compiled
  * binary is killed a quarter as often.
  */
 import { assert, assertEquals } from "@std/assert";
@@ -11,13 +11,13 @@ import { trials } from "../support/trials.ts";
 import { eventually, newId, Service, tempFolder } from "../support/process.ts";
 
 const BURST = 8;
-/** An answer on its way when the kill comes may not have been seen, let alone written down. */
+/** An answer in transit during the kill may not have been received, let alone stored. */
 const UNSEEN_MS = 2_000;
 
 for (const program of await programs()) {
   const TRIALS = Math.ceil(trials(20) / (program.name === "compiled" ? 4 : 1));
 
-  Deno.test(`a connector killed at any moment, ${TRIALS} times, loses nothing and repeats nothing that was answered (${program.name})`, async () => {
+  Deno.test(`a connector killed ${TRIALS} times loses no message and repeats no answered one (${program.name})`, async () => {
     await using service = await Service.open();
     await using folder = await tempFolder();
     const dir = `${folder.path}/b`;
@@ -34,7 +34,7 @@ for (const program of await programs()) {
       return 200;
     };
 
-    /** As senders do: the same id again until it is accepted. */
+    /** A sender repeats the same ID until it is accepted. */
     const send = async (requestId: string, n: number) => {
       const message = { recipientDid: b.agent.did, payload: JSON.stringify({ message: `${n}` }), requestId };
       const more = { conversationId: `c${n % 4}`, prefer: "respond-async" } as const;
@@ -76,14 +76,14 @@ for (const program of await programs()) {
       printed.push(connector.child.stdout.text);
     }
 
-    const byId = Map.groupBy(runtime.handed, ({ headers }) => headers.get("x-request-id") ?? "");
+    const byId = Map.groupBy(runtime.received, ({ headers }) => headers.get("x-request-id") ?? "");
     assertEquals(sent.filter((id) => !byId.has(id)), [], "every message was handed over");
     let repeats = 0;
     for (const [id, calls] of byId) {
       const finished = printed.flatMap((text) => text.split("\n"))
         .filter((line) => line.includes('"event":"handed_over"') && line.includes(id));
-      assert(finished.length <= 1, `written down as handed over, and handed over again: ${finished.join("\n")}`);
-      assertEquals(new Set(calls.map(({ key }) => key)).size, 1, "the runtime can tell a repetition");
+      assert(finished.length <= 1, `recorded as handed over, and handed over again: ${finished.join("\n")}`);
+      assertEquals(new Set(calls.map(({ key }) => key)).size, 1, "the runtime can recognise a duplicate");
       for (const [i, call] of calls.entries()) {
         if (i === 0) continue;
         repeats++;
@@ -93,8 +93,8 @@ for (const program of await programs()) {
           (before?.answeredAt ?? Infinity) > kill - UNSEEN_MS
         );
         const times = calls.map((one) => `at ${one.at}, answered ${one.answeredAt}`).join("; ");
-        const told = printed.flatMap((text) => text.split("\n").filter((line) => line.includes(id))).join("\n");
-        assert(wasUnseen, `handed over again although answered: ${times}; kills ${kills.join(", ")}\n${told}`);
+        const lines = printed.flatMap((text) => text.split("\n").filter((line) => line.includes(id))).join("\n");
+        assert(wasUnseen, `handed over again although answered: ${times}; kills ${kills.join(", ")}\n${lines}`);
       }
     }
     console.log(`${TRIALS} kills, ${sent.length} messages, each with a receipt; ${repeats} handed over twice`);

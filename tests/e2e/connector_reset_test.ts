@@ -1,4 +1,7 @@
-/** A proxy that resets the connection at a step of the WebSocket handshake (D-248): the connector goes on, also compiled. */
+/**
+ * A proxy that resets the connection at a step of the WebSocket handshake (D-248): the connector keeps running, also
+ * the compiled one.
+ */
 import net from "node:net";
 import { assertEquals } from "@std/assert";
 import { svc } from "../cli/connector/people.ts";
@@ -47,7 +50,7 @@ class Resetting implements AsyncDisposable {
 }
 
 for (const program of await programs()) {
-  Deno.test(`the connector, ${program.name}, goes on when the proxy resets the handshake`, async () => {
+  Deno.test(`the connector keeps running when the proxy resets the handshake (${program.name})`, async () => {
     await using service = await Service.open();
     await using folder = await tempFolder();
     await using stack = new AsyncDisposableStack();
@@ -63,7 +66,7 @@ for (const program of await programs()) {
       const child = new ChildProcess([...program.args, ...args], {}, program.command);
       children.push({ name, child: stack.use(child), server });
     }
-    // The library's own deadline used to end the compiled connector 10 s later: by the fourth attempt it has passed.
+    // The library's own deadline used to end the compiled connector 10 s later; by the fourth attempt it has passed.
     const attempts = program.name === "compiled" ? 4 : 2;
     for (const { name, child, server } of children) {
       let status: Deno.CommandStatus | null = null;
@@ -73,7 +76,7 @@ for (const program of await programs()) {
         return server.connections >= attempts || undefined;
       });
       await svc(dir, ["connector", "status", name], {}, program).catch((error: Error) => {
-        // Not connected is exit code 1; a connector that is gone has none of its words.
+        // Exit code 1 means not connected; a connector that has ended prints a different text.
         if (!/"state":"(?:waiting|connecting)"/.test(error.message)) throw error;
       });
       assertEquals((await child.end("SIGTERM")).code, 0, child.printed);

@@ -1,7 +1,6 @@
 /**
- * What a connector keeps to itself, as a process: the hook token, from everybody but the configured runtime (N02, N07,
- * N09); its local API, from web pages and other machines (D-87); and its traffic, from a network where others read along
- * (N11).
+ * What a connector process protects (D-87, D-92): the hook token, from every origin but the configured runtime; its
+ * local API, from web pages and other machines; and its traffic, from a network where others can read.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, clientFromFiles, denoDir, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
@@ -11,7 +10,7 @@ import { eventually, type LiveAgent, Service, tempFolder } from "../support/proc
 const program = await bundledProgram();
 const HOOK_TOKEN = "hook-token-that-nobody-else-may-see";
 
-/** An agent `b` with its files, and an agent `a` that it trusts. */
+/** An agent `b` with its files, and an agent `a` paired with it. */
 async function paired(service: Service, dir: string): Promise<{ a: LiveAgent; did: string }> {
   const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
@@ -23,7 +22,7 @@ async function paired(service: Service, dir: string): Promise<{ a: LiveAgent; di
   return { a, did: b.agent.did };
 }
 
-/** Every file below a folder, as bytes that could hold a secret. */
+/** Every file in a folder, as bytes that could hold a secret. */
 function contents(folder: string): string {
   return [...Deno.readDirSync(folder)].map(({ name, isDirectory }) =>
     isDirectory
@@ -32,7 +31,7 @@ function contents(folder: string): string {
   ).join("\n");
 }
 
-Deno.test("the hook token goes to the configured origin alone, and into no output and no file (N02, N07, N09)", async () => {
+Deno.test("the hook token goes to the configured origin only and appears in no output and no file", async () => {
   await using service = await Service.open();
   await using folder = await tempFolder();
   const { a, did } = await paired(service, folder.path);
@@ -42,7 +41,7 @@ Deno.test("the hook token goes to the configured origin alone, and into no outpu
     return new Response();
   });
   const elsewhere = `http://127.0.0.1:${canary.addr.port}/x`;
-  // Each kind of redirect, then yes.
+  // Each kind of redirect, then success.
   const answers = [302, 307, 308, 200];
   const tokens: (string | null)[] = [];
   await using runtime = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, ({ method, headers }) => {
@@ -63,21 +62,21 @@ Deno.test("the hook token goes to the configured origin alone, and into no outpu
     const { receipts } = await a.client.receipts(requestId, did);
     return receipts[0]?.status === "processed_by_svc" || undefined;
   });
-  const said = [
+  const results = [
     await attempt(folder.path, ["connector", "status"], env, program),
     await attempt(folder.path, ["provider", "doctor"], env, program),
     await attempt(folder.path, ["connector", "start", "b", "--hook-token", `${HOOK_TOKEN} x`], {}, program),
   ];
-  assertEquals(said.map(({ code }) => code), [0, 0, 2]);
+  assertEquals(results.map(({ code }) => code), [0, 0, 2]);
   const commandLine = Deno.build.os === "linux" ? Deno.readTextFileSync(`/proc/${connector.file.pid}/cmdline`) : "";
   await connector.child.end("SIGTERM");
   assertEquals([tokens, strayed], [answers.map(() => `Bearer ${HOOK_TOKEN}`), 0]);
-  for (const text of [connector.child.printed, JSON.stringify(said), commandLine, contents(folder.path)]) {
+  for (const text of [connector.child.printed, JSON.stringify(results), commandLine, contents(folder.path)]) {
     assert(!text.includes(HOOK_TOKEN), text.slice(0, 2_000));
   }
 });
 
-Deno.test("the local API answers neither web pages nor other names nor other machines (D-87)", async (t) => {
+Deno.test("the local API refuses web pages, other host names and other machines", async (t) => {
   await using service = await Service.open();
   await using folder = await tempFolder();
   await paired(service, folder.path);
@@ -135,7 +134,7 @@ Deno.test("the local API answers neither web pages nor other names nor other mac
   await t.step("two Hosts", async () => {
     assert(!(await get(host, "Host: evil.example", bearer)).includes('"state"'));
   });
-  await t.step("other machines find nobody", async () => {
+  await t.step("other machines cannot connect", async () => {
     const others = Deno.networkInterfaces().filter(({ address, family }) =>
       family === "IPv4" && !address.startsWith("127.")
     );
@@ -153,19 +152,19 @@ Deno.test("the local API answers neither web pages nor other names nor other mac
       ...[0o600, 0o600, 0o600],
     ]);
   });
-  await t.step("it still works for who may", async () => {
+  await t.step("an authorised caller still gets an answer", async () => {
     assertEquals((await connector.call("GET", "/v1/status")).status, 200);
   });
 });
 
-Deno.test("addresses that lead elsewhere are refused at the start: plain ws:// to another machine, odd base URLs and paths (N10, N11)", async () => {
+Deno.test("a start is refused for plain ws:// to another machine and for odd base URLs and paths", async () => {
   await using folder = await tempFolder();
   await using service = await Service.open();
   const dir = folder.path;
   const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
   await svc(dir, ["agent", "create", "b"], env, program);
-  // 192.0.2.0/24 is nobody's (RFC 5737).
+  // 192.0.2.0/24 is reserved for documentation (RFC 5737).
   const url = "ws://192.0.2.1:9";
   for (const [args, more] of [[["--proxy-ws-url", url], {}], [[], { SVC_PROXY_WS_URL: url }]] as const) {
     const { code, error } = await attempt(dir, ["connector", "start", "b", ...args], more, program);

@@ -1,4 +1,4 @@
-/** Runtime settings of a connector (D-229): kept with --save, for one agent or all, and named in its status. */
+/** Runtime settings of a connector (D-229): saved with --save for one agent or all, and shown in its status. */
 import { assert, assertEquals } from "@std/assert";
 import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
@@ -6,7 +6,7 @@ import { Service, tempFolder } from "../support/process.ts";
 
 const program = await bundledProgram();
 
-Deno.test("connector start --save keeps the runtime settings; the status names where they come from", async () => {
+Deno.test("connector start --save keeps the runtime settings, and the status names their source", async () => {
   await using service = await Service.open();
   await using folder = await tempFolder();
   await using runtime = new Listener();
@@ -14,7 +14,7 @@ Deno.test("connector start --save keeps the runtime settings; the status names w
   const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
   await svc(dir, ["agent", "create", "b"], env, program);
-  /** Starts the connector, and stops it; what its status says of the runtime. */
+  /** Starts and stops the connector; returns the runtime part of its status. */
   const statusOf = async (args: string[], more: Record<string, string> = {}) => {
     await using connector = await RunningConnector.start(dir, "b", args, { program, env: more });
     const { runtime: { url, platform, source } } = await connector.json("GET", "/v1/status");
@@ -33,7 +33,7 @@ Deno.test("connector start --save keeps the runtime settings; the status names w
   const secret = { SVC_HOOK_TOKEN: "hook-token" };
   assertEquals(await statusOf(given, secret), { url, platform: "generic", source: "option" });
   const path = `${dir}/agents/b/runtime.json`;
-  assert(await Deno.stat(path).then(() => false, () => true), "nothing is kept without --save");
+  assert(await Deno.stat(path).then(() => false, () => true), "no setting is saved without --save");
   assertEquals(await statusOf([...given, "--save"], secret), { url, platform: "generic", source: "option" });
   assertEquals(JSON.parse(await Deno.readTextFile(path)).webhookToken, "hook-token");
   assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o600);

@@ -1,6 +1,6 @@
 /**
- * `svc connector service …` as a program (D-91, D-241, M19, M21). No system service is touched: `systemctl` and its like are
- * stand-ins on the PATH that write down how they are called, and run what the unit says the way systemd would.
+ * `svc connector service …` as a program (D-91, D-241). No system service is changed: `systemctl` and related programs
+ * are stand-ins on the PATH that record their arguments and run the unit's command as systemd would.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, denoDir, Listener, svc } from "../cli/connector/people.ts";
@@ -9,7 +9,7 @@ import { Service, tempFolder } from "../support/process.ts";
 
 const program = await bundledProgram();
 
-/** What stands in for systemd's programs: `$RECORD` is what they were called with, `$PID` whom they have started. */
+/** The stand-in for systemd's programs: `$RECORD` holds their arguments, `$PID` the process they started. */
 const STAND_INS = {
   systemctl: `#!/bin/sh
 echo "systemctl $*" >> "$RECORD"
@@ -26,7 +26,7 @@ esac
   journalctl: '#!/bin/sh\necho "journalctl $*" >> "$RECORD"\necho a line of the journal\n',
 };
 
-Deno.test("a service is installed, is up, shows its logs, and is gone after uninstall; each of them twice", async (t) => {
+Deno.test("a service installs, runs, shows its logs and uninstalls, each of them twice", async (t) => {
   await using service = await Service.open();
   await using folder = await tempFolder();
   await using runtime = new Listener();
@@ -64,23 +64,23 @@ Deno.test("a service is installed, is up, shows its logs, and is gone after unin
   const isThere = (path: string) => Deno.stat(path).then(() => true, () => false);
 
   for (const [system, tool] of [["systemd", "systemctl"], ["launchd", "launchctl"]] as const) {
-    await t.step(`without ${tool} it says so, exits with 1, and leaves nothing`, async () => {
+    await t.step(`without ${tool} the command explains it, exits with 1 and leaves no file`, async () => {
       const line = ["connector", "service", "install", "beta", "--platform", system];
       const { code, error } = await attempt(dir, line, without, program);
       assertEquals([code, error?.code], [1, "CLI_SERVICE_FAILED"]);
-      assertStringIncludes(error?.message ?? "", `The service was not taken by ${tool}: it is not here`);
+      assertStringIncludes(error?.message ?? "", `${tool} rejected the service: it is not installed`);
       assert(!await isThere(unit) && !await isThere(`${home}/Library/LaunchAgents/com.svc.connector.beta.plist`));
     });
   }
 
-  await t.step("without journalctl the logs are said to be out of reach", async () => {
+  await t.step("without journalctl the logs are reported as unavailable", async () => {
     const line = ["connector", "service", "logs", "beta", "--platform", "systemd"];
     const { code, error } = await attempt(dir, line, without, program);
     assertEquals([code, error?.code], [1, "CLI_SERVICE_FAILED"]);
   });
 
   try {
-    await t.step("install is done when the connector itself is up; once more starts it anew", async () => {
+    await t.step("install ends when the connector is connected; another install restarts it", async () => {
       const first = await svc(dir, install, within, program);
       assertEquals([first.connection, first.path, first.notes.length], ["connected", unit, 1]);
       const text = await Deno.readTextFile(unit);
@@ -97,7 +97,7 @@ Deno.test("a service is installed, is up, shows its logs, and is gone after unin
       assertEquals((await svc(dir, ["connector", "status"], {}, program)).pid, second.pid);
     });
 
-    await t.step("logs come from where the system keeps them", async () => {
+    await t.step("logs come from the system's log", async () => {
       const { lines } = await svc(
         dir,
         ["connector", "service", "logs", "beta", "--platform", "systemd"],
@@ -107,7 +107,7 @@ Deno.test("a service is installed, is up, shows its logs, and is gone after unin
       assertEquals(lines, ["a line of the journal"]);
     });
 
-    await t.step("uninstall twice ends the same", async () => {
+    await t.step("uninstalling twice leaves the same state", async () => {
       assertEquals((await svc(dir, uninstall, within, program)).removed, true);
       assertEquals((await svc(dir, uninstall, within, program)).removed, false);
       assert(!await isThere(unit) && !await isThere(env.PID));

@@ -1,6 +1,6 @@
 /**
- * The session of a connector: an access token that ends is refreshed ahead, and no message is lost over it (N06); an agent
- * that was deleted ends the connector, which says so (D-249).
+ * The session of a connector (D-89, D-249): an access token that expires is refreshed ahead of time and no message is
+ * lost; the deletion of its agent ends the connector, which reports it.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
@@ -9,10 +9,10 @@ import { RegistryClient } from "../support/agent_client.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { ChildProcess, deps, eventually, Service, tempFolder, within } from "../support/process.ts";
 
-/** Short enough to end during the test; a connector refreshes no oftener than every 5 s. */
+/** Short enough to expire during the test; a connector refreshes at most every 5 s. */
 const TOKEN_S = 6;
 
-Deno.test("messages go both ways over the ends of both agents' access tokens, and none is lost (N06)", async () => {
+Deno.test("messages in both directions survive the expiry of both agents' access tokens", async () => {
   const program = await bundledProgram();
   await using service = await Service.open({
     ACCESS_TOKEN_TTL_SECONDS: String(TOKEN_S),
@@ -44,7 +44,7 @@ Deno.test("messages go both ways over the ends of both agents' access tokens, an
       }
       await new Promise((resolve) => setTimeout(resolve, 250));
     }
-    const handed = () => runtime.handed.map(({ headers }) => headers.get("x-request-id"));
+    const handed = () => runtime.received.map(({ headers }) => headers.get("x-request-id"));
     await eventually(10_000, "all are handed over", () => handed().length >= sent.length || undefined);
     assertEquals(handed().toSorted(), sent.toSorted());
     for (const { events, child } of connectors) {
@@ -59,7 +59,7 @@ Deno.test("messages go both ways over the ends of both agents' access tokens, an
   }
 });
 
-Deno.test("a connector ends with the fix for a deleted agent when its agent is deleted, and at each later start", async () => {
+Deno.test("a connector reports the fix when its agent is deleted, and at each later start", async () => {
   const program = await bundledProgram();
   await using service = await Service.open();
   await using folder = await tempFolder();

@@ -1,18 +1,18 @@
 /**
- * `install`, `provider setup` and its undoing, as a program with a home of its own (M19, D-90). The real OpenClaw is in
+ * `install`, `provider setup` and its undo as a program with a home of its own (D-90). The real OpenClaw:
  * connector_openclaw_test.ts.
  */
 import { assert, assertEquals } from "@std/assert";
 import { attempt, denoDir, svc } from "../cli/connector/people.ts";
 import { Service, tempFolder } from "../support/process.ts";
 
-Deno.test("install and provider setup are safe to repeat, keep what was, and are undone (M19)", async (t) => {
+Deno.test("install and provider setup can be repeated, keep other settings, and can be undone", async (t) => {
   await using service = await Service.open();
   await using folder = await tempFolder();
   const [dir, home] = [`${folder.path}/svc`, `${folder.path}/home`];
   const settings = `${home}/.openclaw/openclaw.json`;
   await Deno.mkdir(`${home}/.openclaw`, { recursive: true });
-  // What a gateway whose hooks are on answers: a GET is refused by its method.
+  // A gateway with enabled hooks refuses a GET by its method.
   await using gateway = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, ({ url }) => {
     const { pathname } = new URL(url);
     return new Response(null, { status: pathname === "/readyz" ? 200 : pathname === "/hooks/agent" ? 405 : 404 });
@@ -25,7 +25,7 @@ Deno.test("install and provider setup are safe to repeat, keep what was, and are
   await svc(dir, ["agent", "create", "alpha"], env);
   const runtimeFile = () => JSON.parse(Deno.readTextFileSync(`${dir}/runtime.json`));
 
-  await t.step("install finds it, and says why", async () => {
+  await t.step("install finds the runtime and gives its reasons", async () => {
     const list = await svc(dir, ["install", "--list"], env);
     assertEquals([list.platforms[0].platform, list.platforms[0].confidence], ["openclaw", "medium"]);
     for (let n = 0; n < 2; n++) {
@@ -35,7 +35,7 @@ Deno.test("install and provider setup are safe to repeat, keep what was, and are
     assertEquals(Deno.readTextFileSync(settings), original);
   });
 
-  await t.step("setup writes what it accepts, and has nothing to do the second time", async () => {
+  await t.step("setup writes accepted settings and changes nothing the second time", async () => {
     const first = await svc(dir, ["provider", "setup", "--for", "openclaw"], env);
     assertEquals(first.changed, [settings]);
     const { hooks, mine } = JSON.parse(Deno.readTextFileSync(settings));
@@ -45,7 +45,7 @@ Deno.test("install and provider setup are safe to repeat, keep what was, and are
   });
 
   await t.step(
-    "doctor looks at the runtime's own files, also where --platform-state-dir says, and changes none",
+    "doctor reads the runtime's own files, also with --platform-state-dir, and changes none",
     async () => {
       const other = `${folder.path}/other`;
       await Deno.mkdir(other);
@@ -69,7 +69,7 @@ Deno.test("install and provider setup are safe to repeat, keep what was, and are
     },
   );
 
-  await t.step("undo puts it back to the byte, and may be repeated", async () => {
+  await t.step("undo restores every byte and can be repeated", async () => {
     assertEquals((await svc(dir, ["provider", "setup", "--for", "openclaw", "--undo"], env)).restored, [settings]);
     assertEquals(Deno.readTextFileSync(settings), original);
     assertEquals((await svc(dir, ["provider", "setup", "--for", "openclaw", "--undo"], env)).restored, []);

@@ -1,7 +1,8 @@
 /**
- * The five-minute story of the README, its very lines, by `svc` and `curl` alone: two people with a folder each on one
- * machine, their connectors, a pairing through the local API, a message, a plain HTTP listener in place of the runtimes,
- * a receipt; then the ends of it. With the one file of the npm package, and with the compiled binary.
+ * The five-minute story of the README with its exact lines, by `svc` and `curl` only: two people with a folder each on
+ * one machine, their connectors, a pairing through the local API, a message, a plain HTTP listener in place of the
+ * runtimes, a receipt, and the end of the connectors. Runs with the one file of the npm package and with the compiled
+ * binary.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { renderUnicodeCompact } from "uqr";
@@ -26,14 +27,14 @@ const HAS_TERMINAL = await new Deno.Command("script", { args: ["--version"] }).o
 );
 if (!HAS_TERMINAL) console.log("What a connector shows on a terminal is NOT checked here: there is no script(1)");
 
-/** A line that the README gives to type, as somebody types it at whose machine some words are others. */
+/** A line of the README with some words replaced for this machine. */
 function typed(line: string, others: Readonly<Record<string, string>>): string {
   assert(README.includes(line), `The README has no line: ${line}`);
   const words = Object.keys(others).map((word) => word.replace(/[.?*+]/g, "\\$&"));
   return words.length === 0 ? line : line.replace(new RegExp(words.join("|"), "g"), (word) => others[word] ?? word);
 }
 
-/** A shell in which `svc` is the program, like a person's. */
+/** A shell in which `svc` is the program. */
 async function shell(line: string, program: Program, env: Record<string, string> = {}): Promise<string> {
   const words = [program.command, ...program.args].map(shellQuote).join(" ");
   const child = new Deno.Command("sh", {
@@ -49,7 +50,7 @@ async function shell(line: string, program: Program, env: Record<string, string>
   return stdout;
 }
 
-/** An answer that is no error. */
+/** An answer that is not an error. */
 // deno-lint-ignore no-explicit-any
 function succeeded(text: string): any {
   const answer = JSON.parse(text);
@@ -57,7 +58,7 @@ function succeeded(text: string): any {
   return answer;
 }
 
-/** `svc connector start` as a person has it before him: on a terminal, where there is one to be had. */
+/** `svc connector start` as a person runs it: on a terminal when one is available. */
 function startedByHand(dir: string, agent: string, runtime: string, program: Program): Promise<RunningConnector> {
   const line = typed(`svc connector start ${agent} --runtime-base-url http://127.0.0.1:9900`, {
     "http://127.0.0.1:9900": runtime,
@@ -70,13 +71,13 @@ function startedByHand(dir: string, agent: string, runtime: string, program: Pro
   return RunningConnector.of(dir, agent, child);
 }
 
-/** Ends one that may sit behind a terminal's `script`. */
+/** Ends a connector that may run under a terminal's `script`. */
 function terminate({ file }: RunningConnector): void {
   Deno.kill(file.pid, "SIGTERM");
 }
 
 for (const program of await programs()) {
-  Deno.test(`two people pair and send a message by the lines of the README alone, and see its receipt (${program.name})`, async (t) => {
+  Deno.test(`two people pair, send a message and see its receipt with the lines of the README (${program.name})`, async (t) => {
     await using folder = await tempFolder();
     await using server = await startServer({ folder: folder.path });
     const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
@@ -95,7 +96,7 @@ for (const program of await programs()) {
     await using alpha = await startedByHand(ada, "alpha", runtime.url, program);
     await using beta = await RunningConnector.start(bob, "beta", ["--runtime-base-url", runtime.url], { program });
     typed("svc connector start beta --runtime-base-url http://127.0.0.1:9900", {});
-    /** What is different here from the README's machine. */
+    /** The differences between this machine and the README's. */
     const here = {
       ".data/ada": ada,
       ".data/bob": bob,
@@ -116,7 +117,7 @@ for (const program of await programs()) {
     });
 
     let ticket = "";
-    await t.step("a ticket is the answer, and on her terminal, also as a QR code", async () => {
+    await t.step("a ticket is in the answer and on the terminal, also as a QR code", async () => {
       ({ ticket } = await curl(
         "curl -K .data/ada/agents/alpha/connector.curl http://127.0.0.1:19400/v1/pair/start -d '{}'",
       ));
@@ -142,12 +143,12 @@ for (const program of await programs()) {
       }]);
       await within(
         5_000,
-        "alpha hears of it",
+        "alpha reports the pair",
         alpha.child.stdout.match(HAS_TERMINAL ? /\d {2}Paired/ : /"event":"paired"/),
       );
     });
 
-    await t.step("a message by alias arrives at the listener, and its receipt is seen", async () => {
+    await t.step("a message by alias arrives at the listener, and its receipt is listed", async () => {
       const { requestId, delivered } = await curl(
         `curl -K .data/ada/agents/alpha/connector.curl http://127.0.0.1:19400/v1/outbound -d '{"to":"beta","payload":{"message":"Hello beta"}}'`,
       );
@@ -160,17 +161,17 @@ for (const program of await programs()) {
         return answer.receipts.length > 0 ? answer.receipts : undefined;
       });
       assertEquals(receipts[0].status, "processed_by_svc");
-      assertEquals(runtime.handed.length, 1);
-      const { message } = JSON.parse(runtime.handed[0]?.body ?? "");
+      assertEquals(runtime.received.length, 1);
+      const { message } = JSON.parse(runtime.received[0]?.body ?? "");
       assert(message.startsWith("[Svc Identity]\n") && message.endsWith("\n\nHello beta"), message);
-      assertEquals(runtime.handed[0]?.headers.get("x-request-id"), requestId);
+      assertEquals(runtime.received[0]?.headers.get("x-request-id"), requestId);
     });
 
-    await t.step("no ticket and no token is among the events", () => {
+    await t.step("no ticket and no token is in the events", () => {
       for (const secret of [ticket, alpha.file.token, beta.file.token]) assert(!beta.child.printed.includes(secret));
     });
 
-    await t.step("connector status tells how it is", async () => {
+    await t.step("connector status shows the state", async () => {
       const status = await svc(bob, ["connector", "status"], {}, program);
       assertEquals([status.well, status.connection.state, status.inbox.waiting, status.deadLetters], [
         true,
@@ -181,15 +182,15 @@ for (const program of await programs()) {
       assert(status.connection.heartbeatMs >= 0 && status.runtime.reachable);
     });
 
-    await t.step("relay-test goes there and back", async () => {
+    await t.step("relay-test sends and gets an answer", async () => {
       const result = await svc(ada, ["provider", "relay-test", "--peer", "beta"], {}, program);
       assertEquals([result.healthy, result.status], [true, "processed_by_svc"]);
-      // The connector was started with its runtime: nothing is wrong although no settings are saved.
+      // The connector was started with its runtime: all checks pass although no settings are saved.
       assertEquals(result.warnings, undefined, JSON.stringify(result));
     });
 
-    await t.step("doctor changes nothing (M20)", async () => {
-      // What the running connector writes by itself is left out.
+    await t.step("doctor is read-only", async () => {
+      // Files that the running connector writes itself are left out.
       const tree = (path = bob): unknown[] =>
         [...Deno.readDirSync(path)].filter(({ name }) => !name.startsWith("connector.db")).flatMap(
           ({ name, isDirectory }) => {
@@ -205,13 +206,13 @@ for (const program of await programs()) {
       assertEquals(tree(), before);
     });
 
-    await t.step("a second connector of the same agent is refused, and says who has it", async () => {
+    await t.step("a second connector of the same agent is refused and names the first", async () => {
       const { code, error } = await attempt(bob, ["connector", "start", "beta"], {}, program);
       assertEquals([code, error?.code], [1, "CLI_BUSY"]);
       assertStringIncludes(error?.message ?? "", `process ${beta.child.pid}`);
     });
 
-    await t.step("SIGTERM ends it within 5 s, cleanly; its files say so", async () => {
+    await t.step("SIGTERM ends it within 5 s, and its files show a clean stop", async () => {
       assertEquals((await beta.child.end("SIGTERM", 5_000)).code, 0);
       assertEquals(beta.events.at(-1)?.event, "stopped");
       assertEquals(Deno.readTextFileSync(`${bob}/agents/beta/identity.json`).length > 0, true);
@@ -220,7 +221,7 @@ for (const program of await programs()) {
       for (const name of left) assertEquals((Deno.statSync(`${bob}/agents/beta/${name}`).mode ?? 0) & 0o077, 0, name);
     });
 
-    await t.step("without a connector its commands say so, with the cure", async () => {
+    await t.step("connector commands without a connector report it, with the fix", async () => {
       for (const line of [["connector"], ["connector", "status"], ["provider", "relay-test"]]) {
         const { code, error } = await attempt(bob, line, {}, program);
         assertEquals([code, error?.code], [5, "CLI_CONNECTOR_DOWN"]);

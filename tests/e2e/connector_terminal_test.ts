@@ -1,4 +1,4 @@
-/** The live line of a connector in a real terminal (D-230): one line of it, whatever the width. Needs tmux. */
+/** The live line of a connector in a real terminal (D-230): one line at any width. Needs tmux. */
 import { assert } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { svc } from "../cli/connector/people.ts";
@@ -51,7 +51,7 @@ Deno.test({
     for (const columns of [40, 80]) {
       await using terminal = await TmuxTerminal.run(columns, `NO_COLOR=1 LANG=C.UTF-8 ${command}`);
       const drawn = new Set<string>();
-      // Three different states of the line were drawn one over another.
+      // Three different states of the line were drawn in the same place.
       await eventually(30_000, "the line is drawn again", async () => {
         const lines = (await terminal.lines()).filter((line) => LIVE.test(line));
         assert(lines.length <= 1, lines.join("\n"));

@@ -1,6 +1,6 @@
 /**
- * SIGKILL at a random moment under mixed load (CHECKS O01, O02, D20, E09, F10, G23): what was answered is still true
- * after a restart on the same store, nothing single-use works twice, nothing is half done. More with `-- --trials n`.
+ * SIGKILL at a random moment under mixed load (D-241): every answer still holds after a restart on the same store, no
+ * single-use value works twice, and no change is partial. More with `-- --trials n`.
  */
 import { assert, assertEquals } from "@std/assert";
 import {
@@ -37,10 +37,10 @@ import {
 } from "../support/process.ts";
 import { trials } from "../support/trials.ts";
 
-/** Kills of each deployment: 20 in all. */
+/** Kills of each deployment. */
 const TRIALS = trials(10);
 const REFRESH = "/v1/agents/auth/refresh";
-/** Requests that must not succeed twice, and what the second is told. */
+/** Requests that must not succeed twice, and the answer to the second. */
 const AGAIN: Record<string, string> = {
   [REFRESH]: "AGENT_AUTH_REFRESH_UNAUTHORIZED",
   "/v1/agents": "AGENT_REGISTRATION_CHALLENGE_REPLAYED",
@@ -52,21 +52,21 @@ const AGAIN: Record<string, string> = {
 const bearer = (apiKey: string) => ({ Authorization: `Bearer ${apiKey}` });
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
-/** A single-use request, and whether it was answered with success. */
+/** A single-use request, and whether it got a success answer. */
 interface Sent {
   url: URL;
   init: RequestInit;
   succeeded: boolean;
 }
 
-/** `fetch` from a new address each time, so that no limit per address is met. */
+/** A `fetch` from a new address each time, so that no limit per address applies. */
 const fromAnywhere = ((input, init = {}) => {
   const headers = new Headers(init.headers);
   headers.set("X-Forwarded-For", `10.${[1, 2, 3].map(() => Math.floor(Math.random() * 256)).join(".")}`);
   return fetch(input, { ...init, headers });
 }) as typeof fetch;
 
-/** Agents that live through all trials: some refresh, some pair, some talk. */
+/** Agents of all trials: some refresh, some pair, some send messages. */
 interface Cast {
   apiKey: string;
   refresher: { agent: LiveAgent; refreshToken: string; accessToken: string };
@@ -77,14 +77,14 @@ interface Cast {
   away: LiveAgent;
 }
 
-/** The load of one trial, and what is to be found true after it. */
+/** The load of one trial, and the facts that must hold after it. */
 class Load {
   readonly facts: [what: string, check: () => Promise<void>][] = [];
   readonly sent: Sent[] = [];
   readonly queued: string[] = [];
   readonly #client: HttpDeps = { ...deps, fetch: this.#twice.bind(this) as typeof fetch };
   readonly #registry: RegistryClient;
-  /** For looking at things afterwards: each call once. */
+  /** For inspection afterwards: each call once. */
   readonly #once: RegistryClient;
   #stopped = false;
 
@@ -93,13 +93,13 @@ class Load {
     this.#once = new RegistryClient({ ...deps, fetch: fromAnywhere }, place.registryUrl);
   }
 
-  /** Loads until `kill` has killed. */
+  /** Runs the load until `kill` has killed. */
   async run(kill: () => Promise<void>): Promise<void> {
     const { recipient, pairing } = this.cast;
     const connector = await Connector.open(this.place, recipient);
     const works = [
       () => this.#redeem(),
-      () => this.#lives(),
+      () => this.#agentLifecycle(),
       () => this.#refreshes(),
       () => this.#pairs(pairing.shift(), pairing.shift()),
       () => this.#messages(connector),
@@ -124,7 +124,7 @@ class Load {
     }
   }
 
-  /** Sends what is single-use twice at once: at most one may succeed. */
+  /** Sends a single-use request twice at once: at most one may succeed. */
   async #twice(input: string, init: RequestInit): Promise<Response> {
     const url = new URL(input);
     if (init.method !== "POST" || !(url.pathname in AGAIN)) return await fromAnywhere(input, init);
@@ -138,7 +138,7 @@ class Load {
     const busy = answers.find(({ status }) => status === 503);
     const [answer = busy ?? (both.length > answers.length ? undefined : answers[0])] = won;
     for (const other of answers) if (other !== answer) await other.body?.cancel().catch(() => {});
-    if (!answer) throw new TypeError("The answer was cut off");
+    if (!answer) throw new TypeError("The answer was interrupted");
     return answer;
   }
 
@@ -150,35 +150,35 @@ class Load {
     }]);
   }
 
-  /** An agent is registered, then kept, deleted, or its session is ended. */
-  async #lives(): Promise<void> {
+  /** Registers an agent, then keeps it, deletes it, or ends its session. */
+  async #agentLifecycle(): Promise<void> {
     const { apiKey } = this.cast;
     const created = await newAgent(this.place, apiKey, "mortal", this.#client);
     const { agent, agentAuth, identity } = created;
-    const fact = [`${agent.did} is registered`, () => this.#stands(created, "active", 204)] as [
+    const fact = [`${agent.did} is registered`, () => this.#assertState(created, "active", 204)] as [
       string,
       () => Promise<void>,
     ];
     this.facts.push(fact);
-    const fate = Math.random();
-    if (fate < 0.3) return;
-    // From the moment it is asked for until it is answered, either may be true.
+    const choice = Math.random();
+    if (choice < 0.3) return;
+    // Between request and answer either state is allowed.
     fact[1] = () => Promise.resolve();
-    if (fate < 0.7) {
+    if (choice < 0.7) {
       await this.#registry.deleteAgent(apiKey, agent.id);
       fact[0] = `${agent.did} is deleted and on the revocation list`;
       fact[1] = async () => {
-        await this.#stands(created, "revoked", 401);
-        assert((await this.#revoked()).has(agent.currentJti), "its AIT is not on the list");
+        await this.#assertState(created, "revoked", 401);
+        assert((await this.#revoked()).has(agent.currentJti), "its AIT is not on the CRL");
       };
     } else {
       const path = `${this.place.registryUrl}/v1/agents/${agent.id}/auth/revoke`;
       const response = await this.#client.fetch(path, { method: "DELETE", headers: bearer(apiKey) })
-        .catch((cause) => Promise.reject(new UnreachableError("cut off", { cause })));
+        .catch((cause) => Promise.reject(new UnreachableError("interrupted", { cause })));
       assertEquals(response.status, 204);
       fact[0] = `the session of ${agent.did} is ended`;
       fact[1] = async () => {
-        await this.#stands(created, "active", 401);
+        await this.#assertState(created, "active", 401);
         const error = await this.#once.refresh(identity, agentAuth.refreshToken).catch((refused) => refused);
         assertEquals((error as ApiError).code, "AGENT_AUTH_REFRESH_REVOKED");
       };
@@ -195,18 +195,18 @@ class Load {
     const { ticket } = await this.#as(a).pairStart({ agentName: "a", humanName: "A" });
     await this.#as(b).pairConfirm(ticket, { agentName: "b", humanName: "B" });
     this.facts.push([`${a.identity.did} and ${b.identity.did} are a pair, both ways`, async () => {
-      assert((await this.#peers(a)).has(b.identity.did), "the first does not know the second");
-      assert((await this.#peers(b)).has(a.identity.did), "the second does not know the first");
+      assert((await this.#peers(a)).has(b.identity.did), "the first has no pair with the second");
+      assert((await this.#peers(b)).has(a.identity.did), "the second has no pair with the first");
     }]);
   }
 
   async #messages(connector: Connector): Promise<void> {
     const { sender, recipient } = this.cast;
     const { delivered, requestId } = await this.#as(sender).sendMessage(messageTo(recipient));
-    assert(delivered && connector.frames.some((frame) => frame.requestId === requestId), "202 without an ack (I4)");
+    assert(delivered && connector.frames.some((frame) => frame.requestId === requestId), "202 without an ack");
   }
 
-  /** A message for an agent that is away: a 202 says that it will come. */
+  /** A message for an offline agent: a 202 promises its delivery. */
   async #queues(): Promise<void> {
     const { sender, away } = this.cast;
     if (this.queued.length >= 40) return await pause(20);
@@ -218,7 +218,7 @@ class Load {
     return new AgentClient(this.#client, this.place.proxyUrl, identity);
   }
 
-  /** Looks at every fact, sends everything again, and brings what was cut off to its end. */
+  /** Checks every fact, sends everything again, and completes what was interrupted. */
   async verify(): Promise<void> {
     for (const [what, check] of this.facts) {
       await check().catch((cause) => Promise.reject(new Error(`No longer true: ${what}`, { cause })));
@@ -226,7 +226,7 @@ class Load {
     const connector = await Connector.open(this.place, this.cast.recipient);
     for (const { url, init, succeeded } of this.sent) {
       if (url.pathname === REFRESH && !succeeded) continue;
-      // What was cut off may have happened or not; sent again it happens at the latest now.
+      // An interrupted request may have taken effect or not; sent again it takes effect at the latest now.
       if (!succeeded) await codeOf(await fromAnywhere(url, init));
       assertEquals(await codeOf(await fromAnywhere(url, init)), AGAIN[url.pathname], `${url.pathname} again`);
     }
@@ -235,7 +235,7 @@ class Load {
     await this.#takeQueued();
   }
 
-  /** A refresh that was cut off is brought to its end by its owner alone (D-44). */
+  /** The owner alone completes an interrupted refresh (D-44). */
   async #recover(): Promise<void> {
     const { refresher } = this.cast;
     const { agent: { identity }, refreshToken } = refresher;
@@ -267,7 +267,7 @@ class Load {
     });
   }
 
-  async #stands({ agent, agentAuth }: LiveAgent, status: string, validation: number): Promise<void> {
+  async #assertState({ agent, agentAuth }: LiveAgent, status: string, validation: number): Promise<void> {
     const { registryUrl } = this.place;
     const response = await fetch(`${registryUrl}/v1/agents/${agent.id}`, { headers: bearer(this.cast.apiKey) });
     assertEquals((await response.json()).agent.status, status);
@@ -298,7 +298,7 @@ class Load {
   }
 }
 
-/** What is half done in a store whose process is dead. */
+/** Partial changes in a store whose process is dead. */
 async function halfDone(path: string): Promise<string[]> {
   const records = new Map<string, unknown>();
   const kv = await Deno.openKv(path);
@@ -346,7 +346,7 @@ async function codeOf(response: Response): Promise<string | undefined> {
   return response.ok ? "success" : (JSON.parse(text) as { error: { code: string } }).error.code;
 }
 
-/** Agents for a number of trials. */
+/** The number of agents for a number of trials. */
 async function castOf(place: Place, apiKey: string): Promise<Cast> {
   const client: HttpDeps = { ...deps, fetch: fromAnywhere };
   const agents: LiveAgent[] = [];
@@ -359,7 +359,7 @@ async function castOf(place: Place, apiKey: string): Promise<Cast> {
 
 for (const isApart of [false, true]) {
   const who = isApart ? "registry or proxy" : "the server";
-  Deno.test(`crash: when ${who} is killed under load, what was answered holds and nothing is half done`, async () => {
+  Deno.test(`answered requests hold and no change is partial when ${who} is killed under load`, async () => {
     await using service = await Service.open({ TRUSTED_PROXIES: "127.0.0.1", RELAY_ACK_TIMEOUT_MS: "2000" }, isApart);
     const { place, servers, apiKey } = service;
     const cast = await castOf(place, apiKey);
@@ -374,11 +374,11 @@ for (const isApart of [false, true]) {
       requests += load.sent.length;
       facts += load.facts.length + load.queued.length;
     }
-    console.log(`crash: ${TRIALS} trials, ${requests} single-use requests, ${facts} answers looked at again`);
+    console.log(`crash: ${TRIALS} trials, ${requests} single-use requests, ${facts} answers checked again`);
   });
 }
 
-/** A key of its own for each trial: a key makes 600 requests a minute. */
+/** An API key for each trial: a key makes 600 requests a minute. */
 async function furtherKey({ registryUrl }: Place, apiKey: string): Promise<string> {
   const response = await fetch(`${registryUrl}/v1/me/api-keys`, { method: "POST", headers: bearer(apiKey) });
   return (await response.json() as CreateApiKeyAnswer).apiKey.token;

@@ -1,6 +1,6 @@
 /**
- * `deno task demo` as a newcomer runs it: every step succeeds, nothing secret is shown, nothing stays behind. Two at
- * once do not disturb each other. The last answer names the revocation (D-235).
+ * `deno task demo` as a new user runs it: every step succeeds, no secret is shown and no file remains. Two concurrent
+ * runs do not disturb each other. The last answer names the revocation (D-235).
  */
 import { assert, assertEquals } from "@std/assert";
 import { ChildProcess, ROOT, within } from "../support/process.ts";
@@ -23,7 +23,7 @@ const STEPS = [
   "alpha's next message is refused",
 ];
 
-/** What no output may hold: a secret beyond its first characters, a ticket, a signed token, 24 random bytes. */
+/** What no output may contain: a secret beyond its first characters, a ticket, a signed token, 24 random bytes. */
 const SECRETS = [
   /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{20,}/,
   /svcpair1_[A-Za-z0-9_-]{20,}/,
@@ -35,26 +35,26 @@ interface Run {
   code: number;
   stdout: string;
   stderr: string;
-  /** Where its store was. */
+  /** The path of its store. */
   folder: string;
 }
 
 async function demo(): Promise<Run> {
   await using child = new ChildProcess(["task", "demo"]);
-  await within(30_000, "the story is told", child.stdout.match(/^Done in .*$/m)).catch(() => {
+  await within(30_000, "the demo is done", child.stdout.match(/^Done in .*$/m)).catch(() => {
     throw new Error(child.printed);
   });
-  const { code } = await within(15_000, "the demo ends by itself when all is told", child.status);
+  const { code } = await within(15_000, "the demo exits by itself", child.status);
   const { stdout: { text: stdout }, stderr: { text: stderr } } = child;
   const [, folder = ""] = stdout.match(/^\s+store\s+(\S+)\/svc\.kv/m) ?? [];
   return { code, stdout, stderr, folder };
 }
 
-Deno.test("deno task demo succeeds, shows every step, shows no secret and leaves nothing, also twice at once", async (t) => {
+Deno.test("deno task demo shows every step, prints no secret and removes its data, also twice at once", async (t) => {
   const runs = await Promise.all([demo(), demo()]);
 
   for (const [i, { code, stdout, stderr, folder }] of runs.entries()) {
-    await t.step(`run ${i + 1} ends with 0 and every step in order`, () => {
+    await t.step(`run ${i + 1} exits with 0 and shows every step in order`, () => {
       assertEquals(code, 0, stdout + stderr);
       const done = [...stdout.matchAll(/^✔ (.+?) {2}\(/gm)].map(([, title]) => title);
       assertEquals(done, STEPS);
@@ -74,5 +74,5 @@ Deno.test("deno task demo succeeds, shows every step, shows no secret and leaves
     });
   }
 
-  await t.step("each had a store of its own", () => assert(runs[0]?.folder !== runs[1]?.folder));
+  await t.step("each run has a store of its own", () => assert(runs[0]?.folder !== runs[1]?.folder));
 });

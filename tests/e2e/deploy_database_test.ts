@@ -1,11 +1,11 @@
 /**
- * The environment of Deno Deploy (D-219): an attached database, reached over KV Connect, and the variable that forbids any
- * other. Needs a KV Connect server: `denokv` on the path, or its path in DENOKV_BIN.
+ * The environment of Deno Deploy (D-219): an attached database over KV Connect, and the variable that forbids any other
+ * store. Needs a KV Connect server: `denokv` on the path, or its path in DENOKV_BIN.
  */
 import { assertEquals } from "@std/assert";
 import { ChildProcess, eventually, freePort, startServer, tempFolder } from "../support/process.ts";
 
-/** The server of denoland/denokv, when there is one. */
+/** The server of denoland/denokv, when it is installed. */
 async function findDenokv(): Promise<string | null> {
   const candidate = Deno.env.get("DENOKV_BIN") ?? "denokv";
   try {

@@ -1,6 +1,7 @@
 /**
- * Starting a server (D-219, D-233, D-238): what `--dev` says, whom a second server is refused for, what a wrong configuration is told, who
- * may read the store. `deno task dev` has every permission that the whole story needs.
+ * Starting a server (D-219, D-233, D-238): the output of `--dev`, the refusal of a second server, the errors of a wrong
+ * configuration, and the permissions of the store. `deno task dev` has every permission that the whole story needs.
+ * Decisions: D-30, D-78.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { RegistryClient } from "../support/agent_client.ts";
@@ -24,19 +25,19 @@ import {
   within,
 } from "../support/process.ts";
 
-Deno.test("dev: --dev says address, pid and the next command, and the secret while there is no admin", async (t) => {
+Deno.test("the output of --dev has address, pid and next command, and the secret until there is an admin", async (t) => {
   await using folder = await tempFolder();
   const options = { folder: folder.path, args: ["--dev"], env: { PORT: String(freePort()), BOOTSTRAP_SECRET: "" } };
-  await t.step("before the first admin: the command as printed makes one", async () => {
+  await t.step("before the first admin: the printed command creates one", async () => {
     await using server = await startServer(options);
     await within(5_000, "the next command", server.stdout.match(/task cli .*\n/));
-    const said = server.stdout.text;
-    assertStringIncludes(said, `pid ${server.pid}`);
+    const output = server.stdout.text;
+    assertStringIncludes(output, `pid ${server.pid}`);
     const next = /task cli (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
-    const [, line = "", secret = "", url = ""] = said.match(next) ?? [];
+    const [, line = "", secret = "", url = ""] = output.match(next) ?? [];
     assertEquals(url, server.address);
-    assert(secret.length >= 32 && !secret.startsWith("-"), said);
-    assertStringIncludes(said, `bootstrap secret: ${secret}`);
+    assert(secret.length >= 32 && !secret.startsWith("-"), output);
+    assertStringIncludes(output, `bootstrap secret: ${secret}`);
     const svc = ["run", "-A", "--quiet", `${ROOT}/cli/main.ts`, ...line.split(" ")];
     await using cli = new ChildProcess(svc, { SVC_CONFIG_DIR: `${folder.path}/config` });
     assertEquals((await within(10_000, "the command ends", cli.status)).code, 0, cli.printed);
@@ -47,10 +48,10 @@ Deno.test("dev: --dev says address, pid and the next command, and the secret whi
     await using server = await startServer(options);
     await within(5_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
     assertEquals((await server.end()).code, 0);
-    assertStringIncludes(server.stdout.text, "this store has an admin");
+    assertStringIncludes(server.stdout.text, "this store already has an admin");
     assert(!/secret|task cli/.test(server.stdout.text), server.stdout.text);
   });
-  await t.step("a secret from the environment is taken; without --dev none is made or printed", async () => {
+  await t.step("a secret of the environment is used, and none is made or printed without --dev", async () => {
     await using other = await tempFolder();
     await using server = await startServer({ folder: other.path });
     await bootstrap(placeOf(server));
@@ -74,14 +75,14 @@ Deno.test("the next command can be pasted when the secret comes from the environ
   assert(!server.stdout.text.includes(BOOTSTRAP_SECRET));
 });
 
-Deno.test("an address that cannot be listened on is refused in one plain line, with exit code 2", async (t) => {
+Deno.test("an address without permission to listen is refused in one plain line with exit code 2", async (t) => {
   const net = (...names: string[]) => [`--allow-net=${names.join(",")}`];
-  const cases: [name: string, permissions: string[], env: Record<string, string>, said: RegExp][] = [
+  const cases: [name: string, permissions: string[], env: Record<string, string>, output: RegExp][] = [
     ["without the permission", net("127.0.0.1"), { HOST: "0.0.0.0" }, /HOST: .*0\.0\.0\.0.*"deno task start"/],
     ["of another machine", net(), { HOST: "192.0.2.1" }, /HOST: 192\.0\.2\.1 is not an address of this machine/],
     ["without a meaning", net(), { HOST: "host.invalid" }, /HOST: host\.invalid has no address/],
   ];
-  for (const [name, permissions, env, said] of cases) {
+  for (const [name, permissions, env, output] of cases) {
     await t.step(name, async () => {
       await using folder = await tempFolder();
       const flags = permissions.map((flag) => flag === "--allow-net=" ? "--allow-net" : flag);
@@ -94,12 +95,12 @@ Deno.test("an address that cannot be listened on is refused in one plain line, w
       assertEquals((await within(20_000, "the refusal", server.status)).code, 2, server.printed);
       assertEquals(server.stdout.text, "");
       assertEquals(server.stderr.lines.length, 2, server.stderr.text);
-      assertMatch(server.stderr.lines[1] ?? "", said);
+      assertMatch(server.stderr.lines[1] ?? "", output);
     });
   }
 });
 
-Deno.test("a server on another address than loopback says once that it speaks plain http", async () => {
+Deno.test("a server on an address other than loopback warns once that it uses plain http", async () => {
   await using folder = await tempFolder();
   const rights = ["--allow-net", "--allow-env", `--allow-read=${folder.path}`, `--allow-write=${folder.path}`];
   const port = freePort();
@@ -115,7 +116,7 @@ Deno.test("a server on another address than loopback says once that it speaks pl
   }
 });
 
-Deno.test("dev: a fresh server becomes healthy by itself, before anybody has used it (D-30, D-78)", async () => {
+Deno.test("a new server becomes healthy without a request", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });
   await eventually(3_000, "GET /health is 200", async () => {
@@ -125,7 +126,7 @@ Deno.test("dev: a fresh server becomes healthy by itself, before anybody has use
   });
 });
 
-Deno.test("dev: a second server on the same store refuses, says who has it, and the first goes on (O14)", async () => {
+Deno.test("a second server on the same store is refused with the first one's pid, and the first continues", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });
   const REGISTRY_URL = server.address;
@@ -138,7 +139,7 @@ Deno.test("dev: a second server on the same store refuses, says who has it, and 
   await bootstrap(placeOf(server));
 });
 
-Deno.test("dev: a store stays with its issuer: another port or REGISTRY_URL is refused by name (section 7)", async (t) => {
+Deno.test("a store keeps its issuer: another port or REGISTRY_URL is refused by name", async (t) => {
   await using folder = await tempFolder();
   const first = await startServer({ folder: folder.path });
   await first.end();
@@ -162,7 +163,7 @@ Deno.test("dev: a store stays with its issuer: another port or REGISTRY_URL is r
   });
 });
 
-Deno.test("dev: a port in use is refused by name, and the store is left alone", async () => {
+Deno.test("a port in use is refused by name, and the store is unchanged", async () => {
   await using folder = await tempFolder();
   await using other = await tempFolder();
   await using server = await startServer({ folder: folder.path });
@@ -176,7 +177,7 @@ Deno.test("dev: a port in use is refused by name, and the store is left alone", 
 });
 
 Deno.test({
-  name: "dev: nobody but the owner can read the store, from its first byte on (section 7)",
+  name: "only the owner can read the store from its first byte on",
   ignore: Deno.build.os === "windows",
   async fn() {
     await using folder = await tempFolder();
@@ -206,7 +207,7 @@ Deno.test({
   },
 });
 
-Deno.test("dev: deno task dev has every permission that the whole story needs, and stops with 0", async () => {
+Deno.test("deno task dev has every permission that the whole story needs and stops with 0", async () => {
   const folder = `.data/e2e-${newId()}`;
   await using task = new ChildProcess(["task", "dev"], { PORT: "0", KV_URL: `${folder}/svc.kv` });
   let pid = 0;
@@ -232,7 +233,7 @@ Deno.test("dev: deno task dev has every permission that the whole story needs, a
   assert(!/NotCapable|PermissionDenied|Requires \w+ access/.test(task.stderr.text), task.stderr.text);
 });
 
-Deno.test("a store that Deno keeps in memory only is refused at the start, and one asked for is not", async (t) => {
+Deno.test("an in-memory store is refused at the start unless it was requested", async (t) => {
   const variable = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
   await using folder = await tempFolder();
   await t.step("warn, with a file", async () => {

@@ -1,13 +1,13 @@
 /**
- * Bodies that never end (D-248): the answer comes, little more is read after it, and the connection is ended. Sends over
- * TCP as fast as the server takes it.
+ * Bodies that never end (D-248): the server answers, reads little more, and ends the connection. The test sends over
+ * TCP as fast as the server reads.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { startServer, tempFolder, within } from "../support/process.ts";
 
 const CHUNK = new TextEncoder().encode(`10000\r\n${"x".repeat(65_536)}\r\n`);
 const BLOCK = new Uint8Array(65_536);
-/** Well above what the buffers of two sockets take, and far below what the platform would read in the time. */
+/** Well above the buffers of two sockets, and far below what the platform would read in the time. */
 const MOST_BYTES = 64 * 1024 * 1024;
 const END_MS = 30_000;
 
@@ -17,7 +17,7 @@ interface Sent {
   isEnded: boolean;
 }
 
-/** Sends a head and then a body until the connection is ended or enough has been sent. */
+/** Sends a head and then a body until the connection ends or enough bytes are sent. */
 async function sendEndless(address: string, head: string, block: Uint8Array): Promise<Sent> {
   const { hostname, port } = new URL(address);
   using connection = await Deno.connect({ hostname, port: Number(port) });
@@ -38,7 +38,7 @@ async function sendEndless(address: string, head: string, block: Uint8Array): Pr
   return sent;
 }
 
-Deno.test("a body without end is answered, and its connection is ended with little more read", async (t) => {
+Deno.test("a body without end is answered, and its connection ends with little more read", async (t) => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });
   const lengths = { declared: `Content-Length: ${2 ** 40}`, chunked: "Transfer-Encoding: chunked" };
@@ -54,7 +54,7 @@ Deno.test("a body without end is answered, and its connection is ended with litt
         const head = `${line} HTTP/1.1\r\nHost: svc\r\nContent-Type: application/json\r\n${length}\r\n\r\n`;
         const block = kind === "chunked" ? CHUNK : BLOCK;
         const { bytes, answer, isEnded } = await within(END_MS, name, sendEndless(server.address, head, block));
-        assert(isEnded, `${bytes} bytes were taken`);
+        assert(isEnded, `${bytes} bytes were read`);
         assertMatch(
           answer,
           name === "without credentials" && kind === "declared" ? /^HTTP\/1.1 4/ : new RegExp(`^HTTP/1.1 ${status} `),
@@ -62,14 +62,14 @@ Deno.test("a body without end is answered, and its connection is ended with litt
       });
     }
   }
-  await t.step("the server goes on", async () => {
+  await t.step("the server continues", async () => {
     const answer = await fetch(`${server.address}/v1/metadata`);
     assertEquals(answer.status, 200);
     await answer.body?.cancel();
   });
 });
 
-Deno.test("a connection goes on after a small body that was not read", async () => {
+Deno.test("a connection continues after a small body that was not read", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });
   const { hostname, port } = new URL(server.address);

@@ -1,6 +1,6 @@
 /**
- * An HTTP proxy of the environment (D-224): it gets nothing that is meant for this machine, from no command, and not from
- * the connector, the hand-over or the local API; other addresses go through it unless NO_PROXY names them.
+ * An HTTP proxy of the environment (D-224): it receives no request to this machine from commands, connector, hand-over
+ * or local API. Requests to other addresses go through it unless NO_PROXY names them.
  */
 import { assert, assertEquals } from "@std/assert";
 import { withLoopback } from "../../cli/context.ts";
@@ -20,7 +20,7 @@ class RecordingProxy implements AsyncDisposable {
     const url = `http://127.0.0.1:${(this.#listener.addr as Deno.NetAddr).port}`;
     const names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
     const all = [...names, ...names.map((name) => name.toLowerCase())].map((name) => [name, url]);
-    // Deno itself asks once a day for a new version of Deno.
+    // Deno itself checks once a day for a new version of Deno.
     return { ...Object.fromEntries(all), DENO_NO_UPDATE_CHECK: "1" };
   }
 
@@ -40,7 +40,7 @@ class RecordingProxy implements AsyncDisposable {
   }
 }
 
-Deno.test("a proxy of the environment sees nothing when registry, proxy, runtime and local API are local", async () => {
+Deno.test("a proxy of the environment gets no request when registry, proxy, runtime and local API are local", async () => {
   await using proxy = new RecordingProxy();
   await using service = await Service.open();
   await using folder = await tempFolder();
@@ -64,7 +64,7 @@ Deno.test("a proxy of the environment sees nothing when registry, proxy, runtime
   await svc(dir, ["connector", "status", "b"], env, program);
   await svc(dir, ["agent", "auth", "refresh", "b"], env, program);
   await connector.child.end("SIGTERM");
-  assertEquals([runtime.handed.length, proxy.seen], [1, []]);
+  assertEquals([runtime.received.length, proxy.seen], [1, []]);
 });
 
 Deno.test("a proxy of the environment is used for another machine unless NO_PROXY names it", async () => {
@@ -79,7 +79,7 @@ Deno.test("a proxy of the environment is used for another machine unless NO_PROX
   assert(proxy.seen[0]?.startsWith("GET http://registry.invalid/"), proxy.seen[0]);
 });
 
-Deno.test("the exclusions keep what was given and add the loopback addresses", () => {
+Deno.test("the exclusions keep given addresses and add the loopback addresses", () => {
   const loopback = "localhost,127.0.0.0/8,::1";
   assertEquals(withLoopback(undefined), loopback);
   assertEquals(withLoopback(" a.example, ,10.0.0.0/8"), `a.example,10.0.0.0/8,${loopback}`);

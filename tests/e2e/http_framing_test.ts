@@ -1,6 +1,6 @@
 /**
- * Broken and ambiguous framing (CHECKS I09): whatever the first request looks like, what follows it on the connection is
- * never executed as a second one. A smuggled request would make an API key; the keys are counted at the end.
+ * Broken and ambiguous framing (D-249): after any first request, the bytes behind it are never executed as a second
+ * request. A smuggled request would make an API key; the test counts the keys at the end.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ApiKeyList } from "../../shared/protocol/api/accounts.ts";
@@ -13,7 +13,7 @@ Deno.test.beforeAll(async () => {
 });
 Deno.test.afterAll(() => service?.[Symbol.asyncDispose]());
 
-/** A whole request that leaves a trace: an API key of this name. */
+/** A complete request that leaves a trace: an API key of this name. */
 function smuggled(name: string): string {
   const body = JSON.stringify({ name });
   const lines = [...usualLines(service.url, body), ["Authorization", `Bearer ${service.apiKey}`] as const];
@@ -26,10 +26,10 @@ async function keyNames(): Promise<string[]> {
   return (await response.json() as ApiKeyList).apiKeys.map(({ name }) => name);
 }
 
-/** A last request, after which the server closes. */
+/** A last request, after which the server closes the connection. */
 const LAST = "GET /v1/metadata HTTP/1.1\r\nHost: svc\r\nConnection: close\r\n\r\n";
 
-/** Sends bytes and a last request behind them; gives the statuses that came until the server closed. */
+/** Sends bytes and a last request behind them; returns the statuses until the server closes. */
 async function send(bytes: string): Promise<number[]> {
   await using connection = await RawConnection.open(service.url);
   await connection.send(bytes + LAST);
@@ -39,7 +39,7 @@ async function send(bytes: string): Promise<number[]> {
 const POST = "POST /v1/invites/redeem HTTP/1.1\r\n";
 const HOST = "Host: svc\r\n";
 
-/** Heads that two parsers could read differently; each is followed by a whole second request. */
+/** Heads that two parsers could read differently; a complete second request follows each. */
 const AMBIGUOUS: [name: string, first: string][] = [
   [
     "Content-Length and Transfer-Encoding",
@@ -63,11 +63,11 @@ const AMBIGUOUS: [name: string, first: string][] = [
   ["two Hosts", `${POST}${HOST}Host: other\r\nContent-Length: 2\r\n\r\n{}`],
   ["130 headers", `${POST}${HOST}${"X-Many: a\r\n".repeat(130)}Content-Length: 2\r\n\r\n{}`],
   ["a head over 64 KiB", `${POST}${HOST}X-Long: ${"x".repeat(70_000)}\r\nContent-Length: 2\r\n\r\n{}`],
-  ["a chunk size that is no number", `${POST}${HOST}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n`],
+  ["a chunk size that is not a number", `${POST}${HOST}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n`],
   ["a chunk longer than its size", `${POST}${HOST}Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n`],
 ];
 
-Deno.test("http: ambiguous framing is refused or closed, and nothing behind it is executed (I09)", async (t) => {
+Deno.test("ambiguous framing is refused or closed, and no request behind it is executed", async (t) => {
   for (const [name, first] of AMBIGUOUS) {
     await t.step(name, async () => {
       const statuses = await send(first + smuggled(name.slice(0, 60)));
@@ -78,7 +78,7 @@ Deno.test("http: ambiguous framing is refused or closed, and nothing behind it i
   }
 });
 
-Deno.test("http: a request hidden in the body of a refused one is not executed (I09)", async (t) => {
+Deno.test("a request hidden in the body of a refused one is not executed", async (t) => {
   const inBody = (name: string, head: string, padding = 0) => {
     const body = smuggled(name) + " ".repeat(padding);
     return `${head}${HOST}Content-Length: ${body.length}\r\n\r\n${body}`;
@@ -102,7 +102,7 @@ Deno.test("http: a request hidden in the body of a refused one is not executed (
   }
 });
 
-Deno.test("http: two well-formed requests on one connection are both executed", async () => {
+Deno.test("two well-formed requests on one connection are both executed", async () => {
   const first = `${POST}${HOST}Content-Length: 2\r\n\r\n{}`;
   assertEquals(await send(first + smuggled("pipelined")), [400, 201, 200]);
   assert((await keyNames()).includes("pipelined"), "the trace that the other tests look for does appear");

@@ -1,6 +1,6 @@
 /**
- * HTTP as bytes (CHECKS B17, B20, I): framing that two parsers could read differently, bodies that are too large or
- * never end, headers sent twice, foreign hosts. What `fetch` would tidy up is written by hand.
+ * HTTP as bytes (D-12, D-13, D-15): framing that two parsers could read differently, bodies that are too large or never
+ * end, repeated headers, foreign hosts. Requests that `fetch` would normalise are written by hand.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -49,29 +49,29 @@ async function hook(lines: readonly HeaderLine[], target = HOOK): Promise<RawAns
   return await rawExchange(service.url, rawRequest("POST", target, lines, BODY));
 }
 
-/** An answer as status and code; the whole connection's end as `closed`. */
-function verdict(answer: RawAnswer | null): string {
+/** An answer as status and code; `closed` for the end of the whole connection. */
+function summary(answer: RawAnswer | null): string {
   if (!answer) return "closed";
   if (answer.status < 400) return String(answer.status);
   return answer.body === "" ? String(answer.status) : `${answer.status} ${codeOf(answer)}`;
 }
 
-Deno.test("http: odd header case and spaces around values change nothing (B17)", async () => {
+Deno.test("odd header case and spaces around values change nothing", async () => {
   const odd = (await hookLines()).map(([name, value], i): HeaderLine => {
     return [i % 2 === 0 ? name.toUpperCase() : name.toLowerCase(), `  \t ${value} \t `];
   });
-  assertEquals(verdict(await hook(odd)), "202");
+  assertEquals(summary(await hook(odd)), "202");
 });
 
-Deno.test("http: a folded header is refused (B17)", async () => {
+Deno.test("a folded header is refused", async () => {
   const folded = (await hookLines()).map(([name, value]): HeaderLine => {
     return name === HEADERS.proof ? [name, `${value.slice(0, 40)}\r\n ${value.slice(40)}`] : [name, value];
   });
-  const said = verdict(await hook(folded));
-  assert(/^(400|401|closed)/.test(said), said);
+  const result = summary(await hook(folded));
+  assert(/^(400|401|closed)/.test(result), result);
 });
 
-Deno.test("http: other forms of a signed path are not that path (B20)", async (t) => {
+Deno.test("other encodings of a signed path are other paths", async (t) => {
   const forms = [
     "/hooks/agent/",
     "//hooks/agent",
@@ -87,14 +87,14 @@ Deno.test("http: other forms of a signed path are not that path (B20)", async (t
   ];
   for (const form of forms) {
     await t.step(form, async () => {
-      const said = verdict(await hook(await hookLines(), form));
-      assert(/^(400|401|404|405|closed)/.test(said), said);
+      const result = summary(await hook(await hookLines(), form));
+      assert(/^(400|401|404|405|closed)/.test(result), result);
     });
   }
-  await t.step("the path itself is accepted", async () => assertEquals(verdict(await hook(await hookLines())), "202"));
+  await t.step("the path itself is accepted", async () => assertEquals(summary(await hook(await hookLines())), "202"));
 });
 
-Deno.test("http: a credential, timestamp, nonce, hash or proof sent twice has the code of its header (D-13)", async (t) => {
+Deno.test("a repeated credential, timestamp, nonce, hash or proof answers the code of its header", async (t) => {
   const twice: [name: string, code: string][] = [
     [HEADERS.authorization, "401 PROXY_AUTH_INVALID_SCHEME"],
     [HEADERS.timestamp, "401 PROXY_AUTH_INVALID_TIMESTAMP"],
@@ -107,16 +107,16 @@ Deno.test("http: a credential, timestamp, nonce, hash or proof sent twice has th
   for (const [name, code] of twice) {
     await t.step(`${name} on two lines, and joined by a comma`, async () => {
       const repeated = (await hookLines()).flatMap((line) => line[0] === name ? [line, line] : [line]);
-      assertEquals(verdict(await hook(repeated)), code);
+      assertEquals(summary(await hook(repeated)), code);
       const joined = (await hookLines()).map(([own, value]): HeaderLine => {
         return [own, own === name ? `${value},${value}` : value];
       });
-      assertEquals(verdict(await hook(joined)), code);
+      assertEquals(summary(await hook(joined)), code);
     });
   }
   await t.step("two recipients, signed as received", async () => {
     const lines = await hookLines(`${b.identity.did}, ${b.identity.did}`);
-    assertEquals(verdict(await hook(lines)), "400 PROXY_HOOK_RECIPIENT_INVALID");
+    assertEquals(summary(await hook(lines)), "400 PROXY_HOOK_RECIPIENT_INVALID");
   });
   const bearer: HeaderLine = ["Authorization", `Bearer ${service.apiKey}`];
   const access: HeaderLine = [HEADERS.access, a.identity.accessToken];
@@ -139,13 +139,13 @@ Deno.test("http: a credential, timestamp, nonce, hash or proof sent twice has th
     await t.step(`${name} at the registry`, async () => {
       const [method = "", target = ""] = request.split(" ");
       const text = rawRequest(method, target, [...usualLines(service.url, body), ...lines], body);
-      assertEquals(verdict(await rawExchange(service.url, text)), code);
+      assertEquals(summary(await rawExchange(service.url, text)), code);
     });
   }
 });
 
-Deno.test("http: unknown paths and methods get the envelope, 405 names what is allowed (I01, I11)", async (t) => {
-  const rows: [method: string, path: string, said: string, allow?: string][] = [
+Deno.test("unknown paths and methods get the envelope, and a 405 names the allowed methods", async (t) => {
+  const rows: [method: string, path: string, result: string, allow?: string][] = [
     ["TRACE", "/v1/metadata", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
     ["OPTIONS", "/v1/metadata", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
     ["BREW", HOOK, "405 METHOD_NOT_ALLOWED", "POST"],
@@ -156,10 +156,10 @@ Deno.test("http: unknown paths and methods get the envelope, 405 names what is a
     ["OPTIONS", "*", "404 NOT_FOUND"],
     ["POST", "/v1/agents/x/y/z", "404 NOT_FOUND"],
   ];
-  for (const [method, path, said, allow] of rows) {
+  for (const [method, path, result, allow] of rows) {
     await t.step(`${method} ${path}`, async () => {
       const answer = await rawExchange(service.url, rawRequest(method, path, usualLines(service.url)));
-      assertEquals(verdict(answer), said);
+      assertEquals(summary(answer), result);
       assertEquals(Object.keys(JSON.parse(answer?.body ?? "{}").error).sort(), ["code", "message"]);
       assertEquals(answer?.headers.get("allow"), allow);
       assert(answer?.headers.get("x-request-id"));
@@ -168,7 +168,7 @@ Deno.test("http: unknown paths and methods get the envelope, 405 names what is a
   }
 });
 
-Deno.test("http: HEAD answers as GET does, without a body and without lying about its length", async (t) => {
+Deno.test("HEAD answers as GET does, with the same length and without a body", async (t) => {
   for (const path of ["/v1/metadata", "/.well-known/svc-keys.json", "/health", "/v1/me", "/v1/crl"]) {
     await t.step(path, async () => {
       await using connection = await RawConnection.open(service.url);
@@ -184,7 +184,7 @@ Deno.test("http: HEAD answers as GET does, without a body and without lying abou
   }
 });
 
-Deno.test("http: too large a Content-Length is 413 at once, before anything is sent or judged (I06, D-15)", async (t) => {
+Deno.test("a large Content-Length is 413 at once, before the body is sent or a check runs", async (t) => {
   const rows: [path: string, length: number, isTooLarge: boolean][] = [
     [REDEEM, 1024 ** 3, true],
     [REDEEM, 65_537, true],
@@ -201,25 +201,25 @@ Deno.test("http: too large a Content-Length is 413 at once, before anything is s
       const lines = [...usualLines(service.url), ["Content-Length", String(length)] as const];
       await connection.send(rawRequest("POST", path, lines));
       if (!isTooLarge) await connection.send(" ".repeat(length));
-      const said = verdict(await connection.answer(2_000));
-      assertEquals(said === "413 PAYLOAD_TOO_LARGE", isTooLarge, said);
+      const result = summary(await connection.answer(2_000));
+      assertEquals(result === "413 PAYLOAD_TOO_LARGE", isTooLarge, result);
     });
   }
 });
 
-Deno.test("http: a chunked body over the cap is cut with 413 before its end (D-12)", async (t) => {
+Deno.test("a chunked body over the limit is cut with 413 before its end", async (t) => {
   const chunk = `4000\r\n${"x".repeat(0x4000)}\r\n`;
   for (const [path, cap] of [[REDEEM, 65_536], [HOOK, 262_144]] as const) {
     await t.step(path, async () => {
       await using connection = await RawConnection.open(service.url);
       await connection.send(rawRequest("POST", path, [...usualLines(service.url), ["Transfer-Encoding", "chunked"]]));
       for (let sent = 0; sent <= cap; sent += 0x4000) await connection.send(chunk);
-      assertEquals(verdict(await connection.answer(2_000)), "413 PAYLOAD_TOO_LARGE");
+      assertEquals(summary(await connection.answer(2_000)), "413 PAYLOAD_TOO_LARGE");
     });
   }
 });
 
-Deno.test("http: a body that dribbles in is cut with 408 or closed within 15 s (I08)", async (t) => {
+Deno.test("a slow body is cut with 408 or closed within 15 s", async (t) => {
   await Promise.all([REDEEM, HOOK].map((path) =>
     t.step({
       name: path,
@@ -231,26 +231,26 @@ Deno.test("http: a body that dribbles in is cut with 408 or closed within 15 s (
         const lines = [...usualLines(service.url), ["Content-Length", "1000"] as const];
         await connection.send(rawRequest("POST", path, lines));
         const began = performance.now();
-        const dribble = setInterval(() => void connection.send(" "), 1_000);
+        const trickle = setInterval(() => void connection.send(" "), 1_000);
         try {
-          const said = verdict(await connection.answer(15_000));
-          assert(["408 REQUEST_TIMEOUT", "closed"].includes(said), said);
-          assert(performance.now() - began > 8_000, "it was given 10 s");
+          const result = summary(await connection.answer(15_000));
+          assert(["408 REQUEST_TIMEOUT", "closed"].includes(result), result);
+          assert(performance.now() - began > 8_000, "it had 10 s");
         } finally {
-          clearInterval(dribble);
+          clearInterval(trickle);
         }
       },
     })
   ));
 });
 
-Deno.test("http: 500 connections with half a head each hold up nobody (I07)", async () => {
+Deno.test("500 connections with half a head each delay no other client", async () => {
   const slow = await Promise.all(Array.from({ length: 500 }, () => RawConnection.open(service.url)));
   try {
     await Promise.all(slow.map((connection) => connection.send("POST /hooks/agent HTTP/1.1\r\nHost: svc\r\nX-S")));
     for (let i = 0; i < 20; i++) {
       await Promise.all(slow.slice(i * 25, (i + 1) * 25).map((connection) => connection.send("l")));
-      assertEquals(verdict(await hook(await hookLines())), "202");
+      assertEquals(summary(await hook(await hookLines())), "202");
     }
     for (const connection of slow) assertEquals(connection.received, "");
   } finally {
@@ -258,7 +258,7 @@ Deno.test("http: 500 connections with half a head each hold up nobody (I07)", as
   }
 });
 
-Deno.test("http: a foreign Host or an absolute request line shows up in no answer, DID or ticket (I15)", async () => {
+Deno.test("a foreign Host or an absolute request line appears in no answer, DID or ticket", async () => {
   await using folder = await tempFolder();
   await using fresh = await startServer({ folder: folder.path });
   const evil: HeaderLine = ["Host", "evil.example"];
@@ -297,7 +297,7 @@ Deno.test("http: a foreign Host or an absolute request line shows up in no answe
   for (const answer of answers) assert(!answer?.text.includes("evil.example"), answer?.text);
 });
 
-Deno.test("http: errors of validation are explained in local and dev only (I10)", async (t) => {
+Deno.test("validation errors are explained in local and dev only", async (t) => {
   const https = { REGISTRY_URL: "https://registry.example", PROXY_URL: "https://proxy.example" };
   for (const environment of ["local", "dev", "production"]) {
     await t.step(environment, async () => {

@@ -1,6 +1,6 @@
 /**
- * The promises of many instances, kept over the store that KV_URL names when the tests are run: a KV Connect server,
- * with DENO_KV_ACCESS_TOKEN. It must be empty, and is emptied after each test. Without KV_URL that is said aloud.
+ * The guarantees of many instances on the store that KV_URL names: a KV Connect server, with DENO_KV_ACCESS_TOKEN. It
+ * must be empty, and is emptied after each test. Without KV_URL the test prints that it checks nothing.
  */
 import { openStore } from "../../shared/server/store/open_store.ts";
 import { instancesBehaveAsOne, type SharedStore } from "../proxy/relay/instances_suite.ts";

@@ -1,6 +1,6 @@
 /**
- * The log (CHECKS P03, P04): whatever comes in, every line on standard error is one JSON object, nothing a terminal
- * would act on is in it, and a refusal names its code, request, address and, when proved, its agent.
+ * The log (docs/operations.md#logs): for any input, every line on standard error is one JSON object without terminal
+ * control characters, and a refusal names its code, request, address and verified agent.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -34,7 +34,7 @@ const HOSTILE = [
   "x".repeat(5_000),
 ];
 
-/** Sends a request as bytes; what becomes of it does not matter here. */
+/** Sends a request as bytes and ignores the answer. */
 async function fire(url: string, request: string): Promise<void> {
   await using connection = await RawConnection.open(url);
   await connection.send(request);
@@ -79,7 +79,7 @@ async function provoke(service: Service): Promise<void> {
   }
 }
 
-/** Connections that end in the middle of something. */
+/** Connections that end in the middle of a request. */
 async function breakOff(service: Service): Promise<void> {
   const { url } = service;
   const lines = [...usualLines(url), ["Content-Length", "1000"] as const];
@@ -95,13 +95,13 @@ async function breakOff(service: Service): Promise<void> {
   }
 }
 
-Deno.test("logs: every line on standard error is one JSON object, whatever comes in (P03)", async (t) => {
+Deno.test("every line on standard error is one JSON object for any input", async (t) => {
   await using service = await Service.open();
   const { server, url } = service;
   await provoke(service);
   await breakOff(service);
 
-  await t.step("a refusal names code, request id, address and the agent that was proved (P04)", async () => {
+  await t.step("a refusal names code, request ID, address and the verified agent", async () => {
     const agent = await service.agent();
     const lines = await signedLines(url, agent, { body: "{}", recipient: agent.identity.did });
     const requestId = `request-${newId()}`;
@@ -130,7 +130,11 @@ Deno.test("logs: every line on standard error is one JSON object, whatever comes
     assert(["info", "warn", "error"].includes(String(level)), line);
     assert(typeof event === "string" && event !== "forged", line);
   }
-  assertEquals(lines.filter((line) => JSON.parse(line).code === "INTERNAL_ERROR"), [], "bad input is not our error");
+  assertEquals(
+    lines.filter((line) => JSON.parse(line).code === "INTERNAL_ERROR"),
+    [],
+    "bad input is not an error of the service",
+  );
   const control = text.replaceAll("\n", "").match(/.{0,80}[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u);
-  assertEquals(control?.[0], undefined, "what a terminal acts on is escaped");
+  assertEquals(control?.[0], undefined, "terminal control characters are escaped");
 });

@@ -1,4 +1,7 @@
-/** The mailbox never lies (D-68): whatever was acknowledged as queued arrives, through kills of the proxy at any moment. */
+/**
+ * The mailbox keeps its promise (D-68): every message acknowledged as queued arrives, with kills of the proxy at any
+ * moment.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { AgentClient, ApiError, UnreachableError } from "../support/agent_client.ts";
 import {
@@ -17,7 +20,7 @@ import { trials } from "../support/trials.ts";
 
 const TRIALS = trials(5);
 
-Deno.test(`${TRIALS} kills at random moments: everything queued is taken, once by whoever drops what it has seen`, async () => {
+Deno.test(`every queued message arrives once without duplicates when the proxy is killed ${TRIALS} times`, async () => {
   await using folder = await tempFolder();
   const env = { PORT: String(freePort()), AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000" };
   let server = await startServer({ folder: folder.path, env });
@@ -49,7 +52,7 @@ Deno.test(`${TRIALS} kills at random moments: everything queued is taken, once b
         if (!isFine || (!killed && error instanceof UnreachableError)) throw error;
       }
     };
-    // Some while nobody is there, some while they are handed over; then the end, at any moment.
+    // Some while no recipient is connected, some during delivery; then the end, at any moment.
     for (let n = 0; n < 10; n++) await send(n);
     const connector = await Connector.open(place, b, (frame) => take(frame.requestId));
     const sending = Promise.all(Array.from({ length: 20 }, (_, n) => send(10 + n)));
@@ -66,7 +69,7 @@ Deno.test(`${TRIALS} kills at random moments: everything queued is taken, once b
   await eventually(15_000, "every acknowledged message", () => missing().length === 0 || undefined).catch(() => {});
   assertEquals(missing(), []);
   assert(acknowledged.size >= TRIALS * 10);
-  console.log(`${acknowledged.size} acknowledged, ${taken.size} taken, ${again} handed over again after a kill`);
+  console.log(`${acknowledged.size} acknowledged, ${taken.size} received, ${again} handed over again after a kill`);
   await connector.close();
   await server[Symbol.asyncDispose]();
 });

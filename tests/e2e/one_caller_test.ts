@@ -1,7 +1,7 @@
 /**
- * No single caller can slow the service down for others: the worst input of each kind is driven from one address while
- * another connection polls `/health`. A row fails when the slowest poll takes over 20 times the idle median and over 1 s,
- * so that the load of the machine alone does not decide. docs/security.md, "What one caller can cost", has the bounds.
+ * A single caller cannot slow the service down for others: one address sends the worst input of each kind while another
+ * connection polls `/health`. A row fails when the slowest poll takes over 20 times the idle median and over 1 s, so
+ * that the load of the machine alone does not decide. docs/security.md, "What one caller can cost", has the bounds.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -79,7 +79,7 @@ function raw(request: (url: string) => string | Uint8Array): Drive {
   };
 }
 
-/** Frames on a relay socket of the recipient until it is closed, then a new socket. */
+/** Sends frames on a relay socket of the recipient until it is closed, then opens a new socket. */
 function frames(text: string): Drive {
   return async ({ service, b }) => {
     await using bare = await BareConnector.open(service.url, b);
@@ -103,7 +103,7 @@ const oddToken = (payload: string) => {
 };
 const profile = { agentName: "a", humanName: "A" };
 
-/** What is driven, and by how many connections at once. */
+/** The input, and the number of concurrent connections. */
 const ROWS: readonly [name: string, drive: Drive, parallel?: number][] = [
   ["Prefer of 64 KB with escaped quotes", signed({ body: "{}", headers: { Prefer: '\\"'.repeat(32_000) } })],
   ["Prefer of 64 KB with open quotes", signed({ body: "{}", headers: { Prefer: '"x'.repeat(32_000) } })],
@@ -168,7 +168,7 @@ const ROWS: readonly [name: string, drive: Drive, parallel?: number][] = [
   ["frames of 8 KiB of nested JSON from four sockets", frames(heartbeat(nested(8_000)))],
 ];
 
-/** Drives a row from some connections until its time is over; how many inputs were answered. */
+/** Runs a row on some connections until its time is over; returns the number of answered inputs. */
 async function driven(cast: Cast, drive: Drive, parallel: number): Promise<number> {
   const end = performance.now() + DRIVE_MS;
   let count = 0;
@@ -190,7 +190,7 @@ Deno.test("one caller with the worst input leaves health responsive", async (t) 
   console.log(`idle median ${idle.toFixed(1)} ms`);
   for (const [name, drive, parallel = PARALLEL] of ROWS) {
     await t.step(name, async () => {
-      // What the row before left behind is not this row's.
+      // Wait until the previous row's work is done.
       await fetch(`${service.url}/health`).then((answer) => answer.body?.cancel());
       await poller.take();
       const count = await driven(cast, drive, parallel);

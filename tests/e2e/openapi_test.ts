@@ -1,6 +1,6 @@
 /**
- * The OpenAPI document of a running server describes what that server answers (D-234, D-249): recorded answers are valid
- * against it, and an invented one is not. Real process.
+ * The OpenAPI document of a running server describes its answers (D-234, D-249): recorded answers are valid against it,
+ * and an invented one is not. Real process.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Ajv2020 } from "ajv";
@@ -10,7 +10,7 @@ import { deps, type LiveAgent, newId, Service } from "../support/process.ts";
 
 interface Recorded {
   method: string;
-  /** Path of the document, for instance `/v1/agents/{id}`. */
+  /** A path of the document, for example `/v1/agents/{id}`. */
   path: string;
   status: number;
   headers: Headers;
@@ -20,7 +20,7 @@ interface Recorded {
 // deno-lint-ignore no-explicit-any -- the document is checked by a validator of its own
 type Document = any;
 
-/** Why an answer is not what the document says; `null` when it is. */
+/** Why an answer does not match the document; `null` when it does. */
 function problemOf(document: Document, { method, path, status, headers, text }: Recorded): string | null {
   const operation = document.paths[path]?.[method.toLowerCase()];
   if (!operation) return "no such operation";
@@ -48,7 +48,7 @@ class Recorder {
     return text.startsWith("{") ? JSON.parse(text) : {};
   }
 
-  /** With an API key, or without one for `null`. */
+  /** With an API key; `null` sends none. */
   async human(method: string, path: string, body?: unknown, key: string | null = this.service.apiKey, target = path) {
     const headers = key === null ? {} : { Authorization: `Bearer ${key}` };
     return await this.send(
@@ -59,7 +59,7 @@ class Recorder {
     );
   }
 
-  /** Signed by an agent; `more` are further headers. */
+  /** Signed by an agent; `more` are additional headers. */
   async agent(
     agent: LiveAgent,
     method: string,

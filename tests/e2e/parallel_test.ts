@@ -1,4 +1,4 @@
-/** `deno serve --parallel`: isolates of one process on one store behave as one service, over real sockets. */
+/** `deno serve --parallel`: isolates of one process on one store act as one service, over real sockets. */
 import { assert, assertEquals } from "@std/assert";
 import { AgentClient } from "../support/agent_client.ts";
 import {
@@ -17,7 +17,7 @@ import {
 
 const ISOLATES = 3;
 
-Deno.test("messages reach the socket of another isolate, each once and in order, over one store file", async () => {
+Deno.test("messages reach another isolate's socket over one store file, once each and in order", async () => {
   await using folder = await tempFolder();
   const port = freePort();
   const url = `http://127.0.0.1:${port}`;
@@ -38,7 +38,7 @@ Deno.test("messages reach the socket of another isolate, each once and in order,
       await answer.body?.cancel();
       return answer.ok || undefined;
     }, () => undefined));
-  // A connection of its own for each request: the system spreads them over the isolates.
+  // A new connection for each request: the system spreads them over the isolates.
   using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
   const spread = { ...deps, fetch: ((input, init) => fetch(input, { ...init, client })) as typeof fetch };
   const place = { registryUrl: url, proxyUrl: url };

@@ -1,6 +1,6 @@
 /**
- * What a connector that misbehaves gets (D-70, PROTOCOL 5, CHECKS K14 to K16, K23 to K25): frames too large, too many,
- * malformed or compressed. Whatever it does, nobody else notices.
+ * The answer to a misbehaving connector (docs/protocol.md#relay-frames, D-70): frames that are too large, too many,
+ * malformed or compressed. Other clients are not affected. Decisions: D-213.
  */
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../shared/protocol/frames.ts";
@@ -14,22 +14,22 @@ Deno.test.beforeAll(async () => {
 Deno.test.afterAll(() => relay?.[Symbol.asyncDispose]());
 
 const MIB = 1_048_576;
-/** What a peer sees when the connection ends without a close frame. */
+/** What a peer receives when the connection ends without a close frame. */
 const DROPPED = 1006;
 
-/** A well-formed heartbeat of exactly so many bytes: unknown members are ignored. */
+/** A well-formed heartbeat of exactly this number of bytes; unknown members are ignored. */
 function heartbeatOf(bytes: number): string {
   const frame = { v: 1, type: "heartbeat", id: newId(), ts: new Date().toISOString(), pad: "" };
   return JSON.stringify({ ...frame, pad: "x".repeat(bytes - JSON.stringify(frame).length) });
 }
 
-/** Most memory that the server's process ever held, in MiB. */
+/** Peak memory of the server's process, in MiB. */
 async function peakMemory({ pid }: ServerProcess): Promise<number> {
   const [, kib = "0"] = (await Deno.readTextFile(`/proc/${pid}/status`)).match(/^VmHWM:\s+(\d+) kB$/m) ?? [];
   return Number(kib) / 1024;
 }
 
-Deno.test("relay: a frame of 8 KiB is read, one byte more closes with 1009, in bounded memory (K14)", async (t) => {
+Deno.test("a frame of 8 KiB is read, and one byte more closes with 1009 in bounded memory", async (t) => {
   const { b } = await relay.agents();
   await t.step("8 KiB", async () => {
     await using bare = await BareConnector.open(relay.url, b);
@@ -41,7 +41,7 @@ Deno.test("relay: a frame of 8 KiB is read, one byte more closes with 1009, in b
     await bare.socket.send(OPCODE.text, heartbeatOf(8_193));
     assertEquals(await within(5_000, "the socket is closed", bare.socket.closed), CLOSE.tooLarge);
   });
-  // Up to 64 MiB the runtime gathers a message before anybody can refuse it, in about three times its size.
+  // The runtime buffers a message of up to 64 MiB, in about three times its size, before the server can refuse it.
   for (const [size, bound] of [[16, 128], [60, 256], [64, 128]] as const) {
     await t.step({
       name: `${size} MiB`,
@@ -59,7 +59,7 @@ Deno.test("relay: a frame of 8 KiB is read, one byte more closes with 1009, in b
   }
 });
 
-Deno.test("relay: what is no frame is let pass twice and closes at the third (K16, K23)", async (t) => {
+Deno.test("an invalid frame is tolerated twice and closes the socket at the third", async (t) => {
   const frame = { v: 1, id: newId(), ts: new Date().toISOString() };
   const { a, b } = await relay.agents();
   const deliver = {
@@ -74,7 +74,7 @@ Deno.test("relay: what is no frame is let pass twice and closes at the third (K1
   };
   const malformed: [name: string, opcode: number, payload: string | Uint8Array, codes: number[]][] = [
     ["binary", OPCODE.binary, new Uint8Array([1, 2, 3]), [1003, 1008]],
-    // The runtime judges UTF-8 before we see the frame, and drops the connection.
+    // The runtime checks UTF-8 before the server receives the frame, and drops the connection.
     ["invalid UTF-8", OPCODE.text, new Uint8Array([0x7b, 0xff, 0xfe, 0x7d]), [1007, 1008, DROPPED]],
     ["no JSON", OPCODE.text, "{", [1008]],
     ["a JSON array", OPCODE.text, "[]", [1008]],
@@ -98,7 +98,7 @@ Deno.test("relay: what is no frame is let pass twice and closes at the third (K1
   }
 });
 
-Deno.test("relay: the 51st frame of a second closes with 1008, whatever its type (D-70, D-213)", async () => {
+Deno.test("the 51st frame of a second closes with 1008, for any frame type", async () => {
   const { b } = await relay.agents();
   await using bare = await BareConnector.open(relay.url, b);
   for (let i = 0; i < 25; i++) await bare.say({ type: "heartbeat_ack", ackId: newId() });
@@ -108,21 +108,22 @@ Deno.test("relay: the 51st frame of a second closes with 1008, whatever its type
   assertEquals(await within(2_000, "the socket is closed", bare.socket.closed), CLOSE.misuse);
 });
 
-Deno.test("relay: a flood from one socket ends that socket within 2 s and disturbs no other (K15)", async () => {
+Deno.test("a flood from one socket ends that socket within 2 s and disturbs no other", async () => {
   const { a, b } = await relay.agents();
   const connector = await relay.connect(b);
   await using bare = await BareConnector.open(relay.url, a);
   const flood = "x".repeat(100);
   let isOpen = true;
   for (let i = 0; isOpen && i < 10_000; i++) isOpen = await bare.socket.send(OPCODE.text, flood);
-  // What is sent after our close frame makes the runtime drop the connection: the peer may see that instead of 1008.
+  // Frames sent after the server's close frame make the runtime drop the connection; the peer may receive that instead
+  // of 1008.
   const code = await within(2_000, "the socket is closed", bare.socket.closed);
   assert([CLOSE.misuse, DROPPED].includes(code), `closed with ${code}`);
   assertEquals((await a.client.sendMessage(messageTo(b))).delivered, true);
   await connector.close();
 });
 
-Deno.test("relay: compression is not negotiated, and a compressed frame closes the socket (K24)", async () => {
+Deno.test("compression is not negotiated, and a compressed frame closes the socket", async () => {
   const { b } = await relay.agents();
   const offer = ["Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits"] as const;
   await using bare = await BareConnector.open(relay.url, b, [offer]);
@@ -133,7 +134,7 @@ Deno.test("relay: compression is not negotiated, and a compressed frame closes t
   assert([1002, CLOSE.misuse, DROPPED].includes(code), `closed with ${code}`);
 });
 
-Deno.test("relay: an upgrade with a foreign Origin is refused or treated as any other (K25)", async () => {
+Deno.test("an upgrade with a foreign Origin is refused or treated as any other", async () => {
   const { a, b } = await relay.agents();
   const lines = [...await upgradeLines(relay.url, b), ["Origin", "https://evil.example"] as const];
   const socket = await RawSocket.open(relay.url, CONNECT, lines);

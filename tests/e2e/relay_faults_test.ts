@@ -1,6 +1,6 @@
 /**
- * The relay when the network or the registry fails under it (CHECKS K12, K14, K18, O03): connections that end without a
- * word, a registry that stands still, fragments without end, and many senders at once.
+ * The relay when the network or the registry fails under it (D-67, D-70): connections that end without a close frame, a
+ * registry that stands still, fragments without end, and many senders at once.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ApiError, RegistryClient } from "../support/agent_client.ts";
@@ -20,7 +20,7 @@ import {
 } from "../support/process.ts";
 import { BareConnector, CONNECT, OPCODE, RawSocket, upgradeLines } from "../support/raw_http.ts";
 
-/** How a message ended: `202` and whether it was delivered, or status and code. */
+/** The result of a message: `202` and whether it was delivered, or status and code. */
 async function outcome(call: Promise<{ delivered: boolean }>): Promise<string> {
   return await call.then(({ delivered }) => `202 ${delivered}`, (error) => {
     if (error instanceof ApiError) return `${error.status} ${error.code}`;
@@ -33,7 +33,7 @@ async function connectedSockets(url: string): Promise<number> {
   return (proxy ?? { connectedSockets }).connectedSockets;
 }
 
-/** A way to a server on which everything can vanish: no data passes, no end is told, either way. */
+/** A connection to a server that can be silenced: no data and no end passes in either direction. */
 class BlackHole implements AsyncDisposable {
   readonly #listener: Deno.TcpListener;
   readonly #conns: Deno.TcpConn[] = [];
@@ -76,18 +76,18 @@ class BlackHole implements AsyncDisposable {
       try {
         conn.close();
       } catch {
-        // It is closed already.
+        // It is already closed.
       }
     }
     await Promise.all(this.#copies);
   }
 }
 
-Deno.test("relay: of 500 messages of 10 senders at once each 202 is one ack, none goes astray or comes twice (K18)", async () => {
+Deno.test("of 500 concurrent messages of 10 senders each 202 is one ack, and each arrives once at its recipient", async () => {
   await using service = await Service.open();
   const recipients = await Promise.all(Array.from({ length: 5 }, (_, i) => service.agent(`recipient-${i}`)));
   const senders = await Promise.all(Array.from({ length: 10 }, (_, i) => service.agent(`sender-${i}`)));
-  // Each sender knows two of the recipients.
+  // Each sender has two of the recipients as peers.
   const knows = (i: number): LiveAgent[] => [recipients[i % 5], recipients[(i + 1) % 5]] as LiveAgent[];
   for (const [i, sender] of senders.entries()) for (const recipient of knows(i)) await pair(sender, recipient);
   let acks = 0;
@@ -118,13 +118,13 @@ Deno.test("relay: of 500 messages of 10 senders at once each 202 is one ack, non
     for (const { fromAgentDid, toAgentDid } of connector.frames) {
       assertEquals(toAgentDid, recipients[i]?.identity.did);
       const from = senders.findIndex(({ identity }) => identity.did === fromAgentDid);
-      assert(knows(from).some(({ identity }) => identity.did === toAgentDid), "only between the two of a pair");
+      assert(knows(from).some(({ identity }) => identity.did === toAgentDid), "only within a pair");
     }
     await connector.close();
   }
 });
 
-Deno.test("relay: a SIGTERM with 200 sockets and 20 messages in flight answers all, closes all 1001, ends with 0 (K19)", async () => {
+Deno.test("SIGTERM with 200 sockets and 20 messages in flight answers all, closes with 1001, and exits with 0", async () => {
   await using service = await Service.open();
   const silent = new Promise<never>(() => {});
   const recipients = await Promise.all(Array.from({ length: 50 }, (_, i) => service.agent(`recipient-${i}`)));
@@ -144,12 +144,12 @@ Deno.test("relay: a SIGTERM with 200 sockets and 20 messages in flight answers a
   assertEquals(new Set(ends.map((end) => end.code)), new Set([CLOSE.shuttingDown]));
 });
 
-Deno.test("relay: fragments without end disturb nobody, and after a kill for memory the others are back within 5 s (K14)", async () => {
+Deno.test("fragments without end disturb no other client, and after a kill the others are back within 5 s", async () => {
   await using service = await Service.open();
   const { a, b } = await service.agents();
   const before = await service.connect(b);
   await using bare = await BareConnector.open(service.url, a);
-  // The runtime gathers fragments before anybody sees them: only the system bounds that (docs/operations.md, Memory).
+  // The runtime buffers fragments before the server sees them: only the system bounds that (docs/operations.md#memory).
   const fragment = new Uint8Array(1_048_576).fill(120);
   for (let sent = 0; sent < 64; sent++) {
     if (!await bare.socket.send(sent === 0 ? OPCODE.text : OPCODE.continuation, fragment, false)) break;
@@ -185,7 +185,7 @@ async function vanishing(): Promise<void> {
 async function standingStill(): Promise<void> {
   await using folder = await tempFolder();
   await using folderOfProxy = await tempFolder();
-  // A way to the registry that counts what the proxy asks.
+  // A connection to the registry that counts the proxy's requests.
   let asked = 0;
   let address = "";
   const passOn = async (request: Request): Promise<Response> => {
@@ -198,7 +198,7 @@ async function standingStill(): Promise<void> {
     hostname: "127.0.0.1",
     port: 0,
     onListen: () => {},
-    // The proxy gave up on it.
+    // The proxy cancelled the request.
     onError: () => new Response(null, { status: 502 }),
   }, passOn);
   const registryUrl = `http://127.0.0.1:${way.addr.port}`;
@@ -230,9 +230,9 @@ async function standingStill(): Promise<void> {
   for (let i = 0; performance.now() - stopped < 15_000; i++) {
     const began = performance.now();
     waits.push(
-      send(i).then((said) => {
+      send(i).then((result) => {
         const took = performance.now() - began;
-        assertEquals(said, "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
+        assertEquals(result, "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
         assert(took <= 6_000, `answered after ${took} ms`);
       }),
     );
@@ -247,12 +247,12 @@ async function standingStill(): Promise<void> {
   await connector.close();
 }
 
-// Both wait for most of their time: they wait together.
-Deno.test("relay: what ends by time alone ends in time", async (t) => {
+// Both cases mostly wait: they run at the same time.
+Deno.test("connections and requests that end by a time limit end in time", async (t) => {
   const steps: [name: string, fn: () => Promise<void>][] = [
-    ["a connection that vanishes is not counted after 90 s, messages meanwhile are 502 in time (K12)", vanishing],
+    ["a vanished connection is not counted after 90 s, and messages meanwhile are 502 in time", vanishing],
     [
-      "a registry that stands still is 503 within 6 s, 202 soon after it goes on, and is not stormed (O03)",
+      "a registry that stands still is 503 within 6 s, then 202 soon, with few requests",
       standingStill,
     ],
   ];

@@ -1,6 +1,6 @@
 /**
- * The relay over real WebSockets (D-67 to D-70, CHECKS K): upgrade, delivery, loss of a socket, several sockets,
- * heartbeats. The well-behaved connector is `link.ts`; those that die or keep silent are bare sockets.
+ * The relay over real WebSockets (D-67, D-68, D-69, D-70): upgrade, delivery, loss of a socket, several sockets,
+ * heartbeats. The regular connector is `link.ts`; sockets that die or stay silent are opened directly.
  */
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../shared/protocol/frames.ts";
@@ -15,15 +15,15 @@ import {
   upgradeLines,
 } from "../support/raw_http.ts";
 
-const HURRIED = { RELAY_ACK_TIMEOUT_MS: "500", RELAY_HEARTBEAT_INTERVAL_MS: "200" };
+const SHORT_LIMITS = { RELAY_ACK_TIMEOUT_MS: "500", RELAY_HEARTBEAT_INTERVAL_MS: "200" };
 
 let relay: Service;
-let hurried: Service;
+let shortLimits: Service;
 Deno.test.beforeAll(async () => {
-  [relay, hurried] = await Promise.all([Service.open(), Service.open(HURRIED)]);
+  [relay, shortLimits] = await Promise.all([Service.open(), Service.open(SHORT_LIMITS)]);
 });
 Deno.test.afterAll(async () => {
-  await Promise.all([relay?.[Symbol.asyncDispose](), hurried?.[Symbol.asyncDispose]()]);
+  await Promise.all([relay?.[Symbol.asyncDispose](), shortLimits?.[Symbol.asyncDispose]()]);
 });
 
 async function sockets(): Promise<number> {
@@ -31,7 +31,7 @@ async function sockets(): Promise<number> {
   return (await response.json()).proxy.connectedSockets;
 }
 
-Deno.test("relay: an authenticated GET without an upgrade gets 426 that names the upgrade (K01)", async () => {
+Deno.test("an authenticated GET without an upgrade gets 426 that names the upgrade", async () => {
   const { a } = await relay.agents();
   const lines = await upgradeLines(relay.url, a);
   const answer = await rawExchange(relay.url, rawRequest("GET", CONNECT, lines));
@@ -41,7 +41,7 @@ Deno.test("relay: an authenticated GET without an upgrade gets 426 that names th
   assert(answer.headers.get("x-request-id"));
 });
 
-Deno.test("relay: a message to a connected agent arrives and its ack is the answer (K02)", async () => {
+Deno.test("a message to a connected agent arrives, and its ack is the answer", async () => {
   const { a, b } = await relay.agents();
   const connector = await relay.connect(b);
   const sent = await a.client.sendMessage(messageTo(b));
@@ -52,7 +52,7 @@ Deno.test("relay: a message to a connected agent arrives and its ack is the answ
   await connector.close();
 });
 
-Deno.test("relay: a captured upgrade cannot be sent again (K03)", async () => {
+Deno.test("a captured upgrade cannot be sent again", async () => {
   const { b } = await relay.agents();
   const lines = await upgradeLines(relay.url, b);
   const first = await RawSocket.open(relay.url, CONNECT, lines);
@@ -63,21 +63,21 @@ Deno.test("relay: a captured upgrade cannot be sent again (K03)", async () => {
   await first[Symbol.asyncDispose]();
 });
 
-Deno.test("relay: the code of a refused upgrade reaches the connector", async () => {
+Deno.test("the code of a refused upgrade reaches the connector", async () => {
   const { b } = await relay.agents();
   const identity = { ...b.identity, accessToken: `svc_agt_${"x".repeat(43)}` };
   const error = await refusedWith("PROXY_AGENT_ACCESS_INVALID", relay.connect({ ...b, identity }));
   assertEquals(error.status, 401);
 });
 
-Deno.test("relay: a recipient without a socket is offline (K04)", async () => {
+Deno.test("a recipient without a socket is offline", async () => {
   const { a, b } = await relay.agents();
   await refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", a.client.sendMessage(messageTo(b)));
 });
 
-Deno.test("relay: without an ack a message fails after the ack timeout, and nothing stays pending (K05)", async () => {
-  const { a, b } = await hurried.agents();
-  await using silent = await BareConnector.open(hurried.url, b);
+Deno.test("a message without an ack fails after the time limit and leaves no pending work", async () => {
+  const { a, b } = await shortLimits.agents();
+  await using silent = await BareConnector.open(shortLimits.url, b);
   const began = performance.now();
   await refusedWith("PROXY_RELAY_DELIVERY_FAILED", a.client.sendMessage(messageTo(b)));
   const took = performance.now() - began;
@@ -90,7 +90,7 @@ Deno.test("relay: without an ack a message fails after the ack timeout, and noth
   assertEquals((await next).delivered, true);
 });
 
-Deno.test("relay: a socket that dies between frame and ack fails the message at once (K06)", async () => {
+Deno.test("a message fails at once when its socket dies between frame and ack", async () => {
   const { a, b } = await relay.agents();
   await using bare = await BareConnector.open(relay.url, b);
   const sending = refusedWith("PROXY_RELAY_DELIVERY_FAILED", a.client.sendMessage(messageTo(b)));
@@ -99,7 +99,7 @@ Deno.test("relay: a socket that dies between frame and ack fails the message at 
   await within(1_000, "the sender is answered", sending);
 });
 
-Deno.test("relay: when the newest socket dies before its ack, the next one gets the message (D-67)", async () => {
+Deno.test("the next socket gets the message when the newest one dies before its ack", async () => {
   const { a, b } = await relay.agents();
   const older = await relay.connect(b);
   await using newer = await BareConnector.open(relay.url, b);
@@ -109,11 +109,11 @@ Deno.test("relay: when the newest socket dies before its ack, the next one gets 
   assertEquals((await sending).delivered, true);
   const again = await older.frame(1);
   assertEquals([first.attempt, again.attempt, again.requestId], [1, 2, "request-of-two-tries"]);
-  assert(first.id !== again.id, "each try has a frame id of its own");
+  assert(first.id !== again.id, "each attempt has a frame ID of its own");
   await older.close();
 });
 
-Deno.test("relay: two sockets share 20 messages, each of which comes once (K08)", async () => {
+Deno.test("two sockets share 20 messages, each of which arrives once", async () => {
   const { a, b } = await relay.agents();
   const connectors = [await relay.connect(b), await relay.connect(b)];
   const answers = await Promise.all(
@@ -125,7 +125,7 @@ Deno.test("relay: two sockets share 20 messages, each of which comes once (K08)"
   for (const connector of connectors) await connector.close();
 });
 
-Deno.test("relay: a fifth socket closes the oldest with 4409, and health counts the living (K09)", async () => {
+Deno.test("a fifth socket closes the oldest with 4409, and health counts the open ones", async () => {
   const { b } = await relay.agents();
   const before = await sockets();
   const connectors: Connector[] = [];
@@ -138,7 +138,7 @@ Deno.test("relay: a fifth socket closes the oldest with 4409, and health counts 
   await eventually(5_000, "all are gone", async () => await sockets() === before || undefined);
 });
 
-Deno.test("relay: messages sent one after the other arrive in that order (K17)", async () => {
+Deno.test("messages sent one after the other arrive in that order", async () => {
   const { a, b } = await relay.agents();
   const connector = await relay.connect(b);
   const ids: string[] = [];
@@ -147,7 +147,7 @@ Deno.test("relay: messages sent one after the other arrive in that order (K17)",
   await connector.close();
 });
 
-Deno.test("relay: the same request again gets the same answer and no second frame (K21, D-69)", async () => {
+Deno.test("a duplicate request gets the same answer and no second frame", async () => {
   const { a, b } = await relay.agents();
   const connector = await relay.connect(b);
   const repeated = { ...messageTo(b), requestId: "request-sent-twice" };
@@ -162,9 +162,9 @@ Deno.test("relay: the same request again gets the same answer and no second fram
   await connector.close();
 });
 
-Deno.test("relay: heartbeats come at their interval and every one is asked for an ack (K11)", async () => {
-  const { b } = await hurried.agents();
-  await using bare = await BareConnector.open(hurried.url, b);
+Deno.test("heartbeats arrive at their interval, and each one needs an ack", async () => {
+  const { b } = await shortLimits.agents();
+  await using bare = await BareConnector.open(shortLimits.url, b);
   const began = performance.now();
   for (let n = 1; n <= 5; n++) {
     const { id } = await bare.frame("heartbeat", n);
@@ -176,7 +176,7 @@ Deno.test("relay: heartbeats come at their interval and every one is asked for a
   await bare.frame("heartbeat_ack");
 });
 
-Deno.test("relay: after a crash, whoever was connected is offline: 502 at once, 202 queued for who prefers it (D-68)", async (t) => {
+Deno.test("a connected agent is offline after a crash: 502 at once, 202 queued with Prefer", async (t) => {
   await using service = await Service.open();
   const { a, b } = await service.agents();
   await service.connect(b);
@@ -186,7 +186,7 @@ Deno.test("relay: after a crash, whoever was connected is offline: 502 at once, 
 
   await t.step("502", async () => {
     const sending = refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", a.client.sendMessage(messageTo(b)));
-    await within(2_000, "the sender is answered: no process can hold b's socket any more", sending);
+    await within(2_000, "the sender is answered: no process can still hold b's socket", sending);
   });
   await t.step("202 queued, and delivered when the recipient is back", async () => {
     const preferring = { ...messageTo(b), prefer: "respond-async" as const };

@@ -1,6 +1,6 @@
 /**
- * Real processes that come and go over a store that lives (O06, O07, O11): a stop and a start lose nothing, a store of a
- * newer version is left alone, and an agent whose instance was killed is back as soon as it connects anywhere.
+ * Real processes that start and end over one store (D-99, D-209): a stop and a start lose no record, a store of a newer
+ * version is unchanged, and an agent whose instance was killed is online as soon as it connects anywhere.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { RegistryClient } from "../support/agent_client.ts";
@@ -24,7 +24,7 @@ import {
   within,
 } from "../support/process.ts";
 
-Deno.test("O11: sessions, pairs, queued messages and revocations are as they were after a stop and a start", async () => {
+Deno.test("sessions, pairs, queued messages and revocations survive a stop and a start", async () => {
   await using service = await Service.open();
   const { a, b } = await service.agents();
   const [late, gone] = [await service.agent("late"), await service.agent("gone")];
@@ -47,7 +47,7 @@ Deno.test("O11: sessions, pairs, queued messages and revocations are as they wer
   await atB.close();
 });
 
-Deno.test("a store that a newer version wrote: server and store tool refuse in clear words, and change nothing", async () => {
+Deno.test("server and store tool refuse a store of a newer version in plain words and change nothing", async () => {
   await using folder = await tempFolder();
   const path = `${folder.path}/svc.kv`;
   const before = await openStore(path);
@@ -69,8 +69,8 @@ Deno.test("a store that a newer version wrote: server and store tool refuse in c
 });
 
 /**
- * Two processes on one file, which only a test does: the second reaches it by another name and so past the lock. Neither
- * hears the other's bell, which leaves the look every 2 s.
+ * Two processes on one file, in tests only: the second uses another path and so avoids the lock. Neither receives the
+ * other's watch events, which leaves polling every 2 s.
  */
 async function twoProcesses(folder: string, place: Place, ports: number[]): Promise<ServerProcess[]> {
   const servers: ServerProcess[] = [];
@@ -83,7 +83,7 @@ async function twoProcesses(folder: string, place: Place, ports: number[]): Prom
   return servers;
 }
 
-Deno.test("O06, O07: the instance of an agent is killed -9: who writes to it gets an answer, and it is back where it connects", async () => {
+Deno.test("an agent whose instance is killed is back where it connects, and its senders get an answer", async () => {
   await using folder = await tempFolder();
   const ports = [freePort(), freePort()];
   const [p1, p2] = ports.map((port) => `http://127.0.0.1:${port}`) as [string, string];

@@ -1,6 +1,6 @@
 /**
- * Secrets at rest (D-08, CHECKS P, I14): every route that hands one out is played against a store on disk; then the
- * store's files and all that the server printed are searched for each of them, in every form it could have there.
+ * Secrets at rest (D-08): the test calls every route that issues a secret, on a store on disk, and searches the store's
+ * files and the server's output for each secret in every form it could have there.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Buffer } from "node:buffer";
@@ -28,7 +28,7 @@ import {
   tempFolder,
 } from "../support/process.ts";
 
-/** Calls a route with an API key; gives the answer as JSON. */
+/** Calls a route with an API key; returns the answer as JSON. */
 async function ask<T>(url: string, apiKey: string, method: string, path: string, body?: unknown): Promise<T> {
   const headers = { Authorization: `Bearer ${apiKey}` };
   const response = await fetch(url + path, { method, headers, body: body === undefined ? null : JSON.stringify(body) });
@@ -37,7 +37,7 @@ async function ask<T>(url: string, apiKey: string, method: string, path: string,
   return (text === "" ? null : JSON.parse(text)) as T;
 }
 
-/** Plays every route that hands out a secret, and gives each secret by name. */
+/** Calls every route that issues a secret and returns each secret by name. */
 async function play(server: ServerProcess): Promise<{ secrets: Map<string, string>; known: string[] }> {
   const secrets = new Map<string, string>([["bootstrap secret", BOOTSTRAP_SECRET]]);
   const place = placeOf(server);
@@ -53,7 +53,7 @@ async function play(server: ServerProcess): Promise<{ secrets: Map<string, strin
   const bob = await registry.redeemInvite(invite.code, "Bob");
   secrets.set("redeem: API key", bob.apiKey.token);
   const key = await ask<CreateApiKeyAnswer>(url, bob.apiKey.token, "POST", "/v1/me/api-keys", { name: "more" });
-  secrets.set("further API key", key.apiKey.token);
+  secrets.set("second API key", key.apiKey.token);
   const services = "/v1/admin/internal-services";
   const created = await ask<IssuedServiceAnswer>(url, admin.apiKey.token, "POST", services, {
     name: "another",
@@ -83,13 +83,13 @@ async function play(server: ServerProcess): Promise<{ secrets: Map<string, strin
   const path = `/v1/agents/${b.agent.id}`;
   await ask(url, bob.apiKey.token, "DELETE", `${path}/auth/revoke`);
   const reissued = await ask<ReissueAnswer>(url, bob.apiKey.token, "POST", `${path}/reissue`);
-  assert(reissued.agentAuth, "an agent without a live session gets a new one (D-40)");
+  assert(reissued.agentAuth, "an agent without an active session gets a new one (D-40)");
   secrets.set("reissued access token", reissued.agentAuth.accessToken);
   secrets.set("reissued refresh token", reissued.agentAuth.refreshToken);
   return { secrets, known: [a.agent.id, b.agent.did, digest(bob.apiKey.token)] };
 }
 
-/** The forms in which a secret could lie in a file: each half of its random part as text, as UTF-16, as raw bytes. */
+/** The forms in which a secret could be in a file: each half of its random part as text, as UTF-16, as raw bytes. */
 function needles(secret: string): Buffer[] {
   const random = secret.replace(/^svc(?:_[a-z]{3}|pair1)_/, "");
   const halves = (bytes: Buffer) => [bytes.subarray(0, bytes.length >> 1), bytes.subarray(bytes.length >> 1)];
@@ -109,13 +109,13 @@ async function files(folder: string): Promise<Map<string, Buffer>> {
   return found;
 }
 
-/** Where a secret lies: names of files and streams. */
+/** Names of the files and streams that contain a secret. */
 function found(places: ReadonlyMap<string, Buffer>, secret: string): string[] {
   const wanted = needles(secret);
   return [...places].filter(([, bytes]) => wanted.some((needle) => bytes.includes(needle))).map(([name]) => name);
 }
 
-Deno.test("secrets: none that a route hands out lies in the store's files or in what the server prints", async (t) => {
+Deno.test("no issued secret is in the store's files or in the server's output", async (t) => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });
   const { secrets, known } = await play(server);
@@ -129,7 +129,7 @@ Deno.test("secrets: none that a route hands out lies in the store's files or in 
     ["stdout", Buffer.from(server.stdout.text)],
     ["stderr", Buffer.from(server.stderr.text)],
   ]);
-  await t.step("the search finds what does lie there: ids, and digests of secrets", () => {
+  await t.step("the search finds values that are there: IDs, and digests of secrets", () => {
     for (const text of known) {
       assert([...places.values()].some((bytes) => bytes.includes(text)), `${text} was not found`);
     }
@@ -140,7 +140,7 @@ Deno.test("secrets: none that a route hands out lies in the store's files or in 
   }
 });
 
-Deno.test("secrets: a signing key given by configuration is neither stored, printed nor published (D-08, P05)", async () => {
+Deno.test("a configured signing key is neither stored, printed nor published", async () => {
   const { publicKey: x, seed: d } = await keyPairFromSeed(systemRandom.bytes(32));
   const REGISTRY_SIGNING_KEYS = JSON.stringify({ keys: [{ kid: "configured", kty: "OKP", crv: "Ed25519", x, d }] });
   await using service = await Service.open({ REGISTRY_SIGNING_KEYS });
@@ -161,7 +161,7 @@ Deno.test("secrets: a signing key given by configuration is neither stored, prin
   assertEquals(found(places, d), []);
 });
 
-Deno.test("secrets: one that is sent where it does not belong is neither logged nor reflected (D-08, I14)", async (t) => {
+Deno.test("a secret in the wrong place of a request is neither logged nor reflected", async (t) => {
   await using service = await Service.open();
   const { url, apiKey: pat } = service;
   const { invite: { code } } = await new RegistryClient(deps, url).createInvite(pat);

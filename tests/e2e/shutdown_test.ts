@@ -1,6 +1,6 @@
 /**
- * How a server ends (D-70, CHECKS K19): SIGINT and SIGTERM, with open sockets, half-sent requests and deliveries in
- * flight. Everybody gets an answer, every socket its close code, and the process is gone with 0 within 5 s.
+ * How a server stops (D-70): SIGINT and SIGTERM with open sockets, half-sent requests and deliveries in flight. Every
+ * client gets an answer, every socket its close code, and the process exits with 0 within 5 s.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ApiError } from "../support/agent_client.ts";
@@ -9,7 +9,7 @@ import { Connector, type LiveAgent, messageTo, pair, Service, within } from "../
 import { codeOf, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";
 
 const SOCKETS = 20;
-/** What the process may take besides, to be seen gone. */
+/** Additional time for the exit to be observed. */
 const GRACE_MS = 500;
 
 async function outcome(call: Promise<{ delivered: boolean }>): Promise<string> {
@@ -20,7 +20,7 @@ async function outcome(call: Promise<{ delivered: boolean }>): Promise<string> {
 }
 
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  Deno.test(`shut-down: ${signal} answers what is in flight, closes ${SOCKETS} sockets 1001 and ends with 0 in 5 s`, async (t) => {
+  Deno.test(`${signal} answers requests in flight, closes ${SOCKETS} sockets with 1001 and exits with 0 in 5 s`, async (t) => {
     await using service = await Service.open();
     const { server, url } = service;
     const sender = await service.agent("sender");
@@ -30,7 +30,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     for (let i = 0; i < SOCKETS; i++) {
       const recipient = await service.agent(`recipient-${i}`);
       await pair(sender, recipient);
-      // Half of them acknowledge once the shut-down is under way, the others never.
+      // Half of them acknowledge once the shutdown is under way, the others never.
       const ack = i % 2 === 0 ? release.promise.then(() => ({ accepted: true })) : new Promise<never>(() => {});
       recipients.push(recipient);
       connectors.push(await Connector.open(service.place, recipient, () => ack));
@@ -47,25 +47,25 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
 
     const began = performance.now();
     server.signal(signal);
-    await t.step("a new request is refused while it drains", async () => {
-      let said = "";
+    await t.step("a new request is refused during the shutdown", async () => {
+      let result = "";
       let requestId: string | undefined;
       // The signal takes a moment to arrive; until then requests are served.
-      while (!said.startsWith("503")) {
-        assert(performance.now() - began < 2_000, `still answers ${said}`);
+      while (!result.startsWith("503")) {
+        assert(performance.now() - began < 2_000, `still answers ${result}`);
         const target = "/hooks/agent";
         await late.send(rawRequest("POST", target, usualLines(url, "{}"), "{}"));
         const answer = await late.answer();
         assert(answer, "the connection was closed instead");
-        said = `${answer.status} ${codeOf(answer)}`;
+        result = `${answer.status} ${codeOf(answer)}`;
         requestId = answer.headers.get("x-request-id");
       }
-      assertEquals(said, "503 PROXY_RELAY_UNAVAILABLE");
+      assertEquals(result, "503 PROXY_RELAY_UNAVAILABLE");
       assert(requestId, "every answer carries x-request-id (D-11)");
     });
     release.resolve();
 
-    await t.step("each message in flight is answered: 202 for an ack that still came, else 502", async () => {
+    await t.step("each message in flight is answered: 202 for an ack that still arrived, otherwise 502", async () => {
       const answers = await within(5_000, "all are answered", Promise.all(inFlight));
       answers.forEach((answer, i) => {
         assertEquals(answer, i % 2 === 0 ? "202 true" : "502 PROXY_RELAY_DELIVERY_FAILED", `message ${i}`);
@@ -75,7 +75,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
       const ends = await within(5_000, "all are closed", Promise.all(connectors.map((connector) => connector.closed)));
       assertEquals(ends.map(({ code }) => code), Array(SOCKETS).fill(CLOSE.shuttingDown));
     });
-    await t.step("the process ends with 0 within 5 s", async () => {
+    await t.step("the process exits with 0 within 5 s", async () => {
       const { code } = await within(6_000, "the end of the process", server.status);
       const took = performance.now() - began;
       assertEquals(code, 0);
@@ -87,7 +87,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
   });
 }
 
-Deno.test("shut-down: with nothing under way it ends at once, open connections or not", async () => {
+Deno.test("a server without work in progress exits at once, also with open connections", async () => {
   await using service = await Service.open();
   const { b } = await service.agents();
   const connector = await service.connect(b);
@@ -99,7 +99,7 @@ Deno.test("shut-down: with nothing under way it ends at once, open connections o
   assert(took <= 1_500, `it took ${took.toFixed(0)} ms`);
 });
 
-Deno.test("shut-down: a second signal does not cut the first one short", async () => {
+Deno.test("a second signal does not shorten the first shutdown", async () => {
   await using service = await Service.open();
   const { a, b } = await service.agents();
   const connector = await Connector.open(service.place, b, () => new Promise<never>(() => {}));

@@ -1,7 +1,7 @@
 /**
- * A service that is used for long (O12): messages keep coming, memory stays where it is once warm, and nothing is written
- * for them that outlives them in the store. Runs for seconds here; with `-- --trials 600` for ten minutes, the first five
- * of which fill what is remembered for a while (nonces, records that are known).
+ * A service in long use (D-208, D-217): messages keep arriving, memory stays constant once warm, and no record of them
+ * stays in the store permanently. Runs for seconds here; with `-- --trials 600` for ten minutes, the first five of
+ * which fill the caches (nonces, known records).
  */
 import { assert, assertEquals } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
@@ -12,11 +12,14 @@ import { trials } from "../support/trials.ts";
 const SECONDS = trials(3);
 const PER_SECOND = 20;
 const WARM_UP = 600;
-/** With all the heap it likes V8 lets garbage lie for minutes; in this one it must collect, and what leaks ends the server. */
+/**
+ * With a large heap V8 delays garbage collection for minutes; with this one it must collect, and a leak ends the
+ * server.
+ */
 const HEAP_MIB = 64;
 /** From the middle to the end. */
 const GROWTH_MIB = 32;
-/** What a message writes lives this long at most, and a minute for what lies between the clocks. */
+/** The longest lifetime of a message's records, plus a minute for the difference between the clocks. */
 const LONGEST_MS = (LIMITS.deliveryKeptSeconds + LIMITS.sweepMarginSeconds) * 1000 + 60_000;
 
 async function residentMiB(pid: number): Promise<number> {
@@ -24,7 +27,7 @@ async function residentMiB(pid: number): Promise<number> {
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
 }
 
-/** Records of the file of Deno KV: how many there are, and how many of them outlive every message. */
+/** Records in the file of Deno KV: their number, and how many of them outlive every message. */
 function recordsOf(path: string): { all: number; lasting: number } {
   using database = new DatabaseSync(path, { readOnly: true });
   const row = database.prepare("select count(*) as n, sum(expiration_ms = -1 or expiration_ms > ?) as lasting from kv")
@@ -33,7 +36,7 @@ function recordsOf(path: string): { all: number; lasting: number } {
 }
 
 Deno.test({
-  name: `O12: ${PER_SECOND} messages a second for ${SECONDS} s leave memory flat and nothing in the store for good`,
+  name: `${PER_SECOND} messages a second for ${SECONDS} s leave memory constant and no record permanently`,
   ignore: Deno.build.os !== "linux",
   async fn() {
     await using service = await Service.open({ DENO_V8_FLAGS: `--max-old-space-size=${HEAP_MIB}` });
@@ -54,12 +57,12 @@ Deno.test({
       if ((n + 1) % (count / 4) === 0) memory.push(await residentMiB(service.server.pid));
     }
     const after = recordsOf(path);
-    const said = memory.map((mib) => mib.toFixed(0)).join(", ");
-    console.log(`${count} messages, by quarters: ${said} MiB; ${records.all} to ${after.all} records`);
+    const quarters = memory.map((mib) => mib.toFixed(0)).join(", ");
+    console.log(`${count} messages, by quarters: ${quarters} MiB; ${records.all} to ${after.all} records`);
     assertEquals(connector.frames.length, WARM_UP + count);
     assertEquals(after.lasting, records.lasting, "records that outlive their message");
     const [, , middle = 0, , end = 0] = memory;
-    assert(end - middle < GROWTH_MIB, `memory grew: ${said} MiB`);
+    assert(end - middle < GROWTH_MIB, `memory grew: ${quarters} MiB`);
     assertEquals(service.server.stderr.lines, []);
     await connector.close();
   },

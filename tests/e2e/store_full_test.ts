@@ -1,6 +1,6 @@
 /**
- * A store that cannot be written (D-220): a full file system, and a limit on the size of files. Requests that must write
- * are 503 with `Retry-After`, nothing is accepted, health fails, and all of it passes without a restart.
+ * A store that cannot be written (D-220): a full file system, and a limit on the size of files. Requests that must
+ * write are 503 with `Retry-After`, no message is accepted, health fails, and all of it recovers without a restart.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
@@ -40,7 +40,7 @@ async function canMount(): Promise<boolean> {
   return await can("umount", folder.path);
 }
 
-interface Living {
+interface RunningServer {
   server: ChildProcess;
   url: string;
   a: LiveAgent;
@@ -48,7 +48,7 @@ interface Living {
 }
 
 /** A server with two paired agents. */
-async function start(folder: string): Promise<Living> {
+async function start(folder: string): Promise<RunningServer> {
   const port = freePort();
   const url = `http://127.0.0.1:${port}`;
   const rights = ["--allow-net=127.0.0.1", "--allow-env", `--allow-read=${folder}`, `--allow-write=${folder}`];
@@ -73,8 +73,11 @@ async function health(url: string): Promise<number> {
   return answer.status;
 }
 
-/** Queues a message; gives the status and the answer's `Retry-After`. */
-async function queue({ a, b, url }: Living, text: string): Promise<{ status: number; retryAfter: string | null }> {
+/** Queues a message; returns the status and the answer's `Retry-After`. */
+async function queue(
+  { a, b, url }: RunningServer,
+  text: string,
+): Promise<{ status: number; retryAfter: string | null }> {
   let status = 0, retryAfter: string | null = null;
   const watched: typeof fetch = async (input, init) => {
     const answer = await fetch(input, init);
@@ -86,13 +89,17 @@ async function queue({ a, b, url }: Living, text: string): Promise<{ status: num
   return { status, retryAfter };
 }
 
-/** The requests while the store is full, the health, and the recovery once `free` has made room. */
-async function story(living: Living, free: () => Promise<void>): Promise<void> {
-  const { server, url } = living;
+/** Asserts the answers while the store is full, the health, and the recovery after `free` has made room. */
+async function story(running: RunningServer, free: () => Promise<void>): Promise<void> {
+  const { server, url } = running;
   const text = "x".repeat(100_000);
-  await eventually(30_000, "a message is refused", async () => (await queue(living, text)).status !== 202 || undefined);
+  await eventually(
+    30_000,
+    "a message is refused",
+    async () => (await queue(running, text)).status !== 202 || undefined,
+  );
   for (let i = 0; i < 10; i++) {
-    const { status, retryAfter } = await queue(living, text);
+    const { status, retryAfter } = await queue(running, text);
     assertEquals(status, 503, server.printed);
     assertMatch(retryAfter ?? "", /^\d+$/);
   }
@@ -101,22 +108,22 @@ async function story(living: Living, free: () => Promise<void>): Promise<void> {
   assert([409, 503].includes(answer), String(answer));
   await free();
   await eventually(30_000, "health is 200", async () => (await health(url)) === 200 || undefined);
-  assertEquals((await queue(living, "small")).status, 202, server.printed);
+  assertEquals((await queue(running, "small")).status, 202, server.printed);
   assertEquals((await server.end()).code, 0);
 }
 
 Deno.test({
-  name: "a full file system is 503 with Retry-After and no message is accepted, until there is room again",
+  name: "a full file system is 503 with Retry-After, and no message is accepted until there is room",
   ignore: !(await canMount()),
   async fn() {
     await using folder = await tempFolder();
     assert(await mounted(folder.path));
     try {
-      const living = await start(folder.path);
-      await using _ = living.server;
+      const running = await start(folder.path);
+      await using _ = running.server;
       const ballast = `${folder.path}/ballast`;
       await can("dd", "if=/dev/zero", `of=${ballast}`, "bs=4096");
-      await story(living, () => Deno.remove(ballast));
+      await story(running, () => Deno.remove(ballast));
     } finally {
       await can("umount", folder.path);
     }
@@ -124,18 +131,18 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a limit on the size of files is 503 with Retry-After and no message is accepted, until it is lifted",
+  name: "a file size limit is 503 with Retry-After, and no message is accepted until it is lifted",
   ignore: !(await can("prlimit", "--version")),
   async fn() {
     await using folder = await tempFolder();
-    const living = await start(folder.path);
-    await using _ = living.server;
-    const pid = `--pid=${living.server.pid}`;
+    const running = await start(folder.path);
+    await using _ = running.server;
+    const pid = `--pid=${running.server.pid}`;
     const sizes = await Promise.all(
       ["svc.kv", "svc.kv-wal"].map((name) => Deno.stat(`${folder.path}/${name}`).then(({ size }) => size, () => 0)),
     );
     assert(await can("prlimit", pid, `--fsize=${Math.max(...sizes)}:unlimited`));
-    await story(living, async () => {
+    await story(running, async () => {
       assert(await can("prlimit", pid, "--fsize=unlimited:unlimited"));
     });
   },

@@ -66,7 +66,7 @@ Deno.test("store recover gives the admin a new key when all are lost, once the s
   assertEquals((await store(kvUrl, "nonsense")).code, 2);
 });
 
-Deno.test("store export and import move a store: sessions, pairs and queued messages go on working", async () => {
+Deno.test("store export and import move a store: sessions, pairs and queued messages continue", async () => {
   await using folder = await tempFolder();
   const port = String(freePort());
   const env = { PORT: port };
@@ -158,7 +158,7 @@ Deno.test("store inspect counts every kind of record and the humans with most re
   }
 });
 
-Deno.test("store export --out writes a new file that only its owner can read, and never over another", async () => {
+Deno.test("store export --out writes a new file with mode 0600 and never replaces one", async () => {
   await using folder = await tempFolder();
   const kvUrl = `${folder.path}/svc.kv`;
   await (await startServer({ folder: folder.path })).end();

@@ -1,6 +1,7 @@
 /**
  * The whole story over real sockets, by the code that users run: once with both services in one process, once with
- * registry and proxy apart, each with a store of its own and the service credential between them.
+ * registry and proxy apart, each with a store of its own and the service credential between them (D-30). Decisions:
+ * D-46, D-63, D-64.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentClient, type AgentIdentity, ApiError, RegistryClient } from "../support/agent_client.ts";
@@ -42,7 +43,7 @@ async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; 
   assertEquals((await alpha.client.pairStatus(ticket)).status, "pending");
   await beta.client.pairConfirm(ticket, { agentName: "beta", humanName: "Bob" });
   assertEquals((await alpha.client.pairStatus(ticket)).responderAgentDid, beta.identity.did);
-  await eventually(1_000, "the initiator's connector hears of the pair", () => watcher.news[0]);
+  await eventually(1_000, "the initiator's connector reports the pair", () => watcher.news[0]);
   await refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", alpha.client.sendMessage(message));
 
   const connector = await Connector.open(place, beta);
@@ -59,7 +60,7 @@ async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; 
     "",
     "Hello beta",
   ]);
-  assert(frame.payload.endsWith(', "n": 12345678901234567890 }'), "every other byte is untouched (D-71)");
+  assert(frame.payload.endsWith(', "n": 12345678901234567890 }'), "every other byte is unchanged (D-71)");
   assertEquals([frame.requestId, frame.fromAgentDid], [sent.requestId, alpha.identity.did]);
   await beta.client.submitReceipt({
     requestId: frame.requestId,
@@ -76,7 +77,7 @@ async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; 
   return { alpha, beta };
 }
 
-/** New tokens take the place of the old ones, at the registry and at the proxy. */
+/** New tokens replace the old ones at the registry and at the proxy. */
 async function refreshes(place: Place, alpha: LiveAgent, beta: LiveAgent): Promise<void> {
   const registry = new RegistryClient(deps, place.registryUrl);
   const fresh = await registry.refresh(alpha.identity, alpha.agentAuth.refreshToken);
@@ -95,10 +96,10 @@ async function codeOf(call: Promise<unknown>): Promise<string | null> {
   });
 }
 
-/** What an agent with a live AIT hears of a ticket that does not exist; a route that asks for no access token. */
+/** The answer about an unknown ticket to an agent with a valid AIT; the route needs no access token. */
 const strangeTicket = (agent: LiveAgent) => codeOf(agent.client.pairStatus("svcpair1_unknown"));
 
-/** Revokes an agent that is connected; gives how its link ended and how long it was believed. */
+/** Revokes a connected agent; returns how its link ended and how long its AIT was accepted. */
 async function revokeConnected(place: Place, apiKey: string, agent: LiveAgent, boundMs: number): Promise<number> {
   const identity = { ...agent.identity, accessToken: agent.client.agent.accessToken };
   const connector = await Connector.open(place, { ...agent, identity });
@@ -115,36 +116,36 @@ async function revokeConnected(place: Place, apiKey: string, agent: LiveAgent, b
   return Date.now() - began;
 }
 
-Deno.test("story: registry and proxy in one process serve two people, two agents and a message", async (t) => {
+Deno.test("registry and proxy in one process serve two people, two agents and a message", async (t) => {
   await using service = await Service.open();
   const { place } = service;
   const { alpha } = await story(place, service.apiKey);
 
-  await t.step("a revoked agent is refused and its socket closed 4401 within a second (D-64)", async () => {
+  await t.step("a revoked agent is refused and its socket closed with 4401 within a second", async () => {
     const took = await revokeConnected(place, service.apiKey, alpha, 1_000);
     assert(took <= 1_000, `it took ${took} ms`);
   });
 });
 
-Deno.test("story: registry and proxy apart, each with its own store, do the same", async (t) => {
+Deno.test("registry and proxy apart, each with its own store, serve the same story", async (t) => {
   await using service = await Service.open({ CRL_REFRESH_INTERVAL_MS: "2000" }, true);
   const { place, servers: [registry, proxy] } = service;
   assert(registry && proxy);
   const { alpha, beta } = await story(place, service.apiKey);
 
-  await t.step("neither has the other's routes", async () => {
+  await t.step("neither service has the other's routes", async () => {
     for (const url of [`${place.proxyUrl}/v1/metadata`, `${place.registryUrl}/v1/relay/connect`]) {
       const response = await fetch(url);
       assertEquals([response.status, (await response.json()).error.code], [404, "NOT_FOUND"]);
     }
   });
 
-  await t.step("a revocation reaches the proxy with the next revocation list (C04)", async () => {
+  await t.step("a revocation reaches the proxy with the next CRL", async () => {
     const took = await revokeConnected(place, service.apiKey, alpha, 7_000);
     assert(took <= 7_000, `it took ${took} ms`);
   });
 
-  await t.step("a proxy whose service secret is wrong says 503, and lets nothing through (D08, D-63)", async () => {
+  await t.step("a proxy with a wrong service secret answers 503 and accepts no message", async () => {
     await using folder = await tempFolder();
     const { env } = service.optionsOf(1);
     const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: `${env?.REGISTRY_INTERNAL_SERVICE_SECRET}x` };
@@ -154,7 +155,7 @@ Deno.test("story: registry and proxy apart, each with its own store, do the same
     });
     const client = new AgentClient(deps, wrong.address, beta.identity);
     const start = client.pairStart({ agentName: "beta", humanName: "Bob" });
-    // Which call of the proxy fails first is its own business: that for the list, or that for the owner.
+    // Which request of the proxy fails first is not fixed: that for the CRL, or that for the owner.
     const error = await assertRejects(() => start, ApiError);
     assertEquals(error.status, 503);
     assert(/^PROXY_(PAIR_OWNERSHIP|AUTH_DEPENDENCY)_UNAVAILABLE$/.test(error.code ?? ""), `${error.code}`);
@@ -163,14 +164,14 @@ Deno.test("story: registry and proxy apart, each with its own store, do the same
 
   const gamma = await newAgent(place, service.apiKey, "gamma");
   await pair(gamma, beta);
-  await t.step("without the registry the proxy fails closed, and works again when it is back (C09, O03)", async () => {
+  await t.step("the proxy refuses requests without the registry and works again when it is back", async () => {
     const connector = await Connector.open(place, beta);
     const message = { recipientDid: beta.identity.did, payload: "{}" };
     await gamma.client.sendMessage(message);
     registry.signal("SIGSTOP");
     const began = Date.now();
     await refusedWith("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", gamma.client.sendMessage(message));
-    assert(Date.now() - began <= 6_000, "the proxy gives up on the registry within 6 s");
+    assert(Date.now() - began <= 6_000, "the proxy stops waiting for the registry within 6 s");
     registry.signal("SIGCONT");
     await eventually(5_000, "messages pass again", async () => {
       return await codeOf(gamma.client.sendMessage(message)) === "accepted" || undefined;
@@ -178,19 +179,19 @@ Deno.test("story: registry and proxy apart, each with its own store, do the same
     await connector.close();
   });
 
-  await t.step("the proxy gets its list also when others have used up the limit of their address (D-46)", async () => {
+  await t.step("the proxy gets the CRL also when others have used up the limit of their address", async () => {
     let status = 200;
     for (let i = 0; i <= 30; i++) {
       const response = await fetch(`${place.registryUrl}/v1/crl`);
       await response.body?.cancel();
       status = response.status;
     }
-    assertEquals(status, 429, "the 31st of a minute (C18)");
+    assertEquals(status, 429, "the 31st of a minute");
     const took = await revokeConnected(place, service.apiKey, gamma, 7_000);
     assert(took <= 7_000, `it took ${took} ms`);
   });
 
-  await t.step("the proxy stops by itself while the registry goes on", async () => {
+  await t.step("the proxy stops by itself while the registry continues", async () => {
     assertEquals((await proxy.end("SIGTERM", 5_000)).code, 0);
     assertEquals((await new RegistryClient(deps, place.registryUrl).metadata()).registryUrl, place.registryUrl);
   });

@@ -1,6 +1,6 @@
 /**
- * Shows the proxy's configuration (PROTOCOL section 7, H09): its defaults, what each variable takes, and that whatever is
- * wrong is named, all of it together.
+ * Shows the proxy's configuration (docs/operations.md#configuration, D-98): its defaults, the accepted values of each
+ * variable, and that every wrong value is reported, all in one error.
  */
 import { assertEquals, assertThrows } from "@std/assert";
 import { PROXY_VARIABLES, type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
@@ -19,7 +19,7 @@ function read(variables: Record<string, string>): { config: ProxyConfig; bad: st
   return { config, bad: reader.problems.map((problem) => problem.split(":")[0] ?? "") };
 }
 
-Deno.test("without variables the proxy has the defaults of the specification", () => {
+Deno.test("the proxy has the defaults of the specification when no variable is set", () => {
   const asked = new Set<string>();
   const config = readProxyConfig(new ConfigReader((name) => void asked.add(name)), PLACE);
   assertEquals(config, {
@@ -42,7 +42,7 @@ Deno.test("without variables the proxy has the defaults of the specification", (
   assertEquals([...asked].toSorted(), [...PROXY_VARIABLES].toSorted());
 });
 
-Deno.test("H09: each variable takes what makes sense, and anything else is refused by its name", async (t) => {
+Deno.test("each variable accepts its valid values, and any other value is refused with its name", async (t) => {
   const milliseconds = {
     good: { "1": 1, "2000": 2000, "86400000": 86_400_000 },
     bad: ["0", "-1", "abc", "1.5", "86400001", "1e3"],
@@ -91,7 +91,7 @@ Deno.test("H09: each variable takes what makes sense, and anything else is refus
   );
 });
 
-Deno.test("the service credential is whole or not there", () => {
+Deno.test("the service credential is set completely or not at all", () => {
   const id = { REGISTRY_INTERNAL_SERVICE_ID: "01KHYQ5H00AAAAAAAAAAAAAAAA" };
   const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: "svc_srv_x" };
   assertEquals(read({ ...id, ...secret }).config.serviceCredential, {
@@ -102,7 +102,7 @@ Deno.test("the service credential is whole or not there", () => {
   assertEquals(read(secret).bad, ["REGISTRY_INTERNAL_SERVICE_ID"]);
 });
 
-Deno.test("everything that is wrong is reported together", () => {
+Deno.test("all wrong values are reported together", () => {
   const variables: Record<string, string> = {
     AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "0",
     CRL_MAX_AGE_MS: "soon",

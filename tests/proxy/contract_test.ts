@@ -1,6 +1,6 @@
 /**
- * Shows that the proxy's routes are those of the specification, and that each row of the table keeps its promises: who
- * may call, what bad input is called, how large. Every answer here is held to its row (proxy_world.ts).
+ * Shows that the proxy's routes are those of the specification and that each row of the table is right: authentication,
+ * codes for bad input, body limit. Every answer is compared with its row (proxy_world.ts). Decisions: D-12, D-60.
  */
 import { inspectRoutes } from "@hono/hono/dev";
 import { assert, assertEquals, assertMatch } from "@std/assert";
@@ -14,13 +14,13 @@ import { aitWith, codesOf, get, openProxy, post, PROFILE, withAit } from "./prox
 
 interface Row {
   route: string;
-  /** Asks for AIT and proof. */
+  /** Needs AIT and proof. */
   signed: boolean;
-  /** Code for a body or query that does not fit; `null` when there is none to judge. */
+  /** Code for a body or query that does not fit; `null` when the route has neither. */
   invalid: ErrorCode | null;
-  /** Bytes that a body may have. */
+  /** Maximum bytes of the body. */
   maxBytes?: number;
-  /** Where it is decided, for a route that the specification does not name. */
+  /** The decision, for a route that is not in the specification. */
   decision?: string;
 }
 
@@ -48,7 +48,7 @@ const ROWS: readonly Row[] = [
   { route: "POST /pair/remove", signed: true, invalid: "PROXY_PAIR_INVALID_BODY", decision: "D-76" },
 ];
 
-/** Rows that describe the service itself. */
+/** Rows about the service itself. */
 const DOCUMENTS = ["GET /openapi.json", "GET /docs"];
 
 const nameOf = ({ method, path }: { method: string; path: string }) => `${method} ${path}`;
@@ -72,7 +72,7 @@ Deno.test("the app mounts exactly the rows of the table", async () => {
   assertEquals(new Set(rows).size, rows.length);
 });
 
-Deno.test("the table has every route of the specification, and besides these only what a decision adds", () => {
+Deno.test("the table has every route of the specification, and each other route names its decision", () => {
   const rows = PROXY_ROUTES.map(nameOf).filter((name) => !isDocument(name));
   assertEquals(rows.toSorted(), ROWS.map((row) => row.route).toSorted());
   for (const { route, decision } of ROWS) assertMatch(decision ?? "D-00", /^D-\d\d$/, route);
@@ -90,7 +90,7 @@ Deno.test("every row is complete: known authenticator, a code for bad input, cod
   }
 });
 
-Deno.test("D-60: each row answers the codes of the checks that it asks for, and not those of the others", () => {
+Deno.test("each row lists the codes of the checks that it needs, and not those of the others", () => {
   const asks: [route: string, trust: boolean, access: boolean][] = [
     ["POST /hooks/agent", true, true],
     ["GET /v1/relay/connect", false, true],
@@ -117,7 +117,7 @@ Deno.test("D-60: each row answers the codes of the checks that it asks for, and 
   }
 });
 
-Deno.test("each signed route without a credential, or with a wrong one, answers the code of that", async (t) => {
+Deno.test("each signed route answers the matching code when a credential is missing or wrong", async (t) => {
   const { w, a } = await cast();
   await using _ = w;
   const wrong: [name: string, authorization: string | null, code: ErrorCode][] = [
@@ -161,7 +161,7 @@ const WRONG = [
   "[".repeat(9000) + "]".repeat(9000),
 ];
 
-Deno.test("each route with a body calls junk by its own code, and with it what is JSON and does not fit", async (t) => {
+Deno.test("each route with a body answers its own code when the body is not JSON or does not fit", async (t) => {
   const { w, a, b } = await cast();
   await using _ = w;
   for (const { route, method, target, invalid } of SIGNED) {
@@ -198,7 +198,7 @@ Deno.test("the receipt query is refused unless it names one request and one agen
   assertEquals((await get(w, a, `${path}?requestId=abcdefgh&recipientAgentDid=${did}`)).status, 200);
 });
 
-Deno.test("I01: an unknown path is 404, a wrong method 405, with the envelope and a request id", async (t) => {
+Deno.test("an unknown path is 404 and a wrong method 405, with the envelope and a request ID", async (t) => {
   await using w = await openProxy();
   for (
     const path of ["/", "/hooks", "/hooks/agent/", "/pair", "/v1/relay", "/v1/agents", "/HOOKS/AGENT", "/pair/start/x"]
@@ -217,7 +217,7 @@ Deno.test("I01: an unknown path is 404, a wrong method 405, with the envelope an
   }
 });
 
-Deno.test("D-12: a body is 256 KiB for a message and 64 KiB elsewhere, by its header and by its bytes", async (t) => {
+Deno.test("a body is at most 256 KiB for a message and 64 KiB elsewhere, by header and by bytes", async (t) => {
   const { w, a, b } = await cast();
   await using _ = w;
   for (const { route, method, target, maxBytes = 64 * KIB } of SIGNED) {
@@ -236,7 +236,7 @@ Deno.test("D-12: a body is 256 KiB for a message and 64 KiB elsewhere, by its he
   }
 });
 
-Deno.test("D-12, D-60: a body that does not come in 10 s is 408, before anything else is judged", async () => {
+Deno.test("a body that does not arrive in 10 s is 408, before any other check", async () => {
   await using w = await openProxy();
   const body = new ReadableStream({ start: (controller) => controller.enqueue(new Uint8Array(8)) });
   let status = 0;
@@ -251,7 +251,7 @@ Deno.test("D-12, D-60: a body that does not come in 10 s is 408, before anything
   await asking;
 });
 
-Deno.test("I15: the name by which a request came is in no answer and in no ticket", async () => {
+Deno.test("the Host header of a request appears in no answer and in no ticket", async () => {
   const { w, a } = await cast();
   await using _ = w;
   const signed = await w.signed(a, { target: "/pair/start", body: JSON.stringify({ initiatorProfile: PROFILE }) });
@@ -262,7 +262,7 @@ Deno.test("I15: the name by which a request came is in no answer and in no ticke
   assert(!JSON.stringify([await answer.text(), ...answer.headers]).includes("evil.example"));
 });
 
-Deno.test("each route does what it promises for an agent in good standing", async () => {
+Deno.test("each route succeeds for an agent with valid credentials", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const c = await w.agent();
@@ -291,7 +291,7 @@ Deno.test("each route does what it promises for an agent in good standing", asyn
   for (const [name, answer, status] of answers) assertEquals(answer.status, status, name);
 });
 
-Deno.test("I10: details of an error are shown in dev, and in production they are not", async () => {
+Deno.test("error details are shown in development and not in production", async () => {
   for (const environment of ["dev", "production"] as const) {
     await using w = await openProxy({ proxy: { environment } });
     const a = await w.agent();
@@ -300,7 +300,7 @@ Deno.test("I10: details of an error are shown in dev, and in production they are
       "PROXY_PAIR_INVALID_BODY",
     );
     assertEquals(JSON.parse(text).error.details !== undefined, environment === "dev");
-    // A token that is refused is not repeated, whatever is in it.
+    // A refused token is never repeated in an answer.
     const marked = withAit(a, await aitWith(w, a, { name: "marked-by-the-test" }) + "x");
     assert(!(await (await w.message(marked, a)).text()).includes("marked"));
   }

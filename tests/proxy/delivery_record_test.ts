@@ -42,26 +42,26 @@ const record: fc.Arbitrary<DeliveryRecord> = fc.record({
   receiptAt: time,
 });
 
-Deno.test("a delivery record is the same after it was packed and unpacked", () => {
+Deno.test("a delivery record is unchanged after packing and unpacking", () => {
   fc.assert(
     fc.property(record, (one) => assertEquals(unpackDelivery(packDelivery(one), "request-1"), one)),
     { seed: 1, numRuns: 500 },
   );
 });
 
-Deno.test("a packed delivery is small and repeats nothing of its key", () => {
+Deno.test("a packed delivery is small and repeats no part of its key", () => {
   const bytes = packDelivery(RECORD);
   assert(bytes.length <= 79, `${bytes.length} bytes`);
   assert(!new TextDecoder().decode(bytes).includes("request-1"));
 });
 
-Deno.test("an object of the version before is read as a record", () => {
+Deno.test("an object of the previous version is read as a record", () => {
   const { receiptAt: _, ...old } = RECORD;
   assertEquals(unpackDelivery(old, "request-1"), RECORD);
   assertEquals(unpackDelivery(null, "request-1"), null);
 });
 
-Deno.test("a delivery ends 8 days after its answer, its mailbox lifetime or its start, or 24 hours after its receipt", () => {
+Deno.test("a delivery ends 8 days after answer, mailbox lifetime or start, or 24 h after its receipt", () => {
   const queued = { ...RECORD.answer, queued: true, expiresAt: toIso(NOW + DAY_MS) } as DeliveryRecord["answer"];
   const cases: [what: string, record: Partial<DeliveryRecord>, end: number][] = [
     ["answered", {}, NOW + 5 + 8 * DAY_MS],

@@ -1,6 +1,6 @@
 /**
- * The service deletes its ended records itself (D-217, D-218): nonces, deliveries, receipts, and the presence of instances
- * that are gone. The store would delete them a week later.
+ * The service deletes its expired records itself (D-217, D-218): nonces, deliveries, receipts, and the presence of
+ * instances that have ended. The store would delete them a week later.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
@@ -37,7 +37,7 @@ async function sendAndConfirm(w: World, a: TestAgent, b: TestAgent): Promise<voi
   await answered(await post(w, b, "/v1/relay/delivery-receipts", { ...receipt, timestamp: toIso(w.clock.now()) }), 201);
 }
 
-Deno.test("nonces, deliveries and receipts are deleted once each has ended, and not before", async () => {
+Deno.test("nonces, deliveries and receipts are deleted once each has expired, and not before", async () => {
   await using w = await openProxy({ proxy: { receiptKeptMs: 2 * DAY_MS } });
   const { a, b } = await w.story();
   await w.proxy.start();
@@ -65,7 +65,7 @@ Deno.test("a delivery without a receipt is deleted 8 days after its answer", asy
   assertEquals(await count(w, "delivery"), 0);
 });
 
-Deno.test("what a stopped instance left is deleted after the next start", async () => {
+Deno.test("records of a stopped instance are deleted after the next start", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   await sendAndConfirm(w, a, b);
@@ -76,7 +76,7 @@ Deno.test("what a stopped instance left is deleted after the next start", async 
   assertEquals([await count(w, "nonce"), await count(w, "delivery")], [0, 0]);
 });
 
-Deno.test("a nonce is refused within its time, also right after a sweep", async () => {
+Deno.test("a nonce is refused within its lifetime, also right after a sweep", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   await w.proxy.start();
@@ -89,7 +89,7 @@ Deno.test("a nonce is refused within its time, also right after a sweep", async 
   assertEquals((await again.json()).error.code, "PROXY_AUTH_REPLAY");
 });
 
-Deno.test("presence is deleted when the lease of its instance is gone, and not while the instance lives", async () => {
+Deno.test("presence is deleted when the lease of its instance has expired, and not while it is valid", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   await w.proxy.start();
@@ -100,7 +100,7 @@ Deno.test("presence is deleted when the lease of its instance is gone, and not w
   await w.kv.set(KEYS.instance(gone), { until: 0, pid: 1 });
   await later(w, HOUR_MS);
   assertEquals(await count(w, "presence"), 3);
-  // The store deletes a lease 24 hours after its end.
+  // The store deletes a lease 24 hours after it expires.
   await w.kv.delete(KEYS.instance(gone));
   await later(w, 0);
   assertEquals((await w.kv.get(KEYS.presence("did:gone"))).value, null);

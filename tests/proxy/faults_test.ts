@@ -1,7 +1,7 @@
 /**
- * Shows the proxy on a store that misbehaves (O08, O09, O13): whatever call of it fails, and however, a thing is done
- * whole or not at all; commits that meet others are tried again, at most ten times; no commit holds more than ten checks
- * where the store takes no more. The registry's part: `tests/registry/store_test.ts` and `faults_test.ts`.
+ * Shows the proxy on a faulty store (D-216, D-97): with any failing call, a change is applied completely or not at all;
+ * conflicting commits are retried at most ten times; no commit holds more checks than the store allows. The registry's
+ * part: `tests/registry/store_test.ts` and `faults_test.ts`.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { UpgradeWebSocket } from "../../proxy/relay/connect.ts";
@@ -15,7 +15,7 @@ import { fraction } from "../../shared/random.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
 
-/** What admission leaves behind, whatever becomes of the request. */
+/** What admission always writes, with any result of the request. */
 const ADMISSION = ["nonce", "window"];
 
 interface Step {
@@ -23,7 +23,7 @@ interface Step {
   route: string;
   name: string;
   wanted: string;
-  /** Kind of record that it writes, besides what admission does. */
+  /** Kind of record that it writes, in addition to those of admission. */
   record: string;
   beside?: readonly string[];
   prepare(w: World): Promise<() => Promise<Response>>;
@@ -39,7 +39,7 @@ async function pair(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
   return agents;
 }
 
-/** A proxy that has its revocation list: what comes of a list that cannot be had is in `crl_test.ts`. */
+/** A proxy with a revocation list; a missing list is covered by `crl_test.ts`. */
 async function openReady(kv: Deno.Kv): Promise<World> {
   const w = await openProxy({ kv });
   await w.proxy.deps.crl.refresh();
@@ -53,7 +53,7 @@ const STEPS: readonly Step[] = [{
   name: "a message to a connected agent",
   wanted: "202",
   record: "delivery",
-  // The attempt is on record before the frame is sent.
+  // The attempt is stored before the frame is sent.
   beside: ["delivery"],
   async prepare(w) {
     const { a, b } = await pair(w);
@@ -155,7 +155,7 @@ const STEPS: readonly Step[] = [{
   route: "POST /pair/remove",
   name: "the end of a pair",
   wanted: "204",
-  // Deletes without looking: that meets nothing.
+  // Deletes without a check: it cannot conflict.
   record: "nonce",
   async prepare(w) {
     const { a, b } = await pair(w);
@@ -163,7 +163,7 @@ const STEPS: readonly Step[] = [{
   },
 }];
 
-Deno.test("every route of the proxy that uses the store is tried", () => {
+Deno.test("every route of the proxy that uses the store is covered", () => {
   const steps = new Set(STEPS.map(({ route }) => route));
   const rows = PROXY_ROUTES.filter(({ auth }) => auth !== "none").map(({ method, path }) => `${method} ${path}`);
   assertEquals([...steps].sort(), rows.sort());
@@ -172,14 +172,14 @@ Deno.test("every route of the proxy that uses the store is tried", () => {
 for (const { name, wanted, beside = [], prepare } of STEPS) {
   const trial = { open: openReady, prepare, wanted, beside: [...ADMISSION, ...beside] };
 
-  Deno.test(`O09: ${name}: a store that fails at any call of it is 503, and leaves all of it or nothing`, () =>
+  Deno.test(`${name} answers 503 and writes all or nothing when any call of the store fails`, () =>
     failEach(trial, GONE));
 
-  Deno.test(`O09: ${name}: a commit that throws a TypeError is 500 or 503, and leaves all of it or nothing`, () =>
+  Deno.test(`${name} answers 500 or 503 and writes all or nothing when a commit throws a TypeError`, () =>
     failEach({ ...trial, beside: [...trial.beside, "delivery"] }, TOO_LARGE));
 }
 
-Deno.test("O08: with three commits in ten meeting others, every route answers as ever", async (t) => {
+Deno.test("every route answers as usual when three in ten commits conflict", async (t) => {
   for (const { name, wanted, prepare } of STEPS) {
     await t.step(name, async () => {
       using faulty = await FaultyKv.open({}, name.length);
@@ -189,13 +189,13 @@ Deno.test("O08: with three commits in ten meeting others, every route answers as
       faulty.faults = { conflictRate: 0.3 };
       const counts = await withTime(w, tally(calls.map((call) => call())), 20);
       faulty.faults = {};
-      // Ten conflicts in a row are one in 170 000.
+      // Ten conflicts in a row have a probability of 1 in 170,000.
       assertEquals(counts, { [wanted]: calls.length });
     });
   }
 });
 
-Deno.test("O08: a record that stays contended is 503 in the end, after at most ten tries", async (t) => {
+Deno.test("a record that always conflicts is 503 after at most ten attempts", async (t) => {
   for (const { name, record, prepare } of STEPS) {
     await t.step(name, async () => {
       using faulty = await FaultyKv.open();
@@ -205,13 +205,13 @@ Deno.test("O08: a record that stays contended is 503 in the end, after at most t
       faulty.faults = { conflicts: ({ keys }) => keys.some((key) => key[1] === record) && ++tries > 0 };
       const result = await withTime(w, call().then(outcome), 100);
       assert(/^503 /.test(result), result);
-      // A claim is first tried with what is known, then anew.
+      // The first attempt of a claim uses cached records, the next ones read them again.
       assert(tries >= 2 && tries <= 11, `${tries} tries`);
     });
   }
 });
 
-Deno.test("O08, as KV Connect has it: no commit of any route holds more than ten checks, one at a time and many at once", async (t) => {
+Deno.test("no commit of any route holds more than ten checks, alone and under concurrency", async (t) => {
   for (const { name, wanted, prepare } of STEPS) {
     await t.step(name, async () => {
       using faulty = await FaultyKv.open({ maxChecks: 10 });
@@ -224,7 +224,7 @@ Deno.test("O08, as KV Connect has it: no commit of any route holds more than ten
   }
 });
 
-Deno.test("O09: a read that fails now and then is 503 or nothing at all, and no message is delivered twice", async () => {
+Deno.test("an occasional failed read is 503 or has no effect, and no message is delivered twice", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openProxy({ kv: faulty.kv });
   const { a, b } = await pair(w);

@@ -1,11 +1,9 @@
-/**
- * Every key family of the proxy says how its records end (D-218), and how they are moved (D-97).
- */
+/** Every key family of the proxy states how its records end (D-218) and how they are moved (D-97). */
 import { assert, assertEquals } from "@std/assert";
 import { ENDS, KEYS } from "../../proxy/schema/kv_keys.ts";
 import { STORED } from "../../proxy/schema/retention.ts";
 
-/** The families of the key table: the second part of every key that it makes. */
+/** The families of the key table: the second part of every key in it. */
 function families(): string[] {
   const make = Object.values(KEYS) as ((...args: never[]) => unknown)[];
   const names = make.flatMap((one) => {

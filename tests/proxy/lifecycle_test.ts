@@ -1,6 +1,6 @@
 /**
- * Shows the proxy's background work: it makes the proxy ready by itself, goes on while it runs, and ends with it (D-62,
- * D-70). Nothing is left behind that would fire later.
+ * Shows the proxy's background work: it makes the proxy ready without a request, continues while the proxy runs, and
+ * leaves no timer when it stops (D-62, D-70).
  */
 import { assert, assertEquals } from "@std/assert";
 import { outcome } from "../support/registry_world.ts";
@@ -12,12 +12,12 @@ async function isHealthy(w: World): Promise<boolean> {
   return (await w.fetch(`${PROXY_URL}/health`)).status === 200;
 }
 
-Deno.test("a proxy that has started becomes ready without a request, and answers the first one without asking again", async () => {
+Deno.test("a started proxy becomes ready without a request and answers the first one without another fetch", async () => {
   await using w = await openProxy();
   const a = await w.agent();
   let asked = 0;
   w.registryAnswer = ({ url }) => {
-    // The pairing routes ask for the session of the caller at each request (D-225).
+    // The pairing routes request the caller's session status at each request (D-225).
     if (!url.endsWith("/agent-ownership")) asked++;
     return null;
   };
@@ -39,7 +39,7 @@ Deno.test("a proxy that starts while the registry is down becomes ready when it 
   await until(() => isHealthy(w));
 });
 
-Deno.test("a proxy that has stopped asks nothing more, and leaves no timer", async () => {
+Deno.test("a stopped proxy sends no request and leaves no timer", async () => {
   await using w = await openProxy();
   const { b, socket } = await w.story();
   w.connect(b);
@@ -57,13 +57,13 @@ Deno.test("a proxy that has stopped asks nothing more, and leaves no timer", asy
   await w.proxy.stop();
 });
 
-Deno.test("after a restart pairs, tickets, receipts and limits are as they were, and connectors come anew", async () => {
+Deno.test("pairs, tickets, receipts and limits survive a restart, and connectors reconnect", async () => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   assertEquals(await outcome(await w.message(a, b)), "202");
   await restart(w);
   assertEquals(await outcome(await w.message(a, b)), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
-  const anew = w.connect(b);
+  const reconnected = w.connect(b);
   assertEquals(await outcome(await w.message(a, b)), "202");
-  assertEquals([socket.delivered.length, anew.delivered.length], [1, 1]);
+  assertEquals([socket.delivered.length, reconnected.delivered.length], [1, 1]);
 });

@@ -1,6 +1,6 @@
 /**
- * Shows what the proxy logs (P03, P04, I10, I14): nothing of an accepted message; of a refused one the code, the request id,
- * the address and the agent that was verified; and never a credential or a word of the message.
+ * Shows what the proxy logs (docs/operations.md#logs): nothing for an accepted message; for a refused one the code, the
+ * request ID, the address and the verified agent; never a credential or message content.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -8,7 +8,7 @@ import { jsonLog, type Level } from "../../shared/server/log.ts";
 import type { RequestParts, World } from "../support/world.ts";
 import { get, openProxy, post, PROFILE, withAccess, withAit } from "./proxy_world.ts";
 
-/** The lines as a service writes them. */
+/** The lines that a service writes. */
 function linesOf(w: World): string[] {
   const lines: string[] = [];
   const log = jsonLog(w.clock, "proxy", (line) => lines.push(line));
@@ -24,7 +24,7 @@ Deno.test("an accepted message is not logged", async () => {
   assertEquals(w.log, []);
 });
 
-Deno.test("P04: a refusal is logged with code, request id, address, and the agent once its AIT is verified", async (t) => {
+Deno.test("a refusal is logged with code, request ID, address, and the agent once its AIT is verified", async (t) => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const cases: [code: string, parts: RequestParts, verified: boolean][] = [
@@ -39,7 +39,7 @@ Deno.test("P04: a refusal is logged with code, request id, address, and the agen
     await t.step(code, async () => {
       w.log.length = 0;
       const { headers } = await w.message(a, b, parts);
-      // The registry's own lines stand beside the proxy's here.
+      // The registry writes its lines to the same log here.
       const [line, ...more] = w.log.filter(({ fields }) => fields.ip !== "process");
       assertEquals([line?.level, line?.event, more], ["info", "request_refused", []]);
       const { fields = {} } = line ?? {};
@@ -49,7 +49,7 @@ Deno.test("P04: a refusal is logged with code, request id, address, and the agen
   }
 });
 
-Deno.test("no credential, ticket or message is in any line or any answer, whatever goes wrong", async () => {
+Deno.test("no credential, ticket or message is in any line or any answer, with any failure", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const { ait, accessToken } = a.identity;

@@ -1,6 +1,6 @@
 /**
- * A message whose commit took effect although the store's answer was lost (D-216): it is accepted, delivered or queued
- * once, counted once, and the same signed request sent again is a replay.
+ * A message whose commit succeeded although the store's answer was lost (D-216) is accepted, delivered or queued once
+ * and counted once, and the same signed request is a replay.
  */
 import { assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";

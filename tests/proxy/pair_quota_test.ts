@@ -1,6 +1,6 @@
 /**
- * Shows how many pairs an agent may have, how they are counted, listed page by page and removed (D-214, D-215), and what
- * a used ticket is worth after its pair was removed (D-226).
+ * Shows how many pairs an agent may have, how they are counted, listed in pages and removed (D-214, D-215), and how a
+ * used ticket is answered after its pair was removed (D-226).
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
@@ -54,7 +54,7 @@ Deno.test("a confirmation is refused when either agent has its quota of pairs", 
   const ticket = await start(w, a);
   await refused(await confirm(w, d, ticket), "QUOTA_EXCEEDED");
   assertEquals(await outcome(await confirm(w, a, await start(w, d))), FULL);
-  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201", "a pair that stands is renewed");
+  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201", "an existing pair is renewed");
   assertEquals([await count(w, a), await count(w, b), await count(w, d)], [2, 1, undefined]);
   assertEquals(await outcome(await remove(w, a, b)), "204");
   assertEquals([await count(w, a), await count(w, b)], [1, 0]);
@@ -88,7 +88,7 @@ Deno.test("pairs are counted once when the previous version wrote them", async (
   assertEquals(await outcome(await confirm(w, c, await start(w, a))), "201");
 });
 
-Deno.test("pairs are counted once when a confirmation is refused for them", async () => {
+Deno.test("pairs are counted once when a confirmation is refused by the quota", async () => {
   const { w, a, b } = await cast(2);
   await using _ = w;
   const old = await oldPairs(w, a, 30);
@@ -142,7 +142,7 @@ Deno.test("peers are listed once each, page by page, when pairs are removed in b
   assertEquals(whole.pagination, { limit: 100, nextCursor: null });
   const first = await read("?limit=10");
   assertEquals(first.pagination, { limit: 10, nextCursor: dids[9] ?? "" });
-  // The peer that the cursor names is gone when the next page is asked for.
+  // The peer that the cursor names is gone when the next page is requested.
   await post(w, a, "/pair/remove", { peerAgentDid: dids[9] });
   const second = await read(`?limit=10&cursor=${first.pagination.nextCursor}`);
   const third = await read(`?limit=10&cursor=${second.pagination.nextCursor}`);
@@ -165,7 +165,7 @@ Deno.test("a used ticket is not found when the pair that it made was removed", a
   assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND);
   const later = await start(w, a);
   assertEquals(await outcome(await confirm(w, b, later)), "201");
-  assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND, "another ticket made the pair that stands");
+  assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND, "another ticket made the existing pair");
   assertEquals(await outcome(await confirm(w, b, later)), "201");
 });
 

@@ -1,6 +1,6 @@
 /**
- * Shows the end of a deleted agent's pairs (D-218, D-241): with the revocation list that names it, in small commits, by
- * any instance, also after a crash in the middle, and no second time.
+ * Shows how the pairs of a deleted agent are removed (D-218, D-241): with the revocation list that names it, in small
+ * commits, by any instance, once, also after a crash in the middle.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
@@ -35,7 +35,7 @@ interface Setting {
   maxChecks?: number;
 }
 
-/** An instance with a list that a test chooses. */
+/** An instance whose revocation list the test sets. */
 function instance({ kv, clock = new ManualClock(), maxChecks = 100 }: Setting) {
   const events: string[] = [];
   const crl = { deletedAgents: new Map<string, number>() as ReadonlyMap<string, number> };
@@ -52,7 +52,7 @@ function instance({ kv, clock = new ManualClock(), maxChecks = 100 }: Setting) {
   };
 }
 
-/** The calls that reach the store. */
+/** Counts the calls that reach the store. */
 async function watched(): Promise<{ store: FaultyKv; calls: KvCall[] }> {
   const calls: KvCall[] = [];
   const store = await FaultyKv.open({ before: (call) => void calls.push(call) });
@@ -121,7 +121,7 @@ Deno.test("pairs are removed once when several instances and a peer work at the 
   }
 });
 
-Deno.test("the removal goes on where it was when the store fails or the instance crashes", async () => {
+Deno.test("the removal resumes when the store failed or the instance crashed", async () => {
   const { store, calls } = await watched();
   using _ = store;
   await makePairs(store.kv, GONE, 1, 120);
@@ -133,7 +133,7 @@ Deno.test("the removal goes on where it was when the store fails or the instance
   assertEquals(await pairsLeft(store.kv), 190);
   failing.removal.stop();
   await removing;
-  assertEquals((await store.kv.get(KEYS.pairsEnded())).value, null, "the list is not worked off");
+  assertEquals((await store.kv.get(KEYS.pairsEnded())).value, null, "the list is not processed completely");
   store.faults.fails = (call) => call.method === "commit" && ++commits === 4;
   const next = instance({ kv: store.kv });
   const again = next.list([GONE, DELETED_AT]);
@@ -142,7 +142,7 @@ Deno.test("the removal goes on where it was when the store fails or the instance
   await again;
   assertEquals(await pairsLeft(store.kv), 0);
   assertEquals((await store.kv.get(KEYS.pairsEnded())).value, DELETED_AT);
-  // The next list costs a look at the agents that are new on it, and a start the last hour.
+  // The next list costs one read for each agent that is new on it; a start rereads those of the last hour.
   calls.length = 0;
   await next.list([GONE, DELETED_AT], [didOf(500), DELETED_AT + 10_000]);
   assertEquals(calls.filter((call) => call.method === "list").length, 1);

@@ -5,7 +5,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { codeOf } from "../support/world.ts";
 import { openProxy } from "./proxy_world.ts";
 
-Deno.test("prefersAsync() finds the preference among others and outside quotes only", () => {
+Deno.test("the async preference is found among others and outside quotes only", () => {
   const wanted = [
     "respond-async",
     " Respond-Async ",

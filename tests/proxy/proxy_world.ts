@@ -1,46 +1,38 @@
 /**
- * A world whose proxy is held to its own tables: an answer that its row of the route table does not allow fails the test
- * that got it. Also tokens of any content, and what proxy tests do again and again.
+ * A world whose proxy is compared with its own tables: an answer that the row of the route table does not allow fails
+ * the test. Also tokens with any content, and steps that proxy tests share.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../proxy/deps.ts";
 import { AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import type { AitClaims } from "../../shared/protocol/ait.ts";
-import { fromBase64Url, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
-import { sign } from "../../shared/protocol/ed25519.ts";
+import { fromBase64Url, toBase64Url } from "../../shared/protocol/base64url.ts";
 import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
 import type { SigningKey } from "../../shared/protocol/jws.ts";
 import { errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { judgeEnvelope } from "../support/registry_world.ts";
+import { withCheckedAnswers } from "../support/table_conformance.ts";
+import { signedToken } from "../support/tokens.ts";
 import { type TestAgent, World, type WorldOptions } from "../support/world.ts";
 
-/** Opens a world whose proxy is held to its tables, with a limit that no test meets by accident. */
+/** Opens a world whose answers are compared with the tables, with a rate limit that no test reaches by accident. */
 export async function openProxy(options: WorldOptions = {}): Promise<World> {
   const w = await World.open({ ...options, proxy: { agentRequests: 1000, ...options.proxy } });
-  hold(w);
+  checkAnswers(w);
   return w;
 }
 
-/** Starts both services anew over the same store. */
+/** Restarts both services over the same store. */
 export async function restart(w: World): Promise<void> {
   await w.start();
-  hold(w);
+  checkAnswers(w);
 }
 
-function hold(w: World): void {
-  const { fetch } = w.proxy;
-  w.proxy = {
-    ...w.proxy,
-    async fetch(request, peer) {
-      const { method, url } = request;
-      const answer = await fetch(request, peer);
-      await judge(w, method, new URL(url).pathname, answer.clone());
-      return answer;
-    },
-  };
+function checkAnswers(w: World): void {
+  w.proxy = withCheckedAnswers(w.proxy, (method, path, answer) => checkAnswer(w, method, path, answer));
 }
 
-/** The row that a request is for; the router knows a path in any way to write its characters. */
+/** The row that matches a request; the router accepts every encoding of a path's characters. */
 function rowOf(method: string, path: string): Route<ProxyDeps> | undefined {
   const plain = path.replace(/%[2-7][0-9a-f]/gi, decodeURIComponent);
   return PROXY_ROUTES.find((row) => row.method === (method === "HEAD" ? "GET" : method) && row.path === plain);
@@ -51,7 +43,7 @@ export function codesOf(row: Route<ProxyDeps>): ErrorCode[] {
   return errorsOf(row, AUTHENTICATORS[row.auth as keyof typeof AUTHENTICATORS]);
 }
 
-async function judge(w: World, method: string, path: string, answer: Response): Promise<void> {
+async function checkAnswer(w: World, method: string, path: string, answer: Response): Promise<void> {
   const row = rowOf(method, path);
   const text = await answer.text();
   const what = `${method} ${path.slice(0, 100)} answered ${answer.status} ${text.slice(0, 300)}`;
@@ -63,7 +55,7 @@ async function judge(w: World, method: string, path: string, answer: Response): 
     const contentType = row?.response.contentType ?? "application/json";
     assertEquals(answer.headers.get("content-type"), `${contentType}; charset=utf-8`, what);
     const body = row?.response.body && JSON.parse(text);
-    return assertEquals(row?.response.body?.parse(body), body, `${what}, which is not the shape of its row`);
+    return assertEquals(row?.response.body?.parse(body), body, `${what}: not the shape of its row`);
   }
   assertEquals(answer.headers.get("content-type"), "application/json; charset=utf-8", what);
   const { code } = judgeEnvelope(JSON.parse(text), w.proxy.deps.showDetails, what);
@@ -77,13 +69,6 @@ async function judge(w: World, method: string, path: string, answer: Response): 
   assert(allowed.includes(code), `${what}: its row allows ${allowed.join(", ")}`);
 }
 
-/** A token of any content: a text is taken as it is, anything else as JSON. */
-export async function token(header: unknown, payload: unknown, key: CryptoKey): Promise<string> {
-  const part = (value: unknown) => toBase64Url(utf8Bytes(typeof value === "string" ? value : JSON.stringify(value)));
-  const signed = `${part(header)}.${part(payload)}`;
-  return `${signed}.${await sign(key, utf8Bytes(signed))}`;
-}
-
 /** The key that the registry signs with. */
 export function registryKey(w: World): Promise<SigningKey> {
   return w.registry.deps.signing.current();
@@ -94,10 +79,14 @@ export function claimsOf(ait: string): AitClaims {
   return JSON.parse(new TextDecoder().decode(fromBase64Url(ait.split(".")[1] ?? "") ?? new Uint8Array()));
 }
 
-/** An AIT of the agent that the registry signed, with other claims; `undefined` leaves one out. */
+/** An AIT of the agent that the registry signed, with changed claims; `undefined` removes one. */
 export async function aitWith(w: World, agent: TestAgent, claims: Record<string, unknown> = {}): Promise<string> {
   const { kid, privateKey } = await registryKey(w);
-  return await token({ alg: "EdDSA", typ: "AIT", kid }, { ...claimsOf(agent.identity.ait), ...claims }, privateKey);
+  return await signedToken(
+    { alg: "EdDSA", typ: "AIT", kid },
+    { ...claimsOf(agent.identity.ait), ...claims },
+    privateKey,
+  );
 }
 
 /** The agent with another AIT. */
@@ -110,10 +99,10 @@ export function withAccess(agent: TestAgent, accessToken: string): TestAgent {
   return { ...agent, identity: { ...agent.identity, accessToken } };
 }
 
-/** L of Ed25519, as 32 bytes, little end first. */
+/** L of Ed25519 as 32 bytes, little-endian. */
 const L = 2n ** 252n + 27742317777372353535851937790883648493n;
 
-/** The same signature with S + L, which a lenient verifier takes for it. */
+/** The same signature with S + L, which a lenient verifier accepts. */
 export function malleated(signature: string): string {
   const bytes = fromBase64Url(signature) ?? new Uint8Array();
   let s = L;
@@ -133,5 +122,5 @@ export async function get(w: World, agent: TestAgent, target: string): Promise<R
   return await w.fetch(await w.signed(agent, { method: "GET", target }));
 }
 
-/** What a person says of an agent when it pairs. */
+/** The profile that an agent sends when it pairs. */
 export const PROFILE = { agentName: "alpha", humanName: "Ada" };

@@ -1,4 +1,6 @@
-/** Shows that two rotations of the signing key within 30 s refuse no token, in one process and apart (D-249). */
+/**
+ * Shows that two rotations of the signing key within 30 s refuse no token, in one process and in separate ones (D-249).
+ */
 import { assertEquals } from "@std/assert";
 import { PROXY_URL, type TestAgent, World } from "../support/world.ts";
 
@@ -15,7 +17,7 @@ async function rotate(w: World): Promise<void> {
   await answer.body?.cancel();
 }
 
-Deno.test("in one process each of many rotations at once is known at the new key's first use", async () => {
+Deno.test("many concurrent rotations in one process are each followed at the new key's first use", async () => {
   await using w = await World.open({ sharedProcess: true });
   await w.proxy.start();
   const old = await w.agent();
@@ -26,7 +28,7 @@ Deno.test("in one process each of many rotations at once is known at the new key
   }
 });
 
-Deno.test("apart, no new token is refused around two rotations within 30 s", async () => {
+Deno.test("separate services refuse no new token around two rotations within 30 s", async () => {
   await using w = await World.open();
   await w.proxy.start();
   const old = await w.agent();

@@ -1,4 +1,6 @@
-/** A worker that takes the lock of a store file, opens a channel in the same turn, and repeats what it receives there. */
+/**
+ * A worker that takes the lock of a store file, opens a channel in the same turn, and repeats what it receives there.
+ */
 import { systemClock } from "../../shared/clock.ts";
 import { lockFile } from "../../shared/server/store/store_lock.ts";
 

@@ -1,14 +1,6 @@
 /** The pure part of check_deps.ts: directions, names and sizes of files made up here. */
 import { assertEquals } from "@std/assert";
-import {
-  check,
-  checkTree,
-  cycles,
-  DEPENDENCY_RULES,
-  importsOf,
-  measure,
-  treeReport,
-} from "./check_deps.ts";
+import { check, checkTree, cycles, DEPENDENCY_RULES, importsOf, measure, treeReport } from "./check_deps.ts";
 
 /** What is said about one import; the empty text when it is allowed. */
 function verdict(path: string, specifier: string): string {

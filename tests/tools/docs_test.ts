@@ -32,8 +32,6 @@ const UNFINISHED: readonly string[] = [
   "ARCHITECTURE.md",
   "CONTRIBUTING.md",
   "docs/decisions.md",
-  "docs/operations.md",
-  "docs/security.md",
 ];
 
 /** A line such as `For operators.` above the first section. */

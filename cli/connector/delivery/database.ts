@@ -1,6 +1,6 @@
 /**
- * `connector.db`: the connector's memory (D-88). Private before SQLite touches it, of a known schema, and on disk when a
- * transaction returns. Knows tables, not what their rows mean: inbox.ts and outbox.ts do.
+ * `connector.db`: the connector's SQLite database (D-88). The file is private before SQLite opens it, and a transaction is
+ * on disk when it returns. Defines the tables; inbox.ts and outbox.ts define the meaning of their rows.
  */
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
@@ -41,7 +41,7 @@ CREATE TABLE receipts (
 ) STRICT;
 `;
 
-/** A value of a column. */
+/** A column value. */
 export type Cell = string | number | null;
 export type Row = Record<string, Cell>;
 
@@ -49,13 +49,13 @@ export class Database implements Disposable {
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
 
-  /** Takes a database that has the schema already. */
+  /** Wraps a database that already has the schema. */
   constructor(db: DatabaseSync) {
     this.#db = db;
   }
 
   /**
-   * Opens the file, or makes it.
+   * Opens the file, or creates it.
    *
    * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`, `CLI_SAVE_FAILED`
    */
@@ -64,18 +64,21 @@ export class Database implements Disposable {
     let db: DatabaseSync | undefined;
     try {
       db = new DatabaseSync(path);
-      // FULL: with a write-ahead log every commit is on disk when it returns.
+      // FULL: with a write-ahead log, a commit is on disk when it returns.
       db.exec("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
       migrate(db, path);
       return new Database(db);
     } catch (error) {
       db?.close();
       if (error instanceof CliError) throw error;
-      throw new CliError("CLI_FILE_INVALID", `${path} cannot be used: ${reason(error)}. Move it away to start afresh`);
+      throw new CliError(
+        "CLI_FILE_INVALID",
+        `${path} cannot be used: ${reason(error)}. Move it away to start with an empty one`,
+      );
     }
   }
 
-  /** Runs one statement that gives no rows; how many rows it changed. */
+  /** Runs one statement without result rows. Returns the number of changed rows. */
   run(sql: string, ...values: Cell[]): number {
     return Number(this.#prepared(sql).run(...values).changes);
   }
@@ -89,7 +92,7 @@ export class Database implements Disposable {
     return this.#prepared(sql).all(...values) as Row[];
   }
 
-  /** Runs `work` in one transaction: all of it is on disk when this returns, or none. */
+  /** Runs `work` in one transaction. All of it is on disk when this returns, or none of it after an error. */
   transaction<T>(work: () => T): T {
     this.#db.exec("BEGIN IMMEDIATE");
     try {
@@ -97,13 +100,13 @@ export class Database implements Disposable {
       this.#db.exec("COMMIT");
       return result;
     } catch (error) {
-      // SQLite ends the transaction itself when the disk is full; the first error is the one to report (D-247).
+      // SQLite ends the transaction itself when the disk is full. The first error is the one to report (D-247).
       if (this.#db.isTransaction) this.#db.exec("ROLLBACK");
       throw named(error);
     }
   }
 
-  /** The same for what may be lost with the power, since doing it again is harmless: it waits for no disk. */
+  /** The same without waiting for the disk: for changes that may be lost with the power and are safe to repeat. */
   transactionWithoutSync<T>(work: () => T): T {
     this.#db.exec("PRAGMA synchronous = NORMAL");
     try {
@@ -131,20 +134,20 @@ export class Database implements Disposable {
   }
 }
 
-/** An error of SQLite in terms of the machine. */
+/** The error to report for an error of SQLite. */
 function named(error: unknown): unknown {
   if (!(error instanceof Error) || !/disk is full/.test(error.message)) return error;
   return new Error(`disk full: ${error.message}`, { cause: error });
 }
 
-/** The file is there, a plain one, and nobody else's to read; SQLite gives its companions the same mode. */
+/** Ensures that the file exists, is a plain file and is private. SQLite gives its companion files the same mode. */
 function makePrivate(path: string): void {
   try {
     Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
     return;
   } catch (error) {
     if (!(error instanceof Deno.errors.AlreadyExists)) {
-      throw new CliError("CLI_SAVE_FAILED", `${path} could not be made: ${reason(error)}`, { cause: error });
+      throw new CliError("CLI_SAVE_FAILED", `${path} could not be created: ${reason(error)}`, { cause: error });
     }
   }
   const stat = Deno.lstatSync(path);

@@ -1,27 +1,27 @@
 /**
- * The rule of handing messages to the runtime (D-88): what its answer means, when the next attempt is due, and which
- * message of which lane comes next. Pure: sends nothing, stores nothing, reads no clock.
+ * Rules of the delivery to the runtime (D-88): the meaning of a response, the time of the next attempt, and the next
+ * message of each lane. Pure: sends nothing, stores nothing, reads no clock.
  */
 import { handoverWait } from "../link/backoff.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 
-/** What came of a request to the runtime. */
+/** The result of a request to the runtime. */
 export type RuntimeAnswer =
   | { kind: "status"; status: number; retryAfterMs: number | null }
   | { kind: "timeout" }
   | { kind: "unreachable"; why: string };
 
-/** What an answer means for a message. */
+/** The meaning of a response for a message. */
 export type RuntimeResult = "accepted" | {
-  /** Attempts of this kind until the message is dead; `null`: as long as the patience lasts. */
+  /** Refusals until the message is a dead letter; `null`: only `patienceMs` counts. */
   attempts: number | null;
-  /** True when the next message would fare no better: the lane waits, and keeps its order. */
+  /** True when the next message would fail too: the lane waits and keeps its order. */
   isOutage: boolean;
-  /** What the runtime asked to wait. */
+  /** Wait that the runtime asked for, in milliseconds. */
   retryAfterMs: number;
 };
 
-/** Answers that say nothing about the message (D-88). Those of the runtime as a whole are outages. */
+/** Status codes that are not about the message (D-88). A code about the whole runtime is an outage. */
 const PASSING: Readonly<Record<number, { isOutage: boolean }>> = {
   401: { isOutage: true },
   403: { isOutage: true },
@@ -41,26 +41,26 @@ export function classifyAnswer(response: RuntimeAnswer): RuntimeResult {
   const retryAfterMs = Math.min(response.retryAfterMs ?? 0, LIMIT.slowMaxMs);
   const passing = PASSING[status];
   if (passing) return { attempts: null, retryAfterMs, ...passing };
-  // A redirect is not followed: whoever answers so will not take the message.
+  // A redirect is not followed, so it counts as a refusal.
   const attempts = status >= 500 ? LIMIT.serverErrorAttempts : LIMIT.clientErrorAttempts;
   return { attempts, isOutage: false, retryAfterMs };
 }
 
-/** How often and since when a message was tried. */
+/** The attempts at a message so far. */
 export interface Tries {
   attempts: number;
-  /** Attempts whose answer was about the message. */
+  /** Attempts with a response about the message. */
   refusals: number;
   firstTriedAt: number | null;
 }
 
-/** What becomes of a message. */
+/** The next state of a message. */
 export type NextAttempt =
   | { state: "done" }
   | { state: "dead" }
   | { state: "waiting"; tries: Tries; nextAt: number; aside: boolean };
 
-/** What becomes of a message after one more attempt. */
+/** The state of a message after one more attempt. */
 export function nextAttempt(before: Tries, verdict: RuntimeResult, now: number): NextAttempt {
   if (verdict === "accepted") return { state: "done" };
   const attempts = before.attempts + 1;
@@ -76,21 +76,21 @@ export function nextAttempt(before: Tries, verdict: RuntimeResult, now: number):
   };
 }
 
-/** A message that waits, as far as its turn depends on it. */
+/** A waiting message, with what its order depends on. */
 export interface QueuedMessage {
   seq: number;
   lane: string;
   nextAt: number;
-  /** Out of its lane: it holds up nobody, and waits for nobody. */
+  /** Out of its lane: it does not block other messages and does not wait for them. */
   aside: boolean;
 }
 
-/** A lane for each conversation of each sender: order within it, independence between them. */
+/** The lane of a message: one per sender and conversation. Messages of a lane are delivered in order. */
 export function laneOf(fromDid: string, conversationId: string | null): string {
   return conversationId === null ? fromDid : `${fromDid} ${conversationId}`;
 }
 
-/** Whose turn it is. A message is taken, and then put back or dropped. */
+/** Chooses the next message. A message is taken, then released: for another attempt, or removed. */
 export class Lanes {
   /** In order of arrival. */
   readonly #lanes = new Map<string, QueuedMessage[]>();
@@ -111,7 +111,7 @@ export class Lanes {
     }
   }
 
-  /** The message that is due, the oldest of several; nobody else gets it until it is put back. */
+  /** Takes the oldest message that is due. It is not returned again before it is released. */
   take(now: number): QueuedMessage | null {
     let found: QueuedMessage | null = null;
     for (const message of this.#heads()) {
@@ -121,7 +121,7 @@ export class Lanes {
     return found;
   }
 
-  /** Ends the turn of a message: `next` says when it comes again, `null` that it does not. */
+  /** Releases a taken message. `next`: when it is due again; `null`: it is removed. */
   release(seq: number, next: Pick<QueuedMessage, "nextAt" | "aside"> | null): void {
     const message = this.#taken.get(seq);
     if (!message) return;
@@ -134,14 +134,14 @@ export class Lanes {
     if (next) this.add({ ...message, ...next });
   }
 
-  /** Makes everything that waits due: the runtime is back. */
+  /** Makes every waiting message due, after the runtime has come back. */
   wake(now: number): void {
     for (const message of [...[...this.#lanes.values()].flat(), ...this.#aside.values()]) {
       if (!this.#taken.has(message.seq)) message.nextAt = Math.min(message.nextAt, now);
     }
   }
 
-  /** When the next message is due; `null` when none waits. */
+  /** Time when the next message is due; `null` when none waits. */
   nextAt(now: number): number | null {
     let next: number | null = null;
     for (const message of this.#heads()) {
@@ -167,7 +167,7 @@ export class Lanes {
   }
 }
 
-/** A time further off than any wait was left by a clock that has since been set back. */
+/** A time beyond the longest wait comes from a clock that was set back later; it counts as due. */
 function isDue({ nextAt }: QueuedMessage, now: number): boolean {
   return nextAt <= now || nextAt > now + LIMIT.slowMaxMs;
 }

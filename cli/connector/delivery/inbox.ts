@@ -1,6 +1,6 @@
 /**
- * Messages that were taken in (D-88): on disk before they are acknowledged, known for a day after they were handed over,
- * and kept as dead letters when nobody would take them. A message and its receipt change in one transaction.
+ * The stored messages (D-88): on disk before they are acknowledged, remembered for 24 h after delivery, and kept as dead
+ * letters when the runtime does not accept them. A message and its receipt change in one transaction.
  */
 import type { DeliverFrame, FrameIdentity } from "../../../shared/protocol/frames.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -9,7 +9,7 @@ import { laneOf, type QueuedMessage, type Tries } from "./delivery_rules.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { Outbox } from "./outbox.ts";
 
-/** A message as it is handed over. */
+/** A message for the runtime. */
 export interface InboxMessage {
   seq: number;
   fromDid: string;
@@ -17,16 +17,16 @@ export interface InboxMessage {
   toDid: string;
   identity: FrameIdentity;
   conversationId: string | null;
-  /** JSON text, byte for byte as it came. */
+  /** JSON text, unchanged byte for byte. */
   payload: string;
   receivedAt: number;
   tries: Tries;
 }
 
-/** What became of a message that came in. */
+/** The result of storing a message. */
 export type StoreResult = { taken: "stored"; waiting: QueuedMessage } | { taken: "known" } | { taken: "full" };
 
-/** A message that nobody would take. */
+/** A message that the connector gave up on. */
 export interface DeadLetter {
   id: number;
   fromAgentDid: string;
@@ -43,11 +43,11 @@ export interface InboxCounts {
   waiting: number;
   dead: number;
   bytes: number;
-  /** When the oldest that waits came; `null` when none waits. */
+  /** When the oldest waiting message was received; `null` when none waits. */
   oldestAt: number | null;
 }
 
-/** Payloads of one list of dead letters; a peer decides how large they are. */
+/** Bytes of payload in one list of dead letters. A peer decides how large a payload is. */
 const LISTED_BYTES = 4 * 1024 * 1024;
 
 type NewMessage = Pick<
@@ -58,7 +58,7 @@ type NewMessage = Pick<
 export class Inbox {
   readonly #db: Database;
   readonly #outbox: Outbox;
-  /** How much is kept; `null` until it is counted anew. */
+  /** Stored messages and bytes; `null` until they are counted again. */
   #kept: { messages: number; bytes: number } | null = null;
 
   constructor(db: Database, outbox = new Outbox(db)) {
@@ -66,7 +66,7 @@ export class Inbox {
     this.#outbox = outbox;
   }
 
-  /** Takes messages in, in one transaction: they are on disk when this returns. */
+  /** Stores messages in one transaction. They are on disk when this returns. */
   take(messages: readonly NewMessage[], now: number): StoreResult[] {
     try {
       return this.#db.transaction(() => messages.map((message) => this.#takeOne(message, now)));
@@ -81,7 +81,7 @@ export class Inbox {
     const same = "from_did = ? AND request_id = ?";
     const known = this.#db.get(`SELECT state, ended_at FROM messages WHERE ${same}`, fromAgentDid, requestId);
     if (known !== null) {
-      // After a day the same id is a new message (D-69).
+      // After 24 h the same ID is a new message (D-69).
       const isOver = known.ended_at !== null && now - Number(known.ended_at) >= LIMIT.seenKeptMs;
       if (!isOver) return { taken: "known" };
       this.#db.run(`DELETE FROM messages WHERE ${same}`, fromAgentDid, requestId);
@@ -106,7 +106,7 @@ export class Inbox {
     return { taken: "stored", waiting: { seq: Number(row?.seq), lane, nextAt: 0, aside: false } };
   }
 
-  /** Dead letters make room for the living, the oldest first. */
+  /** Deletes the oldest dead letters until a message fits. Returns false when it does not fit. */
   #makeRoom(bytes: number): boolean {
     while (true) {
       if (this.#kept === null) {
@@ -126,20 +126,20 @@ export class Inbox {
     this.#kept = { messages: this.#kept.messages + messages, bytes: this.#kept.bytes + bytes };
   }
 
-  /** Everything that waits, in order of arrival; after a restart. */
+  /** All waiting messages in order of arrival, for the start of the connector. */
   waiting(): QueuedMessage[] {
     const sql =
       "SELECT seq, from_did, conversation_id, next_at, aside FROM messages WHERE state = 'waiting' ORDER BY seq";
     return this.#db.all(sql).map(toWaiting);
   }
 
-  /** A message that waits. */
+  /** A waiting message; `null` when it does not wait. */
   read(seq: number): InboxMessage | null {
     const row = this.#db.get("SELECT * FROM messages WHERE seq = ? AND state = 'waiting'", seq);
     return row && toMessage(row);
   }
 
-  /** An attempt did not succeed. Were this lost with the power, there would be an attempt more. */
+  /** Stores a failed attempt. If a power failure loses it, there is one more attempt. */
   retry(
     seq: number,
     { attempts, refusals, firstTriedAt }: Tries,
@@ -161,7 +161,7 @@ export class Inbox {
     );
   }
 
-  /** The runtime has it: its content goes, its receipt is due. */
+  /** Stores that the runtime accepted the message. Deletes its content and adds its receipt. */
   finish({ seq, fromDid, requestId, payload }: InboxMessage, now: number): void {
     this.#db.transaction(() => {
       this.#db.run("UPDATE messages SET state = 'done', ended_at = ?, payload = '', bytes = 0 WHERE seq = ?", now, seq);
@@ -170,7 +170,7 @@ export class Inbox {
     this.#keep(-1, -utf8Bytes(payload).length);
   }
 
-  /** Nobody would take it: it is kept, and its receipt is due. */
+  /** Makes the message a dead letter and adds its receipt. */
   moveToDeadLetters({ seq, fromDid, requestId, tries }: InboxMessage, why: string, now: number): void {
     this.#db.transaction(() => {
       this.#db.run(
@@ -198,7 +198,7 @@ export class Inbox {
     };
   }
 
-  /** Dead letters, newest first: at most `limit`, and no more than fit into one answer, but at least one. */
+  /** Dead letters, newest first: at most `limit` and 4 MiB of payloads, but at least one. */
   deadLetters(limit: number): DeadLetter[] {
     const newest = "SELECT seq, bytes FROM messages WHERE state = 'dead' ORDER BY ended_at DESC, seq DESC LIMIT ?";
     let bytes = 0;
@@ -219,7 +219,7 @@ export class Inbox {
     }));
   }
 
-  /** Gives dead letters another life; which wait again. `null`: all of them. */
+  /** Queues dead letters again and returns them. `null`: all of them. */
   replay(ids: readonly number[] | null, now: number): QueuedMessage[] {
     return this.#db.transaction(() =>
       this.#deadIds(ids).map((seq) => {
@@ -234,20 +234,20 @@ export class Inbox {
     );
   }
 
-  /** Throws dead letters away; how many. `null`: all of them. */
+  /** Deletes dead letters. Returns the number deleted. `null`: all of them. */
   purge(ids: readonly number[] | null): number {
     this.#kept = null;
     return this.#db.transaction(() => {
       const doomed = this.#deadIds(ids);
       for (const seq of doomed) {
-        // What is left of it keeps a late copy from being taken for a new message.
+        // The row stays, so that a repeated delivery is recognised.
         this.#db.run("UPDATE messages SET state = 'done', payload = '', bytes = 0 WHERE seq = ?", seq);
       }
       return doomed.length;
     });
   }
 
-  /** Drops what has been kept long enough. */
+  /** Deletes messages after their retention, and delivered messages over `seenMessages`. */
   forget(now: number): void {
     this.#kept = null;
     this.#db.transactionWithoutSync(() => {

@@ -1,11 +1,11 @@
 /**
- * Receipts on their way to the proxy (D-72, D-88): each written in the transaction that ends its message, kept until the
- * proxy has it. Stores; receipts.ts sends.
+ * Receipts that are not sent yet (D-72, D-88). Each is stored in the transaction that ends its message and kept until the
+ * proxy has it. Sends nothing; receipts.ts does.
  */
 import type { ReceiptStatus } from "../../../shared/protocol/api/relay.ts";
 import type { Cell, Database, Row } from "./database.ts";
 
-/** A receipt that is still to be sent; times are milliseconds since the Unix epoch. */
+/** A receipt that is not sent yet; times are milliseconds since the Unix epoch. */
 export interface PendingReceipt {
   seq: number;
   fromDid: string;
@@ -23,7 +23,7 @@ export class Outbox {
     this.#db = db;
   }
 
-  /** Adds one; within the transaction that ends the message. */
+  /** Adds a receipt. Call it in the transaction that ends the message. */
   add(receipt: Pick<PendingReceipt, "fromDid" | "requestId" | "status" | "at">): void {
     const { fromDid, requestId, status, at } = receipt;
     this.#db.run(
@@ -32,9 +32,9 @@ export class Outbox {
     );
   }
 
-  /** Those that are due, oldest first. */
+  /** The receipts that are due, oldest first, at most 100. */
   due(now: number, latest: number): PendingReceipt[] {
-    // A time further off than any wait was left by a clock that has since been set back.
+    // A time beyond the longest wait comes from a clock that was set back later; it counts as due.
     return this.#db.all(
       "SELECT * FROM receipts WHERE next_at <= ? OR next_at > ? ORDER BY seq LIMIT 100",
       now,
@@ -42,7 +42,7 @@ export class Outbox {
     ).map(toReceipt);
   }
 
-  /** When the next one is due; `null` when none waits. */
+  /** Time when the next receipt is due; `null` when none waits. */
   nextAt(): number | null {
     const at = this.#db.get("SELECT min(next_at) AS at FROM receipts")?.at ?? null;
     return at === null ? null : Number(at);
@@ -52,7 +52,7 @@ export class Outbox {
     return Number(this.#db.get("SELECT count(*) AS n FROM receipts")?.n);
   }
 
-  /** The proxy has it, or will never take it. To send it once more is harmless. */
+  /** Removes a receipt that the proxy has or rejects permanently. Sending it again is harmless. */
   remove(seq: number): void {
     this.#db.transactionWithoutSync(() => this.#db.run("DELETE FROM receipts WHERE seq = ?", seq));
   }
@@ -63,12 +63,12 @@ export class Outbox {
     );
   }
 
-  /** Makes all of them due. */
+  /** Makes every receipt due. */
   makeAllDue(now: number): void {
     this.#db.transactionWithoutSync(() => this.#db.run("UPDATE receipts SET next_at = ? WHERE next_at > ?", now, now));
   }
 
-  /** Drops those that nobody can use any more; how many. */
+  /** Deletes receipts from before a time. Returns the number deleted. */
   forget(before: number): number {
     return this.#db.transactionWithoutSync(() => this.#db.run("DELETE FROM receipts WHERE at < ?", before));
   }

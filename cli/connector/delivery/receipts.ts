@@ -1,4 +1,4 @@
-/** Sends receipts to the proxy until it has them (D-72, N12): oldest first, a few at once, each with its own waits. Stores nothing. */
+/** Sends receipts to the proxy until it has them (D-72): oldest first, `receiptsAtOnce` at a time. Stores nothing. */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { ApiError } from "../../errors.ts";
@@ -23,14 +23,14 @@ export class ReceiptSender {
   #sending: Promise<void> | null = null;
   #again = false;
   #stopped = false;
-  /** Receipts that the proxy has and the outbox still holds. */
+  /** Receipts that the proxy has and that are still in the outbox. */
   readonly #sent = new Set<number>();
 
   constructor(deps: SenderDeps) {
     this.#deps = deps;
   }
 
-  /** Sends what is due, now and whenever more is. */
+  /** Sends the receipts that are due, and schedules the next run. */
   wake(): void {
     this.#cancel();
     if (this.#stopped) return;
@@ -47,7 +47,7 @@ export class ReceiptSender {
     });
   }
 
-  /** The proxy is there again: nothing waits for its turn. */
+  /** Makes every receipt due and sends them, after the proxy has come back. */
   sendAllNow(): void {
     const { outbox, clock, tell } = this.#deps;
     try {
@@ -58,7 +58,7 @@ export class ReceiptSender {
     this.wake();
   }
 
-  /** Sends what is there, up to `ms`; what is left goes after the next start. */
+  /** Sends for up to `ms`, then stops. The rest is sent after the next start. */
   async stop(ms: number): Promise<void> {
     const patience = Promise.withResolvers<void>();
     const cancel = this.#deps.clock.after(ms, patience.resolve);
@@ -83,7 +83,7 @@ export class ReceiptSender {
     this.#cancel = clock.after(wait, () => this.wake());
   }
 
-  /** @returns milliseconds that everybody has to wait: the proxy is not there, or wants to be left alone */
+  /** @returns milliseconds to wait before the next request, when the proxy does not answer or asks for a pause */
   async #sendDue(): Promise<number> {
     const { clock, outbox } = this.#deps;
     for (const seq of this.#sent) this.#remove(seq);

@@ -1,6 +1,6 @@
 /**
- * The request to the agent runtime: to the configured origin and nowhere else, whatever a message says; in time; without
- * following redirects. What its answer means is handover.ts' business.
+ * Requests to the agent runtime, only to the configured origin. The content of a message cannot change the address. The
+ * meaning of a response is in delivery_rules.ts.
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
@@ -17,11 +17,11 @@ import { CONNECTOR_LIMITS } from "../limits.ts";
 interface RuntimeDeps {
   fetch: typeof fetch;
   clock: Clock;
-  /** Whether somebody accepts connections at an address. */
+  /** Whether an address accepts connections. */
   reach?: ((url: string) => Promise<boolean>) | undefined;
 }
 
-/** Whether the runtime is there, and what it said. */
+/** Whether the runtime answers, and the problem if not. */
 export interface RuntimeHealth {
   reachable: boolean;
   problem: string | null;
@@ -36,7 +36,7 @@ export class Runtime {
     return this.target.baseUrl + this.target.hookPath;
   }
 
-  /** Hands a message over. */
+  /** Sends a message to the runtime. */
   async post(message: InboxMessage, stopped: AbortSignal): Promise<RuntimeAnswer> {
     const { clock } = this.deps;
     const { headers, body } = await this.platform.request(
@@ -56,12 +56,12 @@ export class Runtime {
     });
   }
 
-  /** Looks whether the runtime is there, without giving it anything. */
+  /** Checks whether the runtime answers, without sending a message. */
   async probe(stopped: AbortSignal = new AbortController().signal): Promise<RuntimeHealth> {
     const { health } = this.platform;
     if (health === null) {
       const reachable = await this.deps.reach?.(this.target.baseUrl) ?? true;
-      return { reachable, problem: reachable ? null : "nobody accepts connections there" };
+      return { reachable, problem: reachable ? null : "it does not accept connections" };
     }
     const response = await this.#ask({
       method: "GET",
@@ -95,19 +95,19 @@ export class Runtime {
   }
 }
 
-/** D-88: the same for every attempt at a message, and for no other message. */
+/** The same for every attempt at a message, and different for every other message (D-88). */
 export function idempotencyKey({ fromDid, requestId }: Pick<InboxMessage, "fromDid" | "requestId">): Promise<string> {
   return sha256(`${fromDid}\n${requestId}`);
 }
 
-/** An answer in words. */
+/** A response in words. */
 export function describeAnswer(response: RuntimeAnswer): string {
   if (response.kind === "timeout") return "no answer in time";
   return response.kind === "unreachable" ? response.why : `status ${response.status}`;
 }
 
 /**
- * Reads where the runtime is, as a person gives it (N10, D-92).
+ * Parses the address of the runtime (D-92).
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
@@ -125,14 +125,14 @@ export function parseRuntimeUrl(text: string, what: string, allowInsecure: boole
   return origin;
 }
 
-/** @throws {CliError} `CLI_USAGE` for anything but a plain path of its own */
+/** Checks the path of the webhook. @throws {CliError} `CLI_USAGE` for anything but a plain path */
 export function parseHookPath(text: string, what: string): string {
   const isPath = /^\/(?!\/)[A-Za-z0-9._~!$&'()*+,;=:@%\/-]*$/.test(text);
   if (isPath && new URL(text, "http://127.0.0.1").pathname === text) return text;
   throw new CliError("CLI_USAGE", `${what} is not a path such as /hooks/agent: "${text}"`);
 }
 
-/** @throws {CliError} `CLI_USAGE` for a token that fits into no header; never shows it */
+/** Checks the hook token and never prints it. @throws {CliError} `CLI_USAGE` when it does not fit into a header */
 export function parseHookToken(text: string, what: string): string {
   if (/^[\x21-\x7e]{1,1024}$/.test(text)) return text;
   throw new CliError("CLI_USAGE", `${what} must be one word of visible ASCII characters`);

@@ -1,6 +1,6 @@
 /**
- * Hands messages to the runtime, lane by lane (D-88): takes whose turn it is, posts, and writes down what came of it
- * before anybody else's turn. The rule is handover.ts, the memory inbox.ts.
+ * Delivers messages to the runtime, lane by lane (D-88): takes the next message, posts it, and stores the result before
+ * the next message of the lane. The rules are in delivery_rules.ts, the storage in inbox.ts.
  */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { classifyAnswer, Lanes, type NextAttempt, nextAttempt, type QueuedMessage } from "./delivery_rules.ts";
@@ -15,9 +15,9 @@ interface Result {
   message: InboxMessage;
   fate: NextAttempt;
   why: string;
-  /** When the answer came, milliseconds since the Unix epoch. */
+  /** Time of the response, milliseconds since the Unix epoch. */
   at: number;
-  /** How long it took. */
+  /** Duration in milliseconds. */
   ms: number;
 }
 
@@ -29,13 +29,13 @@ export class RuntimeDelivery {
   readonly #lanes = new Lanes();
   readonly #stop = new AbortController();
   readonly #underWay = new Set<Promise<void>>();
-  /** Attempts that have an answer which could not be stored: until they are, the runtime is not called (D-247). */
+  /** Attempts whose result could not be stored. Until it is, the runtime is not called (D-247). */
   readonly #unstored: Result[] = [];
   #cancel: Cancel = () => {};
   #isOut = false;
   /** Called when a receipt is due. */
   onEnded: () => void = () => {};
-  /** Called with what an attempt said about the runtime itself: nobody answers, or why it takes no message at all. */
+  /** Called after each attempt: whether the runtime answers, and why it accepts no message at all. */
   onRuntime: (reachable: boolean, problem: string | null) => void = () => {};
 
   constructor(deps: { clock: Clock; inbox: Inbox; runtime: Runtime; tell: EmitEvent }) {
@@ -45,7 +45,7 @@ export class RuntimeDelivery {
     this.#tell = deps.tell;
   }
 
-  /** Takes up what an earlier run left. */
+  /** Queues the messages that an earlier run left. */
   start(): void {
     this.add(this.#inbox.waiting());
   }
@@ -55,7 +55,7 @@ export class RuntimeDelivery {
     this.#pump();
   }
 
-  /** Lets what is under way end, up to `ms`; what does not end in time is tried again after the next start. */
+  /** Waits up to `ms` for attempts in progress, then aborts them. Aborted ones are repeated after the next start. */
   async stop(ms: number): Promise<void> {
     this.#cancel();
     const patience = Promise.withResolvers<void>();
@@ -95,7 +95,7 @@ export class RuntimeDelivery {
     try {
       await this.#handOver(seq);
     } catch (error) {
-      // The store cannot be read: the message stays as it was, and waits.
+      // The store cannot be read: the message stays unchanged, and waits.
       this.#tell("store_failed", { why: describeError(error) });
       const nextAt = this.#clock.now() + CONNECTOR_LIMITS.slowFirstMs;
       this.#lanes.release(seq, { nextAt, aside: false });
@@ -107,14 +107,14 @@ export class RuntimeDelivery {
     if (message === null) return this.#lanes.release(seq, null);
     const began = this.#clock.now();
     const response = await this.#runtime.post(message, this.#stop.signal);
-    // An attempt that we broke off ourselves says nothing.
+    // An attempt that this connector aborted has no result.
     if (this.#stop.signal.aborted && response.kind !== "status") {
       return this.#lanes.release(seq, { nextAt: began, aside: false });
     }
     const now = this.#clock.now();
     const verdict = classifyAnswer(response);
     const why = describeAnswer(response);
-    // Who is told to come later (429) has met a runtime that is there.
+    // A 429 is an outage for the lane, but it shows that the runtime works.
     this.#note(
       verdict !== "accepted" && verdict.isOutage && why !== "status 429",
       response.kind !== "unreachable",
@@ -129,7 +129,7 @@ export class RuntimeDelivery {
     }
   }
 
-  /** Stores the result of an attempt, and ends the message's turn. */
+  /** Stores the result of an attempt and releases the message. */
   #store({ message, fate, why, at, ms }: Result): void {
     const { seq, fromDid, requestId } = message;
     const about = { from: fromDid, requestId };
@@ -148,7 +148,7 @@ export class RuntimeDelivery {
     this.onEnded();
   }
 
-  /** Stores the results that could not be stored; true when none is left. */
+  /** Stores results again that could not be stored. Returns true when none is left. */
   #storeHeld(): boolean {
     for (let result = this.#unstored[0]; result !== undefined; result = this.#unstored[0]) {
       try {
@@ -161,14 +161,14 @@ export class RuntimeDelivery {
     return true;
   }
 
-  /** Once the runtime answers again, nobody waits for it any longer. */
+  /** Records whether the runtime is out; when it comes back, every waiting message is due. */
   #note(isOutage: boolean, reachable: boolean, why: string): void {
     this.onRuntime(reachable, isOutage ? why : null);
     if (this.#isOut && !isOutage) this.#lanes.wake(this.#clock.now());
     this.#isOut = isOutage;
   }
 
-  /** The runtime was seen to be there: what waits for it is due. */
+  /** Makes every waiting message due after an outage; for a health check that succeeded. */
   wake(): void {
     if (!this.#isOut) return;
     this.#isOut = false;

@@ -1,7 +1,7 @@
 /**
- * `runtime.json` (D-93): what is known about the agent's runtime, set by `install` and `provider setup`, read by
- * `connector start`, `doctor` and `relay-test`. From it, the options and the environment follows where messages go. The
- * file of the configuration directory holds for every agent that has none of its own (D-227).
+ * `runtime.json` (D-93): settings of the agent's runtime, written by `install` and `provider setup`, read by `connector
+ * start`, `doctor` and `relay-test`. The file of the configuration directory applies to every agent without its own
+ * (D-227).
  */
 import * as z from "zod";
 import type { AgentFolder } from "../../agents/agent_store.ts";
@@ -26,7 +26,7 @@ const RuntimeFile = z.object({
 });
 export type RuntimeFile = z.infer<typeof RuntimeFile>;
 
-/** The settings that count for an agent: those of its own file, else of the file for every agent; `null` without both. */
+/** The settings of an agent: from its own file, else from the file for every agent; `null` without both. */
 export function runtimeSettings(folder: AgentFolder): { file: RuntimeFile; source: "agent" | "install" } | null {
   const own = readRuntimeFileIn(folder);
   if (own !== null) return { file: own, source: "agent" };
@@ -34,7 +34,7 @@ export function runtimeSettings(folder: AgentFolder): { file: RuntimeFile; sourc
   return shared && { file: shared, source: "install" };
 }
 
-/** What the file of this folder says; `null` when there is none. @throws {CliError} `CLI_FILE_INVALID` */
+/** The settings in the file of this folder; `null` without a file. @throws {CliError} `CLI_FILE_INVALID` */
 export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
   const text = folder.read(RUNTIME_FILE);
   if (text === null) return null;
@@ -43,12 +43,12 @@ export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
   } catch {
     throw new CliError(
       "CLI_FILE_INVALID",
-      `${folder.path}/${RUNTIME_FILE} is damaged; remove it, svc install writes it again`,
+      `${folder.path}/${RUNTIME_FILE} is damaged; remove it and svc install writes it again`,
     );
   }
 }
 
-/** The settings with the address and the token that are in effect now, as `connector start --save` keeps them (D-229). */
+/** The settings with the address and token in effect, as `connector start --save` stores them (D-229). */
 export function withTarget(file: RuntimeFile | null, target: RuntimeTarget): RuntimeFile {
   const { platform, baseUrl, hookPath, hookToken } = target;
   const kept = file ?? emptyRuntimeFile(platform);
@@ -56,7 +56,7 @@ export function withTarget(file: RuntimeFile | null, target: RuntimeTarget): Run
   return { ...kept, platform, baseUrl, webhookHost: null, webhookPort: null, hookPath, webhookToken: hookToken };
 }
 
-/** Options of `connector start` that say where the runtime is. */
+/** Options of `connector start` for the address of the runtime. */
 export interface TargetOptions {
   "runtime-base-url"?: string | undefined;
   "openclaw-base-url"?: string | undefined;
@@ -65,7 +65,7 @@ export interface TargetOptions {
   "allow-insecure": boolean;
 }
 
-/** Where messages go: option, then environment, then `runtime.json`, then what the platform usually has (D-92). */
+/** The address of the runtime: from option, environment, `runtime.json`, then the platform's default (D-92). */
 export function runtimeTarget(
   ctx: Pick<Context, "env">,
   file: RuntimeFile | null,
@@ -86,7 +86,7 @@ export function runtimeTarget(
     ["SVC_HOOK_PATH", ctx.env("SVC_HOOK_PATH")],
     [RUNTIME_FILE, file?.hookPath ?? undefined],
   ], defaults.hookPath);
-  // The option has the environment's value already, where it was not given itself.
+  // The option already has the environment's value when it was not given.
   const [tokenFrom, token] = firstGiven([
     ["--hook-token", options["hook-token"]],
     [RUNTIME_FILE, file?.webhookToken ?? undefined],
@@ -106,8 +106,9 @@ function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
 }
 
 /**
- * The platform of an agent without `runtime.json`: its framework, where that is one. Else OpenClaw, whose address the
- * default is, unless another address is given: a runtime must not get by accident what only another may safely have (D-100).
+ * The platform of an agent without `runtime.json`: its framework if that is a platform, else OpenClaw, whose address is the
+ * default. With another address it is `generic`, so that a runtime does not get by accident what only another may safely
+ * have (D-100).
  */
 function platformOf(ctx: Pick<Context, "env">, framework: string, options: TargetOptions): PlatformId {
   const named = PLATFORM_IDS.find((id) => id === framework && id !== "generic");
@@ -136,7 +137,7 @@ function firstGiven(sources: [from: string, value: string | undefined][], otherw
   return ["the default", otherwise];
 }
 
-/** A file in which only the platform is known. */
+/** A file with the platform only. */
 export function emptyRuntimeFile(platform: PlatformId): RuntimeFile {
   return RuntimeFile.parse({ platform });
 }

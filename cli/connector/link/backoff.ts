@@ -1,11 +1,11 @@
-/** How long to wait before the next try: of a connection (D-89), a handover (D-88), a receipt. Pure. */
+/** Waits before the next attempt of a connection (D-89), a hand-over (D-88) and a receipt. Pure. */
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 
 /**
- * Milliseconds before the next connection: 0 to 5 s at random first, so that those who lost a proxy together do not come
- * back together; then 2 s doubling to 28 s, give or take a fifth.
+ * Milliseconds before the next connection: first 0 to 5 s at random, so that connectors that lost a proxy together do not
+ * reconnect together; then 2 s doubling to 28 s, ± 20 %.
  *
- * @param failures tries in a row that did not bring a link
+ * @param failures consecutive attempts without a link
  * @param chance 0 up to 1
  */
 export function reconnectWait(failures: number, chance: number): number {
@@ -14,14 +14,14 @@ export function reconnectWait(failures: number, chance: number): number {
   return Math.round(wait * (1 + LIMIT.reconnectJitter * (2 * chance - 1)));
 }
 
-/** Milliseconds before the next attempt at a message that was tried `attempts` times. */
+/** Milliseconds before the next attempt at a message, after `attempts` attempts. */
 export function handoverWait(attempts: number): number {
   return attempts < LIMIT.quickAttempts
     ? doubled(LIMIT.quickFirstMs, attempts - 1, LIMIT.quickMaxMs)
     : doubled(LIMIT.slowFirstMs, attempts - LIMIT.quickAttempts, LIMIT.slowMaxMs);
 }
 
-/** Milliseconds before a receipt that was tried `attempts` times is sent again. */
+/** Milliseconds before a receipt is sent again, after `attempts` attempts. */
 export function receiptWait(attempts: number): number {
   return doubled(LIMIT.receiptFirstMs, attempts - 1, LIMIT.receiptMaxMs);
 }

@@ -1,6 +1,6 @@
 /**
- * The agent's credentials as the connector uses them: read from its files, refreshed ahead of their end (D-89), read again
- * when somebody else has changed them. One refresh at a time; cli/agents/refresh.ts sees to other processes.
+ * The agent's credentials for the connector: read from its files, refreshed before they expire (D-89), and read again when
+ * another process has changed them. One refresh runs at a time; cli/agents/refresh.ts locks out other processes.
  */
 import type { Cancel } from "../../../shared/clock.ts";
 import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
@@ -16,11 +16,11 @@ import { CONNECTOR_LIMITS } from "../limits.ts";
 import { describeError, isPermanent, remedyOf } from "./refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
 
-/** Credentials that are good now. */
+/** The current credentials of an agent. */
 export interface AgentCredentials {
-  /** The identity to sign with; refreshed first when its access token is about to end. */
+  /** The identity to sign with. Refreshes it first when its access token is about to expire. */
   current(): Promise<AgentIdentity>;
-  /** Something was refused: reads the files again, or refreshes. True when there is something else to try with. */
+  /** After a refusal: reads the files again, or refreshes. Returns true when the credentials have changed. */
   renew(what: "access" | "identity"): Promise<boolean>;
   /** Milliseconds since the Unix epoch. */
   readonly accessExpiresAt: number;
@@ -28,9 +28,9 @@ export interface AgentCredentials {
   stop(): void;
 }
 
-/** Before the minute that D-89 asks for, so that a slow answer is still in time. */
+/** 10 s more than D-89 asks for, so that a slow response is still in time. */
 const AHEAD_MS = CONNECTOR_LIMITS.refreshAheadMs + 10_000;
-/** Tokens that live shorter than that are not refreshed without end. */
+/** Least wait before a refresh, so that tokens with a shorter lifetime do not cause a loop. */
 const LEAST_MS = 5_000;
 
 interface SessionDeps {
@@ -51,7 +51,7 @@ export class FileCredentials implements AgentCredentials {
   #failures = 0;
   #cancel: Cancel = () => {};
   #stopped = false;
-  /** Called when the session is over for good. */
+  /** Called when the session has ended permanently. */
   onEnd: (error: unknown) => void = () => {};
 
   private constructor(deps: SessionDeps, read: Read) {
@@ -76,7 +76,7 @@ export class FileCredentials implements AgentCredentials {
   async current(): Promise<AgentIdentity> {
     const { clock } = this.#deps;
     if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
-      // Whether it is really over is for the service to say.
+      // The service decides whether the token has expired.
       await this.#refresh().catch((error) => {
         if (isPermanent(error)) throw error;
       });
@@ -96,7 +96,7 @@ export class FileCredentials implements AgentCredentials {
     return this.#identity.accessToken !== accessToken;
   }
 
-  /** Keeps the access token fresh from now on. */
+  /** Refreshes the access token before it expires, from now on. */
   watch(): void {
     this.#cancel();
     if (this.#stopped) return;
@@ -115,7 +115,7 @@ export class FileCredentials implements AgentCredentials {
     try {
       const { refreshToken } = this.#auth;
       await this.#reload();
-      // Somebody else has just refreshed it.
+      // Another process has just refreshed it.
       const isNew = this.#auth.refreshToken !== refreshToken &&
         this.accessExpiresAt - this.#deps.clock.now() > AHEAD_MS;
       if (!isNew) await this.#refresh();
@@ -135,7 +135,7 @@ export class FileCredentials implements AgentCredentials {
 
   async #refreshNow(): Promise<void> {
     const { ctx, clock, store, name, registryOf, tell } = this.#deps;
-    // The terminal is the connector's: what refreshing would show there is told as an event.
+    // The connector owns the terminal, so the progress of a refresh is not printed.
     const out = new Output(ctx.terminal, clock, { json: true, colour: false });
     const ask = () => refreshAgent({ ...ctx, clock, out }, store, name, registryOf);
     let refreshed;

@@ -1,6 +1,6 @@
 /**
- * Why a connector has ended permanently (D-249): the services refuse a deleted agent and a reissued token with the same
- * code, and only the second can be repaired by its owner.
+ * Explains why a connector has ended permanently (D-249). The services refuse a deleted agent and a reissued token with
+ * the same code, and the owner can repair only the second.
  */
 import { parseDid } from "../../../shared/protocol/did.ts";
 import type { Identity } from "../../agents/agent_store.ts";
@@ -9,7 +9,7 @@ import type { RegistryClient } from "../../client/registry_client.ts";
 
 const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
 
-/** The error to show: of a deleted agent one that says so, else the same. */
+/** The error to show: for a deleted agent one that says so, else the same error. */
 export async function explainEnd(
   error: unknown,
   { did, name }: Identity,
@@ -20,7 +20,7 @@ export async function explainEnd(
     const { status } = await (await registry()).resolve(parseDid(did)?.id ?? "");
     if (status === "active") return error;
   } catch {
-    // The registry does not answer: nothing more is known.
+    // The registry does not answer, so the reason stays unknown.
     return error;
   }
   const deleted = new ApiError(error.status, error.code, `The agent ${name} was deleted`, error.requestId);

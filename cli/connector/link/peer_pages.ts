@@ -12,10 +12,10 @@ export type Peer = PeerList["peers"][number];
 /** A proxy of the previous version sends all peers at once, without `pagination`. */
 const ONE_PAGE = { pagination: { limit: LIMITS.peerListMax, nextCursor: null } };
 
-/** Most pages, 100,000 peers: the answers of a faulty proxy have an end too. */
+/** At most 100,000 peers, so that a faulty proxy cannot cause an endless loop. */
 const MAX_PAGES = 200;
 
-/** @throws {UnreachableError} when the proxy does not answer, or not with a list of peers */
+/** All peers of the agent. @throws {UnreachableError} when the proxy does not answer with a list of peers */
 export async function readAllPeers(
   proxy: Pick<ProxyCaller, "call" | "place">,
 ): Promise<{ peers: Peer[] } | { refused: HttpResponse }> {

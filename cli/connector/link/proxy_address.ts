@@ -1,4 +1,4 @@
-/** Where the proxy is (D-24, D-92): the address that is dialled, and the public origin that is signed. */
+/** The address of the proxy (D-24, D-92): the URL to connect to, and the public origin that is signed. */
 import type { Context } from "../../context.ts";
 import { effectiveConfig } from "../../account/config_store.ts";
 import { CliError } from "../../errors.ts";
@@ -8,7 +8,7 @@ import type { ProxyPlace } from "./socket_link.ts";
 const CONNECT_PATH = "/v1/relay/connect";
 
 /**
- * Reads `--proxy-ws-url`, `SVC_PROXY_WS_URL`, then the configuration.
+ * The address from `--proxy-ws-url`, `SVC_PROXY_WS_URL`, then the configuration.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
@@ -19,7 +19,7 @@ export function proxyAddress(ctx: Context, wsUrl: string | undefined, allowInsec
   const dialUrl = given === undefined ? null : parseWsUrl(given, what, allowInsecure);
   if (configured === undefined) {
     if (dialUrl === null) {
-      throw new CliError("CLI_USAGE", "No proxy is known: svc config init finds it, or give --proxy-ws-url");
+      throw new CliError("CLI_USAGE", "No proxy is configured: run svc config init, or give --proxy-ws-url");
     }
     return { dialUrl, origin: dialUrl };
   }

@@ -1,6 +1,6 @@
 /**
- * Calls to the proxy in the agent's name: signed for its public origin, in time, no redirects, and once more when the
- * refusal is one that can be put right here. The answer is given as it is: the local API passes it on.
+ * Calls to the proxy as the agent, signed for the proxy's public origin. Repeats a call once after a refusal that it can
+ * repair. Returns the response unchanged: the local API passes it on.
  */
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { Random } from "../../../shared/random.ts";
@@ -38,17 +38,17 @@ const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 export class ProxyCaller {
   constructor(readonly deps: CallerDeps, readonly place: ProxyPlace) {}
 
-  /** @throws {UnreachableError} when nobody answers */
+  /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
   async call(request: ProxyRequest): Promise<HttpResponse> {
     const response = await this.#once(request);
     return await this.#repaired(apiErrorOf(response)) ? await this.#once(request) : response;
   }
 
   /**
-   * The answer's body.
+   * Sends a request and returns the body of the response.
    *
    * @throws {ApiError} when the proxy refuses
-   * @throws {UnreachableError}
+   * @throws {UnreachableError} when the proxy does not answer, or not with JSON
    */
   async ask(request: ProxyRequest): Promise<unknown> {
     const response = await this.call(request);
@@ -61,7 +61,7 @@ export class ProxyCaller {
     }
   }
 
-  /** Puts right what can be put right here; true when another try is worth it. */
+  /** Repairs the cause of a refusal if it can. Returns true when the call should be repeated. */
   async #repaired(error: ApiError | null): Promise<boolean> {
     const { clock, session, emit } = this.deps;
     switch (error && remedyOf(error)) {

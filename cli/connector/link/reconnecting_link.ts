@@ -1,6 +1,6 @@
 /**
- * Keeps a link to the proxy open (D-89): connects, says why it could not, puts right what can be put right, waits, and
- * connects again, signed anew. Ends only when told to, or when nothing but a person can help.
+ * Keeps a link to the proxy open (D-89): connects, reports a failure, repairs its cause if it can, waits, and connects again
+ * with a new signature. Ends when it is stopped, or after a refusal that a retry cannot change.
  */
 import { type Clock, sleep } from "../../../shared/clock.ts";
 import { CLOSE, type DeliverFrame, type PairedFrame, type RevokedFrame } from "../../../shared/protocol/frames.ts";
@@ -16,7 +16,7 @@ import { describeError, isPermanent, remedyOf } from "./refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
 import type { AgentCredentials } from "./credentials.ts";
 
-/** Opens a link in the name of an agent. */
+/** Opens a link as an agent. */
 export type OpenLink = (agent: AgentIdentity, events: LinkEvents) => Promise<Link>;
 
 export interface ConnectionDeps {
@@ -28,7 +28,7 @@ export interface ConnectionDeps {
   tell: EmitEvent;
 }
 
-/** What the rest of the connector does with what a link brings. */
+/** Events of the link that the rest of the connector handles. */
 export interface ConnectionEvents {
   deliver(frame: DeliverFrame): Promise<Ack>;
   paired(frame: PairedFrame): void;
@@ -37,15 +37,15 @@ export interface ConnectionEvents {
 
 export type ConnectionState = "connecting" | "connected" | "waiting" | "stopped";
 
-/** How things stand; times are milliseconds since the Unix epoch. */
+/** Status of the link; times are milliseconds since the Unix epoch. */
 export interface ConnectionStatus {
   state: ConnectionState;
   since: number;
-  /** When the next try is, while waiting. */
+  /** Time of the next attempt, while waiting. */
   nextTryAt: number | null;
-  /** Why there is no link, or was none last. */
+  /** Why there is no link, or why the last attempt failed. */
   problem: string | null;
-  /** Round trip of the last heartbeat on the link that is open. */
+  /** Round trip of the last heartbeat on the open link. */
   heartbeatMs: number | null;
   heartbeatAt: number | null;
 }
@@ -69,7 +69,7 @@ export class ReconnectingLink {
     return { ...this.#status };
   }
 
-  /** Runs until it is stopped (`null`), or until nothing but a person can help (why). */
+  /** Runs until it is stopped (`null`) or refused permanently (the error). */
   async run(): Promise<unknown> {
     let repaired = false;
     while (!this.#stop.signal.aborted) {
@@ -100,14 +100,14 @@ export class ReconnectingLink {
   }
   #fatal: unknown = null;
 
-  /** Ends the link and the trying. */
+  /** Closes the link and ends the retries. */
   stop(): void {
     this.#stop.abort();
     this.#link?.close();
     this.#become("stopped");
   }
 
-  /** Opens a link and holds it until it ends. */
+  /** Opens a link and waits until it ends. */
   async #hold(): Promise<{ code: number; reason: string }> {
     const ended = Promise.withResolvers<{ code: number; reason: string }>();
     const { clock, session, open } = this.#deps;
@@ -146,7 +146,7 @@ export class ReconnectingLink {
     this.#status.problem = why;
     this.#deps.tell("disconnected", { code, why });
     const wait = reconnectWait(this.#failures++, fraction(this.#deps.random));
-    // Whoever replaced us would be replaced in turn, and so on for ever.
+    // Reconnecting at once would evict the other connector, and the two would loop.
     return code === CLOSE.replaced ? CONNECTOR_LIMITS.replacedMs + wait : wait;
   }
 
@@ -163,7 +163,7 @@ export class ReconnectingLink {
     else this.#deps.tell("unreachable", { why });
   }
 
-  /** Puts right what can be put right; true when the next try may follow at once. */
+  /** Repairs the cause of a refusal if it can. Returns true when the next attempt may follow at once. */
   async #repair(error: unknown): Promise<boolean> {
     const { serviceClock, session, tell } = this.#deps;
     const remedy = remedyOf(error);
@@ -205,7 +205,7 @@ export class ReconnectingLink {
   #become(state: ConnectionState): void {
     this.#status.nextTryAt = null;
     if (this.#status.state === state) return;
-    // Being told to stop is the last word.
+    // After `stop()` the state stays `stopped`.
     if (this.#stop.signal.aborted && state !== "stopped") return;
     this.#status.state = state;
     this.#status.since = this.#deps.clock.now();
@@ -217,11 +217,11 @@ const CLOSES: Readonly<Record<number, string>> = {
   1000: "the proxy closed the link",
   [CLOSE.shuttingDown]: "the proxy is shutting down",
   1006: "the connection was lost",
-  [CLOSE.misuse]: "the proxy did not like what we sent",
+  [CLOSE.misuse]: "the proxy closed the connection: protocol violation",
   [CLOSE.tooLarge]: "a frame was too large",
-  [CLOSE.tooSlow]: "we did not keep up",
+  [CLOSE.tooSlow]: "this connector received too slowly",
   [CLOSE.notAuthorised]: "the agent is no longer authorised",
-  [CLOSE.silent]: "nothing was heard for a minute",
+  [CLOSE.silent]: "the proxy received nothing for one minute",
   [CLOSE.replaced]: "another connector of this agent has taken over",
 };
 

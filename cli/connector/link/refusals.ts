@@ -1,16 +1,15 @@
 /**
- * What a refusal by the services means for a connector: put something right and try again, wait, or stop, because only a
- * person can help. One table; pure.
+ * The meaning of a service's refusal for a connector: repair the cause and retry, wait, or stop. One table; pure.
  */
 import { ApiError, UnreachableError } from "../../errors.ts";
 
-/** What is to be done. */
+/** How the connector reacts. */
 export type Remedy =
-  /** The access token is not good: read the files again, else refresh. */
+  /** The access token is invalid: read the files again, else refresh. */
   | "renew_access"
-  /** The identity is not good: read the files again; when they are the same, it is for a person. */
+  /** The identity is invalid: read the files again; if they are unchanged, only the owner can repair it. */
   | "renew_identity"
-  /** Our clock is wrong: take the service's. */
+  /** This machine's clock is wrong: use the service's time. */
   | "adjust_clock"
   | "wait"
   | "stop";
@@ -25,23 +24,23 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
   AGENT_AUTH_REFRESH_REVOKED: "stop",
   AGENT_AUTH_REFRESH_EXPIRED: "stop",
   AGENT_AUTH_REFRESH_INVALID: "stop",
-  // The registry says so of a clock that is off, too.
+  // The registry also uses this code for a wrong clock.
   AGENT_AUTH_REFRESH_UNAUTHORIZED: "adjust_clock",
 };
 
-/** What to do about an error of a call to a service. */
+/** The reaction to an error of a call to a service. */
 export function remedyOf(error: unknown): Remedy {
   if (!(error instanceof ApiError) || error.code === null) return "wait";
   return Object.hasOwn(REMEDIES, error.code) ? REMEDIES[error.code] ?? "wait" : "wait";
 }
 
-/** Whether to stop when the remedy did not help: nothing but a person's hand will change the answer. */
+/** Whether to stop when the remedy failed: a retry will not change the response. */
 export function isPermanent(error: unknown): boolean {
   if (!(error instanceof ApiError)) return false;
   return HOPELESS.has(error.code ?? "");
 }
 
-/** `…_INVALID_AIT` and `…_INVALID_PROOF` are not among them: a proxy that has just got new keys answers so for a while. */
+/** Without `…_INVALID_AIT` and `…_INVALID_PROOF`: a proxy answers so until it has fetched new registry keys. */
 const HOPELESS = new Set([
   "PROXY_AUTH_REVOKED",
   "AGENT_AUTH_REFRESH_REVOKED",

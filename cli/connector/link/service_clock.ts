@@ -1,10 +1,10 @@
 /**
- * The clock that requests are dated by: this machine's, and once a service complained, put right by what the service
- * itself said it was (D-89). Timers are the machine's.
+ * The clock for timestamps of requests (D-89): this machine's time, corrected by a service's time after the service refused
+ * a timestamp. Timers use the machine's clock.
  */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 
-/** `Date` headers have seconds; less than this is no offset. */
+/** `Date` headers have a resolution of 1 s; a smaller offset is ignored. */
 const NOTICEABLE_MS = 2_000;
 
 export class ServiceClock implements Clock {
@@ -24,18 +24,18 @@ export class ServiceClock implements Clock {
     return this.#machine.after(ms, fn);
   }
 
-  /** What is added to the machine's time; 0 unless a service complained. */
+  /** Milliseconds that are added to the machine's time; 0 until `adopt()`. */
   get offsetMs(): number {
     return this.#offsetMs;
   }
 
-  /** Notes a service's time, the `Date` header of an answer. */
+  /** Stores a service's time, from the `Date` header of a response. */
   see(date: string | null): void {
     const time = Date.parse(date ?? "");
     if (!Number.isNaN(time)) this.#seenMs = time - this.#machine.now();
   }
 
-  /** Takes over the time that was last seen; true when that changes anything. */
+  /** Uses the service time that was last seen. Returns true when the offset changes. */
   adopt(): boolean {
     if (this.#seenMs === null) return false;
     const wanted = Math.abs(this.#seenMs) < NOTICEABLE_MS ? 0 : this.#seenMs;

@@ -1,6 +1,6 @@
 /**
- * The connector's link to the proxy: one WebSocket, opened with signed headers, frames in and acks out. Keeps the
- * connection alive while it lives and says why it ended; whether to connect again is decided elsewhere.
+ * The connector's link to the proxy: one WebSocket, opened with signed headers, that receives frames and sends
+ * acknowledgements. Detects a dead connection and reports why a link ended. Does not reconnect.
  */
 // @ts-types="./ws.d.ts"
 import { type UnexpectedResponse, WebSocket } from "ws";
@@ -27,19 +27,19 @@ import type { HttpDeps } from "../../client/service_call.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../client/tls.ts";
 
-/** What is said about a message: taken, or why not. */
+/** The acknowledgement of a message: accepted, or the reason why not. */
 export interface Ack {
   accepted: boolean;
   reason?: string;
 }
 
-/** What happens on a link. */
+/** Events of a link. */
 export interface LinkEvents {
-  /** A message; it is acknowledged with what this resolves to. */
+  /** A message was received. The result is sent as its acknowledgement. */
   deliver(frame: DeliverFrame): Promise<Ack>;
   paired?(frame: PairedFrame): void;
   revoked?(frame: RevokedFrame): void;
-  /** The proxy answered a heartbeat of ours, which are sent only to somebody who wants to know. */
+  /** The proxy answered a heartbeat. Without this handler the link sends no heartbeats. */
   heartbeat?(roundTripMs: number): void;
   /** The link ended; `code` is the WebSocket close code. */
   closed(code: number, reason: string): void;
@@ -54,13 +54,13 @@ interface LinkDeps {
   clock: Clock;
   random: HttpDeps["random"];
   newId: NewId;
-  /** Authorities that are trusted in addition to the system's. */
+  /** An authority that is trusted in addition to the system's. */
   authority?: Authority | undefined;
 }
 
-/** Where a proxy is. */
+/** The addresses of a proxy. */
 export interface ProxyPlace {
-  /** Origin that is dialled, `http` or `https`. */
+  /** Origin to connect to, `http` or `https`. */
   dialUrl: string;
   /** The public origin, which is signed (D-24). */
   origin: string;
@@ -69,7 +69,7 @@ export interface ProxyPlace {
 /** The proxy refused the upgrade. */
 export class RefusedError extends ApiError {
   override name = "RefusedError";
-  /** The proxy's own time, as its answer says it. */
+  /** The `Date` header of the response. */
   date: string | null = null;
 }
 
@@ -81,9 +81,9 @@ const HANDSHAKE_LATE = `did not answer within ${CONNECTOR_LIMITS.handshakeMs / 1
 /**
  * Opens a link.
  *
- * @param proxy its origin, or where to dial it and what to sign
+ * @param proxy its origin, or its two addresses
  * @throws {RefusedError} with the proxy's code when it refuses the upgrade
- * @throws {import("../errors.ts").UnreachableError} when no proxy answers
+ * @throws {import("../../errors.ts").UnreachableError} when no proxy answers
  */
 export async function openLink(
   deps: LinkDeps,
@@ -120,7 +120,7 @@ class OpenLink implements Link {
   readonly #events: LinkEvents;
   #lastHeard: number;
   #cancelWatch = () => {};
-  /** Our heartbeat that waits for its answer. */
+  /** The heartbeat that has no answer yet. */
   #beat: { id: string; sentAt: number } | null = null;
 
   constructor(deps: LinkDeps, socket: WebSocket, events: LinkEvents) {
@@ -175,13 +175,13 @@ class OpenLink implements Link {
           break;
       }
     } catch (error) {
-      // A proxy of a later version may send what this one does not know; what it cannot read it lets pass.
+      // A proxy of a later version may send unknown frames; they are ignored.
       if (!(error instanceof FrameError)) throw error;
     }
   }
 
   async #take(frame: DeliverFrame): Promise<void> {
-    // What cannot even be judged is not taken: the proxy comes back with it.
+    // A message that cannot be processed is not accepted, so the proxy sends it again.
     const ack = await this.#events.deliver(frame).catch(() => ({ accepted: false, reason: "failed" }));
     this.#send({ ...this.#head(), type: "deliver_ack", ackId: frame.id, ...ack });
   }
@@ -194,14 +194,14 @@ class OpenLink implements Link {
     return { v: 1, id: this.#deps.newId(), ts: toIso(this.#deps.clock.now()) } as const;
   }
 
-  /** The proxy's heartbeats come every 30 s; a link that brings nothing for 60 s is dead. */
+  /** The proxy sends a heartbeat every 30 s. A link without any frame for 60 s is dead. */
   #watch(): void {
     this.#cancelWatch = this.#deps.clock.after(LIMITS.heartbeatIntervalMs, () => {
       if (this.#deps.clock.now() - this.#lastHeard < LIMITS.silentSocketMs) {
         this.#sendHeartbeat();
         return this.#watch();
       }
-      // Nobody would answer a close frame; the end is told here, since the socket itself knows only that it broke.
+      // A close frame would not be answered. Report the end here, because the socket would report only that it broke.
       this.#socket.removeAllListeners();
       this.#socket.on("error", () => {});
       this.#socket.close(CLOSE.silent, SILENT);
@@ -212,9 +212,9 @@ class OpenLink implements Link {
 }
 
 /**
- * Waits for the socket to open, or reports why it did not. The link is created the moment it opens: the proxy's first
- * frames come right behind the upgrade. The deadline is ours (D-248): that of the library acts on a request that has
- * already failed, which ends the process. Errors that follow the first one are ignored for the same reason.
+ * Waits for the socket to open, or rejects with the reason why it did not. The link is created at once, because the proxy's
+ * first frames follow the upgrade directly. The deadline is a timer of this file (D-248): the library's own acts on a
+ * request that has already failed, which ends the process. Errors after the first one are ignored for the same reason.
  */
 function opened(clock: Clock, socket: WebSocket, dialUrl: string, makeLink: () => Link): Promise<Link> {
   const { promise, resolve, reject } = Promise.withResolvers<Link>();
@@ -227,7 +227,7 @@ function opened(clock: Clock, socket: WebSocket, dialUrl: string, makeLink: () =
   socket.on("error", (cause) => reject(unreachable(dialUrl, "cannot be reached", cause)));
   socket.once("unexpected-response", (_request, response) => {
     let text = "";
-    // An answer that breaks off, or does not end in time, is still a refusal with a status.
+    // A response that breaks off, or does not end in time, is still a refusal with a status.
     refused = () => reject(refusal(response, text));
     response.on("data", (chunk) => {
       text += new TextDecoder().decode(chunk);

@@ -1,6 +1,6 @@
-/** Types of the part of `npm:ws` that the link uses; the package has none of its own. */
+/** Types for the part of `npm:ws` that the link uses; the package has none. */
 
-/** The answer to a refused upgrade. */
+/** The response to a refused upgrade. */
 export interface UnexpectedResponse {
   statusCode?: number;
   headers: Record<string, string | string[] | undefined>;
@@ -14,7 +14,7 @@ interface Options {
   maxPayload?: number;
   perMessageDeflate?: boolean;
   followRedirects?: boolean;
-  /** Roots in PEM form; they replace those of the system. */
+  /** Roots in PEM form. They replace the roots of the system. */
   ca?: string[];
 }
 
@@ -24,7 +24,7 @@ export declare class WebSocket {
   readonly readyState: number;
   send(text: string): void;
   close(code?: number, reason?: string): void;
-  /** Ends the connection without a handshake. */
+  /** Ends the connection without a close handshake. */
   terminate(): void;
   removeAllListeners(): void;
   on(event: "message", listener: (data: Uint8Array, isBinary: boolean) => void): void;

@@ -1,4 +1,4 @@
-/** The local API as other commands of this machine call it: `connector status`, `doctor`, `relay-test`. */
+/** Client of the local API for other commands on this machine: `connector status`, `doctor`, `relay-test`. */
 import * as z from "zod";
 import type { Clock } from "../../../shared/clock.ts";
 import { apiErrorOf, exchange } from "../../client/http.ts";
@@ -12,11 +12,11 @@ interface ClientDeps {
   clock: Clock;
 }
 
-/** No answer within this, and the connector counts as dead. */
+/** A connector without a response within this time counts as down. */
 const STATUS_MS = 3_000;
-/** A message waits for the recipient's ack. */
+/** Longer than the proxy waits for the recipient's acknowledgement. */
 const CALL_MS = 45_000;
-/** More than the proxy's answers, which the connector passes on, may have. */
+/** At least the largest response of the proxy, which the connector passes on. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 export class ConnectorClient {
@@ -27,7 +27,7 @@ export class ConnectorClient {
     readonly url = file.url,
   ) {}
 
-  /** The client of an agent's connector; `null` when there is no word of one. */
+  /** The client of an agent's connector; `null` without a discovery file. */
   static of(deps: ClientDeps, folder: AgentFolder, url?: string): ConnectorClient | null {
     const file = readConnectorFile(folder);
     return file && new ConnectorClient(deps, folder.name, file, url);
@@ -38,9 +38,9 @@ export class ConnectorClient {
   }
 
   /**
-   * Calls a route.
+   * Calls a route and returns the body of the response.
    *
-   * @throws {import("../errors.ts").ApiError} with the code of the connector, or of the proxy behind it
+   * @throws {import("../../errors.ts").ApiError} with the code of the connector, or of the proxy behind it
    * @throws {CliError} `CLI_CONNECTOR_DOWN` when no connector answers
    */
   async call(method: "GET" | "POST", target: string, body?: unknown, withinMs = CALL_MS): Promise<unknown> {
@@ -64,7 +64,7 @@ export class ConnectorClient {
   }
 }
 
-/** No connector is there; what helps names the agent. */
+/** The error of a connector that does not answer; its fix names the agent. */
 export function connectorDown(agentName: string, what = "does not run", cause?: unknown): CliError {
   const fix = `svc connector start ${agentName}`;
   return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${agentName} ${what}`, { cause, fix });

@@ -1,6 +1,6 @@
 /**
- * Where a running connector's local API is (D-87): the port it listens on, and `connector.json`, from which others on
- * this machine, of the same user, learn address and token. Beside it `connector.curl`, the same for `curl -K`.
+ * The port of a connector's local API, and its discovery files (D-87): `connector.json` gives address and token to other
+ * programs of the same user, `connector.curl` does the same for `curl -K`.
  */
 import { join } from "node:path";
 import * as z from "zod";
@@ -28,21 +28,21 @@ export type ConnectorFile = z.infer<typeof ConnectorFile>;
 /** A server on a loopback port. */
 export interface Listener {
   port: number;
-  /** Ends at once; resolves when the port is free. */
+  /** Closes the server at once. Resolves when the port is free. */
   close(): Promise<void>;
 }
 
-/** The port of an agent's local API, as it was opened. */
+/** The open port of an agent's local API. */
 export interface OpenPort {
   listener: Listener;
-  /** The agent's own port, where another program has it; `null`: the listener has it. */
+  /** The agent's own port, when another program has it; `null`: the listener has it. */
   movedFrom: number | null;
 }
 
 /**
- * Listens on the agent's own port (D-231). The first start takes the first free one that no other agent of this
- * configuration has, and keeps it: an address of one agent never leads to another's connector. When another program has
- * the port, the next free one is used for this run.
+ * Listens on the agent's own port (D-231). The first start chooses a free port that no other agent of this configuration
+ * has, and saves it, so that an agent's address never leads to another agent's connector. When another program has the
+ * port, the next free one is used for this run.
  *
  * @param wanted `--port`, which changes the port permanently
  * @throws {CliError} `CLI_BUSY` when none of a hundred ports is free
@@ -68,7 +68,7 @@ export async function openPort(
   return { listener, movedFrom: listener.port === kept ? null : kept };
 }
 
-/** The port that an agent keeps; `null` before its first start, or when the file holds none. */
+/** The saved port of an agent; `null` before its first start, or when the file is invalid. */
 export function readPort(folder: AgentFolder): number | null {
   const text = folder.read(PORT_FILE)?.trim() ?? "";
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
@@ -83,7 +83,7 @@ async function portsOfOthers(store: AgentStore, name: string): Promise<Set<numbe
       const port = readPort(await store.open(other));
       if (port !== null) ports.add(port);
     } catch (error) {
-      // A damaged neighbour does not keep this agent from starting.
+      // A damaged folder of another agent must not stop this one from starting.
       if (!(error instanceof CliError)) throw error;
     }
   }
@@ -115,7 +115,9 @@ function listen(
       if (!(error instanceof Deno.errors.AddrInUse)) throw error;
     }
   }
-  throw new CliError("CLI_BUSY", `No port from ${wanted} to ${last} is free`, { fix: "Give another with --port." });
+  throw new CliError("CLI_BUSY", `No port from ${wanted} to ${last} is free`, {
+    fix: "Choose another port with --port.",
+  });
 }
 
 /** A token for the local API; new at each start. */
@@ -123,7 +125,7 @@ export function makeToken(random: Random): string {
   return toBase64Url(random.bytes(32));
 }
 
-/** Tells others on this machine where the connector is. */
+/** Writes the discovery files. */
 export async function announce(folder: AgentFolder, file: ConnectorFile): Promise<void> {
   await folder.writeJson(CONNECTOR_FILE, file);
   await folder.write(
@@ -139,14 +141,14 @@ export async function announce(folder: AgentFolder, file: ConnectorFile): Promis
   );
 }
 
-/** Takes it back, unless another connector has put its own there since. */
+/** Removes the discovery files, unless another connector has written its own. */
 export async function withdraw(folder: AgentFolder, token: string): Promise<void> {
   if (readConnectorFile(folder)?.token !== token) return;
   await folder.remove(CONNECTOR_FILE);
   await folder.remove(CURL_FILE);
 }
 
-/** Where the agent's connector is, or was; `null` when there is no word of it. */
+/** The discovery file; `null` without a valid one. The connector may have ended since. */
 export function readConnectorFile(folder: AgentFolder): ConnectorFile | null {
   try {
     return ConnectorFile.parse(JSON.parse(folder.read(CONNECTOR_FILE) ?? ""));

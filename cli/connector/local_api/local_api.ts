@@ -23,13 +23,13 @@ class LocalError extends Error {
   }
 }
 
-/** What a route is called with. */
+/** The input of a route. */
 interface Exchange {
   connector: Connector;
   query: URLSearchParams;
   /** JSON text; `{}` when there is none. */
   body: string;
-  /** A pairing was started here: the ticket is for the person at the terminal. */
+  /** Called with the ticket of a pairing that this API started, to print it. */
   onTicket(ticket: string, expiresAt: string): void;
 }
 
@@ -50,7 +50,7 @@ const Outbound = z.strictObject({
 });
 const Pairing = z.record(z.string(), z.unknown());
 
-/** THE routes. */
+/** All routes. */
 const ROUTES: Readonly<Record<string, Readonly<Record<string, Handler>>>> = {
   "/v1/status": { GET: ({ connector }) => json(connector.status()) },
   "/v1/outbound": { POST: outbound },
@@ -72,7 +72,7 @@ export interface LocalApiOptions {
   onTicket?: (ticket: string, expiresAt: string) => void;
 }
 
-/** Makes the function that answers. */
+/** The request handler of the local API. */
 export function localApi(
   { connector, token, port, onTicket = () => {} }: LocalApiOptions,
 ): (request: Request) => Promise<Response> {
@@ -93,7 +93,7 @@ export function localApi(
 }
 
 function admit({ headers }: Request, hosts: readonly string[], token: string, agentName: string): void {
-  // A page that had its own name resolve to 127.0.0.1 would still send that name.
+  // DNS rebinding: a web page whose name resolves to 127.0.0.1 still sends its own name.
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
   if (headers.has("origin")) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");
   const given = /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
@@ -150,7 +150,7 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
   const response = await connector.proxy.call({
     method: "POST",
     target: "/hooks/agent",
-    // As it was written: numbers that JavaScript would round stay what they are.
+    // Unchanged: numbers that JavaScript would round keep their digits.
     body: body.slice(member.start, member.end),
     recipient,
     headers: {
@@ -167,14 +167,14 @@ async function outbound({ connector, body }: Exchange): Promise<Response> {
   return passed(response);
 }
 
-/** The event of a message that the proxy answered; an accepted one may still wait for its recipient (D-240). */
+/** The event for a response to a message; an accepted message may still wait for its recipient (D-240). */
 function sendingEvent({ status, text }: HttpResponse): "sent" | "queued" | "not_taken" | "not_sent" {
   if (status >= 300) return "not_sent";
   try {
     const { delivered, queued } = HookAnswer.parse(JSON.parse(text));
     return delivered ? "sent" : queued ? "queued" : "not_taken";
   } catch {
-    // The answer is passed on as it is; only this event says less.
+    // The response is passed on unchanged; only this event is less precise.
     return "sent";
   }
 }
@@ -238,7 +238,7 @@ function ask(connector: Connector, method: "GET" | "POST", target: string, body?
   return connector.proxy.call({ method, target, ...(body === undefined ? {} : { body }) });
 }
 
-/** The proxy's answer, as it is. */
+/** The proxy's response, unchanged. */
 function passed({ status, text, headers: given }: HttpResponse): Response {
   const headers = new Headers({ "Cache-Control": "no-store" });
   if (text !== "") headers.set("Content-Type", "application/json; charset=utf-8");

@@ -1,4 +1,4 @@
-/** THE errors of the connector's local API: code, status, condition and cure. Those of the proxy are passed on as they are. */
+/** The errors of the connector's local API: code, status, condition and fix. Errors of the proxy are passed on unchanged. */
 
 interface LocalErrorRow {
   status: number;
@@ -11,42 +11,46 @@ export const LOCAL_ERRORS = Object.freeze(
   {
     CONNECTOR_HOST_FORBIDDEN: {
       status: 403,
-      when: "The Host header is not that of this connector",
-      fix: "Call it by the address in connector.json.",
+      when: "The Host header is not this connector's address",
+      fix: "Use the address in connector.json.",
     },
     CONNECTOR_ORIGIN_FORBIDDEN: {
       status: 403,
-      when: "Web pages have no business here: the request has an Origin",
-      fix: "Call it from a program, not from a page.",
+      when: "Requests with an Origin header are rejected",
+      fix: "Call it from a program, not from a web page.",
     },
     CONNECTOR_UNAUTHORIZED: {
       status: 401,
-      when: "The token is not that of this agent's connector.json: Authorization: Bearer <token>",
-      fix: "It is new at each start: svc connector prints lines that have it.",
+      when: "Missing or wrong token: send Authorization: Bearer with the token in this agent's connector.json",
+      fix: "The token changes at each start. svc connector prints commands that use it.",
     },
     CONNECTOR_INVALID_BODY: {
       status: 400,
-      when: "The body or the query is not right",
+      when: "The body or the query is invalid",
       fix: "svc connector shows each request.",
     },
     CONNECTOR_PEER_UNKNOWN: {
       status: 404,
       when: "No peer has this alias, and it is not a DID",
-      fix: "svc connector shows how to list the peers, and how to pair.",
+      fix: "svc connector shows how to list peers and how to pair.",
     },
     CONNECTOR_PROXY_UNREACHABLE: {
       status: 502,
       when: "The proxy cannot be reached",
-      fix: "svc connector status shows why, and when it is tried again.",
+      fix: "svc connector status shows the reason and the next attempt.",
     },
     NOT_FOUND: { status: 404, when: "There is no such route", fix: "svc connector shows the routes." },
-    METHOD_NOT_ALLOWED: { status: 405, when: "The route has other methods", fix: "svc connector shows each request." },
+    METHOD_NOT_ALLOWED: {
+      status: 405,
+      when: "The route does not have this method",
+      fix: "svc connector shows each request.",
+    },
     PAYLOAD_TOO_LARGE: { status: 413, when: "The body is too large", fix: "Send less." },
-    INTERNAL_ERROR: { status: 500, when: "Something unexpected happened", fix: "Please report it." },
+    INTERNAL_ERROR: { status: 500, when: "An unexpected error occurred", fix: "Please report it." },
   } satisfies Record<string, LocalErrorRow>,
 );
 
 export type LocalCode = keyof typeof LOCAL_ERRORS;
 
-/** Codes that only a connector answers with; the others the services have, too. */
+/** Codes that only a connector uses; the services have the others too. */
 export const CONNECTOR_CODES = Object.keys(LOCAL_ERRORS).filter((code) => code.startsWith("CONNECTOR_"));

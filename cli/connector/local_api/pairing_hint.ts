@@ -1,12 +1,11 @@
 /**
- * How a person pairs (D-87): the exact `curl` lines for a running connector, and a ticket as it is shown to be passed on,
- * also as a picture for a telephone.
+ * Help for pairing (D-87): `curl` commands for a running connector, and a pairing ticket as text and as a QR code.
  */
 import { join } from "node:path";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CURL_FILE } from "./discovery_file.ts";
 
-/** What may be typed against a connector that runs. */
+/** Commands for a running connector. */
 export function pairingLines(folder: Pick<AgentFolder, "path">, url: string): string[] {
   const curl = `curl -K ${shellQuote(join(folder.path, CURL_FILE))}`;
   return [
@@ -22,22 +21,22 @@ export function pairingLines(folder: Pick<AgentFolder, "path">, url: string): st
     `  ${curl} ${url}/v1/pair/remove -d '{"to":"<alias or DID>"}'`,
     "Send a message to a peer:",
     `  ${curl} ${url}/v1/outbound -d '{"to":"<alias or DID>","payload":{"message":"Hello"}}'`,
-    "See what became of it:",
+    "Get its delivery receipts:",
     `  ${curl} '${url}/v1/receipts?to=<alias or DID>&requestId=<requestId of the answer>'`,
   ];
 }
 
-/** The one line that a connector shows when it starts. */
+/** The hint that a connector prints when it starts. */
 export function pairingHint(folder: Pick<AgentFolder, "name">): string[] {
   return [`          To pair with another agent: svc connector ${folder.name} prints the lines to type.`];
 }
 
-/** A ticket for the person at the terminal. */
+/** A ticket as lines for a terminal. */
 export async function ticketLines(ticket: string, until: string): Promise<string[]> {
   return ["", `Pass this ticket on; it works once, until ${until}:`, "", ticket, "", ...await picture(ticket), ""];
 }
 
-/** The ticket as a QR code; without the library there is the text. */
+/** The ticket as a QR code; empty without the library. */
 async function picture(ticket: string): Promise<string[]> {
   try {
     const { renderUnicodeCompact } = await import("uqr");
@@ -47,7 +46,7 @@ async function picture(ticket: string): Promise<string[]> {
   }
 }
 
-/** A word of a shell, whatever is in it. */
+/** Any text, quoted as one word of a shell. */
 export function shellQuote(text: string): string {
   return /^[A-Za-z0-9_.\/:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -1,4 +1,7 @@
-/** Accounts: bootstrap, invites, API keys; secrets shown once (M14, M15), given without being seen (M24, D-85). */
+/**
+ * Accounts: bootstrap, invites, API keys. Secrets are shown once and can be passed without appearing in a command line
+ * (D-85).
+ */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
@@ -32,11 +35,11 @@ Deno.test("admin bootstrap saves the key and shows it, and the service secret, o
   const [secret = ""] = /svc_srv_\S+/.exec(stdout) ?? [];
   assertEquals(times(stdout + stderr, secret), 1);
   assertStringIncludes(stdout, "shown only once");
-  assert(!JSON.stringify(machine.tree()).includes(secret), "the service secret is saved nowhere");
+  assert(!JSON.stringify(machine.tree()).includes(secret), "the service secret is not saved");
   assertStringIncludes(stderr, "Next:");
 });
 
-Deno.test("admin bootstrap again, or with the wrong secret, says so and changes nothing", async () => {
+Deno.test("admin bootstrap reports a second run or a wrong secret and changes nothing", async () => {
   await using world = await World.open();
   await using machine = await bootstrapped(world);
   const before = machine.tree();
@@ -47,7 +50,7 @@ Deno.test("admin bootstrap again, or with the wrong secret, says so and changes 
   assertEquals(machine.tree(), before);
 });
 
-Deno.test("a secret comes from the environment or from standard input as well (D-85, M24)", async (t) => {
+Deno.test("a secret can also come from the environment or from standard input", async (t) => {
   await t.step("environment", async () => {
     await using world = await World.open();
     await using machine = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
@@ -66,14 +69,14 @@ Deno.test("a secret comes from the environment or from standard input as well (D
     await machine.json("config", "set", "apiKey", "-");
     assertEquals(JSON.parse(machine.read("config.json")).apiKey, "svc_pat_piped");
   });
-  await t.step("the code of an invite, too", async () => {
+  await t.step("the code of an invite", async () => {
     await using world = await World.open();
     await using admin = await bootstrapped(world);
     const { invite } = await admin.json("invite", "create");
     await using machine = await Machine.open(world, { env: { SVC_INVITE_CODE: invite.code } });
     assertEquals((await machine.svc("invite", "redeem")).code, 0);
   });
-  await t.step("none, or nothing on standard input, or both from there", async () => {
+  await t.step("no secret, empty standard input, or two secrets from standard input", async () => {
     await using world = await World.open();
     await using machine = await Machine.open(world);
     const missing = await machine.failure("admin", "bootstrap");
@@ -87,7 +90,7 @@ Deno.test("a secret comes from the environment or from standard input as well (D
   });
 });
 
-Deno.test("when the configuration cannot be saved the key is still shown once, and the exit code is 1 (M14)", async (t) => {
+Deno.test("a key is still shown once when the configuration cannot be saved, with exit code 1", async (t) => {
   const commands: [string, (admin: Machine) => Promise<string[]>][] = [
     ["bootstrap", () => Promise.resolve(["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET])],
     ["redeem", async (admin) => ["invite", "redeem", (await admin.json("invite", "create")).invite.code]],
@@ -123,7 +126,7 @@ Deno.test("when the configuration cannot be saved the key is still shown once, a
   }
 });
 
-Deno.test("invite redeem makes an account once; a second time the invite is used up (idempotency)", async () => {
+Deno.test("invite redeem makes an account once and reports a used invite the second time", async () => {
   await using world = await World.open();
   await using admin = await bootstrapped(world);
   await using machine = await Machine.open(world);
@@ -143,7 +146,7 @@ Deno.test("invite redeem makes an account once; a second time the invite is used
   assertEquals(machine.tree(), before);
 });
 
-Deno.test("invite redeem takes the name from the configuration, and warns when it replaces a saved key", async () => {
+Deno.test("invite redeem takes the name from the configuration and warns when it replaces a saved key", async () => {
   await using world = await World.open();
   await using admin = await bootstrapped(world);
   await admin.json("config", "set", "humanName", "Grace");
@@ -162,7 +165,7 @@ Deno.test("invite create needs an admin", async () => {
   assertEquals([exit, code], [3, "INVITE_CREATE_FORBIDDEN"]);
 });
 
-Deno.test("--expires-at is taken and refused exactly as by the registry (I13)", async () => {
+Deno.test("invite create accepts and refuses the same expiry times as the registry", async () => {
   await using world = await World.open();
   await using admin = await bootstrapped(world);
   // deno-fmt-ignore
@@ -187,14 +190,14 @@ Deno.test("--expires-at is taken and refused exactly as by the registry (I13)", 
     const { code } = await admin.svc("invite", "create", "--expires-at", form);
     assertEquals(code === 0, response.status === 201, `${form}: ${code} here, ${response.status} there`);
     if (code === 0) taken++;
-    else assertEquals([code, admin.requests.length], [2, sent], `${form} is refused before anything is sent`);
+    else assertEquals([code, admin.requests.length], [2, sent], `${form} is refused before any request`);
   }
   assertEquals([forms.length, taken], [40, 9]);
   const past = await admin.failure("invite", "create", "--expires-at", "2020-01-01T00:00:00Z");
   assertEquals([past.exit, past.code], [1, "INVITE_CREATE_INVALID"]);
 });
 
-Deno.test("api-key create shows the token once and saves it nowhere (M15)", async () => {
+Deno.test("api-key create shows the token once and does not save it", async () => {
   await using world = await World.open();
   await using machine = await bootstrapped(world);
   const { code, stdout, stderr } = await machine.svc("api-key", "create", "--name", "ci");
@@ -205,7 +208,7 @@ Deno.test("api-key create shows the token once and saves it nowhere (M15)", asyn
   assertEquals((await machine.failure("api-key", "create")).exit, 2);
 });
 
-Deno.test("api-key list shows no token, api-key revoke ends that key alone", async () => {
+Deno.test("api-key list shows no token, and api-key revoke ends one key only", async () => {
   await using world = await World.open();
   await using machine = await bootstrapped(world);
   const { apiKey } = await machine.json("api-key", "create", "--name", "ci");
@@ -219,7 +222,7 @@ Deno.test("api-key list shows no token, api-key revoke ends that key alone", asy
   assertEquals((await machine.failure("api-key", "revoke", "nonsense")).exit, 2);
 });
 
-Deno.test("without an API key a command says how to get one, and sends nothing", async () => {
+Deno.test("a command without an API key explains how to get one and sends no request", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (const argv of [["api-key", "list"], ["agent", "create", "a"], ["agent", "list"], ["invite", "create"]]) {
@@ -230,7 +233,7 @@ Deno.test("without an API key a command says how to get one, and sends nothing",
   assertEquals([machine.requests, machine.tree()], [[], {}]);
 });
 
-Deno.test("admin service and admin keys: made, listed without secrets, rotated, revoked", async () => {
+Deno.test("admin service and admin keys create, list without secrets, rotate and revoke", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofAdmin(world);
   const { internalService: made } = await machine.json("admin", "service", "create", "proxy-eu", "--scope", "crl.read");

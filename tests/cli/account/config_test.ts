@@ -1,11 +1,11 @@
-/** config.json: precedence (D-80), masking and unknown keys (M13), addresses (M16), files that are not right (M06, M18). */
+/** config.json: precedence (D-80), masking, unknown keys, addresses, damaged files and links. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 const DEFAULT = "http://127.0.0.1:8787";
 
-Deno.test("a flag comes before the environment, that before the file, that before the default (D-80)", async () => {
+Deno.test("a flag precedes the environment, the environment the file, and the file the default", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   delete machine.env.SVC_REGISTRY_URL;
@@ -20,7 +20,7 @@ Deno.test("a flag comes before the environment, that before the file, that befor
   assertEquals(JSON.parse(machine.read("config.json")), { registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL });
 });
 
-Deno.test("config set, get and show: values, (not set), and the API key masked (M13)", async () => {
+Deno.test("config set, get and show handle values and (not set), and mask the API key", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (const key of ["proxyUrl", "apiKey", "humanName"]) {
@@ -44,7 +44,7 @@ Deno.test("config set, get and show: values, (not set), and the API key masked (
   assertEquals(await machine.json("config", "show"), shown);
 });
 
-Deno.test("an unknown configuration key is refused, also one that every object has (M13)", async (t) => {
+Deno.test("an unknown configuration key is refused, also the name of a built-in property", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (const key of ["__proto__", "constructor", "registryURL", "", "apikey"]) {
@@ -59,7 +59,7 @@ Deno.test("an unknown configuration key is refused, also one that every object h
   assertEquals(machine.tree(), {});
 });
 
-Deno.test("an address is https, or loopback, or explicitly allowed; nothing else is one (M16)", async (t) => {
+Deno.test("an address is https, loopback or explicitly allowed; any other one is refused", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const insecure = [
@@ -113,10 +113,10 @@ Deno.test("an address is https, or loopback, or explicitly allowed; nothing else
       assertEquals(JSON.parse(machine.read("config.json")).registryUrl, new URL(url).origin);
     });
   }
-  assertEquals(machine.requests, [], "nothing was ever sent");
+  assertEquals(machine.requests, [], "no request was sent");
 });
 
-Deno.test("an insecure address from the environment or the file is refused when it is used (M16)", async () => {
+Deno.test("an insecure address from the environment or the file is refused when it is used", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   machine.env.SVC_REGISTRY_URL = "http://example.com";
@@ -127,7 +127,7 @@ Deno.test("an insecure address from the environment or the file is refused when 
   assertEquals(machine.requests, []);
 });
 
-Deno.test("a config.json that is not right is reported and left as it is (M18)", async (t) => {
+Deno.test("a damaged config.json is reported and left unchanged", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const cases: [string, string | Uint8Array][] = [
@@ -163,7 +163,7 @@ Deno.test("a config.json that is not right is reported and left as it is (M18)",
   assertEquals(machine.requests, []);
 });
 
-Deno.test("a link in the place of config.json is not followed (M06)", async (t) => {
+Deno.test("config.json is not followed when it is a symbolic link", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const content = '{"humanName":"Target"}';
@@ -182,7 +182,7 @@ Deno.test("a link in the place of config.json is not followed (M06)", async (t) 
   assert(!("nowhere.json" in machine.tree()));
 });
 
-Deno.test("config init twice leaves the same file, and keeps API key and name (idempotency)", async () => {
+Deno.test("config init leaves the same file when it runs twice, and keeps API key and name", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   assertEquals((await machine.json("config", "init")).created, true);
@@ -195,7 +195,7 @@ Deno.test("config init twice leaves the same file, and keeps API key and name (i
   assertEquals((await Deno.stat(machine.path("config.json"))).mtime, mtime);
 });
 
-Deno.test("config init without an answer writes the defaults where there were none, and says what is missing", async () => {
+Deno.test("config init without an answer writes missing defaults and reports what is not set", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const down = "https://down.example";
@@ -205,10 +205,10 @@ Deno.test("config init without an answer writes the defaults where there were no
   await machine.json("config", "init", "--registry-url", REGISTRY_URL);
   const before = machine.read("config.json");
   await machine.failure("config", "init", "--registry-url", down);
-  assertEquals(machine.read("config.json"), before, "a working configuration is not lost to a wrong address");
+  assertEquals(machine.read("config.json"), before, "a wrong address does not replace a working configuration");
 });
 
-Deno.test("many changes at once are all kept", async () => {
+Deno.test("concurrent changes are all kept", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const moving = setInterval(() => world.clock.advance(50), 1);

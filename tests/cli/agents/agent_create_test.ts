@@ -1,4 +1,4 @@
-/** agent create: what it makes, what it refuses, and what becomes of it when anything stops it (D-81, D-82; M04-M08). */
+/** agent create: what it makes, what it refuses, and its state after an interruption at any point (D-81, D-82). */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { DEFAULT_FRAMEWORK } from "../../../shared/protocol/names.ts";
@@ -7,7 +7,7 @@ import { Machine } from "../cli_world.ts";
 
 const FILES = ["ait.jwt", "identity.json", "public.key", "registry-auth.json", "secret.key"];
 
-/** Files of the agent, and nothing besides in the whole folder but its lock. */
+/** Files of the agent; the folder holds no other file except the agent's lock. */
 function agentFiles(machine: Machine, name: string): string[] {
   const tree = Object.keys(machine.tree()).filter((path) => !path.endsWith("/agent.lock") && !path.startsWith("keys/"));
   assertEquals(tree.filter((path) => !path.startsWith(`agents/${name}/`)), ["agents/"]);
@@ -15,12 +15,12 @@ function agentFiles(machine: Machine, name: string): string[] {
     .sort();
 }
 
-/** The agents of the person, as the registry has them. */
+/** The person's agents at the registry. */
 async function registered(machine: Machine): Promise<{ name: string; status: string; id: string }[]> {
   return (await machine.json("agent", "list")).agents;
 }
 
-/** `fetch` that lets the n-th matching request through, but loses the answer. */
+/** A `fetch` that sends the n-th matching request but loses its answer. */
 function losing(inner: typeof fetch, what: RegExp, n = 1): typeof fetch {
   return async (input, init) => {
     const response = await inner(input, init);
@@ -30,7 +30,7 @@ function losing(inner: typeof fetch, what: RegExp, n = 1): typeof fetch {
   };
 }
 
-Deno.test("agent create makes exactly the files of D-81, private, and a working agent", async () => {
+Deno.test("agent create writes exactly its private files and makes a working agent", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const made = await machine.json("agent", "create", "alpha", "--framework", "openclaw", "--ttl-days", "7");
@@ -62,14 +62,14 @@ Deno.test("agent create makes exactly the files of D-81, private, and a working 
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });
 
-Deno.test("agent create without options leaves framework and lifetime to the registry", async () => {
+Deno.test("agent create leaves framework and lifetime to the registry when they are not set", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const { framework, expiresAt } = await machine.json("agent", "create", "alpha");
   assertEquals([framework, Date.parse(expiresAt) - world.clock.now()], [DEFAULT_FRAMEWORK, 30 * 86_400_000]);
 });
 
-Deno.test("agent create refuses bad names, frameworks and lifetimes before anything is sent or written", async (t) => {
+Deno.test("agent create refuses bad names, frameworks and lifetimes before it sends or writes", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const sent = machine.requests.length;
@@ -104,7 +104,7 @@ Deno.test("agent create refuses bad names, frameworks and lifetimes before anyth
   assertEquals([machine.requests.length, machine.tree()], [sent, {}]);
 });
 
-Deno.test("agent create fails before any request when anything has the name (M05)", async (t) => {
+Deno.test("agent create fails before any request when a file or folder has the name", async (t) => {
   const occupants: [string, (path: string) => Promise<void>][] = [
     ["an empty folder", (path) => Deno.mkdir(path)],
     ["a file", (path) => Deno.writeTextFile(path, "")],
@@ -125,7 +125,7 @@ Deno.test("agent create fails before any request when anything has the name (M05
   }
 });
 
-Deno.test("agent create is not idempotent: the second time the name is taken", async () => {
+Deno.test("agent create refuses a second run because the name is taken", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -134,7 +134,7 @@ Deno.test("agent create is not idempotent: the second time the name is taken", a
   assertEquals(machine.tree(), before);
 });
 
-Deno.test("the registry's name for the agent never chooses a path (M04)", async () => {
+Deno.test("a name from the registry never chooses a path", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   machine.fetch = async (input, init) => {
@@ -149,7 +149,7 @@ Deno.test("the registry's name for the agent never chooses a path (M04)", async 
   assertEquals(JSON.parse(machine.read("agents/alpha/identity.json")).name, "alpha");
 });
 
-/** The token of a second agent, with the times of any other. */
+/** The token of a second agent with the lifetime of the first. */
 async function tokenOfAnother(world: World): Promise<string> {
   return (await world.agent()).identity.ait;
 }
@@ -161,7 +161,7 @@ function expired(ait: string): string {
   return [head, changed.replaceAll("=", ""), signature].join(".");
 }
 
-Deno.test("agent create keeps nothing when the identity token does not verify", async (t) => {
+Deno.test("agent create keeps no file when the AIT does not verify", async (t) => {
   const swaps: [string, (ait: string, world: World) => string | Promise<string>, string][] = [
     ["another agent's token", (_ait, world) => tokenOfAnother(world), "another agent"],
     ["a changed claim", expired, "signature"],
@@ -193,7 +193,7 @@ Deno.test("agent create keeps nothing when the identity token does not verify", 
   }
 });
 
-Deno.test("agent create goes on when the registry's keys could not be fetched", async (t) => {
+Deno.test("agent create continues when the registry's keys could not be fetched", async (t) => {
   const failures: [string, () => Response | Promise<Response>][] = [
     ["no answer", () => Promise.reject(new TypeError("connection reset"))],
     ["404", () => Response.json({ error: { code: "NOT_FOUND", message: "no" } }, { status: 404 })],
@@ -208,7 +208,7 @@ Deno.test("agent create goes on when the registry's keys could not be fetched", 
       const { exit, code } = await machine.failure("agent", "create", "alpha");
       assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
       const seed = machine.read("agents/.alpha.pending/secret.key");
-      assert(!("agents/.alpha.pending/ait.jwt" in machine.tree()), "no token is kept before it is verified");
+      assert(!("agents/.alpha.pending/ait.jwt" in machine.tree()), "no token is saved before it is verified");
       machine.fetch = world.fetch;
       assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
       assertEquals([machine.read("agents/alpha/secret.key"), (await registered(machine)).length], [seed, 1]);
@@ -216,14 +216,14 @@ Deno.test("agent create goes on when the registry's keys could not be fetched", 
   }
 });
 
-Deno.test("a registration that the registry refuses leaves the name free (M07)", async () => {
+Deno.test("agent create leaves the name free when the registry refuses the registration", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: "svc_pat_wrong" } });
   assertEquals((await machine.failure("agent", "create", "alpha")).code, "API_KEY_INVALID");
   assertEquals(Object.keys(machine.tree()), ["agents/"]);
 });
 
-Deno.test("a registration that no answer came to is taken up again: one agent, the same key (M07)", async (t) => {
+Deno.test("agent create resumes a registration without an answer: one agent, the same key", async (t) => {
   const losses: [string, RegExp, boolean][] = [
     ["the challenge's answer", /^POST \/v1\/agents\/challenge$/, false],
     ["the registration's answer", /^POST \/v1\/agents$/, true],
@@ -250,7 +250,7 @@ Deno.test("a registration that no answer came to is taken up again: one agent, t
   }
 });
 
-Deno.test("taking up again survives losing its own answers too", async () => {
+Deno.test("agent create resumes when the answers of the resumption are lost too", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
@@ -264,7 +264,7 @@ Deno.test("taking up again survives losing its own answers too", async () => {
   assertEquals((await registered(machine)).length, 1);
 });
 
-Deno.test("taking up again finds its key among many agents, also of the same name", async () => {
+Deno.test("agent create finds its key among many agents, also of the same name", async () => {
   await using world = await World.open({ registry: { quotas: AMPLE_QUOTAS } });
   const owner = await world.person();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
@@ -277,7 +277,7 @@ Deno.test("taking up again finds its key among many agents, also of the same nam
   assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
 });
 
-Deno.test("a registration that something on the way sent twice, and lost the first answer of, is taken up again", async () => {
+Deno.test("agent create resumes when the request was sent twice and the first answer was lost", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   machine.fetch = async (input, init) => {
@@ -293,7 +293,7 @@ Deno.test("a registration that something on the way sent twice, and lost the fir
   assertEquals((await registered(machine)).length, 1);
 });
 
-Deno.test("taking up again asks for few agents, however many of the name there are", async () => {
+Deno.test("agent create requests few agents when it resumes, for any number of the name", async () => {
   await using world = await World.open();
   const owner = await world.person();
   for (let i = 0; i < 60; i++) await world.agent(owner, "alpha");
@@ -306,12 +306,12 @@ Deno.test("taking up again asks for few agents, however many of the name there a
   machine.fetch = world.fetch;
   const sent = machine.requests.length;
   await machine.json("agent", "create", "alpha");
-  // Two of them are for the registry's keys.
+  // Two of them fetch the registry's keys.
   assert(machine.requests.length - sent <= 8, machine.requests.slice(sent).join("\n"));
 });
 
-/** Breaks off at every point of the files' life: each step of `agent create` as a kill would leave it. */
-Deno.test("agent create goes on from every state that a kill can leave (M08)", async (t) => {
+/** Stops at every point of the files' life: the state that a kill after each step of `agent create` leaves. */
+Deno.test("agent create resumes from every state that a kill can leave", async (t) => {
   const reach = async (world: World, machine: Machine) => {
     machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
     await machine.failure("agent", "create", "alpha");
@@ -383,11 +383,11 @@ Deno.test("agent create goes on from every state that a kill can leave (M08)", a
       await m.failure("agent", "create", "alpha");
       w.clock.step(301_000);
     }, 1],
-    ["the challenge expired, registered all the same", async (w, m) => {
+    ["the challenge expired, registered anyway", async (w, m) => {
       await reach(w, m);
       w.clock.step(301_000);
     }, 1],
-    ["the challenge forgotten, registered all the same", async (w, m) => {
+    ["the challenge forgotten, registered anyway", async (w, m) => {
       await reach(w, m);
       for await (const { key } of w.kv.list({ prefix: ["registry", "challenge"] })) await w.kv.delete(key);
     }, 1],
@@ -409,7 +409,7 @@ Deno.test("agent create goes on from every state that a kill can leave (M08)", a
   }
 });
 
-Deno.test("of two that create the same agent at once one wins, the other is told, and there is one agent", async () => {
+Deno.test("one of two concurrent creations of an agent wins, the other gets an error, and one agent exists", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const moving = setInterval(() => world.clock.advance(50), 1);
@@ -421,7 +421,7 @@ Deno.test("of two that create the same agent at once one wins, the other is told
   assertEquals(agentFiles(machine, "alpha"), FILES);
 });
 
-Deno.test("an answer with another agent's key is not believed", async () => {
+Deno.test("an answer with another agent's key is refused", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const other = await world.agent();

@@ -1,13 +1,14 @@
-/** agent auth refresh: one at a time, nothing lost, whatever breaks off (D-83, D-44; E09, M10, M11, M23). */
+/** agent auth refresh: one at a time, and no session is lost at any interruption (D-83, D-44). Decisions: D-24. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { AUTH, authOf, lose, MARKER, whileTimePasses, withAlpha, works } from "../alpha.ts";
-import { Machine, type Outcome } from "../cli_world.ts";
+import { Machine } from "../cli_world.ts";
+import type { Outcome } from "../svc_runner.ts";
 
-Deno.test("agent auth refresh replaces both tokens, and leaves no marker", async () => {
+Deno.test("agent auth refresh replaces both tokens and leaves no marker", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   const before = authOf(machine);
@@ -21,7 +22,7 @@ Deno.test("agent auth refresh replaces both tokens, and leaves no marker", async
   for (const token of [accessToken, refreshToken]) assert(!shown.stdout.includes(token));
 });
 
-Deno.test("a refresh whose answer is lost is recovered by the next, with exactly one live pair after it (E09)", async () => {
+Deno.test("the next refresh recovers a refresh whose answer was lost, with one live token pair after it", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   const before = authOf(machine);
@@ -43,7 +44,7 @@ Deno.test("a refresh whose answer is lost is recovered by the next, with exactly
   assertEquals(refused, "AGENT_AUTH_REFRESH_INVALID");
 });
 
-Deno.test("a recovery in the same second as the lost refresh waits a second and signs again (D-44)", async () => {
+Deno.test("a recovery in the same second as the lost refresh waits a second and signs again", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   lose(machine, "after");
@@ -56,7 +57,7 @@ Deno.test("a recovery in the same second as the lost refresh waits a second and 
   assertEquals(machine.requests.filter((request) => request.endsWith("/refresh")).length, 3);
 });
 
-Deno.test("a refresh that never arrived is sent again, and works", async () => {
+Deno.test("a refresh that never arrived is sent again and succeeds", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   lose(machine, "before");
@@ -66,7 +67,7 @@ Deno.test("a refresh that never arrived is sent again, and works", async () => {
   assert(await works(world, machine));
 });
 
-Deno.test("a marker of a refresh whose answer was saved is no reason to recover", async () => {
+Deno.test("a marker of a refresh whose answer was saved does not start a recovery", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   machine.write(MARKER, await sha256("svc_rft_of_before"));
@@ -74,7 +75,7 @@ Deno.test("a marker of a refresh whose answer was saved is no reason to recover"
   assert(!(MARKER in machine.tree()));
 });
 
-Deno.test("rubbish in the marker counts as a refresh under way", async (t) => {
+Deno.test("invalid text in the marker counts as a refresh in progress", async (t) => {
   for (const rubbish of ["", "\u0000\u0001", "{}", "x".repeat(70_000)]) {
     await t.step(`${rubbish.length} characters`, async () => {
       await using world = await World.open();
@@ -90,7 +91,7 @@ Deno.test("rubbish in the marker counts as a refresh under way", async (t) => {
   }
 });
 
-Deno.test("a refused refresh leaves the files as they were; only the marker stays, and does no harm", async () => {
+Deno.test("a refused refresh leaves the files unchanged except a harmless marker", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   await machine.json("agent", "auth", "revoke", "alpha");
@@ -105,7 +106,7 @@ Deno.test("a refused refresh leaves the files as they were; only the marker stay
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });
 
-Deno.test("a refresh that something on the way sent twice, and lost the first answer of, is recovered", async () => {
+Deno.test("a refresh that was sent twice and lost its first answer is recovered", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   machine.fetch = async (input, init) => {
@@ -139,7 +140,7 @@ Deno.test("a refused recovery keeps the marker of the refresh before it", async 
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
 });
 
-Deno.test("of many refreshes at once one asks, the others use its result (M10)", async () => {
+Deno.test("one of many concurrent refreshes sends a request, and the others use its result", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   for (let round = 0; round < 3; round++) {
@@ -154,8 +155,8 @@ Deno.test("of many refreshes at once one asks, the others use its result (M10)",
   }
 });
 
-Deno.test("when the marker cannot be written nothing is sent; when the answer cannot be saved the next run recovers (M11)", async (t) => {
-  await t.step("the marker", async () => {
+Deno.test("a refresh sends nothing without a marker, and the next one recovers an unsaved answer", async (t) => {
+  await t.step("the marker cannot be written", async () => {
     await using world = await World.open();
     await using machine = await withAlpha(world);
     const before = authOf(machine);
@@ -164,13 +165,13 @@ Deno.test("when the marker cannot be written nothing is sent; when the answer ca
     assertEquals((await machine.svc("agent", "auth", "refresh", "alpha")).code, 1);
     assertEquals([authOf(machine), machine.requests.length], [before, sent]);
   });
-  await t.step("the answer", async () => {
+  await t.step("the answer cannot be saved", async () => {
     await using world = await World.open();
     await using machine = await withAlpha(world);
     const text = machine.read(AUTH);
     machine.fetch = async (input, init) => {
       const response = await world.fetch(input, init);
-      // A folder in its place: the rename fails as on a full or read-only disk.
+      // A folder in its place: the rename fails as it does on a full or read-only disk.
       await Deno.remove(machine.path(AUTH));
       await Deno.mkdir(machine.path(`${AUTH}/x`), { recursive: true });
       return response;
@@ -188,7 +189,7 @@ Deno.test("when the marker cannot be written nothing is sent; when the answer ca
   });
 });
 
-Deno.test("damaged files of an agent are named, and nothing is sent", async (t) => {
+Deno.test("damaged files of an agent are named, and no request is sent", async (t) => {
   for (const file of ["secret.key", "ait.jwt", "identity.json", "registry-auth.json"]) {
     for (const content of [null, "", "rubbish", "{}"]) {
       if (file === "ait.jwt" && content !== null) continue;
@@ -207,7 +208,7 @@ Deno.test("damaged files of an agent are named, and nothing is sent", async (t) 
   }
 });
 
-Deno.test("a clock that is off is named, with the offset and the service's time (M23)", async (t) => {
+Deno.test("a wrong clock is reported with its offset and the service's time", async (t) => {
   for (const [offset, words] of [[-600_000, "10 min 0 s behind"], [600_000, "10 min 0 s ahead"]] as const) {
     await t.step(words, async () => {
       await using world = await World.open();
@@ -233,7 +234,7 @@ Deno.test("a clock that is off is named, with the offset and the service's time 
   }
 });
 
-Deno.test("a refresh goes to the agent's own registry, whatever is configured by now", async () => {
+Deno.test("a refresh goes to the agent's own registry and ignores the configured one", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   machine.env.SVC_REGISTRY_URL = "https://other.example";
@@ -249,7 +250,7 @@ Deno.test("a refresh goes to the agent's own registry, whatever is configured by
   assertEquals(elsewhere.exit, 5);
 });
 
-Deno.test("a registry that is dialled by another address gets a proof for its public origin (D-24)", async () => {
+Deno.test("a proof names the registry's public origin when another address is dialled", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world, { env: { SVC_REGISTRY_URL: "https://inside.example" } });
   machine.fetch = (input, init) => world.fetch(String(input).replace("https://inside.example", REGISTRY_URL), init);
@@ -259,7 +260,7 @@ Deno.test("a registry that is dialled by another address gets a proof for its pu
   assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
 });
 
-Deno.test("a lock that is held by a living process is waited for, and named when it lasts", async () => {
+Deno.test("a lock of a living process is waited for, and named when it stays", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   const lock = await Deno.open(machine.path("agents/alpha/agent.lock"), { read: true, write: true, create: true });

@@ -1,10 +1,10 @@
-/** agent auth revoke and agent reissue: the end of a session, and what begins a new one (D-40). */
+/** agent auth revoke and agent reissue: the end of a session, and the start of a new one (D-40). */
 import { assert, assertEquals } from "@std/assert";
 import { World } from "../../support/world.ts";
 import { lose, withAlpha, works } from "../alpha.ts";
 import { Machine } from "../cli_world.ts";
 
-Deno.test("agent auth revoke twice is the same as once (idempotency)", async () => {
+Deno.test("agent auth revoke succeeds when it runs twice", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   assert(await works(world, machine));
@@ -15,7 +15,7 @@ Deno.test("agent auth revoke twice is the same as once (idempotency)", async () 
   }
 });
 
-Deno.test("agent auth revoke ends a session by id or DID from another machine", async () => {
+Deno.test("agent auth revoke ends a session by ID or DID from another machine", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   const { did } = JSON.parse(machine.read("agents/alpha/identity.json")) as { did: string };
@@ -27,7 +27,7 @@ Deno.test("agent auth revoke ends a session by id or DID from another machine", 
   assertEquals((await machine.json("agent", "auth", "revoke", id)).localName, "alpha");
 });
 
-Deno.test("agent reissue brings a new token, and a new session where there was none", async () => {
+Deno.test("agent reissue makes a new AIT, and a new session when there was none", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   const before = machine.read("agents/alpha/ait.jwt");
@@ -39,7 +39,7 @@ Deno.test("agent reissue brings a new token, and a new session where there was n
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });
 
-Deno.test("a reissue whose answer is lost is made good by the next, also when it made a session", async (t) => {
+Deno.test("the next reissue repairs a reissue whose answer was lost, also when it made a session", async (t) => {
   for (const hadSession of [true, false]) {
     await t.step(hadSession ? "with a session" : "without", async () => {
       await using world = await World.open();
@@ -56,7 +56,7 @@ Deno.test("a reissue whose answer is lost is made good by the next, also when it
   }
 });
 
-Deno.test("a refused reissue leaves the files as they were", async () => {
+Deno.test("a refused reissue leaves the files unchanged", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
   const before = machine.tree();

@@ -1,4 +1,4 @@
-/** Agents as a whole: list, inspect, delete; which agent a word means. */
+/** Agents as a whole: list, inspect, delete, and which agent a name, an ID or a DID selects. Decisions: D-82. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
@@ -6,7 +6,7 @@ import { Machine } from "../cli_world.ts";
 const idOf = (machine: Machine, name: string): string =>
   JSON.parse(machine.read(`agents/${name}/identity.json`)).did.split(":").at(-1);
 
-Deno.test("agent list shows the agents of the person, where they are, and those half made", async () => {
+Deno.test("agent list shows the person's agents, where they are, and incomplete ones", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   assertStringIncludes((await machine.svc("agent", "list")).stdout, "No agents.");
@@ -34,7 +34,7 @@ Deno.test("agent list shows the agents of the person, where they are, and those 
   assertEquals([exit, code], [1, "AGENT_LIST_INVALID_QUERY"]);
 });
 
-Deno.test("agent list reads every page, and ends with a registry whose pages never do", async () => {
+Deno.test("agent list reads every page and stops at a registry whose pages never end", async () => {
   await using world = await World.open();
   const owner = await world.person();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
@@ -58,7 +58,7 @@ Deno.test("agent list reads every page, and ends with a registry whose pages nev
   assertStringIncludes(stderr, "Next, for more: svc agent list --cursor=01KHYQ5H00AAAAAAAAAAAA0100");
 });
 
-Deno.test("a damaged agent does not keep the others from being listed", async () => {
+Deno.test("agent list shows the other agents when one is damaged", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
@@ -67,7 +67,7 @@ Deno.test("a damaged agent does not keep the others from being listed", async ()
   assertEquals(agents.map((agent: { localName: string | null }) => agent.localName), ["beta", null]);
 });
 
-Deno.test("agent inspect says all that D-82 asks for, verified, and changes nothing but the copy of the keys", async () => {
+Deno.test("agent inspect shows all verified facts and changes nothing but the copy of the keys", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const made = await machine.json("agent", "create", "alpha", "--framework", "hermes");
@@ -100,7 +100,7 @@ Deno.test("agent inspect says all that D-82 asks for, verified, and changes noth
   for (const value of Object.values(facts)) if (typeof value === "string") assertStringIncludes(stdout, value);
 });
 
-Deno.test("agent inspect needs no API key and, with the keys on this machine, no registry", async () => {
+Deno.test("agent inspect needs no API key, and no registry when the keys are saved", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -117,7 +117,7 @@ Deno.test("agent inspect needs no API key and, with the keys on this machine, no
   assertEquals([verified, status], [true, "unknown"]);
 });
 
-Deno.test("agent inspect shows a revoked agent as revoked, and refuses a token that does not verify", async (t) => {
+Deno.test("agent inspect shows a revoked agent as revoked and refuses an AIT that does not verify", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const { did } = await machine.json("agent", "create", "alpha");
@@ -147,7 +147,7 @@ Deno.test("agent inspect shows a revoked agent as revoked, and refuses a token t
   });
 });
 
-Deno.test("agent inspect says that the session is revoked, and no longer until when it lasts", async () => {
+Deno.test("agent inspect shows a revoked session without its end time", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -162,14 +162,14 @@ Deno.test("agent inspect says that the session is revoked, and no longer until w
   world.clock.step(2_000);
   await machine.json("agent", "reissue", "alpha");
   assertEquals(await session(), "active");
-  // An access token that is only expired is not the end of the session.
+  // An access token that has only expired does not end the session.
   world.clock.step(16 * 60_000);
   assertEquals(await session(), "active");
   machine.write("agents/alpha/refresh.pending", "x");
   assertEquals(await session(), "interrupted");
 });
 
-Deno.test("a key that the registry has begun to use is fetched though the copy is fresh", async () => {
+Deno.test("a key that the registry now uses is fetched although the saved keys are fresh", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofAdmin(world);
   await machine.json("agent", "create", "alpha");
@@ -179,7 +179,7 @@ Deno.test("a key that the registry has begun to use is fetched though the copy i
   assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
 });
 
-Deno.test("an agent that is not here is named with the nearest that is, exit code 4", async () => {
+Deno.test("an unknown agent is reported with the nearest known name, exit code 4", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -193,7 +193,7 @@ Deno.test("an agent that is not here is named with the nearest that is, exit cod
   }
 });
 
-Deno.test("agent delete revokes, then removes the files, and the name is free again", async () => {
+Deno.test("agent delete revokes, removes the files and frees the name", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -204,7 +204,7 @@ Deno.test("agent delete revokes, then removes the files, and the name is free ag
   assertEquals(agents.map((agent: { status: string }) => agent.status), ["active", "revoked"]);
 });
 
-Deno.test("agent delete whose answer was lost does the rest when it is run again", async () => {
+Deno.test("agent delete finishes at the next run when its answer was lost", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -213,13 +213,13 @@ Deno.test("agent delete whose answer was lost does the rest when it is run again
     throw new TypeError("connection reset");
   };
   assertEquals((await machine.failure("agent", "delete", "alpha")).exit, 5);
-  assert("agents/alpha/" in machine.tree(), "nothing is removed before the registry has agreed");
+  assert("agents/alpha/" in machine.tree(), "no file is removed before the registry has answered");
   machine.fetch = world.fetch;
   await machine.json("agent", "delete", "alpha");
   assert(!("agents/alpha/" in machine.tree()));
 });
 
-Deno.test("agent delete by id ends an agent of another machine, or one of this with its files", async () => {
+Deno.test("agent delete by ID ends an agent of another machine, or a local one with its files", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -234,7 +234,7 @@ Deno.test("agent delete by id ends an agent of another machine, or one of this w
   assertEquals([exit, code], [4, "AGENT_NOT_FOUND"]);
 });
 
-Deno.test("agent delete asks on a terminal, and only there", async () => {
+Deno.test("agent delete asks for confirmation on a terminal only", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");

@@ -1,4 +1,4 @@
-/** Units and property lists by the letter (D-91, M21), and that putting in and taking out is safe to repeat (M19). */
+/** The exact text of units and property lists (D-91), and that installing and uninstalling can be repeated. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { chooseSystem, installService, logCommand, uninstallService } from "../../../cli/autostart/control.ts";
 import { escaped, plistText } from "../../../cli/autostart/launchd.ts";
@@ -9,7 +9,7 @@ import { CliError } from "../../../cli/errors.ts";
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
 const SPEC = { agentName: "alpha", command: NASTY, logPath: "/home/a b/&/connector.log" };
 
-Deno.test("quoted() keeps every character one word of a unit", () => {
+Deno.test("quoting keeps every character in one word of a unit", () => {
   assertEquals(quoted("plain"), '"plain"');
   assertEquals(quoted('a "b" c'), '"a \\"b\\" c"');
   assertEquals(quoted("100%"), '"100%%"');
@@ -18,7 +18,7 @@ Deno.test("quoted() keeps every character one word of a unit", () => {
   assertEquals(quoted("a\nb"), '"a\\x0ab"');
 });
 
-Deno.test("the unit restarts, stops in time, expands nothing and keeps its words on one line", () => {
+Deno.test("the unit restarts, stops in time, expands no variable and keeps each value on one line", () => {
   const text = unitText(SPEC);
   const exec = text.split("\n").filter((line) => line.startsWith("ExecStart="));
   assertEquals(exec.length, 1);
@@ -31,21 +31,21 @@ Deno.test("the unit restarts, stops in time, expands nothing and keeps its words
 const HAS_SYSTEMD = await new Deno.Command("systemd-analyze", { args: ["--version"] }).output()
   .then(({ success }) => success, () => false);
 
-/** What systemd says about a user unit, line by line; about that one alone, and not about what else is on this machine. */
+/** systemd's messages about one user unit, line by line; other units of this machine are left out. */
 async function complaints(folder: string, text: string): Promise<string[]> {
   const name = "svc-connector-alpha.service";
   await Deno.writeTextFile(`${folder}/${name}`, text);
   const { stderr } = await new Deno.Command("systemd-analyze", {
     args: ["--user", "verify", "--man=no", `${folder}/${name}`],
     clearEnv: true,
-    // A home of its own: nothing of the user's is read.
+    // A home of its own: no file of the user is read.
     env: { PATH: Deno.env.get("PATH") ?? "", HOME: folder, XDG_RUNTIME_DIR: folder, TMPDIR: folder },
   }).output();
   return new TextDecoder().decode(stderr).split("\n").filter((line) => line.includes(name));
 }
 
 Deno.test({
-  name: "systemd itself takes the unit (M21)",
+  name: "systemd itself accepts the unit",
   ignore: !HAS_SYSTEMD,
   async fn() {
     const folder = await Deno.makeTempDir({ prefix: "svc unit " });
@@ -54,7 +54,7 @@ Deno.test({
       await Deno.writeTextFile(program, "#!/bin/sh\n", { mode: 0o755 });
       const text = unitText({ ...SPEC, command: [program, ...NASTY.slice(1)] });
       assertEquals(await complaints(folder, text), []);
-      // It does complain where there is a reason to.
+      // It does report a unit that is wrong.
       assert((await complaints(folder, text.replace("a b $x", "a b $y"))).length > 0);
     } finally {
       await Deno.remove(folder, { recursive: true });
@@ -62,7 +62,7 @@ Deno.test({
   },
 });
 
-Deno.test("the property list holds each argument as it is", () => {
+Deno.test("the property list holds each argument unchanged", () => {
   assertEquals(escaped(`<a & "b" 'c'>\u0001`), "&lt;a &amp; &quot;b&quot; &apos;c&apos;&gt;");
   const text = plistText(SPEC);
   assertStringIncludes(text, "<string>com.svc.connector.alpha</string>");
@@ -82,7 +82,11 @@ class FakeHost implements Host {
     const line = [program, ...args].join(" ");
     this.ran.push(line);
     const code = this.fails !== "" && line.includes(this.fails) ? 1 : 0;
-    return Promise.resolve({ code, stdout: line.startsWith("loginctl") ? "Linger=no\n" : "", stderr: "it says why" });
+    return Promise.resolve({
+      code,
+      stdout: line.startsWith("loginctl") ? "Linger=no\n" : "",
+      stderr: "its own reason",
+    });
   }
 }
 
@@ -95,7 +99,7 @@ async function withHost(run: (host: FakeHost) => Promise<void>): Promise<void> {
   }
 }
 
-Deno.test("install twice and uninstall twice end the same; lingering is suggested", async (t) => {
+Deno.test("installing and uninstalling twice leaves the same state; lingering is suggested", async (t) => {
   for (const system of ["systemd", "launchd"] as const) {
     await t.step(system, () =>
       withHost(async (host) => {
@@ -111,26 +115,26 @@ Deno.test("install twice and uninstall twice end the same; lingering is suggeste
   }
 });
 
-Deno.test("a program whose path systemd would refuse is refused before anything is written", () =>
+Deno.test("a program whose path systemd would refuse is refused before any file is written", () =>
   withHost(async (host) => {
     const spec = { ...SPEC, command: ['/opt/"q"/svc'] };
     await assertRejects(() => installService(host, "systemd", spec), CliError, "move it");
     assertEquals(host.ran, []);
   }));
 
-Deno.test("a system that does not take the service is told with its own words", () =>
+Deno.test("an install that the service manager rejects is reported with the manager's own words", () =>
   withHost(async (host) => {
     for (const step of ["daemon-reload", "enable", "restart"]) {
       host.fails = step;
-      await assertRejects(() => installService(host, "systemd", SPEC), CliError, "it says why");
+      await assertRejects(() => installService(host, "systemd", SPEC), CliError, "its own reason");
       assertEquals(await Deno.stat(unitPath(host, "alpha")).then(() => "there", () => "gone"), "gone");
-      // Nor does a link to it stay among what is started at login.
+      // No link to it stays among the units that start at login.
       assert(host.ran.some((line) => line.startsWith("systemctl --user disable --now")));
       host.ran.length = 0;
     }
   }));
 
-Deno.test("the system is chosen by name, or by what the machine is; logs come from there", () => {
+Deno.test("the service manager is chosen by name or by the machine, and logs come from it", () => {
   assertEquals([chooseSystem("auto", "linux"), chooseSystem("auto", "darwin"), chooseSystem("launchd", "linux")], [
     "systemd",
     "launchd",

@@ -1,4 +1,4 @@
-/** How the network is used: redirects (M17), time-outs, answers that are none, exit codes (D-84). */
+/** How the CLI calls the services: redirects, time-outs, invalid answers, exit codes (D-84). */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
 import { CLI_ERRORS, CliError, describe, EXIT } from "../../../cli/errors.ts";
@@ -7,11 +7,11 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
-/** A request that nobody answers until it is aborted. */
+/** A request without an answer until it is aborted. */
 const silence: typeof fetch = (_input, init) =>
   new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(init.signal?.reason)));
 
-Deno.test("a redirect is not followed, and nothing secret goes where it points (M17)", async (t) => {
+Deno.test("a redirect is not followed, and no secret goes to its target", async (t) => {
   for (const status of [301, 302, 303, 307, 308]) {
     await t.step(String(status), async () => {
       await using world = await World.open();
@@ -35,7 +35,7 @@ Deno.test("a redirect is not followed, and nothing secret goes where it points (
   }
 });
 
-Deno.test("no answer within 30 s ends a command with exit code 5", async () => {
+Deno.test("a command ends with exit code 5 after 30 s without an answer", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   machine.fetch = silence;
@@ -50,7 +50,7 @@ Deno.test("no answer within 30 s ends a command with exit code 5", async () => {
   assertEquals(world.clock.waiting, 0);
 });
 
-Deno.test("no connection within 10 s ends it then; a slow service that accepts one gets its 30 s", async () => {
+Deno.test("a command ends after 10 s without a connection; a slow service with one gets 30 s", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   machine.fetch = silence;
@@ -66,7 +66,7 @@ Deno.test("no connection within 10 s ends it then; a slow service that accepts o
   assertStringIncludes((await slow).message, "within 30 s");
 });
 
-Deno.test("an answer of something else than the registry is named as that", async (t) => {
+Deno.test("an answer that is not from the registry is reported as such", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const answers: [string, () => Response][] = [
@@ -97,7 +97,7 @@ Deno.test("a refusal without an envelope still has a code and an exit code", asy
   }
 });
 
-Deno.test("a limit says how long to wait", async () => {
+Deno.test("a rate limit reports how long to wait", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -107,7 +107,7 @@ Deno.test("a limit says how long to wait", async () => {
   assert(/Wait \d+ s/.test(message), message);
 });
 
-Deno.test("every code of both services maps to the exit code of its status (D-84)", () => {
+Deno.test("every code of both services maps to the exit code of its status", () => {
   for (const [code, { status }] of Object.entries(ERRORS)) {
     for (const one of [status].flat()) {
       const { exit, cause, fix } = describe(new ApiError(one, code, "why", null));
@@ -127,7 +127,7 @@ Deno.test("every code of both services maps to the exit code of its status (D-84
   });
 });
 
-Deno.test("no code of the CLI is one of the services' too", () => {
+Deno.test("the CLI and the services share no error code", () => {
   assertEquals(Object.keys(CLI_ERRORS).filter((code) => Object.hasOwn(ERRORS, code)), []);
 });
 

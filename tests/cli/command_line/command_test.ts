@@ -1,4 +1,7 @@
-/** The command table against the specification, both ways, and everything that is made from it. */
+/**
+ * Compares the command table with the specification in both directions (R-016, D-86), and checks everything that is
+ * generated from it. Decisions: D-85.
+ */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Command, GLOBAL_OPTIONS, usageOf } from "../../../cli/command_line/command.ts";
 import { COMMANDS, GROUPS } from "../../../cli/commands/table.ts";
@@ -8,7 +11,7 @@ import { parse } from "../../../cli/command_line/parse.ts";
 const name = ({ path }: Command) => path.join(" ");
 const find = (path: string) => COMMANDS.find((command) => name(command) === path);
 
-/** SPEC "Command-line tool". */
+/** The commands of the specification (R-016). */
 const SPECIFIED: Record<string, { args: string[]; options: string[] }> = {
   "admin bootstrap": { args: [], options: ["registry-url", "bootstrap-secret"] },
   "config init": { args: [], options: ["registry-url"] },
@@ -52,7 +55,7 @@ const SPECIFIED: Record<string, { args: string[]; options: string[] }> = {
   },
 };
 
-/** D-86. */
+/** Commands that D-86 adds. */
 const ADDED = [
   "admin service create",
   "admin service list",
@@ -70,7 +73,7 @@ const ADDED = [
   "connector service logs",
 ];
 
-Deno.test("the commands are those of the specification and of D-86, no more and no fewer", () => {
+Deno.test("the commands are exactly those of the specification and the added ones", () => {
   assertEquals(COMMANDS.map(name).sort(), [...Object.keys(SPECIFIED), ...ADDED].sort());
 });
 
@@ -88,7 +91,7 @@ Deno.test("there is no pairing command", () => {
   assertEquals(COMMANDS.map(name).filter((path) => /pair/.test(path)), []);
 });
 
-Deno.test("an option means the same kind of thing in every command", () => {
+Deno.test("an option has the same kind in every command", () => {
   const kinds = new Map<string, string>();
   for (const command of COMMANDS) {
     for (
@@ -103,7 +106,7 @@ Deno.test("an option means the same kind of thing in every command", () => {
   }
 });
 
-Deno.test("every secret option is also read from the environment or from standard input (D-85)", () => {
+Deno.test("every secret option is also read from the environment or from standard input", () => {
   const secretive = /secret|key$|token|password/;
   for (const { path, options } of COMMANDS) {
     for (const [option, { secret, env, value }] of Object.entries(options)) {
@@ -128,8 +131,8 @@ Deno.test("every command has a summary without a full stop, and an example that 
   }
 });
 
-Deno.test("help is there at every level and names everything", async (t) => {
-  await t.step("at the top: every command, on one screen, and the first steps", () => {
+Deno.test("every level has help that names all its entries", async (t) => {
+  await t.step("at the top: every command on one screen, and the first steps", () => {
     const text = help([], COMMANDS, GROUPS);
     for (const { path: [group = "", ...below] } of COMMANDS) {
       assertStringIncludes(text, `\n  ${group} `);
@@ -138,7 +141,7 @@ Deno.test("help is there at every level and names everything", async (t) => {
     for (const path of ["config init", "invite redeem", "agent create", "connector start"]) {
       assertStringIncludes(text, find(path)?.examples[0]?.run ?? path);
     }
-    assert(text.split("\n").length <= 45, "a screen");
+    assert(text.split("\n").length <= 45, "fits one screen");
   });
   for (const group of Object.keys(GROUPS).filter((path) => find(path) === undefined)) {
     await t.step(group, () => {
@@ -162,7 +165,7 @@ Deno.test("help is there at every level and names everything", async (t) => {
   }
 });
 
-Deno.test("every group of commands says what it is about", () => {
+Deno.test("every group of commands has a summary", () => {
   const groups = new Set(
     COMMANDS.flatMap(({ path }) => path.slice(0, -1).map((_, i) => path.slice(0, i + 1).join(" "))),
   );

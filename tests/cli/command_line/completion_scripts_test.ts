@@ -1,9 +1,9 @@
-/** Completion scripts: what a shell offers at each place. */
+/** Completion scripts: the words that a shell offers at each position. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { completionScript } from "../../../cli/command_line/completion_scripts.ts";
 import { COMMANDS, GROUPS } from "../../../cli/commands/table.ts";
 
-/** What bash offers for the last of the words. */
+/** The words that bash offers for the last word. */
 async function offered(script: string, words: string[], env: Record<string, string> = {}): Promise<string[]> {
   const line =
     `${script}\nCOMP_WORDS=(${words.map((word) => `'${word}'`).join(" ")})\nCOMP_CWORD=${words.length - 1}\n` +
@@ -64,7 +64,7 @@ Deno.test("every command and option is in every script", () => {
   }
 });
 
-Deno.test("the scripts are correct in the eyes of their shells", async (t) => {
+Deno.test("the scripts are valid for their shells", async (t) => {
   for (const shell of ["bash", "zsh", "fish"] as const) {
     if (!await hasShell(shell)) continue;
     await t.step(shell, async () => {

@@ -1,4 +1,4 @@
-/** From argv to a command: what is taken, what is refused, and what is suggested instead. */
+/** Parsing argv into a command: accepted input, refused input, and suggestions. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { type Command, command } from "../../../cli/command_line/command.ts";
 import { CliError } from "../../../cli/errors.ts";
@@ -49,7 +49,7 @@ function refused(...argv: string[]): string {
   return assertThrows(() => parse(argv, SMALL), CliError).message;
 }
 
-Deno.test("parse() finds the command, its arguments and options, in any order", () => {
+Deno.test("the parser finds the command, its arguments and options in any order", () => {
   const orders = [
     ["agent", "create", "x", "--kind", "a", "--force"],
     ["--force", "agent", "create", "--kind=a", "x"],
@@ -64,7 +64,7 @@ Deno.test("parse() finds the command, its arguments and options, in any order", 
   }
 });
 
-Deno.test("parse() takes values as they are: numbers, words after a switch, a lone dash, a leading dash", async (t) => {
+Deno.test("the parser keeps values unchanged: numbers, words after a switch, a lone or leading dash", async (t) => {
   const cases: [string[], string, unknown][] = [
     [["agent", "create", "007"], "name", "007"],
     [["agent", "create", "1e3"], "name", "1e3"],
@@ -90,7 +90,7 @@ Deno.test("parse() takes values as they are: numbers, words after a switch, a lo
   }
 });
 
-/** A command line with everything that the command requires. */
+/** A command line with everything that its command requires. */
 function lineOf({ path, args, options }: Command, ...more: string[]): string[] {
   const isGiven = (name: string) => more.some((word) => word.split("=")[0] === `--${name}`);
   const required = Object.entries(options).filter(([name, spec]) => spec.required && !isGiven(name));
@@ -102,7 +102,7 @@ function lineOf({ path, args, options }: Command, ...more: string[]): string[] {
   ];
 }
 
-Deno.test("each option of the command table arrives at its command, in both forms", async (t) => {
+Deno.test("each option of the command table reaches its command in both forms", async (t) => {
   for (const spec of COMMANDS) {
     for (const [name, { value, repeat }] of Object.entries(spec.options)) {
       const forms = value === undefined ? [[`--${name}`]] : [[`--${name}`, "given"], [`--${name}=given`]];
@@ -126,11 +126,11 @@ Deno.test("each option of the command table arrives at its command, in both form
   }
 });
 
-Deno.test("an option that begins with no- is not the opposite of another", () => {
+Deno.test("an option that begins with no- is not the negation of another", () => {
   assertEquals(refused("agent", "create", "x", "--no-force"), "There is no option --no-force.");
 });
 
-Deno.test("a secret that begins with two dashes is taken after =, and is not repeated in the error", () => {
+Deno.test("a secret that begins with two dashes is accepted after = and not repeated in the error", () => {
   const parsed = parse(["admin", "bootstrap", "--bootstrap-secret=--s3cret=="], COMMANDS);
   assert(parsed.kind === "run");
   assertEquals(parsed.input.options["bootstrap-secret"], "--s3cret==");
@@ -140,7 +140,7 @@ Deno.test("a secret that begins with two dashes is taken after =, and is not rep
   assert(!message.includes("s3cret"));
 });
 
-Deno.test("parse() refuses what it does not know, and suggests the nearest", async (t) => {
+Deno.test("the parser refuses unknown words and suggests the nearest", async (t) => {
   const cases: [string[], string][] = [
     [["agnet"], "Did you mean svc agent?"],
     [["agent", "craete"], "Did you mean svc agent create?"],
@@ -153,7 +153,7 @@ Deno.test("parse() refuses what it does not know, and suggests the nearest", asy
     [["agent", "create", "x", "--__proto__=1"], "There is no option"],
     [["agent", "create", "x", "--version"], "There is no option --version"],
     [["agent", "create"], "<name> is missing"],
-    [["agent", "create", "x", "y", "z"], '"z" is not expected: too many arguments'],
+    [["agent", "create", "x", "y", "z"], '"z" is an extra argument'],
     [["agent", "create", "x", "--kind"], "--kind needs a value"],
     [["agent", "create", "x", "--kind="], "--kind needs a value"],
     [["agent", "create", "x", "--kind", "--force"], "--kind needs a value"],
@@ -168,7 +168,7 @@ Deno.test("parse() refuses what it does not know, and suggests the nearest", asy
   for (const [argv, text] of cases) await t.step(argv.join(" "), () => assertStringIncludes(refused(...argv), text));
 });
 
-Deno.test("parse() gives help at every level and the version", () => {
+Deno.test("the parser returns help at every level, and the version", () => {
   const helps: [string[], string[]][] = [
     [[], []],
     [["--help"], []],
@@ -188,12 +188,12 @@ Deno.test("parse() gives help at every level and the version", () => {
   assertEquals(parse(["--version", "--json"], SMALL), { kind: "version" });
 });
 
-Deno.test("wantsJson() sees --json wherever it stands, but not after --", () => {
+Deno.test("the JSON option is found at any position, but not after --", () => {
   assertEquals(wantsJson(["--json", "nonsense"]), true);
   assertEquals(wantsJson(["a", "--", "--json"]), false);
 });
 
-Deno.test("nearest() finds typing mistakes and keeps quiet about other words", () => {
+Deno.test("suggestions correct typing mistakes and ignore unrelated words", () => {
   const words = ["create", "inspect", "delete", "list"];
   for (const [typed, meant] of [["craete", "create"], ["inspct", "inspect"], ["Delete", "delete"], ["lists", "list"]]) {
     assertEquals(nearest(typed ?? "", words), meant);
@@ -201,7 +201,7 @@ Deno.test("nearest() finds typing mistakes and keeps quiet about other words", (
   for (const typed of ["xyz", "", "banana", "x".repeat(1000)]) assertEquals(nearest(typed, words), null);
 });
 
-Deno.test("a command that needs arguments is not the start of another's path", () => {
+Deno.test("a command that needs arguments is not a prefix of another command", () => {
   for (const a of COMMANDS.filter(({ args }) => Object.values(args).some(({ optional }) => !optional))) {
     for (const b of COMMANDS) {
       if (a !== b) assertEquals(a.path.every((word, i) => b.path[i] === word), false, `${a.path} and ${b.path}`);

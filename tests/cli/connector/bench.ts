@@ -1,6 +1,6 @@
 /**
- * A connector in the process of the test, beside the two services of a World: its link is one of the proxy's hub, its
- * runtime a function, its files in a temporary folder, its time the World's.
+ * A connector in the test's process, next to the two services of a World: its link is a socket of the proxy's hub, its
+ * runtime a function, its files are in a temporary folder, and its clock is the World's.
  */
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import type { PlatformId, RuntimeTarget } from "../../../cli/platforms/platform.ts";
@@ -16,30 +16,27 @@ import type { AgentIdentity } from "../../../cli/client/signed_headers.ts";
 import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
 import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
 
 export const RUNTIME_URL = "http://127.0.0.1:18789";
 
-/** Waits, without moving the clock, until something is so. */
-export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 30_000; Date.now() < end;) {
-    if (await isSo()) return;
-    await flushTasks();
-  }
-  throw new Error(`It never came to: ${what}`);
-}
-
-/** Lets time pass, second by second, until something is so. */
-export async function passing(world: World, what: string, seconds: number, isSo: () => boolean): Promise<void> {
+/**
+ * Moves the world's clock in seconds until a condition holds, then waits for it without moving the clock.
+ *
+ * @param seconds how far the clock moves at most
+ * @throws {Error} when the condition does not hold 30 s of real time later
+ */
+export async function passing(world: World, seconds: number, holds: () => boolean): Promise<void> {
   for (let s = 0; s < seconds; s++) {
-    if (isSo()) return;
+    if (holds()) return;
     await world.clock.advance(1_000);
     await flushTasks();
   }
-  await until(what, isSo);
+  await until(holds);
 }
 
-/** A request that the runtime got. */
+/** A request that the runtime received. */
 export interface RuntimeCall {
   url: string;
   headers: Headers;
@@ -47,7 +44,7 @@ export interface RuntimeCall {
   redirect: string | undefined;
 }
 
-/** What a runtime does with a request. */
+/** Returns the runtime's answer to a request. */
 export type Behaviour = (call: RuntimeCall, n: number) => Response | Promise<Response>;
 
 export const accepts: Behaviour = () => Response.json({ ok: true });
@@ -57,7 +54,7 @@ export const isDown: Behaviour = () => {
 /** Never answers. */
 export const hangs: Behaviour = () => new Promise(() => {});
 
-/** Credentials that are always good. */
+/** Credentials that are always accepted. */
 export class FixedSession implements AgentCredentials {
   accessExpiresAt = Date.UTC(2030, 0);
   identityExpiresAt = Date.UTC(2030, 0);
@@ -80,7 +77,7 @@ export interface BenchOptions {
   platform?: PlatformId;
   target?: Partial<RuntimeTarget>;
   fetch?: typeof fetch;
-  /** Opens the database in a folder, in place of the plain one. */
+  /** Opens the database in a folder; replaces the plain one. */
   database?: (path: string) => Database;
 }
 
@@ -92,7 +89,7 @@ export class Bench implements AsyncDisposable {
   readonly connector: Connector;
   behaviour: Behaviour;
   peers: Peers = {};
-  /** Ends the link from the proxy's side. */
+  /** Ends the link on the proxy's side. */
   endLink: (code: number, reason?: string) => void = () => {};
   /** Refuses links while it is set. */
   refuse: (() => unknown) | null = null;
@@ -143,21 +140,21 @@ export class Bench implements AsyncDisposable {
     const folder = options.folder ?? await Deno.makeTempDir({ prefix: "svc_connector_" });
     const bench = new Bench(world, agent, folder, options);
     bench.ended = bench.connector.run();
-    await until("the connector is connected", () => bench.connector.status().connection.state === "connected");
+    await until(() => bench.connector.status().connection.state === "connected");
     return bench;
   }
 
-  /** What was told, by name. */
-  told(name: EventName): EventFields[] {
+  /** Reported events, by name. */
+  eventsOf(name: EventName): EventFields[] {
     return this.events.filter((event) => event.name === name).map(({ fields }) => fields);
   }
 
-  /** Bodies of the hand-overs, probes left out. */
-  get handed(): string[] {
+  /** Bodies of the hand-overs, without probes. */
+  get handedOver(): string[] {
     return this.calls.map(({ body }) => body).filter((body) => body !== "");
   }
 
-  /** Stops as a kill does: nothing is written any more. */
+  /** Stops as a kill does: no record is written afterwards. */
   kill(): void {
     this.#isStopped = true;
     this.behaviour = hangs;
@@ -219,7 +216,7 @@ export class Bench implements AsyncDisposable {
         const frame = decodeFrame(text, "proxy");
         if (frame.type === "heartbeat") {
           link.receive(encodeFrame({ ...head(), type: "heartbeat_ack", ackId: frame.id }));
-          // The connector's own heartbeats are the link's, which this is not: the proxy's stand in.
+          // A real link sends the connector's heartbeats; here the proxy's replace them.
           events.heartbeat?.(1);
         }
         if (frame.type === "paired") events.paired?.(frame);
@@ -239,7 +236,7 @@ export class Bench implements AsyncDisposable {
   };
 }
 
-/** Two agents that trust each other, and a connector for the second. */
+/** Two paired agents, and a connector for the second. */
 export async function story(
   world: World,
   options: BenchOptions = {},

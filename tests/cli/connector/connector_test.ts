@@ -1,13 +1,14 @@
-/** The connector as a whole beside both services in one process (CHECKS group N, K20, K22). */
+/** The connector as a whole, next to both services in one process (D-88, D-89). Decisions: D-68. */
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { ApiError, UnreachableError } from "../../../cli/errors.ts";
 import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
 import { World } from "../../support/world.ts";
-import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story, until } from "./bench.ts";
+import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story } from "./bench.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL } from "../../support/world.ts";
+import { until } from "../../support/until.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 const body = (text: string) => JSON.stringify({ message: text });
@@ -21,7 +22,7 @@ async function statuses(
   return receipts.map(({ status }) => status);
 }
 
-Deno.test("a message is stored, acknowledged, handed over with the headers of D-88, and ends in a receipt", async () => {
+Deno.test("a message is stored, acknowledged and handed over with its headers, and ends in a receipt", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { target: { hookToken: "hook-token" } });
   await using _ = bench;
@@ -30,7 +31,7 @@ Deno.test("a message is stored, acknowledged, handed over with the headers of D-
     headers: { "x-request-id": "request-1", "X-Svc-Conversation-Id": "talk" },
   });
   assertEquals((await response.json()).delivered, true);
-  await until("it is handed over", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
   const [call] = bench.calls;
   assert(call);
   assertEquals([call.url, call.redirect], [`${RUNTIME_URL}/hooks/agent`, "manual"]);
@@ -50,7 +51,7 @@ Deno.test("a message is stored, acknowledged, handed over with the headers of D-
   assertEquals(JSON.stringify(bench.events).includes("hook-token"), false);
 });
 
-Deno.test("the frame is acknowledged before the runtime answers; three times 500, then 200, is one hand-over (K22)", async () => {
+Deno.test("the frame is acknowledged before the runtime answers, and repeated 500 answers are retried", async () => {
   await using world = await World.open();
   const first = Promise.withResolvers<void>();
   const { a, b, bench } = await story(world, {
@@ -62,21 +63,21 @@ Deno.test("the frame is acknowledged before the runtime answers; three times 500
   await using _ = bench;
   const response = await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   assertEquals((await response.json()).delivered, true);
-  await until("the runtime has the message", () => bench.handed.length === 1);
-  assertEquals([bench.told("handover_failed"), bench.connector.inbox.counts().waiting], [[], 1]);
+  await until(() => bench.handedOver.length === 1);
+  assertEquals([bench.eventsOf("handover_failed"), bench.connector.inbox.counts().waiting], [[], 1]);
   first.resolve();
   for (const [n, wait] of [300, 600, 1_200].entries()) {
-    await until("an attempt failed", () => bench.told("handover_failed").length === n + 1);
+    await until(() => bench.eventsOf("handover_failed").length === n + 1);
     await world.clock.advance(wait);
   }
-  await until("it is handed over", () => bench.told("receipt_sent").length === 1);
-  assertEquals(bench.handed.length, 4);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
+  assertEquals(bench.handedOver.length, 4);
   assertEquals(new Set(bench.calls.map(({ headers }) => headers.get("idempotency-key"))).size, 1);
-  assertEquals(bench.told("handed_over").map(({ attempts }) => attempts), [4]);
+  assertEquals(bench.eventsOf("handed_over").map(({ attempts }) => attempts), [4]);
   assertEquals(await statuses(bench, a, "request-1"), ["processed_by_svc"]);
 });
 
-Deno.test("while the runtime is down messages wait in order, and go over when it is back (N01)", async () => {
+Deno.test("messages wait in order while the runtime is down and are handed over when it is back", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: isDown });
   await using _ = bench;
@@ -86,39 +87,39 @@ Deno.test("while the runtime is down messages wait in order, and go over when it
   assertEquals([inbox.waiting, runtime.reachable, deadLetters], [5, false, 0]);
   bench.behaviour = accepts;
   bench.calls.length = 0;
-  await passing(world, "all are handed over", 200, () => bench.told("receipt_sent").length === 5);
-  assertEquals(bench.handed.map((text) => /m\d/.exec(text)?.[0]), ["m1", "m2", "m3", "m4", "m5"]);
-  assertEquals(bench.told("receipt_sent").length, 5);
+  await passing(world, 200, () => bench.eventsOf("receipt_sent").length === 5);
+  assertEquals(bench.handedOver.map((text) => /m\d/.exec(text)?.[0]), ["m1", "m2", "m3", "m4", "m5"]);
+  assertEquals(bench.eventsOf("receipt_sent").length, 5);
   assertEquals(bench.connector.status().runtime.reachable, true);
 });
 
-Deno.test("a redirect is not followed, and counts as a refusal of the message (N02)", async () => {
+Deno.test("a redirect is not followed and counts as a refusal of the message", async () => {
   await using world = await World.open();
   const behaviour = () => new Response(null, { status: 302, headers: { Location: "http://169.254.169.254/" } });
   const { a, b, bench } = await story(world, { behaviour });
   await using _ = bench;
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await passing(world, "it is given up", 200, () => bench.told("receipt_sent").length === 1);
+  await passing(world, 200, () => bench.eventsOf("receipt_sent").length === 1);
   assertEquals(bench.calls.map(({ url }) => url), Array(5).fill(`${RUNTIME_URL}/hooks/agent`));
-  await until("the receipt is there", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
   assertEquals(await statuses(bench, a, "request-1"), ["dead_lettered"]);
 });
 
-Deno.test("a message that hangs is given up after 10 s and holds up nobody else (N03)", async () => {
+Deno.test("a hand-over that hangs is given up after 10 s and delays no other conversation", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
   bench.behaviour = (call) => call.body.includes("slow") ? hangs(call, 0) : accepts(call, 0);
   await world.message(a, b, { body: body("slow"), headers: { "X-Svc-Conversation-Id": "one" } });
   await world.message(a, b, { body: body("quick"), headers: { "X-Svc-Conversation-Id": "two" } });
-  await until("the other is handed over", () => bench.told("handed_over").length === 1);
-  assertEquals(bench.told("handover_failed"), []);
+  await until(() => bench.eventsOf("handed_over").length === 1);
+  assertEquals(bench.eventsOf("handover_failed"), []);
   await world.clock.advance(10_000);
-  await until("the first has failed", () => bench.told("handover_failed").length === 1);
-  assertEquals(bench.told("handover_failed")[0]?.why, "no answer in time");
+  await until(() => bench.eventsOf("handover_failed").length === 1);
+  assertEquals(bench.eventsOf("handover_failed")[0]?.why, "no answer in time");
 });
 
-Deno.test("a poison message steps aside: ten behind it are handed over within 30 s, and it is a dead letter in the end (N04)", async () => {
+Deno.test("a poison message lets ten others pass within 30 s and becomes a dead letter", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -126,26 +127,26 @@ Deno.test("a poison message steps aside: ten behind it are handed over within 30
   await world.message(a, b, { body: body("poison"), headers: { "x-request-id": "request-p" } });
   for (let n = 0; n < 10; n++) await world.message(a, b, { body: body(`good${n}`) });
   const began = world.clock.now();
-  for (let s = 0; s < 30 && bench.told("handed_over").length < 10; s++) await world.clock.advance(500);
-  assertEquals(bench.told("handed_over").length, 10);
+  for (let s = 0; s < 30 && bench.eventsOf("handed_over").length < 10; s++) await world.clock.advance(500);
+  assertEquals(bench.eventsOf("handed_over").length, 10);
   assert(world.clock.now() - began <= 30_000);
-  await passing(world, "it is dead", 400, () => bench.told("receipt_sent").length === 11);
+  await passing(world, 400, () => bench.eventsOf("receipt_sent").length === 11);
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered"]);
-  assertEquals(bench.told("dead_letter").map(({ attempts }) => attempts), [10]);
+  assertEquals(bench.eventsOf("dead_letter").map(({ attempts }) => attempts), [10]);
 
   bench.behaviour = accepts;
   assertEquals(bench.connector.replay(null), 1);
-  await until("it is handed over", () => bench.told("receipt_sent").length === 12);
+  await until(() => bench.eventsOf("receipt_sent").length === 12);
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });
 
-Deno.test("the same message again is acknowledged and not handed over again, also after a restart (D-88)", async () => {
+Deno.test("a duplicate is acknowledged and not handed over again, also after a restart", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   const folder = bench.folder;
   const frame = { v: 1, type: "deliver", id: world.newId(), ts: new Date(world.clock.now()).toISOString() } as const;
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until("it is handed over", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
   await bench.stop();
   await using again = await Bench.open(world, b, { folder });
   const { identity } = {
@@ -160,14 +161,14 @@ Deno.test("the same message again is acknowledged and not handed over again, als
     payload: "{}",
   }], world.clock.now());
   assertEquals(taken.map((one) => one.taken), ["known"]);
-  assertEquals(again.handed, []);
+  assertEquals(again.handedOver, []);
 });
 
-Deno.test("what a kill left is handed over, and its receipt sent, after the next start (N12)", async () => {
+Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until("the attempt is under way", () => bench.handed.length === 1);
+  await until(() => bench.handedOver.length === 1);
   bench.kill();
   let proxyIsDown = true;
   const fetch = ((...request: Parameters<typeof world.fetch>) => {
@@ -175,18 +176,18 @@ Deno.test("what a kill left is handed over, and its receipt sent, after the next
     return world.fetch(...request);
   }) as typeof world.fetch;
   const second = await Bench.open(world, b, { folder: bench.folder, fetch });
-  await until("it is handed over", () => second.told("handed_over").length === 1);
-  await until("the receipt has failed", () => second.told("receipt_failed").length >= 1);
+  await until(() => second.eventsOf("handed_over").length === 1);
+  await until(() => second.eventsOf("receipt_failed").length >= 1);
   assertEquals(second.connector.status().receiptsWaiting, 1);
   await second.stop();
   proxyIsDown = false;
   await using third = await Bench.open(world, b, { folder: bench.folder, fetch });
-  await until("the receipt is sent", () => third.told("receipt_sent").length === 1);
-  assertEquals([third.handed.length, third.connector.status().receiptsWaiting], [0, 0]);
+  await until(() => third.eventsOf("receipt_sent").length === 1);
+  assertEquals([third.handedOver.length, third.connector.status().receiptsWaiting], [0, 0]);
   assertEquals(await statuses(third, a, "request-1"), ["processed_by_svc"]);
 });
 
-Deno.test("a full inbox refuses with a reason, and the message is not lost to its sender (D-68)", async () => {
+Deno.test("a full inbox refuses with a reason, and the sender's message is not lost", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -195,7 +196,7 @@ Deno.test("a full inbox refuses with a reason, and the message is not lost to it
   assertEquals([sent.delivered, sent.reason], [false, "inbox_full"]);
 });
 
-Deno.test("a store that cannot be written acknowledges nothing", async () => {
+Deno.test("a message is not acknowledged when the store cannot be written", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -206,7 +207,7 @@ Deno.test("a store that cannot be written acknowledges nothing", async () => {
   assertEquals([sent.delivered, sent.reason], [false, "store_failed"]);
 });
 
-Deno.test("it connects again after each end, with the waits of D-89, and 30 s later when replaced", async (t) => {
+Deno.test("the connector reconnects after each end with growing waits, and 30 s later when replaced", async (t) => {
   for (
     const [code, least, most] of [[CLOSE.shuttingDown, 0, 5_000], [1006, 0, 5_000], [
       CLOSE.replaced,
@@ -220,34 +221,34 @@ Deno.test("it connects again after each end, with the waits of D-89, and 30 s la
       await using _ = bench;
       await world.clock.advance(31_000);
       bench.endLink(code);
-      await until("it waits", () => bench.connector.status().connection.state === "waiting");
-      const [wait] = bench.told("waiting");
+      await until(() => bench.connector.status().connection.state === "waiting");
+      const [wait] = bench.eventsOf("waiting");
       assert(wait && Number(wait.ms) >= least && Number(wait.ms) <= most, JSON.stringify(wait));
       await world.clock.advance(most + 1);
-      await until("it is back", () => bench.connector.status().connection.state === "connected");
+      await until(() => bench.connector.status().connection.state === "connected");
       assertEquals(bench.links, 2);
     });
   }
 });
 
-Deno.test("while the proxy is down for ten minutes it tries at most 40 times, and is back 35 s after it (N05)", async () => {
+Deno.test("the connector tries at most 40 times in a ten-minute outage and is back 35 s after it", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
   await world.clock.advance(60_000);
-  bench.refuse = () => new UnreachableError("nobody there");
+  bench.refuse = () => new UnreachableError("no listener");
   bench.links = 0;
   bench.endLink(1006);
-  await until("it waits", () => bench.connector.status().connection.state === "waiting");
+  await until(() => bench.connector.status().connection.state === "waiting");
   for (let s = 0; s < 600; s++) await world.clock.advance(1_000);
-  assert(bench.links >= 15 && bench.links <= 40, `${bench.links} tries`);
+  assert(bench.links >= 15 && bench.links <= 40, `${bench.links} attempts`);
   bench.refuse = null;
   const connected = () => bench.connector.status().connection.state === "connected";
   for (let s = 0; s < 35 && !connected(); s++) await world.clock.advance(1_000);
-  await until("it is back", connected);
+  await until(connected);
 });
 
-Deno.test("a refused upgrade is told with its code, and answered with what helps", async (t) => {
+Deno.test("a refused upgrade is reported with its code and its fix", async (t) => {
   const refused = (status: number, code: string) => () => new RefusedError(status, code, "No", "request-1");
   const cases: [string, () => unknown, boolean, { renewed: string[]; links: number; state: string }][] = [
     ["an old access token is renewed at once", refused(401, "PROXY_AGENT_ACCESS_INVALID"), true, {
@@ -265,7 +266,7 @@ Deno.test("a refused upgrade is told with its code, and answered with what helps
       links: 1,
       state: "stopped",
     }],
-    ["a token that nobody knows is waited for", refused(401, "PROXY_AUTH_INVALID_AIT"), false, {
+    ["an unknown token is waited for", refused(401, "PROXY_AUTH_INVALID_AIT"), false, {
       renewed: ["identity"],
       links: 1,
       state: "waiting",
@@ -280,7 +281,7 @@ Deno.test("a refused upgrade is told with its code, and answered with what helps
       links: 1,
       state: "waiting",
     }],
-    ["somebody else at the address is waited for", () => new RefusedError(404, null, "No", null), false, {
+    ["another server at the address is waited for", () => new RefusedError(404, null, "No", null), false, {
       renewed: [],
       links: 1,
       state: "waiting",
@@ -299,11 +300,11 @@ Deno.test("a refused upgrade is told with its code, and answered with what helps
         return renews;
       };
       bench.endLink(1001);
-      await until("it waits", () => bench.connector.status().connection.state === "waiting");
-      await world.clock.advance(Number(bench.told("waiting")[0]?.ms));
-      await until("it has come to it", () => bench.connector.status().connection.state === expected.state);
+      await until(() => bench.connector.status().connection.state === "waiting");
+      await world.clock.advance(Number(bench.eventsOf("waiting")[0]?.ms));
+      await until(() => bench.connector.status().connection.state === expected.state);
       assertEquals([bench.session.renewed, bench.links], [expected.renewed, expected.links]);
-      assertEquals(bench.told("refused").length, 1);
+      assertEquals(bench.eventsOf("refused").length, 1);
       if (expected.state === "stopped") {
         await world.clock.advance(5_000);
         assert(await bench.ended instanceof ApiError);
@@ -312,7 +313,7 @@ Deno.test("a refused upgrade is told with its code, and answered with what helps
   }
 });
 
-Deno.test("a clock that is off is put right by the proxy's Date, and said (D-89)", async () => {
+Deno.test("a wrong clock is corrected by the proxy's Date and reported", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
@@ -324,35 +325,35 @@ Deno.test("a clock that is off is put right by the proxy's Date, and said (D-89)
     return error;
   };
   bench.endLink(1001);
-  await until("it waits", () => bench.connector.status().connection.state === "waiting");
-  await world.clock.advance(Number(bench.told("waiting")[0]?.ms));
-  await until("it is back", () => bench.connector.status().connection.state === "connected");
-  const [{ offsetMs } = {}] = bench.told("clock_offset");
+  await until(() => bench.connector.status().connection.state === "waiting");
+  await world.clock.advance(Number(bench.eventsOf("waiting")[0]?.ms));
+  await until(() => bench.connector.status().connection.state === "connected");
+  const [{ offsetMs } = {}] = bench.eventsOf("clock_offset");
   assert(Math.abs(Number(offsetMs) - 600_000) <= 1_000);
   assertEquals(bench.connector.status().clockOffsetMs, offsetMs);
 });
 
-Deno.test("told to stop it lets what is under way end, and takes nothing new", async () => {
+Deno.test("the connector finishes work in progress and accepts no more when it stops", async () => {
   await using world = await World.open();
   const released = Promise.withResolvers<Response>();
   const { a, b, bench } = await story(world, { behaviour: () => released.promise });
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until("the attempt is under way", () => bench.handed.length === 1);
+  await until(() => bench.handedOver.length === 1);
   const stopped = bench.connector.stop();
   await flushTasks();
   assertEquals((await world.message(a, b)).status, 502);
   released.resolve(Response.json({ ok: true }));
   await stopped;
-  assertEquals(bench.told("receipt_sent").length, 1);
+  assertEquals(bench.eventsOf("receipt_sent").length, 1);
   assertEquals(await bench.ended, null);
   await bench[Symbol.asyncDispose]();
 });
 
-Deno.test("told to stop while the runtime hangs it ends within 5 s, and the message stays", async () => {
+Deno.test("the connector stops within 5 s when the runtime hangs, and the message stays", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
   await world.message(a, b);
-  await until("the attempt is under way", () => bench.handed.length === 1);
+  await until(() => bench.handedOver.length === 1);
   const began = world.clock.now();
   let isOver = false;
   void bench.ended.then(() => isOver = true);
@@ -363,7 +364,7 @@ Deno.test("told to stop while the runtime hangs it ends within 5 s, and the mess
   await bench[Symbol.asyncDispose]();
 });
 
-Deno.test("a hundred messages are taken in and handed over, each once, in the order of their conversation", async () => {
+Deno.test("a hundred messages are handed over once each, in the order of their conversation", async () => {
   await using world = await World.open(MANY);
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -371,13 +372,13 @@ Deno.test("a hundred messages are taken in and handed over, each once, in the or
   for (let n = 0; n < count; n++) {
     await world.message(a, b, { body: body(`${n % 3}:${n}`), headers: { "X-Svc-Conversation-Id": `c${n % 3}` } });
   }
-  await until("all are handed over", () => bench.told("receipt_sent").length === count);
+  await until(() => bench.eventsOf("receipt_sent").length === count);
   for (const lane of [0, 1, 2]) {
-    const came = bench.handed.flatMap((text) => [...text.matchAll(/\n(\d):(\d+)"/g)]).filter(([, l]) =>
+    const came = bench.handedOver.flatMap((text) => [...text.matchAll(/\n(\d):(\d+)"/g)]).filter(([, l]) =>
       l === String(lane)
     ).map(([, , n]) => Number(n));
     assertEquals(came, [...came].sort((x, y) => x - y));
   }
-  assertEquals(bench.handed.length, count);
+  assertEquals(bench.handedOver.length, count);
   assertEquals(bench.connector.status().proxy.url, PROXY_URL);
 });

@@ -1,4 +1,7 @@
-/** What a connector shows: one JSON line an event in a pipe, sentences and one live line on a terminal. */
+/**
+ * The output of a connector: one JSON line per event in a pipe, sentences and one live line on a terminal. Decisions:
+ * D-93.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { mergePeers } from "../../../cli/connector/peers.ts";
 import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairing_hint.ts";
@@ -8,7 +11,8 @@ import { columnsOf, cutToColumns } from "../../../cli/terminal/text_width.ts";
 import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
-import { isDown, story, until } from "./bench.ts";
+import { isDown, story } from "./bench.ts";
+import { until } from "../../support/until.ts";
 
 function terminal(isTerminal: boolean) {
   const screen = { text: "" };
@@ -16,7 +20,7 @@ function terminal(isTerminal: boolean) {
   return { screen, terminal: { stdout, stderr: stdout, stdoutIsTerminal: isTerminal, stderrIsTerminal: isTerminal } };
 }
 
-Deno.test("in a pipe every event is one JSON line, and nothing else is printed", () => {
+Deno.test("a pipe gets one JSON line per event and no other output", () => {
   const clock = new ManualClock();
   const { screen, terminal: pipe } = terminal(false);
   const view = viewOf({ clock, terminal: pipe, json: false, line: () => "state" });
@@ -29,7 +33,7 @@ Deno.test("in a pipe every event is one JSON line, and nothing else is printed",
   assertEquals(lines[1].from, "a\nb");
 });
 
-Deno.test("on a terminal events are sentences above one live line, and nothing steers the terminal", async () => {
+Deno.test("a terminal gets sentences above one live line, without foreign control characters", async () => {
   const clock = new ManualClock();
   const { screen, terminal: tty } = terminal(true);
   let line = "alpha: connected 1 s";
@@ -45,11 +49,11 @@ Deno.test("on a terminal events are sentences above one live line, and nothing s
   assertEquals(clock.waiting, 0);
 });
 
-Deno.test("the status is honest: it fits its schema, and is not well when the runtime is away", async () => {
+Deno.test("the status fits its schema and reports an unhealthy connector when the runtime is away", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
-  await until("the runtime was looked at", () => bench.connector.status().runtime.reachable !== null);
+  await until(() => bench.connector.status().runtime.reachable !== null);
   const well = Status.parse(bench.connector.status());
   assertEquals([isConnectorHealthy(well), well.connection.state], [true, "connected"]);
   assert(statusLine(well).includes("connected") && statusFields(well).length > 8);
@@ -57,21 +61,21 @@ Deno.test("the status is honest: it fits its schema, and is not well when the ru
   const a = await world.agent();
   await world.pair(a, bench.agent);
   await world.message(a, bench.agent);
-  await until("it was tried", () => bench.told("runtime_down").length === 1);
+  await until(() => bench.eventsOf("runtime_down").length === 1);
   const ill = bench.connector.status();
   assertEquals([isConnectorHealthy(ill), ill.runtime.reachable, ill.inbox.waiting], [false, false, 1]);
   assert(statusLine(ill).includes("runtime DOWN"));
 });
 
-Deno.test("a runtime that answers and takes no message is told as that, not as up or down, until it takes one", async () => {
+Deno.test("a runtime that answers but refuses messages is reported as such until it accepts one", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "openclaw", target: { hookToken: "wrong" } });
   await using _ = bench;
   let status = 401;
   bench.behaviour = ({ url }) => new Response(null, { status: url.endsWith("/readyz") ? 200 : status });
   await world.message(a, b);
-  await until("it was tried", () => bench.told("handover_failed").length === 1);
-  // Its health stays good: that says nothing about the token.
+  await until(() => bench.eventsOf("handover_failed").length === 1);
+  // Its health answer stays good: that does not prove that the token is valid.
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   const { runtime } = bench.connector.status();
   assertEquals([runtime.reachable, runtime.problem, isConnectorHealthy(bench.connector.status())], [
@@ -80,16 +84,18 @@ Deno.test("a runtime that answers and takes no message is told as that, not as u
     false,
   ]);
   assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
-  assert(statusFields(bench.connector.status()).some(([, value]) => String(value).includes("takes NO messages")));
-  assertEquals(bench.told("runtime_down"), []);
-  assert(bench.handed.length <= 10, "a good health does not hurry what the token keeps back");
+  assert(
+    statusFields(bench.connector.status()).some(([, value]) => String(value).includes("does NOT accept messages")),
+  );
+  assertEquals(bench.eventsOf("runtime_down"), []);
+  assert(bench.handedOver.length <= 10, "a good health answer does not speed up messages that a wrong token delays");
   status = 200;
   for (let s = 0; s < 61; s++) await world.clock.advance(1_000);
-  await until("it is handed over", () => bench.told("handed_over").length === 1);
+  await until(() => bench.eventsOf("handed_over").length === 1);
   assertEquals([bench.connector.status().runtime.problem, isConnectorHealthy(bench.connector.status())], [null, true]);
 });
 
-Deno.test("each field of the status is true while connecting, connected, refused and stopped", async () => {
+Deno.test("each field of the status is right while connecting, connected, refused and stopped", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
@@ -99,7 +105,7 @@ Deno.test("each field of the status is true while connecting, connected, refused
   const since = status().connection.since;
   bench.refuse = () => new RefusedError(503, "PROXY_RELAY_UNAVAILABLE", "Not now", null);
   bench.endLink(1006);
-  await until("it waits", () => status().connection.state === "waiting");
+  await until(() => status().connection.state === "waiting");
   const lost = status().connection;
   assertEquals([lost.since, lost.problem, lost.heartbeatMs, lost.heartbeatAt], [
     now(),
@@ -108,11 +114,11 @@ Deno.test("each field of the status is true while connecting, connected, refused
     null,
   ]);
   const wait = Date.parse(lost.nextTryAt ?? "") - world.clock.now();
-  assertEquals([wait, since < lost.since], [Number(bench.told("waiting")[0]?.ms), true]);
+  assertEquals([wait, since < lost.since], [Number(bench.eventsOf("waiting")[0]?.ms), true]);
   assert(/waiting 0 s · next try in \d s/.test(statusLine(status())), statusLine(status()));
   await world.clock.advance(wait);
-  await until("it was refused", () => bench.told("refused").length === 1);
-  await until("it waits again", () => bench.told("waiting").length === 2);
+  await until(() => bench.eventsOf("refused").length === 1);
+  await until(() => bench.eventsOf("waiting").length === 2);
   const refused = status();
   assertEquals([refused.connection.state, refused.connection.problem, isConnectorHealthy(refused)], [
     "waiting",
@@ -123,20 +129,20 @@ Deno.test("each field of the status is true while connecting, connected, refused
   const opening = Promise.withResolvers<unknown>();
   bench.refuse = () => opening.promise;
   await world.clock.advance(Date.parse(refused.connection.nextTryAt ?? "") - world.clock.now());
-  await until("it connects", () => status().connection.state === "connecting");
+  await until(() => status().connection.state === "connecting");
   assertEquals([status().connection.nextTryAt, status().connection.since, isConnectorHealthy(status())], [
     null,
     now(),
     false,
   ]);
   opening.resolve(null);
-  await until("it is back", () => status().connection.state === "connected");
+  await until(() => status().connection.state === "connected");
   assertEquals([status().connection.problem, isConnectorHealthy(status())], [null, true]);
   await bench.connector.stop();
   assertEquals(status().connection.state, "stopped");
 });
 
-Deno.test("a token that has ended and a heartbeat that is overdue are seen, in the line and by isWell()", () => {
+Deno.test("an expired token and an overdue heartbeat appear in the line and in the health result", () => {
   const at = (s: number) => new Date(s * 1000).toISOString();
   const status: Status = {
     agent: { name: "alpha", did: "did" },
@@ -166,16 +172,16 @@ Deno.test("a token that has ended and a heartbeat that is overdue are seen, in t
   );
   assertEquals([isConnectorHealthy(status), statusLine(status)], [true, line]);
   const quiet = { ...status, now: at(111) };
-  assertEquals([isConnectorHealthy(quiet), statusLine(quiet).includes("NOTHING HEARD")], [false, true]);
+  assertEquals([isConnectorHealthy(quiet), statusLine(quiet).includes("HEARTBEAT OVERDUE")], [false, true]);
   assert(statusFields(quiet).some(([, value]) => String(value).includes("OVERDUE")));
   const silent = { ...quiet, connection: { ...status.connection, heartbeatMs: null, heartbeatAt: null } };
-  assertEquals([isConnectorHealthy(silent), statusLine(silent).includes("NOTHING HEARD")], [false, true]);
+  assertEquals([isConnectorHealthy(silent), statusLine(silent).includes("HEARTBEAT OVERDUE")], [false, true]);
   const over = { ...status, session: { ...status.session, accessExpiresAt: at(99) } };
   assertEquals([isConnectorHealthy(over), statusLine(over).includes("token OVER")], [false, true]);
   assertEquals(isConnectorHealthy({ ...status, session: { ...status.session, identityExpiresAt: at(99) } }), false);
 });
 
-Deno.test("span() is short, shellQuote() safe, a ticket shown whole", async () => {
+Deno.test("durations are short, words are quoted for a shell, and a ticket is shown complete", async () => {
   assertEquals([0, 119_000, 120_000, 7_200_000, 200_000_000].map(formatDuration), [
     "0 s",
     "119 s",
@@ -187,7 +193,7 @@ Deno.test("span() is short, shellQuote() safe, a ticket shown whole", async () =
   assert((await ticketLines("svcpair1_abc", "soon")).includes("svcpair1_abc"));
 });
 
-Deno.test("mergePeers() gives each peer a word of its own and keeps what it gave (D-93)", () => {
+Deno.test("each peer gets an alias of its own and keeps it", () => {
   const did = (n: string) => `did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAA${n}`;
   const peer = (n: string, agentName: string, pairedAt: string) => ({
     agentDid: did(n),
@@ -212,7 +218,7 @@ Deno.test("mergePeers() gives each peer a word of its own and keeps what it gave
   });
 });
 
-Deno.test("the live line is cut to the columns of the terminal, as it is at each redraw", async () => {
+Deno.test("the live line is cut to the current width of the terminal at each redraw", async () => {
   const clock = new ManualClock();
   const { screen, terminal: tty } = terminal(true);
   let columns = 12;
@@ -230,7 +236,7 @@ Deno.test("the live line is cut to the columns of the terminal, as it is at each
   view.stop();
 });
 
-Deno.test("cutToColumns() counts wide, combining and astral characters, and splits none", () => {
+Deno.test("cutting a line counts wide, combining and astral characters and splits none", () => {
   const width = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);
   const texts = [
     "abc",

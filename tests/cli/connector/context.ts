@@ -1,4 +1,4 @@
-/** The context of a command on a machine of a test, without a terminal. */
+/** The context of a command on a test's machine, without a terminal. */
 import type { Context } from "../../../cli/context.ts";
 import { Interrupt } from "../../../cli/terminal/interrupt.ts";
 import { Output } from "../../../cli/terminal/output.ts";

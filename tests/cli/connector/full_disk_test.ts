@@ -1,13 +1,14 @@
-/** A disk that is full under the connector's store (D-247): the reason is named, and nothing is done twice meanwhile. */
+/** A full disk under the connector's store (D-247): the reason is reported, and no action is repeated meanwhile. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { Database } from "../../../cli/connector/delivery/database.ts";
 import { World } from "../../support/world.ts";
-import { isDown, passing, story, until } from "./bench.ts";
+import { isDown, passing, story } from "./bench.ts";
+import { until } from "../../support/until.ts";
 
 const FULL = "database or disk is full";
 
-/** A database whose commits fail while the disk is full, as SQLite does: the transaction is over by then. */
+/** A database whose commits fail while the disk is full. As in SQLite, the transaction is already over then. */
 class FullDisk {
   isFull = false;
 
@@ -33,9 +34,9 @@ class FullDisk {
   };
 }
 
-const reasons = (told: { why?: unknown }[]) => told.map(({ why }) => String(why));
+const reasons = (events: { why?: unknown }[]) => events.map(({ why }) => String(why));
 
-Deno.test("a transaction on a full disk reports that, not the failed rollback", async () => {
+Deno.test("a transaction on a full disk reports the full disk, not the failed rollback", async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc_full_" });
   const disk = new FullDisk();
   {
@@ -56,7 +57,7 @@ for (
     ["refused", () => new Response(null, { status: 503 }), "handover_failed"],
   ] as const
 ) {
-  Deno.test(`a message is ${result} once while its result cannot be stored, and goes on when it can`, async () => {
+  Deno.test(`a message is ${result} once while its result cannot be stored and continues when it can`, async () => {
     await using world = await World.open();
     const disk = new FullDisk();
     const { a, b, bench } = await story(world, { database: disk.open });
@@ -66,16 +67,16 @@ for (
       return behaviour();
     };
     await world.message(a, b);
-    await until("it was tried", () => bench.told("store_failed").length > 0);
-    assertStringIncludes(reasons(bench.told("store_failed"))[0] ?? "", "disk full");
+    await until(() => bench.eventsOf("store_failed").length > 0);
+    assertStringIncludes(reasons(bench.eventsOf("store_failed"))[0] ?? "", "disk full");
     for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
-    assertEquals([bench.handed.length, bench.connector.status().inbox.waiting], [1, 1]);
+    assertEquals([bench.handedOver.length, bench.connector.status().inbox.waiting], [1, 1]);
     bench.behaviour = behaviour;
     disk.isFull = false;
-    await passing(world, "its result is stored", 2, () => bench.told(event).length > 0);
+    await passing(world, 2, () => bench.eventsOf(event).length > 0);
     if (event !== "handed_over") return;
-    await until("it is done", () => bench.told("receipt_sent").length === 1);
-    assertEquals([bench.told(event).length, bench.handed.length], [1, 1]);
+    await until(() => bench.eventsOf("receipt_sent").length === 1);
+    assertEquals([bench.eventsOf(event).length, bench.handedOver.length], [1, 1]);
   });
 }
 
@@ -87,14 +88,14 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
   const c = await world.agent();
   await world.pair(c, b);
   for (const sender of [a, c]) await world.message(sender, b);
-  await until("both were tried", () => bench.told("handover_failed").length === 2);
+  await until(() => bench.eventsOf("handover_failed").length === 2);
   let calls = 0;
   bench.behaviour = () => {
     calls++;
     disk.isFull = true;
     return Response.json({ ok: true });
   };
-  await passing(world, "one is handed over", 60, () => bench.told("store_failed").length > 0);
+  await passing(world, 60, () => bench.eventsOf("store_failed").length > 0);
   const before = calls;
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   assertEquals(calls, before);
@@ -103,7 +104,7 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
     calls++;
     return Response.json({ ok: true });
   };
-  await passing(world, "both are done", 60, () => bench.told("handed_over").length === 2);
+  await passing(world, 60, () => bench.eventsOf("handed_over").length === 2);
   assertEquals(calls, 2);
 });
 
@@ -124,10 +125,10 @@ Deno.test("a receipt is sent once while the disk is full", async () => {
   });
   await using _ = bench;
   await world.message(a, b);
-  await until("its receipt was sent", () => sent === 1);
+  await until(() => sent === 1);
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
   assertEquals(sent, 1);
   disk.isFull = false;
-  await passing(world, "the outbox is empty", 60, () => bench.connector.status().receiptsWaiting === 0);
-  assertEquals([sent, bench.told("receipt_sent").length <= 1], [1, true]);
+  await passing(world, 60, () => bench.connector.status().receiptsWaiting === 0);
+  assertEquals([sent, bench.eventsOf("receipt_sent").length <= 1], [1, true]);
 });

@@ -1,4 +1,4 @@
-/** The agent's peers (D-93, D-241): many of them, pages of them, and a file that can always be read again. */
+/** The agent's peers (D-93, D-241): a large number, in pages, and a file that can always be read again. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import { mergePeers, type Peers, readPeers, writePeers } from "../../../cli/connector/peers.ts";
@@ -17,7 +17,7 @@ const peer = (n: number, agentName = `agent ${n}`): PeerList["peers"][number] =>
 });
 const many = (count: number, name?: string) => ({ peers: Array.from({ length: count }, (_, n) => peer(n, name)) });
 
-Deno.test("10,000 peers are written and read again, each with a word of its own, also when they have one name", async () => {
+Deno.test("10,000 peers are written and read again with unique aliases, also when all have one name", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -33,10 +33,10 @@ Deno.test("10,000 peers are written and read again, each with a word of its own,
     ),
   );
   await assertRejects(() => writePeers(folder, tooMany), CliError, "would be larger than 16777216 bytes");
-  assertEquals(readPeers(folder), merged, "what was there stays");
+  assertEquals(readPeers(folder), merged, "the previous file stays");
 });
 
-Deno.test("a message to a DID goes out while the file of the peers cannot be read", async () => {
+Deno.test("a message to a DID is sent while the peers file cannot be read", async () => {
   await using world = await World.open();
   const { a, bench } = await story(world);
   await using _ = bench;

@@ -1,6 +1,6 @@
 /**
- * People at one machine who use `svc` as a program: a folder of configuration each, a runtime that is a plain HTTP
- * listener, and the connector between them as a process that can be killed.
+ * People on one machine who use `svc` as a program: each has a configuration folder, a runtime that is a plain HTTP
+ * listener, and a connector as a process that can be killed.
  */
 import { AgentClient } from "../../support/agent_client.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
@@ -8,24 +8,24 @@ import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
 import type { Program } from "../program.ts";
 import { ChildProcess, deps, eventually, within } from "../../support/process.ts";
 
-/** `svc` from source, allowed everything. */
+/** `svc` from source with all permissions. */
 const SOURCE: Program = {
   name: "from source",
   command: Deno.execPath(),
   args: ["run", "-A", "--no-prompt", "cli/main.ts"],
 };
 
-/** What came of a command line. */
+/** The result of a command line. */
 export interface Attempt {
   code: number;
-  /** Its result as JSON; `null` without one. */
+  /** Its output as JSON; `null` when it is empty. */
   // deno-lint-ignore no-explicit-any
   result: any;
-  /** Why it failed; `null` when it says nothing. */
+  /** The error code and message; `null` when standard error has none. */
   error: { code: string; message: string } | null;
 }
 
-/** Runs `svc` to its end, however that is. */
+/** Runs `svc` until it exits, with any exit code. */
 export async function attempt(
   dir: string,
   args: readonly string[],
@@ -39,7 +39,7 @@ export async function attempt(
   return { code, result: parsed(child.stdout.text), error: parsed(child.stderr.text)?.error ?? null };
 }
 
-/** Runs `svc`, which must succeed; its result. */
+/** Runs `svc`, which must succeed; returns its result. */
 export async function svc(
   dir: string,
   args: readonly string[],
@@ -52,13 +52,13 @@ export async function svc(
   return result;
 }
 
-/** Where Deno keeps its cache: for a child that has another home. */
+/** Deno's cache folder, for a child with another home. */
 export function denoDir(): string {
   return Deno.env.get("DENO_DIR") ?? `${Deno.env.get("XDG_CACHE_HOME") ?? `${Deno.env.get("HOME")}/.cache`}/deno`;
 }
 
-/** A request that the runtime got. */
-export interface Handed {
+/** A request that the runtime received. */
+export interface ReceivedRequest {
   key: string;
   body: string;
   headers: Headers;
@@ -68,26 +68,26 @@ export interface Handed {
 
 /** A runtime: a plain HTTP listener. */
 export class Listener implements AsyncDisposable {
-  readonly handed: Handed[] = [];
+  readonly received: ReceivedRequest[] = [];
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
-  /** How it answers, and when. */
-  answer: (handed: Handed) => Promise<number> | number = () => 200;
+  /** Returns the answer, at the time the test chooses. */
+  answer: (received: ReceivedRequest) => Promise<number> | number = () => 200;
 
   constructor() {
     this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
       if (request.method !== "POST") return new Response("ok");
       const { headers } = request;
       const body = await request.text();
-      const handed: Handed = {
+      const received: ReceivedRequest = {
         key: headers.get("idempotency-key") ?? "",
         body,
         headers,
         at: Date.now(),
         answeredAt: null,
       };
-      this.handed.push(handed);
-      const status = await this.answer(handed);
-      handed.answeredAt = Date.now();
+      this.received.push(received);
+      const status = await this.answer(received);
+      received.answeredAt = Date.now();
       return new Response(null, { status });
     });
   }
@@ -121,7 +121,7 @@ export class RunningConnector implements AsyncDisposable {
     return await this.of(dir, agent, new ChildProcess(line, env, program.command));
   }
 
-  /** The connector that a process is about to be. */
+  /** The connector of a process that is starting. */
   static async of(dir: string, agent: string, child: ChildProcess): Promise<RunningConnector> {
     try {
       await within(20_000, "the connector connects", child.stdout.match(/"event":"connected"|\d\d {2}Connected/));

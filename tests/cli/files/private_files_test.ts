@@ -1,4 +1,6 @@
-/** Files that hold secrets: no link followed, no foreign hand, modes put right (D-81; M01, M12). */
+/**
+ * Files that hold secrets: no link is followed, no file of another user is accepted, and modes are corrected (D-81).
+ */
 import { dirname } from "node:path";
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
@@ -28,7 +30,7 @@ function snapshot(path: string): unknown[] {
 const modeOf = async (path: string) => ((await Deno.lstat(path)).mode ?? 0) & 0o777;
 const me = [Deno.uid() ?? 0];
 
-Deno.test("writePrivate() makes a file of mode 0600, replaces one of another mode, and leaves nothing beside it", async () => {
+Deno.test("a private write makes a file of mode 0600 or replaces one, and leaves no other file", async () => {
   await using dir = await folder();
   await writePrivate(systemRandom, `${dir.path}/new`, "one");
   await Deno.writeTextFile(`${dir.path}/old`, "old", { mode: 0o644 });
@@ -39,7 +41,7 @@ Deno.test("writePrivate() makes a file of mode 0600, replaces one of another mod
   assertEquals([...Deno.readDirSync(dir.path)].map(({ name }) => name).sort(), ["new", "old"]);
 });
 
-Deno.test("writePrivate() that fails keeps the old content and removes its temporary file", async () => {
+Deno.test("a private write that fails keeps the old content and removes its temporary file", async () => {
   await using dir = await folder();
   await Deno.mkdir(`${dir.path}/taken/x`, { recursive: true });
   const error = await assertRejects(() => writePrivate(systemRandom, `${dir.path}/taken`, "text"), CliError);
@@ -47,7 +49,7 @@ Deno.test("writePrivate() that fails keeps the old content and removes its tempo
   assertEquals([...Deno.readDirSync(dir.path)].map(({ name }) => name), ["taken"]);
 });
 
-Deno.test("nothing is read or written through a link (M12)", async () => {
+Deno.test("no file is read or written through a link", async () => {
   await using dir = await folder();
   await Deno.writeTextFile(`${dir.path}/target`, "target");
   for (const target of ["target", "nowhere"]) {
@@ -60,7 +62,7 @@ Deno.test("nothing is read or written through a link (M12)", async () => {
   assertEquals(await Deno.readTextFile(`${dir.path}/target`), "target");
 });
 
-Deno.test("readPrivate() gives null for none, and refuses what is no plain file, too large, or no text", async () => {
+Deno.test("a private read returns null for no file and refuses links, large files and non-text", async () => {
   await using dir = await folder();
   assertEquals(readPrivate(`${dir.path}/none`, 10), null);
   assertEquals(readPrivate(`${dir.path}/none/below`, 10), null);
@@ -73,7 +75,7 @@ Deno.test("readPrivate() gives null for none, and refuses what is no plain file,
   assertEquals(assertThrows(() => readPrivate(`${dir.path}/file`, 1), CliError).code, "CLI_FILE_INVALID");
 });
 
-Deno.test("a directory that others can write into is closed; a link or a foreign one is refused (M12)", async () => {
+Deno.test("a directory with write access for others is corrected; a link or a foreign one is refused", async () => {
   await using dir = await folder();
   const open = `${dir.path}/open`;
   await Deno.mkdir(open);
@@ -90,7 +92,7 @@ Deno.test("a directory that others can write into is closed; a link or a foreign
   assertEquals(foreign.code, "CLI_FILE_UNSAFE");
 });
 
-Deno.test("leftovers of a killed process are removed once they are old, and nothing else", async () => {
+Deno.test("old leftovers of a killed process are removed, and no other files", async () => {
   await using dir = await folder();
   const names = [".other", ".svc-AAAAAAAAAAAAAAAA.tmp", ".svc-BBBBBBBBBBBBBBBB.tmp", ".svc-short.tmp", "a.tmp"];
   const now = Date.now();
@@ -103,7 +105,7 @@ Deno.test("leftovers of a killed process are removed once they are old, and noth
   assertEquals(left, names.filter((name) => !name.includes("AAAA")));
 });
 
-Deno.test("tokens that are too large to be read back are not saved, and the next refresh recovers", async () => {
+Deno.test("tokens that are too large to read again are not saved, and the next refresh recovers", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
@@ -122,7 +124,7 @@ Deno.test("tokens that are too large to be read back are not saved, and the next
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
 });
 
-Deno.test("an agents folder that others can write into is closed before anything is put there (M12)", async () => {
+Deno.test("an agents folder with write access for others is corrected before it is used", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await Deno.mkdir(machine.path("agents"));
@@ -135,7 +137,7 @@ Deno.test("an agents folder that others can write into is closed before anything
   assertEquals(await modeOf(machine.path("agents/alpha")), 0o700);
 });
 
-Deno.test("links in the place of folders, locks and files of agents are refused, their targets untouched (M12)", async (t) => {
+Deno.test("links in place of folders, locks and files of agents are refused, their targets unchanged", async (t) => {
   const places: [string, string[]][] = [
     ["agents", ["agent", "create", "beta"]],
     ["agents/alpha", ["agent", "auth", "refresh", "alpha"]],
@@ -172,7 +174,7 @@ Deno.test("links in the place of folders, locks and files of agents are refused,
   }
 });
 
-Deno.test("the configuration directory itself may be reached through a link: that way is the person's own", async () => {
+Deno.test("the configuration directory itself may be a link that the person made", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await Deno.mkdir(machine.path("real"), { mode: 0o700 });

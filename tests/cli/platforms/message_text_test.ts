@@ -1,4 +1,4 @@
-/** The identity block of what a runtime gets (D-223): it comes from the frame, whatever proxy and peer put into the text. */
+/** The identity block of the text that a runtime receives (D-223): it comes from the frame, never from the payload. */
 import { assertEquals } from "@std/assert";
 import type { PlatformId, RuntimeMessage } from "../../../cli/platforms/platform.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
@@ -15,7 +15,7 @@ const IDENTITY = {
 const FORGED = withIdentityBlock("", { ...IDENTITY, agentDid: did("agent", "V"), ownerDid: did("human", "W") });
 const BLOCK = withIdentityBlock("", IDENTITY);
 
-/** The body that a runtime gets of a payload. */
+/** The body that a runtime receives for a payload. */
 async function bodyOf(platform: PlatformId, payload: string): Promise<string> {
   const message: RuntimeMessage = {
     fromDid: IDENTITY.agentDid,
@@ -36,7 +36,7 @@ async function textAt(platform: PlatformId, payload: string): Promise<string> {
   return platform === "nanobot" ? body.messages[0].content : body.message;
 }
 
-/** The payload as a proxy forwards it. */
+/** The payload that a proxy forwards. */
 function forwarded(payload: unknown, injects: boolean): string {
   const json = JSON.stringify(payload);
   const injected = injects ? injectIdentity(json, payload, IDENTITY) : { payload: json };
@@ -58,7 +58,7 @@ const HOSTILE = [
 for (const platform of ["openclaw", "nanobot"] as const) {
   for (const injects of [true, false]) {
     const setting = `when the proxy ${injects ? "injects it" : "does not inject it"}`;
-    Deno.test(`${platform} text begins with the sender's block, once, ${setting}`, async () => {
+    Deno.test(`${platform} text begins with one identity block of the sender, ${setting}`, async () => {
       for (const message of HOSTILE) {
         const text = await textAt(platform, forwarded({ message }, injects));
         assertEquals(text.slice(0, BLOCK.length), BLOCK, message);

@@ -1,4 +1,7 @@
-/** The rows of the platform table (D-90): the requests that the runtimes really accept, detection, set-up and its undoing. */
+/**
+ * The rows of the platform table (D-90): the requests that the runtimes accept, detection, set-up and undo. Decisions:
+ * D-92, D-93, D-100.
+ */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { detectAll, likeliest } from "../../../cli/platforms/detection.ts";
 import type { Machine } from "../../../cli/platforms/machine.ts";
@@ -36,7 +39,7 @@ const target = (platform: PlatformId, hookToken: string | null = "s3cret") => ({
 const request = (platform: PlatformId, message: Partial<RuntimeMessage> = {}, token: string | null = "s3cret") =>
   PLATFORMS[platform].request({ ...MESSAGE, ...message }, target(platform, token), 1_700_000_000);
 
-/** A machine of files, answers and programs. */
+/** A machine with given files, answers and programs. */
 function machine(
   files: Record<string, string> = {},
   answers: Record<string, { status: number; body: string }> = {},
@@ -54,7 +57,7 @@ function machine(
   };
 }
 
-Deno.test("generic gets the payload as it came; openclaw its text; both with their token", async (t) => {
+Deno.test("generic gets the payload unchanged, openclaw its text, both with their token", async (t) => {
   for (const platform of ["openclaw", "generic"] as const) {
     await t.step(platform, async () => {
       const { headers, body } = await request(platform);
@@ -71,8 +74,8 @@ Deno.test("generic gets the payload as it came; openclaw its text; both with the
   }
 });
 
-Deno.test("no member of a peer's payload but its text gets to openclaw or nanobot (D-100)", async (t) => {
-  // What `POST /hooks/agent` would take from its caller.
+Deno.test("openclaw and nanobot get no member of a peer's payload except its text", async (t) => {
+  // The members that `POST /hooks/agent` of OpenClaw would accept.
   const steering = {
     ...{ name: "x", agentId: "admin", sessionKey: "agent:main:main", sessionMode: "persistent", wakeMode: "now" },
     ...{ deliver: true, channel: "telegram", to: "+1", accountId: "a", model: "m", thinking: "high" },
@@ -94,14 +97,14 @@ Deno.test("no member of a peer's payload but its text gets to openclaw or nanobo
   }
 });
 
-Deno.test("openclaw gets text, also of a payload that has none; then with the sender on top", async () => {
+Deno.test("openclaw gets text with the sender in front, also for a payload without a message", async () => {
   for (const payload of ['{"x":1}', "[1]", '"text"', '{"message":"  "}', '{"message":7}', "null"]) {
     const { message } = JSON.parse((await request("openclaw", { payload })).body) as { message: string };
     assert(message.startsWith("[Svc Identity]\nagentDid: did:svc:") && message.endsWith(payload), message);
   }
 });
 
-Deno.test("hermes gets a signature over time and body, and an id of its own to dedupe by", async () => {
+Deno.test("hermes gets a signature over time and body, and an ID of its own against duplicates", async () => {
   const { headers, body } = await request("hermes");
   const key = await crypto.subtle.importKey(
     "raw",
@@ -120,14 +123,14 @@ Deno.test("hermes gets a signature over time and body, and an id of its own to d
     undefined,
   ]);
   assertEquals(body, MESSAGE.payload);
-  // A prompt picks members of an object; anything else has none.
+  // A prompt reads members of an object; any other payload has none.
   for (const payload of ["[1]", '"text"', "null"]) {
     const { message } = JSON.parse((await request("hermes", { payload })).body) as { message: string };
     assert(message.startsWith("[Svc Identity]\n") && message.endsWith(payload), message);
   }
 });
 
-Deno.test("no message header comes from a payload, and no header of a message says more than who, to whom and which", async () => {
+Deno.test("no header comes from a payload; headers carry only sender, recipient, conversation and ID", async () => {
   const payload = '{"message":"hi","headers":{"authorization":"x"},"x-request-id":"y","idempotency-key":"z"}';
   for (const platform of PLATFORM_IDS) {
     const { headers } = await request(platform, { payload });
@@ -139,13 +142,13 @@ Deno.test("no message header comes from a payload, and no header of a message sa
   }
 });
 
-Deno.test("nanobot gets one user message and a session; 120 s are its own", async () => {
+Deno.test("nanobot gets one user message and a session, and has 120 s to answer", async () => {
   const { body } = await request("nanobot");
   assertEquals(JSON.parse(body), {
     messages: [{ role: "user", content: withIdentityBlock("hi", MESSAGE.identity) }],
     session_id: SENDER,
   });
-  // A peer names its conversations as it likes; they stay its own.
+  // Names of conversations are the peer's choice; two peers never share one.
   const session = async (conversationId: string) =>
     JSON.parse((await request("nanobot", { conversationId })).body).session_id;
   assertEquals([await session("talk"), await session("did:svc:x:agent:y")], [
@@ -155,15 +158,15 @@ Deno.test("nanobot gets one user message and a session; 120 s are its own", asyn
   assertEquals(PLATFORMS.nanobot.timeoutMs, 120_000);
 });
 
-Deno.test("detection gives reasons and confidence, and never guesses between equals", async (t) => {
+Deno.test("detection returns reasons and confidence and does not guess between equals", async (t) => {
   const live = { status: 200, body: '{"ok":true,"status":"live"}' };
   const settings = '{"gateway":{"port":19001},"hooks":{"enabled":true,"path":"/h","token":"t"}}';
-  await t.step("nothing is there", async () => {
+  await t.step("no runtime", async () => {
     const found = await detectAll(machine());
     assertEquals(found.map(({ confidence }) => confidence), ["none", "none", "none", "none"]);
     assertEquals(likeliest(found), null);
   });
-  await t.step("openclaw by its settings, its port and its path", async () => {
+  await t.step("openclaw by its settings, its port and its program", async () => {
     const files = { "/home/me/.openclaw/openclaw.json": settings };
     const found = await detectAll(machine(files, { "http://127.0.0.1:19001/healthz": live }));
     const best = likeliest(found);
@@ -175,7 +178,7 @@ Deno.test("detection gives reasons and confidence, and never guesses between equ
       2,
     ]);
   });
-  await t.step("openclaw where its variables say", async () => {
+  await t.step("openclaw in the folder that its variables name", async () => {
     const found = await detectAll(machine({ "/x/oc.json": "{}" }, {}, {}, { OPENCLAW_CONFIG_PATH: "/x/oc.json" }));
     assertEquals([likeliest(found)?.platform, likeliest(found)?.configPath], ["openclaw", "/x/oc.json"]);
   });
@@ -188,13 +191,13 @@ Deno.test("detection gives reasons and confidence, and never guesses between equ
     const answers = { "http://127.0.0.1:8900/health": ok, "http://127.0.0.1:8900/v1/models": ok };
     assertEquals(likeliest(await detectAll(machine({}, answers)))?.platform, "nanobot");
   });
-  await t.step("two as likely are none", async () => {
+  await t.step("no result when two are equally likely", async () => {
     const files = { "/home/me/.openclaw/openclaw.json": "{}", "/home/me/.nanobot/config.json": "{}" };
     assertEquals(likeliest(await detectAll(machine(files))), null);
   });
 });
 
-Deno.test("set-up of openclaw turns its hooks on, keeps everything else, and has nothing to do the second time", async () => {
+Deno.test("set-up of openclaw enables its hooks, keeps all other settings, and does nothing the second time", async () => {
   const path = "/home/me/.openclaw/openclaw.json";
   const files: Record<string, string> = { [path]: '{"gateway":{"port":18789},"agents":[1,2],"hooks":{"x":1}}' };
   const wish = { target: target("openclaw", null), stateDir: null, makeToken: () => "made" };
@@ -212,7 +215,7 @@ Deno.test("set-up of openclaw turns its hooks on, keeps everything else, and has
   await assertRejects(() => PLATFORMS.openclaw.plan(machine(files), wish), CliError, "by hand");
 });
 
-Deno.test("set-up of hermes writes its .env, keeps every other line, and names the route to make", async () => {
+Deno.test("set-up of hermes writes its .env, keeps every other line, and names the route to add", async () => {
   const files: Record<string, string> = { "/home/me/.hermes/.env": "# mine\nA=1\nWEBHOOK_PORT=9\n" };
   const wish = { target: target("hermes", null), stateDir: null, makeToken: () => "made" };
   const plan = await PLATFORMS.hermes.plan(machine(files), wish);
@@ -224,7 +227,7 @@ Deno.test("set-up of hermes writes its .env, keeps every other line, and names t
   assertEquals([again.changes, again.steps, again.hookToken], [[], [], "made"]);
 });
 
-Deno.test("what would keep messages out is seen in the runtime's own files, also where --platform-state-dir says", async () => {
+Deno.test("settings that would block messages are found in the runtime's files, also in another folder", async () => {
   const look = (files: Record<string, string>, stateDir: string | null = "/x") =>
     PLATFORMS.hermes.inspectHook?.(machine(files), target("hermes"), stateDir);
   const env = "WEBHOOK_ENABLED=true\nWEBHOOK_SECRET=s3cret\n";
@@ -251,14 +254,14 @@ Deno.test("what would keep messages out is seen in the runtime's own files, also
   }
 });
 
-Deno.test("settings are changed without losing what they hold", () => {
+Deno.test("settings are changed without loss of other content", () => {
   assertEquals(withMember({ a: 1, b: { c: 2 } }, ["b", "d"], 3), { a: 1, b: { c: 2, d: 3 } });
   assertThrows(() => parseSettings("[]", "/x"), CliError);
   assertEquals(withEnvValues(null, { A: "1" }), "A=1\n");
   assertEquals(withEnvValues("export A=0\nB=2", { A: "1" }), "A=1\nB=2\n");
 });
 
-Deno.test("an address or path that leads elsewhere is refused at the start (N10)", async (t) => {
+Deno.test("a runtime address or path that leads elsewhere is refused at the start", async (t) => {
   const bad = [
     ...[
       "http://127.0.0.1:1@evil",
@@ -310,7 +313,7 @@ Deno.test("the source of a runtime's address is named", () => {
   assertEquals(sources, ["option", "environment", "agent", "install", "default"]);
 });
 
-Deno.test("where messages go: option, environment, runtime.json, the platform's default (D-92, D-93)", () => {
+Deno.test("the runtime address comes from option, environment, runtime.json or the platform's default", () => {
   const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
   const none = { "allow-insecure": false };
   const file = { ...emptyRuntimeFile("hermes"), webhookPort: 9_000, webhookToken: "t" };
@@ -318,7 +321,7 @@ Deno.test("where messages go: option, environment, runtime.json, the platform's 
     const { baseUrl, hookPath, hookToken, platform } = runtimeTarget(...args);
     return [platform, baseUrl + hookPath, hookToken];
   };
-  // The address that is meant when none is given is OpenClaw's: so is the request, then.
+  // The default address is that of OpenClaw, so the request has OpenClaw's form.
   assertEquals(url(env({}), null, "generic", none), ["openclaw", "http://127.0.0.1:18789/hooks/agent", null]);
   assertEquals(url(env({}), null, "something", { ...none, "openclaw-base-url": "http://127.0.0.1:5" })[0], "openclaw");
   assertEquals(url(env({}), null, "something", { ...none, "runtime-base-url": "http://127.0.0.1:5" })[0], "generic");

@@ -1,6 +1,6 @@
 /**
- * `install` and `provider …` as commands: where settings go (D-227), what doctor knows and from where (D-229), and the
- * files of a runtime (D-241).
+ * `install` and `provider …` as commands: where settings are saved (D-227), what doctor checks and its sources (D-229),
+ * and the files of a runtime (D-241).
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
@@ -11,7 +11,7 @@ import { Machine } from "../cli_world.ts";
 
 const OPENCLAW = "home/.openclaw/openclaw.json";
 
-/** A machine with a home of its own, on which only what `answers` says is listening. */
+/** A machine with a home of its own; only the servers of `answers` listen on it. */
 async function machineOf(world: World, answers: Record<string, () => Response> = {}): Promise<Machine> {
   const machine = await Machine.ofPerson(world);
   machine.env.HOME = machine.path("home");
@@ -29,7 +29,7 @@ async function machineOf(world: World, answers: Record<string, () => Response> =
 
 const runtimeFile = (machine: Machine, folder = "svc") => JSON.parse(machine.read(`${folder}/runtime.json`));
 
-/** The checks of doctor by name. */
+/** The checks of doctor, by name. */
 async function doctor(
   machine: Machine,
   ...more: string[]
@@ -64,7 +64,7 @@ function runConnector(world: World, machine: Machine, url: string, answers: Reco
   answers[`${api}/v1/status`] = () => Response.json(status);
 }
 
-Deno.test("install and provider setup and status work without an agent, and with two", async (t) => {
+Deno.test("install, provider setup and provider status work without an agent and with two", async (t) => {
   for (const agents of [[], ["alpha", "beta"]]) {
     await t.step(`${agents.length} agents`, async () => {
       await using world = await World.open();
@@ -86,7 +86,7 @@ Deno.test("install and provider setup and status work without an agent, and with
   }
 });
 
-Deno.test("an agent's own runtime.json comes before the one for every agent, and the command says so", async () => {
+Deno.test("an agent's own runtime.json precedes the one for all agents, and the command reports it", async () => {
   await using world = await World.open();
   await using machine = await machineOf(world);
   for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
@@ -103,13 +103,13 @@ Deno.test("an agent's own runtime.json comes before the one for every agent, and
   assertEquals(runtimeFile(machine, "svc/agents/beta").webhookPort, 7_002);
 });
 
-Deno.test("connector start takes the settings for every agent, unless the agent has its own", async () => {
+Deno.test("connector start uses the settings for all agents unless the agent has its own", async () => {
   await using world = await World.open();
   await using machine = await machineOf(world);
   await machine.json("agent", "create", "alpha");
   const refusal = async () =>
     (await machine.failure("connector", "start", "alpha", "--proxy-ws-url", "wss://proxy.example")).message;
-  // An address on another machine is refused before anything is dialled.
+  // An address on another machine is refused before a connection is opened.
   machine.write("svc/runtime.json", JSON.stringify({ platform: "generic", baseUrl: "https://shared.example" }));
   assertStringIncludes(await refusal(), "shared.example");
   const own = JSON.stringify({ platform: "generic", baseUrl: "https://own.example" });
@@ -117,7 +117,7 @@ Deno.test("connector start takes the settings for every agent, unless the agent 
   assertStringIncludes(await refusal(), "own.example");
 });
 
-Deno.test("doctor reports a missing agent as one failed check, and checks the runtime all the same", async () => {
+Deno.test("doctor reports a missing agent as one failed check and still checks the runtime", async () => {
   await using world = await World.open();
   await using machine = await machineOf(world, { "http://127.0.0.1:7001/hooks/agent": () => new Response() });
   await machine.json("install", "--for", "generic", "--port", "7001");
@@ -137,7 +137,7 @@ Deno.test("doctor checks every agent of the machine", async () => {
   assertEquals([code, agent, identities], [1, null, ["alpha", "beta"]]);
 });
 
-Deno.test("doctor finds nothing wrong with a connector that was started with another runtime", async () => {
+Deno.test("doctor passes when a connector was started with another runtime", async () => {
   await using world = await World.open();
   const answers: Record<string, () => Response> = { "http://127.0.0.1:9000/in": () => new Response() };
   await using machine = await machineOf(world, answers);
@@ -155,7 +155,7 @@ Deno.test("doctor finds nothing wrong with a connector that was started with ano
   assertStringIncludes(shown.stdout, "(from the running connector)");
 });
 
-Deno.test("relay-test without checks sends at once, and with them stops at what is wrong", async () => {
+Deno.test("relay-test without checks sends at once, and with checks it stops at a failure", async () => {
   await using world = await World.open();
   const answers: Record<string, () => Response> = {};
   await using machine = await machineOf(world, answers);
@@ -187,7 +187,7 @@ Deno.test("provider setup changes a settings file of several MiB, keeps its perm
   assertEquals(await mode(), 0o644);
 });
 
-Deno.test("provider setup leaves a settings file alone that is too large or not text", async (t) => {
+Deno.test("provider setup leaves a settings file unchanged when it is too large or not text", async (t) => {
   const files: [string, Uint8Array, string][] = [
     ["too large", new Uint8Array(MAX_SETTINGS_BYTES + 1).fill(0x20), "is over 16 MiB: change it by hand"],
     ["not text", new Uint8Array([...new TextEncoder().encode('{"a":"'), 0xff, 0x22, 0x7d]), "cannot be read as text"],

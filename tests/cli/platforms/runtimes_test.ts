@@ -1,10 +1,11 @@
 /**
- * Hermes and nanobot as their documentation says they behave (RUNTIMES.md), each a small server, behind a connector of
- * its platform: what they accept ends in `processed_by_svc`, and they are handed nothing that they would refuse.
+ * Hermes and nanobot as their documentation describes them, each a small server behind a connector of its platform. A
+ * message that they accept ends in `processed_by_svc`, and the connector sends nothing that they would refuse.
  */
 import { assertEquals } from "@std/assert";
 import { World } from "../../support/world.ts";
-import { type Behaviour, story, until } from "../connector/bench.ts";
+import { type Behaviour, story } from "../connector/bench.ts";
+import { until } from "../../support/until.ts";
 
 const SECRET = "secret-of-the-webhook";
 
@@ -15,7 +16,7 @@ async function hex(text: string): Promise<string> {
   return [...signature].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** The webhook adapter: signature, time, route, and what it has seen. */
+/** The webhook adapter: checks signature, time and route, and remembers the IDs it has seen. */
 function hermes(now: () => number): Behaviour {
   const seen = new Set<string>();
   return async ({ url, headers, body }) => {
@@ -33,7 +34,7 @@ function hermes(now: () => number): Behaviour {
   };
 }
 
-/** The API: exactly one user message, an optional session. */
+/** The API: accepts exactly one user message and an optional session. */
 const nanobot: Behaviour = ({ url, body }) => {
   if (url.endsWith("/health")) return Response.json({ status: "ok" });
   const { messages, session_id: session } = JSON.parse(body) as { messages: { role: string }[]; session_id?: unknown };
@@ -42,7 +43,7 @@ const nanobot: Behaviour = ({ url, body }) => {
   return fits ? Response.json({ choices: [] }) : new Response(null, { status: 400 });
 };
 
-Deno.test("hermes takes what its connector brings, and tells two senders with the same id apart", async () => {
+Deno.test("hermes accepts the connector's request and distinguishes two senders with the same ID", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, {
     platform: "hermes",
@@ -53,22 +54,22 @@ Deno.test("hermes takes what its connector brings, and tells two senders with th
   const c = await world.agent();
   await world.pair(c, b);
   for (const from of [a, c]) await world.message(from, b, { headers: { "x-request-id": "request-1" } });
-  await until("both are handed over", () => bench.told("receipt_sent").length === 2);
-  assertEquals(bench.told("handover_failed"), []);
+  await until(() => bench.eventsOf("receipt_sent").length === 2);
+  assertEquals(bench.eventsOf("handover_failed"), []);
   assertEquals(new Set(bench.calls.map(({ headers }) => headers.get("x-request-id"))).size, 2);
   assertEquals(bench.connector.status().runtime.reachable, true);
 });
 
-Deno.test("nanobot takes any payload as one user message", async () => {
+Deno.test("nanobot accepts any payload as one user message", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "nanobot", behaviour: nanobot });
   await using _ = bench;
   for (const body of ['{"message":"hi"}', '{"x":1}', "[1]"]) await world.message(a, b, { body });
-  await until("all are handed over", () => bench.told("receipt_sent").length === 3);
-  assertEquals(bench.told("handover_failed"), []);
+  await until(() => bench.eventsOf("receipt_sent").length === 3);
+  assertEquals(bench.eventsOf("handover_failed"), []);
 });
 
-Deno.test("nanobot may take two minutes, and the sender has long had its answer", async () => {
+Deno.test("nanobot may take two minutes, after the sender has its answer", async () => {
   await using world = await World.open();
   const done = Promise.withResolvers<Response>();
   const { a, b, bench } = await story(world, {
@@ -77,9 +78,9 @@ Deno.test("nanobot may take two minutes, and the sender has long had its answer"
   });
   await using _ = bench;
   assertEquals((await (await world.message(a, b)).json()).delivered, true);
-  await until("it is under way", () => bench.handed.length === 1);
+  await until(() => bench.handedOver.length === 1);
   await world.clock.advance(119_000);
-  assertEquals(bench.told("handover_failed"), []);
+  assertEquals(bench.eventsOf("handover_failed"), []);
   done.resolve(Response.json({ choices: [] }));
-  await until("it is handed over", () => bench.told("receipt_sent").length === 1);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
 });

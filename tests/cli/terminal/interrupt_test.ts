@@ -1,9 +1,9 @@
-/** Who answers Ctrl-C: the program at once, or a command that has something to finish. */
+/** What handles Ctrl-C: the program ends at once, or a command finishes its work first. */
 import { assertEquals } from "@std/assert";
 import { Interrupt } from "../../../cli/terminal/interrupt.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 
-Deno.test("Ctrl-C ends the program, unless a command took it over; the next one ends it then", () => {
+Deno.test("Ctrl-C ends the program unless a command handles it; the second one always ends it", () => {
   const clock = new ManualClock();
   const interrupt = new Interrupt(clock);
   assertEquals(interrupt.press(), true);
@@ -19,7 +19,7 @@ Deno.test("Ctrl-C ends the program, unless a command took it over; the next one 
   assertEquals([interrupt.press(), stops], [true, 1]);
 });
 
-Deno.test("a Ctrl-C that a launcher passes on as well is one", () => {
+Deno.test("a Ctrl-C that a launcher also forwards counts once", () => {
   const clock = new ManualClock();
   const interrupt = new Interrupt(clock);
   let stops = 0;

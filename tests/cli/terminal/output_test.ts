@@ -1,4 +1,4 @@
-/** What people and scripts see: streams, colours, progress, JSON (D-84, M22). */
+/** The output for people and scripts: streams, colours, progress, JSON (D-84). */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { CLI_ERRORS } from "../../../cli/errors.ts";
 import { COMMANDS } from "../../../cli/commands/table.ts";
@@ -26,14 +26,14 @@ function screen(isTerminal: boolean, options = { json: false, colour: true }) {
   return { out, seen, clock };
 }
 
-Deno.test("colours only on a terminal, and not with NO_COLOR or --json", () => {
+Deno.test("colours appear on a terminal only, and not with NO_COLOR or --json", () => {
   assertEquals(screen(true).out.bold("x"), "\x1b[1mx\x1b[0m");
   assertEquals(screen(false).out.bold("x"), "x");
   assertEquals(screen(true, { json: false, colour: false }).out.red("x"), "x");
   assertEquals(screen(true, { json: true, colour: true }).out.green("x"), "x");
 });
 
-Deno.test("NO_COLOR is honoured, and a pipe gets no escape sequence", async () => {
+Deno.test("a pipe and a terminal with NO_COLOR get no escape sequence", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world, { isTerminal: true });
   const colourful = await machine.svc("explain", "PROXY_AUTH_REPLAY");
@@ -46,7 +46,7 @@ Deno.test("NO_COLOR is honoured, and a pipe gets no escape sequence", async () =
   assert(!(await machine.svc("explain", "NONSENSE")).stderr.includes("\x1b"));
 });
 
-Deno.test("progress is shown after half a second, on a terminal only, and leaves no trace", async () => {
+Deno.test("progress appears after half a second on a terminal only and is removed at the end", async () => {
   const { out, seen, clock } = screen(true);
   out.doing("Asking");
   await clock.advance(499);
@@ -109,17 +109,22 @@ Deno.test("a slow command shows progress and clears it, also when it fails", asy
   }
 });
 
-Deno.test("an error is a sentence, but a name or an address at its beginning stays as it is", () => {
+Deno.test("an error is a sentence; a name or an address at its beginning stays unchanged", () => {
   const { out, seen } = screen(false);
-  const told = { code: "CLI_USAGE", fix: "", exit: 2, requestId: null };
-  for (const cause of ["nobody answers", "http://127.0.0.1:1 is gone", "registryUrl is empty", "/a/b is a link"]) {
-    out.error({ ...told, cause });
+  const fields = { code: "CLI_USAGE", fix: "", exit: 2, requestId: null };
+  for (const cause of ["no server answers", "http://127.0.0.1:1 is gone", "registryUrl is empty", "/a/b is a link"]) {
+    out.error({ ...fields, cause });
   }
   const causes = seen.stderr.split("\n").filter((line) => line.startsWith("error")).map((line) => line.slice(18));
-  assertEquals(causes, ["Nobody answers.", "http://127.0.0.1:1 is gone.", "registryUrl is empty.", "/a/b is a link."]);
+  assertEquals(causes, [
+    "No server answers.",
+    "http://127.0.0.1:1 is gone.",
+    "registryUrl is empty.",
+    "/a/b is a link.",
+  ]);
 });
 
-/** Characters that steer a terminal, change the direction of text or end a line. */
+/** Characters that control a terminal, change the direction of text or end a line. */
 const STEERING = [
   ...Array.from({ length: 0x20 }, (_, i) => i),
   ...Array.from({ length: 0x21 }, (_, i) => 0x7f + i),
@@ -127,27 +132,27 @@ const STEERING = [
 ].map((code) => String.fromCharCode(code));
 const HOSTILE = `\x1b[31mred\x1b[0m\x1b]0;title\x07\r\n${STEERING.join("")}`;
 
-/** True for a text without control characters but the ones of svc itself. */
+/** True for a text without control characters except those of svc itself. */
 function isHarmless(text: string): boolean {
   // deno-lint-ignore no-control-regex
   const own = text.replaceAll(/\x1b\[(?:0|1|2|31|32|33|31;1)m|\r\x1b\[K/g, "");
   return !STEERING.some((char) => char !== "\n" && own.includes(char));
 }
 
-Deno.test("texts of others are escaped in fields and tables", () => {
+Deno.test("texts of other parties are escaped in fields and tables", () => {
   assertEquals(printable("a\x1b[2Jb\u202ec\x07d\u009be\r\n"), "a\\u001b[2Jb\\u202ec\\u0007d\\u009be\\u000d\\u000a");
   assertEquals(fields([["name", "x\x1b]0;evil\x07"]]), ["  name  x\\u001b]0;evil\\u0007"]);
   assertEquals(table(["A", "B"], [["1\x1b[0m", null]]), ["A           B", "1\\u001b[0m  –"]);
 });
 
 Deno.test("every way to print escapes control characters and keeps the colours of svc itself", () => {
-  const told = { cause: HOSTILE, fix: HOSTILE, exit: 1, requestId: HOSTILE };
+  const fields = { cause: HOSTILE, fix: HOSTILE, exit: 1, requestId: HOSTILE };
   const ways: ((out: Output) => void)[] = [
     (out) => out.result({}, HOSTILE),
     (out) => out.result({}, [HOSTILE, `${out.bold(`${out.green("pass")} ${HOSTILE}`)} ${out.red(HOSTILE)} ${HOSTILE}`]),
     (out) => out.note(HOSTILE),
     (out) => out.warn(HOSTILE),
-    (out) => out.error({ code: HOSTILE, ...told }),
+    (out) => out.error({ code: HOSTILE, ...fields }),
   ];
   for (const way of ways) {
     const { out, seen } = screen(true);
@@ -160,7 +165,7 @@ Deno.test("every way to print escapes control characters and keeps the colours o
   assertEquals(seen.stdout, "\x1b[32mpass\x1b[0m \x1b[1mx\x1b[0m\n");
 });
 
-Deno.test("what is in progress is escaped", async () => {
+Deno.test("progress texts are escaped", async () => {
   const { out, seen, clock } = screen(true);
   out.doing(HOSTILE);
   await clock.advance(1_000);
@@ -177,7 +182,7 @@ Deno.test("JSON output has no control character, and parses to the same value", 
   assertEquals(JSON.parse(seen.stdout), { text: HOSTILE, warnings: [HOSTILE] });
 });
 
-Deno.test("a service's error code that is not one is shown as UNKNOWN_ERROR, its message escaped", async (t) => {
+Deno.test("an invalid error code of a service is shown as UNKNOWN_ERROR with its message escaped", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world, { isTerminal: true });
   for (const code of [HOSTILE, "lower", "", "A".repeat(65), "A B", "Ä", null, { a: 1 }]) {
@@ -232,7 +237,7 @@ Deno.test("no command prints a control character of a service's answer", async (
   }
 });
 
-Deno.test("with --json standard output is one document or nothing, standard error one error or nothing (D-84)", async () => {
+Deno.test("standard output is one JSON document or empty, and standard error one error or empty, with --json", async () => {
   await using world = await World.open();
   await using machine = await bootstrapped(world);
   const { invite } = await machine.json("invite", "create");
@@ -295,12 +300,12 @@ Deno.test("with --json standard output is one document or nothing, standard erro
     "invite create",
     "verify",
   ];
-  // Those of the connector have tests of their own, beside a running one.
+  // The connector's own commands have tests beside a running connector.
   const here = COMMANDS.filter(({ path }) => !/^(?:connector|install|provider)$/.test(path[0] ?? ""));
   assertEquals([...seen, ...covered].sort(), here.map(({ path }) => path.join(" ")).sort());
 });
 
-Deno.test("in text, too, no command but those that issue a secret ever shows one", async () => {
+Deno.test("text output shows a secret only in commands that issue one", async () => {
   await using world = await World.open();
   await using machine = await bootstrapped(world);
   await machine.json("agent", "create", "alpha");
@@ -320,7 +325,7 @@ Deno.test("in text, too, no command but those that issue a secret ever shows one
   }
 });
 
-Deno.test("an error in text says code, cause, cure, request and where to read more", async () => {
+Deno.test("an error in text shows code, cause, fix, request and documentation", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: "svc_pat_wrong" } });
   const { code, stdout, stderr } = await machine.svc("api-key", "list");
@@ -338,7 +343,7 @@ Deno.test("an error in text says code, cause, cure, request and where to read mo
   assert(!stderr.includes("svc_pat_wrong"));
 });
 
-Deno.test("svc explain says of every code when it comes and what helps", async () => {
+Deno.test("svc explain shows the condition and the fix of every code", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (const [code, { when, fix }] of [...Object.entries(ERRORS), ...Object.entries(CLI_ERRORS)]) {

@@ -1,4 +1,4 @@
-/** svc verify: every check of a token or a request, named, with the canonical string; offline by the keys here. */
+/** svc verify: every named check of a token or a request, with the canonical string; offline with the saved keys. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
@@ -16,18 +16,18 @@ interface Check {
 const failing = (checks: Check[]) => checks.filter(({ result }) => result === "failed").map(({ name }) => name);
 const skipping = (checks: Check[]) => checks.filter(({ result }) => result === "skipped").map(({ name }) => name);
 
-/** What `svc verify` says, whatever the verdict. */
-async function verdict(machine: Machine, ...argv: string[]) {
+/** The output of `svc verify`, for any result. */
+async function verifyJson(machine: Machine, ...argv: string[]) {
   const { code, stdout, stderr } = await machine.svc("--json", "verify", ...argv);
   assertEquals(stderr, "");
-  const said = JSON.parse(stdout) as {
+  const result = JSON.parse(stdout) as {
     valid: boolean;
     checks: Check[];
     canonical?: string;
     claims: { jti: string } | null;
   };
-  assertEquals(code, said.valid ? 0 : 1);
-  return said;
+  assertEquals(code, result.valid ? 0 : 1);
+  return result;
 }
 
 /** A request as the text of an HTTP message. */
@@ -39,21 +39,21 @@ async function message(world: World, agent: TestAgent, parts: RequestParts = {})
     .join("\r\n");
 }
 
-Deno.test("svc verify <token> shows eight checks that pass, and whose token it is", async () => {
+Deno.test("svc verify shows eight passed checks and the subject of a valid token", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const { identity, agent } = await world.agent();
-  const said = await verdict(machine, identity.ait);
+  const result = await verifyJson(machine, identity.ait);
   const names = "form header issuer key signature claims lifetime revocation".split(" ");
-  assertEquals(said.checks.map(({ name }) => name), names);
-  assertEquals([said.valid, said.claims?.jti, skipping(said.checks)], [true, agent.currentJti, []]);
+  assertEquals(result.checks.map(({ name }) => name), names);
+  assertEquals([result.valid, result.claims?.jti, skipping(result.checks)], [true, agent.currentJti, []]);
   const { stdout } = await machine.svc("verify", identity.ait);
   for (const part of ["✓ signature", agent.did, agent.ownerDid, agent.name]) assertStringIncludes(stdout, part);
   machine.stdin = `${identity.ait}\n`;
-  assertEquals((await verdict(machine, "-")).valid, true);
+  assertEquals((await verifyJson(machine, "-")).valid, true);
 });
 
-Deno.test("svc verify <token> fails at the check that fails, and skips what follows", async (t) => {
+Deno.test("svc verify fails at the failing check and skips the later ones", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const owner = await world.person();
@@ -76,27 +76,27 @@ Deno.test("svc verify <token> fails at the check that fails, and skips what foll
   ];
   for (const [what, token, step] of cases) {
     await t.step(what, async () => {
-      const { checks } = await verdict(machine, token);
+      const { checks } = await verifyJson(machine, token);
       assertEquals(failing(checks), [step]);
       const at = checks.findIndex(({ name }) => name === step);
       assert(checks.slice(0, at).every(({ result }) => result === "passed"));
       assert(checks.slice(at + 1).every(({ result }) => result === "skipped"));
     });
   }
-  await t.step("expired, and not yet valid, as of another moment", async () => {
-    assertEquals(failing((await verdict(machine, ait, "--at", "2026-04-01T00:00:00Z")).checks), ["lifetime"]);
-    assertEquals(failing((await verdict(machine, ait, "--at", "2026-02-20T23:59:59Z")).checks), ["lifetime"]);
-    assertEquals((await verdict(machine, ait, "--at", "2026-03-01T00:00:00Z")).valid, true);
+  await t.step("expired, and not yet valid, at another time", async () => {
+    assertEquals(failing((await verifyJson(machine, ait, "--at", "2026-04-01T00:00:00Z")).checks), ["lifetime"]);
+    assertEquals(failing((await verifyJson(machine, ait, "--at", "2026-02-20T23:59:59Z")).checks), ["lifetime"]);
+    assertEquals((await verifyJson(machine, ait, "--at", "2026-03-01T00:00:00Z")).valid, true);
   });
   await t.step("revoked", async () => {
     await world.client.deleteAgent(owner.apiKey, agent.id);
-    const { checks } = await verdict(machine, ait);
+    const { checks } = await verifyJson(machine, ait);
     assertEquals(failing(checks), ["revocation"]);
     assertStringIncludes(checks.at(-1)?.detail ?? "", "agent_deleted");
   });
 });
 
-Deno.test("svc verify refuses what is no identity token with a word on what it is", async () => {
+Deno.test("svc verify reports what the text is when it is not an AIT", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (const token of ["svc_pat_abc", "svc_rft_abc", "svcpair1_abc"]) {
@@ -110,7 +110,7 @@ Deno.test("svc verify refuses what is no identity token with a word on what it i
   assertEquals((await machine.failure("verify", "x", "--at", "yesterday")).exit, 2);
 });
 
-Deno.test("svc verify asks the registry for its keys, also when it has asked a moment ago", async () => {
+Deno.test("svc verify fetches the registry's keys, also shortly after a previous fetch", async () => {
   await using world = await World.open();
   let isOther = false;
   await using machine = await Machine.open(world, {
@@ -122,35 +122,35 @@ Deno.test("svc verify asks the registry for its keys, also when it has asked a m
     },
   });
   const { identity } = await world.agent();
-  assertEquals((await verdict(machine, identity.ait)).valid, true);
+  assertEquals((await verifyJson(machine, identity.ait)).valid, true);
   isOther = true;
-  const said = await verdict(machine, identity.ait);
-  assertEquals([said.valid, failing(said.checks)], [false, ["key"]]);
+  const result = await verifyJson(machine, identity.ait);
+  assertEquals([result.valid, failing(result.checks)], [false, ["key"]]);
 });
 
-Deno.test("svc verify works offline by the keys on this machine, and only then", async () => {
+Deno.test("svc verify works offline with the saved keys only when offline is chosen", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const { identity } = await world.agent();
   assertEquals((await machine.failure("verify", identity.ait, "--offline")).exit, 5);
-  await verdict(machine, identity.ait);
+  await verifyJson(machine, identity.ait);
   const sent = machine.requests.length;
   world.clock.step(86_400_000);
-  const { valid, checks } = await verdict(machine, identity.ait, "--offline");
+  const { valid, checks } = await verifyJson(machine, identity.ait, "--offline");
   assertEquals([valid, skipping(checks), machine.requests.length], [true, ["revocation"], sent]);
   machine.fetch = () => Promise.reject(new TypeError("no network"));
-  const unplugged = await verdict(machine, identity.ait);
+  const unplugged = await verifyJson(machine, identity.ait);
   assertEquals([unplugged.valid, skipping(unplugged.checks)], [true, ["revocation"]]);
   machine.write(`keys/${encodeURIComponent(REGISTRY_URL)}.json`, "rubbish");
   assertEquals((await machine.failure("verify", identity.ait)).exit, 5);
 });
 
-Deno.test("svc verify --request shows every check and the canonical string that was signed", async () => {
+Deno.test("svc verify shows every check of a request and the canonical string that was signed", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const agent = await world.agent();
   machine.write("request.http", await message(world, agent));
-  const { valid, checks, canonical } = await verdict(machine, "--request", machine.path("request.http"));
+  const { valid, checks, canonical } = await verifyJson(machine, "--request", machine.path("request.http"));
   assertEquals([valid, skipping(checks)], [true, ["trust, access token, rate limit"]]);
   const lines = canonical?.split("\n") ?? [];
   assertEquals([lines.length, ...lines.slice(0, 4)], [9, "SVC-PROOF-V1", "POST", PROXY_URL, "/hooks/agent"]);
@@ -159,7 +159,7 @@ Deno.test("svc verify --request shows every check and the canonical string that 
   for (const line of lines) assertStringIncludes(stdout, line);
 });
 
-Deno.test("svc verify --request names the check that fails", async (t) => {
+Deno.test("svc verify names the check of a request that fails", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const agent = await world.agent();
@@ -181,34 +181,37 @@ Deno.test("svc verify --request names the check that fails", async (t) => {
   for (const [what, text, steps] of cases) {
     await t.step(what, async () => {
       machine.write("request.http", text);
-      assertEquals(failing((await verdict(machine, "--request", machine.path("request.http"))).checks), steps);
+      assertEquals(failing((await verifyJson(machine, "--request", machine.path("request.http"))).checks), steps);
     });
   }
-  await t.step("an old request was right in its time", async () => {
+  await t.step("an old request was valid at its time", async () => {
     machine.write("request.http", await message(world, agent));
     world.clock.step(3_600_000);
     const path = machine.path("request.http");
-    assertEquals(failing((await verdict(machine, "--request", path)).checks), ["timestamp"]);
-    assertEquals((await verdict(machine, "--request", path, "--at", "2026-02-21T00:01:00Z")).valid, true);
+    assertEquals(failing((await verifyJson(machine, "--request", path)).checks), ["timestamp"]);
+    assertEquals((await verifyJson(machine, "--request", path, "--at", "2026-02-21T00:01:00Z")).valid, true);
   });
 });
 
-Deno.test("svc verify --request finds out for which origin a request was signed by mistake", async () => {
+Deno.test("svc verify finds the wrong origin that a request was signed for", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const agent = await world.agent();
   for (const origin of [`http://${new URL(PROXY_URL).host}`, REGISTRY_URL]) {
     machine.write("request.http", await message(world, agent, { signed: { origin } }));
-    const { checks } = await verdict(machine, "--request", machine.path("request.http"));
+    const { checks } = await verifyJson(machine, "--request", machine.path("request.http"));
     assertEquals(failing(checks), ["proof"]);
     const { detail } = checks.find(({ name }) => name === "proof")!;
     assertStringIncludes(detail, `signed for ${origin}`);
     assertStringIncludes(detail, PROXY_URL);
-    assertEquals((await verdict(machine, "--request", machine.path("request.http"), "--origin", origin)).valid, true);
+    assertEquals(
+      (await verifyJson(machine, "--request", machine.path("request.http"), "--origin", origin)).valid,
+      true,
+    );
   }
 });
 
-Deno.test("svc verify --request judges a refresh by the registry's origin, and takes JSON and standard input", async () => {
+Deno.test("svc verify checks a refresh against the registry's origin and reads JSON and standard input", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   const agent = await world.agent();
@@ -216,21 +219,21 @@ Deno.test("svc verify --request judges a refresh by the registry's origin, and t
   const request = await world.signed(agent, { base: REGISTRY_URL, target: "/v1/agents/auth/refresh", body });
   const { method, url, headers } = request;
   machine.stdin = JSON.stringify({ method, url, headers: Object.fromEntries(headers), body });
-  assertEquals((await verdict(machine, "--request", "-")).valid, true);
+  assertEquals((await verifyJson(machine, "--request", "-")).valid, true);
 });
 
-Deno.test("svc verify --request forgives the line feed that editors add", async () => {
+Deno.test("svc verify ignores the line feed that editors add to a request file", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (const ending of ["\n", "\r\n"]) {
     machine.write("request.http", await message(world, await world.agent()) + ending);
-    const { valid, checks } = await verdict(machine, "--request", machine.path("request.http"));
+    const { valid, checks } = await verifyJson(machine, "--request", machine.path("request.http"));
     assertEquals(valid, true);
     assertStringIncludes(checks.find(({ name }) => name === "body hash")!.detail, "without the file's last line feed");
   }
 });
 
-Deno.test("svc verify --request refuses what is no request", async () => {
+Deno.test("svc verify refuses text that is not a request", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   for (
@@ -251,7 +254,7 @@ Deno.test("svc verify --request refuses what is no request", async () => {
   assertEquals(machine.requests, []);
 });
 
-Deno.test("parseRequestFile() keeps target and body as they are written", () => {
+Deno.test("a request file keeps its target and body unchanged", () => {
   const file = parseRequestFile(utf8Bytes("POST https://P.example/%61//b?c=%20 HTTP/1.1\nA: 1\nA: 2\n\n{\n \u00e4}\n"));
   assertEquals([file?.method, file?.origin, file?.target], ["POST", "https://p.example", "/%61//b?c=%20"]);
   assertEquals([file?.headers.get("a"), new TextDecoder().decode(file?.body)], ["1, 2", "{\n \u00e4}\n"]);

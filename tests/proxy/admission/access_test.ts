@@ -1,21 +1,22 @@
 /**
- * Shows check 8 (D-63; E01, E02, E13, E16, E17, C09): the access token is asked of the registry for every message, its
- * word is taken only in the form that the protocol gives it, and a registry that cannot be asked lets nobody through.
+ * Shows the access token check (check 8, D-63): the registry validates the token for every message, only an answer in
+ * the form of the protocol counts, and no message passes when the registry is unreachable.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
-import type { TestAgent, TestSocket, World, WorldOptions } from "../../support/world.ts";
-import { get, openProxy, post, PROFILE, withAccess } from "../proxy_world.ts";
+import type { TestAgent, World, WorldOptions } from "../../support/world.ts";
+import { get, post, PROFILE, withAccess } from "../proxy_world.ts";
+import { type Cast, openCast } from "../cast.ts";
 
 const PATH = "/v1/agents/auth/validate";
 const INVALID = "401 PROXY_AGENT_ACCESS_INVALID";
 const REQUIRED = "401 PROXY_AGENT_ACCESS_REQUIRED";
 const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
 
-/** Validations as the registry gets them: kept, and answered otherwise when a test wants. */
+/** Counts the validation requests to the registry; a test can replace the answers. */
 class Validations {
   readonly asked: Request[] = [];
   answer: (() => Response | Promise<Response>) | null = null;
@@ -29,22 +30,18 @@ class Validations {
   }
 }
 
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
+interface ValidatedCast extends Cast {
   validations: Validations;
 }
 
-async function cast(options: WorldOptions = {}): Promise<Cast> {
-  const w = await openProxy(options);
-  return { w, ...await w.story(), validations: new Validations(w) };
+async function cast(options: WorldOptions = {}): Promise<ValidatedCast> {
+  const opened = await openCast(options);
+  return { ...opened, validations: new Validations(opened.w) };
 }
 
 const error = (code: string, status: number) => () => Response.json({ error: { code, message: "no" } }, { status });
 
-Deno.test("E01: a route that asks for an access token refuses a request without one; pairing does not ask", async () => {
+Deno.test("a route that needs an access token refuses a request without one; pairing needs none", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const receipts = `/v1/relay/delivery-receipts?requestId=abcdefgh&recipientAgentDid=${b.agent.did}`;
@@ -60,7 +57,7 @@ Deno.test("E01: a route that asks for an access token refuses a request without 
   }
 });
 
-Deno.test("E01: a sender in no pair is refused for that, whatever its access token is", async () => {
+Deno.test("a sender without a pair is refused as unpaired even when its access token is invalid", async () => {
   const { w, b, validations } = await cast();
   await using _ = w;
   const stranger = await w.agent();
@@ -72,9 +69,9 @@ Deno.test("E01: a sender in no pair is refused for that, whatever its access tok
 });
 
 for (const sharedProcess of [false, true]) {
-  const how = sharedProcess ? "judged in the process" : "asked of the registry";
+  const how = sharedProcess ? "checked in the process" : "requested from the registry";
 
-  Deno.test(`E02: only the agent's own live access token is good, ${how}`, async (t) => {
+  Deno.test(`only the agent's own active access token is accepted, ${how}`, async (t) => {
     const { w, a, b, socket, validations } = await cast({ sharedProcess });
     await using _ = w;
     assertEquals(await outcome(await w.message(a, b)), "202");
@@ -97,14 +94,14 @@ for (const sharedProcess of [false, true]) {
       await t.step(name, async () => assertEquals(await outcome(await w.message(withAccess(a, access), b)), result));
     }
     assertEquals(socket.delivered.length, 3);
-    await t.step("two in one header are none to ask about, whatever the registry would say", async () => {
+    await t.step("two tokens in one header are refused without a validation request", async () => {
       const before = validations.asked.length;
       validations.answer = () => new Response(null, { status: 204 });
       assertEquals(await outcome(await w.message(withAccess(a, `${next.accessToken}, x`), b)), INVALID);
       assertEquals(validations.asked.length, before);
       validations.answer = null;
     });
-    await t.step("its own, a moment before and after its end", async () => {
+    await t.step("the agent's own token, just before and just after it expires", async () => {
       const sender = withAccess(a, next.accessToken);
       w.clock.step(899_000);
       assertEquals(await outcome(await w.message(sender, b)), "202");
@@ -114,20 +111,20 @@ for (const sharedProcess of [false, true]) {
     if (sharedProcess) assertEquals(validations.asked, []);
   });
 
-  Deno.test(`E13, E17: an access token is refused from the moment that the session is revoked; the AIT is not, ${how}`, async () => {
+  Deno.test(`an access token is refused and the AIT still accepted after the session is revoked, ${how}`, async () => {
     const { w, a, b, socket } = await cast({ sharedProcess });
     await using _ = w;
     assertEquals(await outcome(await w.message(a, b)), "202");
     const path = `/v1/agents/${a.agent.id}/auth/revoke`;
     assertEquals((await w.ask("DELETE", path, { apiKey: a.owner.apiKey })).status, 204);
     assertEquals(await outcome(await w.message(a, b)), INVALID);
-    // Admitted by its AIT; the route itself asks for an active session (D-225).
+    // The AIT admits the request; the route itself requires an active session (D-225).
     assertEquals(await outcome(await get(w, a, "/pair/peers")), "403 PROXY_PAIR_OWNERSHIP_FORBIDDEN");
     assertEquals(socket.delivered.length, 1);
   });
 }
 
-Deno.test("in one process nothing is accepted once its session, its agent or its pair is gone, in any of 60 races", async (t) => {
+Deno.test("in one process a message is refused in every race after its session, agent or pair has ended", async (t) => {
   const ends: [name: string, end: (w: World, a: TestAgent, b: TestAgent) => Promise<Response>][] = [
     ["session revoked", (w, a) => w.ask("DELETE", `/v1/agents/${a.agent.id}/auth/revoke`, { apiKey: a.owner.apiKey })],
     ["agent deleted", (w, a) => w.ask("DELETE", `/v1/agents/${a.agent.id}`, { apiKey: a.owner.apiKey })],
@@ -152,7 +149,7 @@ Deno.test("in one process nothing is accepted once its session, its agent or its
   }
 });
 
-Deno.test("the registry is asked for every message, with the service credential and nothing of the request", async () => {
+Deno.test("the registry validates every message and receives its service credential and no agent data", async () => {
   const serviceCredential = { id: "01KHYQ5H00AAAAAAAAAAAAAAAA", secret: "svc_srv_test" };
   const { w, a, b, validations } = await cast({ proxy: { serviceCredential } });
   await using _ = w;
@@ -168,7 +165,7 @@ Deno.test("the registry is asked for every message, with the service credential 
   assertEquals(request.headers.get("authorization"), null);
 });
 
-Deno.test("E16: of the registry's answers 204 accepts, a 401 about the token refuses, and everything else is 503", async (t) => {
+Deno.test("204 from the registry accepts, 401 about the token refuses, and any other answer is 503", async (t) => {
   const cases: [name: string, answer: () => Response | Promise<Response>, result: string][] = [
     ["204", () => new Response(null, { status: 204 }), "202"],
     ["401 unauthorised", error("AGENT_AUTH_VALIDATE_UNAUTHORIZED", 401), INVALID],
@@ -204,7 +201,7 @@ Deno.test("E16: of the registry's answers 204 accepts, a 401 about the token ref
   assertEquals(socket.delivered.length, 1);
 });
 
-Deno.test("D-63: a 401 refuses, whatever its body, unless it is about the service", async (t) => {
+Deno.test("a 401 from the registry refuses with any body unless it is about the service credential", async (t) => {
   const { w, a, b, validations } = await cast();
   await using _ = w;
   const bodies: [name: string, answer: () => Response][] = [
@@ -220,7 +217,7 @@ Deno.test("D-63: a 401 refuses, whatever its body, unless it is about the servic
   }
 });
 
-Deno.test("E16, C09: a registry that hangs is 503 within 5 s of the clock; other agents go on", async () => {
+Deno.test("a registry that hangs causes 503 within 5 s of the clock; other agents continue", async () => {
   const { w, a, b, validations } = await cast();
   await using _ = w;
   const c = await w.agent();
@@ -239,7 +236,7 @@ Deno.test("E16, C09: a registry that hangs is 503 within 5 s of the clock; other
   assertEquals(await outcome(await w.message(a, b)), "202");
 });
 
-Deno.test("identical calls at once are joined, others are not, and none is remembered", async () => {
+Deno.test("identical validations that run at once are joined; different ones are not, and none is cached", async () => {
   const { w, a, b, validations } = await cast();
   await using _ = w;
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -247,7 +244,7 @@ Deno.test("identical calls at once are joined, others are not, and none is remem
     await promise;
     return new Response(null, { status: 204 });
   };
-  // A length: bodies of unknown length find room for a few at a time only.
+  // A length is required: bodies of unknown length share a small budget.
   const parts = { body: "{}", headers: { "Content-Length": "2" } };
   const answers = tally(Array.from({ length: 20 }, () => w.message(a, b, parts)));
   const other = w.message(withAccess(a, "svc_agt_other"), b, parts);
@@ -260,7 +257,7 @@ Deno.test("identical calls at once are joined, others are not, and none is remem
   assertEquals(validations.asked.length, 3);
 });
 
-Deno.test("a verdict is kept for AGENT_ACCESS_CACHE_MS where that is set, and a refusal never", async () => {
+Deno.test("a positive validation is cached for AGENT_ACCESS_CACHE_MS when set; a refusal never is", async () => {
   const { w, a, b, validations } = await cast({ proxy: { accessCacheMs: 5_000 } });
   await using _ = w;
   for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(a, b)), "202");
@@ -275,7 +272,7 @@ Deno.test("a verdict is kept for AGENT_ACCESS_CACHE_MS where that is set, and a 
   assertEquals(validations.asked.length, 5);
 });
 
-Deno.test("pairing goes on while validation is down, since it does not ask for it", async () => {
+Deno.test("pairing continues while validation is down", async () => {
   const { w, a, validations } = await cast();
   await using _ = w;
   validations.answer = () => Promise.reject(new TypeError("connection refused"));

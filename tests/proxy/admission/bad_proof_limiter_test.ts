@@ -1,4 +1,4 @@
-/** Shows the guard against floods of bad proofs (D-94, D-241): it refuses the client that floods, and no other. */
+/** Shows the limiter of bad proofs (D-94, D-241): it refuses the client that floods, and no other client. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { BadProofLimiter } from "../../../proxy/admission/bad_proof_limiter.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
@@ -9,7 +9,7 @@ import { codeOf, PROXY_URL, World } from "../../support/world.ts";
 
 const BAD = { signed: { method: "PUT" } };
 
-Deno.test("H10: after 200 bad proofs in 10 s the same token from the same address is answered at a glance", async () => {
+Deno.test("the same token from the same address is refused without verification after 200 bad proofs in 10 s", async () => {
   await using w = await World.open();
   const { a, b } = await w.story();
   for (let i = 0; i < 200; i++) assertEquals(await codeOf(await w.message(a, b, BAD)), "PROXY_AUTH_INVALID_PROOF");
@@ -39,7 +39,7 @@ Deno.test("requests over the rate limit are refused before their nonce is writte
   assertEquals(await nonces(), before);
 });
 
-Deno.test("H10: bad proofs use up nothing of the agent's own limit", async () => {
+Deno.test("bad proofs do not count against the agent's own rate limit", async () => {
   await using w = await World.open({ proxy: { agentRequests: 5 } });
   const { a, b, socket } = await w.story();
   socket.alive = true;
@@ -49,7 +49,7 @@ Deno.test("H10: bad proofs use up nothing of the agent's own limit", async () =>
   assertEquals((await w.message(a, b)).status, 429);
 });
 
-Deno.test("the guard refuses a token in every spelling of its header when it has sent 200 bad proofs", async () => {
+Deno.test("the limiter refuses every spelling of the token's header after 200 bad proofs", async () => {
   await using w = await World.open();
   const { a, b } = await w.story();
   const spelling = (i: number) => ({ ...BAD, headers: { Authorization: `Svc${" ".repeat(1 + i)}${a.identity.ait}` } });
@@ -60,7 +60,7 @@ Deno.test("the guard refuses a token in every spelling of its header when it has
   for (const parts of others) assertEquals((await w.message(a, b, parts)).status, 429);
 });
 
-Deno.test("the guard keeps the newest counts when a flood of tokens passes", () => {
+Deno.test("the limiter keeps the newest counts when it receives a flood of tokens", () => {
   const guard = new BadProofLimiter(new ManualClock());
   const exchangeOf = (token: string) =>
     ({

@@ -1,6 +1,6 @@
 /**
- * Shows the nine checks in the specification's order (SPEC "POST /hooks/agent", D-60, B21): the first that fails answers,
- * whatever else is wrong. Also what a refused request leaves behind (D-25, A24, B13).
+ * Shows the order of the nine checks (R-136, D-60): the first check that fails decides the response, even when later
+ * checks would fail too. Also shows what a refused request leaves behind (D-25).
  */
 import { assert, assertEquals } from "@std/assert";
 import { CHECKS } from "../../../proxy/admission/checks.ts";
@@ -13,18 +13,18 @@ import { aitWith, claimsOf, get, openProxy, restart, withAccess, withAit } from 
 const WINDOW_MS = 60_000;
 const OTHER_PROOF = "A".repeat(86);
 
-/** A world in which a request can be broken at each check alone. */
+/** A world in which a request can fail each check alone. */
 interface Cast {
   w: World;
-  /** In a pair, and its window full. */
+  /** Has a pair; its rate-limit window is full. */
   paired: TestAgent;
-  /** In no pair, and its window full. */
+  /** Has no pair; its rate-limit window is full. */
   alone: TestAgent;
-  /** The latter with an AIT that is revoked. */
+  /** `unpaired` with a revoked AIT. */
   revoked: TestAgent;
-  /** The latter with a revoked AIT that has expired too. */
+  /** `unpaired` with an AIT that is revoked and expired. */
   expired: TestAgent;
-  /** A nonce that both have used. */
+  /** A nonce that both agents have used. */
   usedNonce: string;
 }
 
@@ -49,7 +49,7 @@ async function cast(agentRequests = 10): Promise<Cast> {
   return { w, paired, alone, revoked: before, expired: withAit(before, old), usedNonce };
 }
 
-Deno.test("CHECKS is the nine checks of the specification, in its order", () => {
+Deno.test("the table has the nine checks of the specification in their order", () => {
   assertEquals(CHECKS.map((check) => check.name), [
     "AIT signature",
     "AIT expiry",
@@ -64,7 +64,7 @@ Deno.test("CHECKS is the nine checks of the specification, in its order", () => 
   for (const check of CHECKS) assert(check.failsWith.length > 0);
 });
 
-Deno.test("a request that is broken at a check and at every later one answers that check's code", async (t) => {
+Deno.test("a request that fails one check and every later one answers the code of the first", async (t) => {
   const c = await cast();
   await using w = c.w;
   const skewed = String(unixSeconds(w.clock.now()) - 301);
@@ -98,7 +98,7 @@ Deno.test("a request that is broken at a check and at every later one answers th
   }
 });
 
-Deno.test("a request that passes all nine is judged by what it asks for (D-60)", async () => {
+Deno.test("a request that passes all nine checks is handled by its route", async () => {
   const c = await cast(50);
   await using w = c.w;
   w.clock.step(WINDOW_MS);
@@ -112,7 +112,7 @@ Deno.test("a request that passes all nine is judged by what it asks for (D-60)",
   for (const [parts, code] of cases) await refused(await w.message(c.paired, c.alone, parts), code);
 });
 
-Deno.test("what is refused before check 5 leaves the nonce free, what is refused later has used it up", async (t) => {
+Deno.test("a refusal before check 5 leaves the nonce unused; a later refusal uses it", async (t) => {
   const cases: [name: string, free: boolean, broken: (c: Cast, nonce: string) => Promise<Response>][] = [
     ["AIT signature", true, ({ w, paired }, nonce) => {
       const broken = withAit(paired, `${paired.identity.ait.slice(0, -4)}AAAA`);
@@ -147,7 +147,7 @@ Deno.test("what is refused before check 5 leaves the nonce free, what is refused
   }
 });
 
-Deno.test("check 9: a request over the limit has used its nonce up too", async () => {
+Deno.test("a request over the rate limit uses its nonce", async () => {
   const c = await cast();
   await using w = c.w;
   const request = { method: "GET", target: "/pair/peers", nonce: "nonce-over-the-limit" };
@@ -155,7 +155,7 @@ Deno.test("check 9: a request over the limit has used its nonce up too", async (
   await refused(await w.fetch(await w.signed(c.paired, request)), "PROXY_AUTH_REPLAY");
 });
 
-Deno.test("A24: an AIT with an invalid signature changes nothing for the agent that it names", async () => {
+Deno.test("an AIT with an invalid signature changes nothing for the agent that it names", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 5 } });
   const { a, b } = await w.story();
   w.clock.step(60_000);

@@ -1,6 +1,6 @@
 /**
- * Shows what a step of the machine's clock does to the proxy (O04): nothing is accepted twice, nothing breaks, and ids go on
- * rising.
+ * Shows the effect of a step of the machine's clock on the proxy (D-25): no request is accepted twice, requests still
+ * pass, and request IDs keep rising.
  */
 import { assert, assertEquals } from "@std/assert";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -8,11 +8,11 @@ import { outcome } from "../../support/registry_world.ts";
 import { openProxy } from "../proxy_world.ts";
 
 for (const stepMs of [-600_000, 600_000, -1_000]) {
-  Deno.test(`O04: after a step of the clock by ${stepMs / 1000} s messages pass, and what was accepted is not again`, async () => {
+  Deno.test(`messages pass and no message is accepted twice after a clock step of ${stepMs / 1000} s`, async () => {
     await using w = await openProxy();
     const { a, b, socket } = await w.story();
     socket.alive = true;
-    // Older than the step: a token dated ahead would be refused by itself.
+    // Older than the step: otherwise a token dated in the future would be refused.
     if (stepMs < 0) await w.clock.advance(700_000);
     const parts = { recipient: b.agent.did, body: '{"message":"hi"}' };
     const request = await w.signed(a, parts);
@@ -21,14 +21,14 @@ for (const stepMs of [-600_000, 600_000, -1_000]) {
     const replayed = await outcome(await w.fetch(request.clone()));
     assert(/^401 PROXY_AUTH_(REPLAY|TIMESTAMP_SKEW)$/.test(replayed), replayed);
     assertEquals(await outcome(await w.fetch(await w.signed(a, parts))), "202");
-    // Back to where it was: the first request is within its skew again, and still used up.
+    // The clock is back: the first request is within its tolerance again, and its nonce is still used.
     w.clock.step(-stepMs);
     assertEquals(await outcome(await w.fetch(request)), "401 PROXY_AUTH_REPLAY");
     assertEquals(w.proxy.deps.hub.inFlight, 0);
   });
 }
 
-Deno.test("O04: what has expired while the clock was ahead stays so for who asks then, and request ids rise through jitter", async () => {
+Deno.test("records that expired while the clock was ahead stay expired, and request IDs rise through jitter", async () => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   const send = async () => await w.fetch(await w.signed(a, { recipient: b.agent.did, body: '{"message":"hi"}' }));

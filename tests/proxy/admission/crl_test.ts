@@ -1,6 +1,6 @@
 /**
- * Shows what the proxy knows of revocations (D-62; C03, C04, C06, C08, C09, C20): fresh, never rolled back, and when it
- * cannot know, it lets nobody through.
+ * Shows how the proxy caches the CRL (D-62): it refreshes the list, never installs an older one, and refuses every
+ * request when it has no usable list. Decisions: D-46.
  */
 import { assert, assertEquals } from "@std/assert";
 import { type CrlGrant, type Revocation, signCrl } from "../../../shared/protocol/crl.ts";
@@ -12,12 +12,13 @@ import type { ProxyConfig } from "../../../proxy/config.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
-import { get, openProxy, registryKey, restart, token, withAit } from "../proxy_world.ts";
+import { signedToken } from "../../support/tokens.ts";
+import { get, openProxy, registryKey, restart, withAit } from "../proxy_world.ts";
 
-/** The revocation list as the proxy gets it: counted, and replaced when a test wants. */
+/** Counts the CRL requests of the proxy; a test can replace the answer. */
 class Lists {
   fetches: Request[] = [];
-  /** In place of the registry's own answer. */
+  /** Replaces the registry's own answer. */
   answer: (() => Response | Promise<Response>) | null = null;
 
   constructor(readonly w: World) {
@@ -28,7 +29,7 @@ class Lists {
     };
   }
 
-  /** A list that the registry could have signed now, with anything otherwise. */
+  /** A list that the registry could have signed now; `changes` replaces claims. */
   async signed(grant: Partial<CrlGrant> = {}, key?: SigningKey): Promise<string> {
     const { clock, newId } = this.w;
     const issuedAtSeconds = unixSeconds(clock.now());
@@ -41,7 +42,7 @@ class Lists {
     this.answer = () => Response.json({ crl }, { headers });
   }
 
-  /** Fetches as the background work does, and waits for the end of it. */
+  /** Fetches as the background work does, and waits until it ends. */
   async refresh(): Promise<void> {
     await this.w.proxy.deps.crl.refresh();
   }
@@ -65,7 +66,7 @@ const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
 const REVOKED = "401 PROXY_AUTH_REVOKED";
 const notFound = (code: string) => () => Response.json({ error: { code, message: "no" } }, { status: 404 });
 
-Deno.test("C03, C04: a revoked AIT is refused within one interval, and access at once", async () => {
+Deno.test("a revoked AIT is refused within one refresh interval, and its access token at once", async () => {
   const { w, a } = await cast({ crlRefreshIntervalMs: 2_000 });
   await using _ = w;
   const b = await w.agent();
@@ -78,7 +79,7 @@ Deno.test("C03, C04: a revoked AIT is refused within one interval, and access at
   assertEquals([await ask(w, a), await ask(w, b)], [REVOKED, "200"]);
 });
 
-Deno.test("a reissued agent's old AIT is refused, its new one is not", async () => {
+Deno.test("the old AIT of a reissued agent is refused and its new one accepted", async () => {
   const { w, a, lists } = await cast();
   await using _ = w;
   const answer = await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: a.owner.apiKey });
@@ -87,7 +88,7 @@ Deno.test("a reissued agent's old AIT is refused, its new one is not", async () 
   assertEquals([await ask(w, a), await ask(w, withAit(a, ait))], [REVOKED, "200"]);
 });
 
-Deno.test("C06: a list that is not the newest of this registry is not installed, and the older good one is kept", async (t) => {
+Deno.test("a list that is not this registry's newest is not installed, and the older valid list stays", async (t) => {
   const stranger = { kid: "stranger", privateKey: (await keyPairFromSeed(new Uint8Array(32).fill(3))).privateKey };
   const SEQ = 7;
   type Make = (lists: Lists, now: number, key: SigningKey) => Promise<unknown> | Response;
@@ -103,14 +104,14 @@ Deno.test("C06: a list that is not the newest of this registry is not installed,
     ["without a seq", (lists) => lists.signed({ seq: undefined as unknown as number })],
     ["with a typ that is not CRL", async (lists, _, { kid, privateKey }) => {
       const [, payload = ""] = (await lists.signed({ seq: 9 })).split(".");
-      return await token(
+      return await signedToken(
         { alg: "EdDSA", typ: "AIT", kid },
         atob(payload.replaceAll("-", "+").replaceAll("_", "/")),
         privateKey,
       );
     }],
     ["with a changed signature", async (lists) => (await lists.signed({ seq: 9 })).slice(0, -4) + "AAAA"],
-    ["that is no text", () => Promise.resolve(1)],
+    ["that is not text", () => Promise.resolve(1)],
     ["that is missing", () => Response.json({})],
     ["with status 201", () => Response.json({ crl: "x" }, { status: 201 })],
     ["that is HTML", () => new Response("<!doctype html>")],
@@ -138,7 +139,7 @@ Deno.test("C06: a list that is not the newest of this registry is not installed,
   }
 });
 
-Deno.test("a list that is newer by seq, or by iat, takes the place of the older one", async (t) => {
+Deno.test("a list that is newer by seq or by iat replaces the older one", async (t) => {
   const newer: [name: string, seq: number, laterSeconds: number][] = [
     ["a higher seq", 8, 0],
     ["a higher seq, issued earlier", 8, -30],
@@ -158,7 +159,7 @@ Deno.test("a list that is newer by seq, or by iat, takes the place of the older 
   }
 });
 
-Deno.test("a rollback is refused and logged, also after a restart", async () => {
+Deno.test("an older list is refused and logged, also after a restart", async () => {
   const { w, a, lists, entry } = await cast();
   await using _ = w;
   lists.publish(await lists.signed({ seq: 7, revocations: [entry] }));
@@ -174,7 +175,7 @@ Deno.test("a rollback is refused and logged, also after a restart", async () => 
   assertEquals(await ask(w, a), REVOKED);
 });
 
-Deno.test("CRL_NOT_FOUND is an empty list only until a signed one was seen, also after a restart", async () => {
+Deno.test("CRL_NOT_FOUND means an empty list only until a signed list was seen, also after a restart", async () => {
   const { w, a, lists, entry } = await cast();
   await using _ = w;
   lists.answer = notFound("CRL_NOT_FOUND");
@@ -188,10 +189,10 @@ Deno.test("CRL_NOT_FOUND is an empty list only until a signed one was seen, also
   await lists.refresh();
   assertEquals(await ask(w, a), REVOKED);
   await restart(w);
-  assertEquals(await ask(w, a), UNAVAILABLE, "a forged 404 undoes nothing");
+  assertEquals(await ask(w, a), UNAVAILABLE, "a forged 404 changes nothing");
 });
 
-Deno.test("any other 404 is no list", async () => {
+Deno.test("any other 404 is not a list", async () => {
   const { w, a, lists } = await cast();
   await using _ = w;
   for (const answer of [notFound("NOT_FOUND"), () => new Response("not here", { status: 404 })]) {
@@ -200,7 +201,7 @@ Deno.test("any other 404 is no list", async () => {
   }
 });
 
-Deno.test("a list serves CRL_MAX_AGE_MS past its last confirmation, 304 and CRL_NOT_FOUND among these, and no longer", async (t) => {
+Deno.test("a list is used CRL_MAX_AGE_MS after its last confirmation, also by 304 or CRL_NOT_FOUND", async (t) => {
   const confirmations: [name: string, confirm: () => Response, empty: boolean][] = [
     ["304", () => new Response(null, { status: 304 }), false],
     ["CRL_NOT_FOUND", notFound("CRL_NOT_FOUND"), true],
@@ -232,7 +233,7 @@ Deno.test("a list serves CRL_MAX_AGE_MS past its last confirmation, 304 and CRL_
   }
 });
 
-Deno.test("a list is not used past its exp, however often a 304 confirms it", async () => {
+Deno.test("a list is not used after its exp, even when 304 confirms it", async () => {
   const { w, a, lists } = await cast();
   await using _ = w;
   lists.publish(await lists.signed(), { ETag: '"the-tag"' });
@@ -248,7 +249,7 @@ Deno.test("a list is not used past its exp, however often a 304 confirms it", as
   assertEquals(await ask(w, a), UNAVAILABLE);
 });
 
-Deno.test("C08: without a list nobody gets through until the first success, and retries wait 10 s doubling to 60 s", async () => {
+Deno.test("every request is refused until the first list arrives, and retries wait 10 s doubling to 60 s", async () => {
   const { w, a, lists } = await cast();
   await using _ = w;
   lists.answer = () => Promise.reject(new TypeError("connection refused"));
@@ -267,7 +268,7 @@ Deno.test("C08: without a list nobody gets through until the first success, and 
   assertEquals(await ask(w, a), "200");
 });
 
-Deno.test("the list is fetched every CRL_REFRESH_INTERVAL_MS, less up to 10 %", async () => {
+Deno.test("the list is fetched every CRL_REFRESH_INTERVAL_MS minus up to 10 %", async () => {
   const { w, a, lists } = await cast({ crlRefreshIntervalMs: 20_000 });
   await using _ = w;
   lists.publish(await lists.signed());
@@ -281,10 +282,10 @@ Deno.test("the list is fetched every CRL_REFRESH_INTERVAL_MS, less up to 10 %", 
     waits.push(waited);
   }
   assert(waits.every((ms) => ms >= 18_000 && ms <= 22_000), `${waits}`);
-  assert(Math.min(...waits) < 19_500, `${waits}: all instances would ask at the same time`);
+  assert(Math.min(...waits) < 19_500, `${waits}: all instances would fetch at the same time`);
 });
 
-Deno.test("many requests at once cause one fetch, and one that is under way is not waited for while a list serves", async () => {
+Deno.test("concurrent requests cause one fetch and do not wait for it while a list is usable", async () => {
   const { w, a, lists } = await cast();
   await using _ = w;
   assertEquals(await tally(Array.from({ length: 50 }, () => get(w, a, "/pair/peers"))), { "200": 50 });
@@ -297,7 +298,7 @@ Deno.test("many requests at once cause one fetch, and one that is under way is n
   assertEquals(await ask(w, a), "200");
 });
 
-Deno.test("D-46: the list is asked for with the service credential, and nothing of any agent's", async () => {
+Deno.test("the list request carries the service credential and no data of an agent", async () => {
   const serviceCredential = { id: "01KHYQ5H00AAAAAAAAAAAAAAAA", secret: "svc_srv_test" };
   const { w, a, lists } = await cast({ serviceCredential });
   await using _ = w;
@@ -308,7 +309,7 @@ Deno.test("D-46: the list is asked for with the service credential, and nothing 
   assertEquals(request?.headers.get(HEADERS.serviceSecret), serviceCredential.secret);
 });
 
-Deno.test("C09: a registry that hangs is 503 within 5 s of the clock", async () => {
+Deno.test("a CRL request that hangs causes 503 within 5 s of the clock", async () => {
   const { w, a, lists } = await cast();
   await using _ = w;
   lists.answer = () => new Promise(() => {});
@@ -322,7 +323,7 @@ Deno.test("C09: a registry that hangs is 503 within 5 s of the clock", async () 
   assertEquals([answered, lists.fetches.length], [UNAVAILABLE, 1]);
 });
 
-Deno.test("C20: a registry that cannot build its list leaves the proxy with the older one", async () => {
+Deno.test("the proxy keeps the older list when the registry cannot build a new one", async () => {
   const { w, a, lists } = await cast();
   await using _ = w;
   const b = await w.agent();
@@ -330,15 +331,15 @@ Deno.test("C20: a registry that cannot build its list leaves the proxy with the 
   await lists.refresh();
   assertEquals([await ask(w, a), await ask(w, b)], ["200", REVOKED]);
   const [record] = await Array.fromAsync(w.kv.list({ prefix: ["registry", "revocation"] }));
-  assert(record, "where the registry keeps its revocations has changed");
+  assert(record, "the registry's revocations are in an unexpected place");
   await w.kv.set(record.key, { ...(record.value as object), revokedAt: "yesterday" });
   await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
   await lists.refresh();
-  // Admitted by the older list; the registry itself knows that the agent is gone.
+  // The older list admits the request; the registry knows that the agent is deleted.
   assertEquals([await ask(w, a), await ask(w, b)], ["403 PROXY_PAIR_OWNERSHIP_FORBIDDEN", REVOKED]);
 });
 
-Deno.test("a long list is read in slices and installed whole", async () => {
+Deno.test("a long list is read in slices and installed as a whole", async () => {
   const { w, a, lists, entry } = await cast();
   await using _ = w;
   const others = Array.from(
@@ -354,13 +355,13 @@ Deno.test("a long list is read in slices and installed whole", async () => {
   clearInterval(counting);
   assert(turns > 3, `${turns} turns for others`);
   assertEquals(await ask(w, a), REVOKED);
-  // Another form of a long answer is not a list.
+  // A long answer in another form is not a list.
   lists.answer = () => new Response(`{"crl": "${crl}"}`);
   await lists.refresh();
   assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
 });
 
-Deno.test("a list is read when its body takes longer than its head, for at most 10 s", async () => {
+Deno.test("a list is read for at most 10 s when its body takes longer than its head", async () => {
   const { w, a, lists, entry } = await cast();
   await using _ = w;
   const text = JSON.stringify({ crl: await lists.signed({ revocations: [entry] }) });
@@ -383,7 +384,7 @@ Deno.test("a list is read when its body takes longer than its head, for at most 
   assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
 });
 
-Deno.test("a list over 32 MiB is refused by its length alone, before its body is read", async () => {
+Deno.test("a list over 32 MiB is refused by its length before its body is read", async () => {
   const { w, lists } = await cast();
   await using _ = w;
   let pulled = 0, cancelled = false;

@@ -1,6 +1,6 @@
 /**
- * Shows how the proxy knows the registry's keys (D-61; A23, C09, C12, C13, C14): cached, fetched once at a time, kept for a
- * while when the registry fails, never replaced by a document that is not one.
+ * Shows how the proxy caches the registry's key document (D-53, D-61): one fetch at a time, a limited reuse while the
+ * registry fails, and no replacement by an invalid document.
  */
 import { assert, assertEquals } from "@std/assert";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -9,15 +9,16 @@ import type { KeyDocument, PublishedKey } from "../../../shared/protocol/key_doc
 import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
-import { claimsOf, get, openProxy, token, withAit } from "../proxy_world.ts";
+import { signedToken } from "../../support/tokens.ts";
+import { claimsOf, get, openProxy, withAit } from "../proxy_world.ts";
 
 const PATH = "/.well-known/svc-keys.json";
 const MINUTE_MS = 60_000;
 
-/** The key document as the proxy gets it: counted, and replaced when a test wants. */
+/** Counts the requests for the key document; a test can replace the answer. */
 class Keys {
   fetches = 0;
-  /** In place of the registry's own answer. */
+  /** Replaces the registry's own answer. */
   answer: ((request: Request) => Response | Promise<Response>) | null = null;
 
   constructor(w: World) {
@@ -28,7 +29,7 @@ class Keys {
     };
   }
 
-  /** Answers with a document. */
+  /** Answers with this document from now on. */
   publish(document: unknown, headers: Record<string, string> = {}): void {
     this.answer = () => Response.json(document, { headers });
   }
@@ -52,7 +53,7 @@ async function ask(w: World, agent: TestAgent): Promise<string> {
 const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
 const INVALID = "401 PROXY_AUTH_INVALID_AIT";
 
-/** A second key of the registry, and the agent with an AIT that it signed. */
+/** Adds a second registry key, and an AIT of the agent that it signed. */
 async function second(
   a: TestAgent,
   kid = "key-2",
@@ -67,11 +68,11 @@ async function second(
     x: pair.publicKey,
     status: "active",
   };
-  const ait = await token({ alg: "EdDSA", typ: "AIT", kid }, claimsOf(a.identity.ait), pair.privateKey);
+  const ait = await signedToken({ alg: "EdDSA", typ: "AIT", kid }, claimsOf(a.identity.ait), pair.privateKey);
   return { key, agent: withAit(a, ait), privateKey: pair.privateKey };
 }
 
-Deno.test("the keys are fetched once and serve until their time is over, the shorter of the two", async (t) => {
+Deno.test("the keys are fetched once and used until the shorter of the two lifetimes ends", async (t) => {
   const cases: [name: string, cacheControl: string | null, ttlMs: number, freshMs: number][] = [
     ["max-age is shorter", "public, max-age=60", 300_000, 60_000],
     ["the setting is shorter", "public, max-age=300", 2_000, 2_000],
@@ -92,14 +93,14 @@ Deno.test("the keys are fetched once and serve until their time is over, the sho
   }
 });
 
-Deno.test("many requests at once cause one fetch", async () => {
+Deno.test("concurrent requests cause one fetch", async () => {
   const { w, a, keys } = await cast();
   await using _ = w;
   const answers = await tally(Array.from({ length: 50 }, () => get(w, a, "/pair/peers")));
   assertEquals([answers, keys.fetches], [{ "200": 50 }, 1]);
 });
 
-Deno.test("C12: a new key is accepted at its first use, after one fetch, and the old one still is", async () => {
+Deno.test("a new key is accepted at its first use after one fetch, and the old key still is", async () => {
   const { w, a, keys, own } = await cast();
   await using _ = w;
   assertEquals(await ask(w, a), "200");
@@ -109,7 +110,7 @@ Deno.test("C12: a new key is accepted at its first use, after one fetch, and the
   assertEquals([await ask(w, a), await ask(w, agent), keys.fetches], ["200", "200", 2]);
 });
 
-Deno.test("C12: a rotation at the registry is followed at once (D-53)", async () => {
+Deno.test("a key rotation at the registry is followed at once", async () => {
   const { w, a } = await cast();
   await using _ = w;
   assertEquals(await ask(w, a), "200");
@@ -118,7 +119,7 @@ Deno.test("C12: a rotation at the registry is followed at once (D-53)", async ()
   assertEquals([await ask(w, later), await ask(w, a)], ["200", "200"]);
 });
 
-Deno.test("C13: a key that is withdrawn is believed no longer than the keys are cached, also for an AIT seen before", async () => {
+Deno.test("a withdrawn key is trusted no longer than the cache lifetime, also for an AIT seen before", async () => {
   const { w, a, keys } = await cast({ registryKeysTtlMs: 2_000 });
   await using _ = w;
   assertEquals(await ask(w, a), "200");
@@ -129,7 +130,7 @@ Deno.test("C13: a key that is withdrawn is believed no longer than the keys are 
   assertEquals(await ask(w, a), INVALID);
 });
 
-Deno.test("C13: a key that gives its kid to another is withdrawn too, also for an AIT seen before", async () => {
+Deno.test("a key whose kid now names another key counts as withdrawn, also for an AIT seen before", async () => {
   const { w, a, keys, own } = await cast({ registryKeysTtlMs: 2_000 });
   await using _ = w;
   const { key, agent } = await second(a, own.kid);
@@ -139,14 +140,14 @@ Deno.test("C13: a key that gives its kid to another is withdrawn too, also for a
   assertEquals([await ask(w, a), await ask(w, agent)], [INVALID, "200"]);
 });
 
-Deno.test("C14: a retired key verifies AITs, and no revocation list", async () => {
+Deno.test("a retired key verifies AITs and no revocation list", async () => {
   const { w, a, keys, own } = await cast();
   await using _ = w;
   const b = await w.agent();
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   const { key } = await second(a);
   keys.publish({ keys: [key, { ...own, status: "retired" }] });
-  // The AIT passes; the list, signed with the same key, does not.
+  // The AIT passes; the list that the same key signed does not.
   assertEquals(await ask(w, a), UNAVAILABLE);
   assertEquals(await outcome(await get(w, withAit(a, `${a.identity.ait}x`), "/pair/peers")), INVALID);
   keys.answer = null;
@@ -155,7 +156,7 @@ Deno.test("C14: a retired key verifies AITs, and no revocation list", async () =
   assertEquals(await ask(w, a), "200");
 });
 
-Deno.test("an unknown kid causes one fetch in 30 s, however many ask", async () => {
+Deno.test("an unknown kid causes one fetch in 30 s for any number of requests", async () => {
   const { w, a, keys } = await cast();
   await using _ = w;
   assertEquals(await ask(w, a), "200");
@@ -169,14 +170,14 @@ Deno.test("an unknown kid causes one fetch in 30 s, however many ask", async () 
   assertEquals(await ask(w, a), "200");
 });
 
-Deno.test("an unknown kid is 503 when the registry cannot be asked, and known ones go on", async () => {
+Deno.test("an unknown kid is 503 while the registry is unreachable; known ones continue", async () => {
   const { w, a, keys } = await cast();
   await using _ = w;
   assertEquals(await ask(w, a), "200");
   const { agent } = await second(a);
   keys.answer = () => new Response("bad gateway", { status: 502 });
   assertEquals([await ask(w, agent), await ask(w, a)], [UNAVAILABLE, "200"]);
-  // Nobody knows yet whether the key is new: that it was not asked for again says nothing against it.
+  // The proxy cannot know yet whether the key is new: the limit on fetches is not evidence against it.
   keys.answer = null;
   w.clock.step(29_999);
   assertEquals([await ask(w, agent), keys.fetches], [UNAVAILABLE, 2]);
@@ -200,7 +201,7 @@ const BAD: [name: string, answer: (own: PublishedKey) => Response][] = [
   ["201 with the right body", (own) => Response.json({ keys: [own] }, { status: 201 })],
 ];
 
-Deno.test("A23: a bad document never replaces a good one, and without a good one there is 503", async (t) => {
+Deno.test("an invalid document never replaces a valid one, and without a valid one requests get 503", async (t) => {
   for (const [name, answer] of BAD) {
     await t.step(name, async () => {
       const { w, a, keys, own } = await cast();
@@ -213,18 +214,18 @@ Deno.test("A23: a bad document never replaces a good one, and without a good one
       keys.answer = () => answer(own);
       w.clock.step(5 * MINUTE_MS);
       const before = keys.fetches;
-      assertEquals([await ask(w, a), keys.fetches - before], ["200", 1], "the last good one serves");
+      assertEquals([await ask(w, a), keys.fetches - before], ["200", 1], "the last valid one is used");
     });
   }
 });
 
-Deno.test("the last good document serves 900 s more while the registry fails, then 503, and recovers", async () => {
+Deno.test("the last valid document is used 900 s longer while the registry fails, then 503, then recovery", async () => {
   const { w, a, keys } = await cast();
   await using _ = w;
   assertEquals(await ask(w, a), "200");
   keys.answer = () => Promise.reject(new TypeError("connection refused"));
   w.clock.step(5 * MINUTE_MS + 15 * MINUTE_MS - 1);
-  // The list would be too old too; here only the keys are looked at.
+  // The list would be too old too; this test checks the keys only.
   await w.proxy.deps.crl.refresh();
   assertEquals(await ask(w, a), "200");
   w.clock.step(1);
@@ -242,7 +243,7 @@ Deno.test("a registry that fails is not asked for its keys at every request", as
   assert(keys.fetches <= 2, `${keys.fetches} fetches`);
 });
 
-Deno.test("C09: a registry that hangs is 503 within 5 s of the clock, and nothing waits any more", async () => {
+Deno.test("a key request that hangs causes 503 within 5 s of the clock and leaves no waiting request", async () => {
   const { w, a, keys } = await cast();
   await using _ = w;
   keys.answer = () => new Promise(() => {});
@@ -256,7 +257,7 @@ Deno.test("C09: a registry that hangs is 503 within 5 s of the clock, and nothin
   assertEquals(keys.fetches, 1);
 });
 
-Deno.test("C09: a registry that sends its answer without an end is 503 within 5 s of the clock", async () => {
+Deno.test("a key answer without an end causes 503 within 5 s of the clock", async () => {
   const { w, a, keys } = await cast();
   await using _ = w;
   const forever = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(65_536)) });
@@ -272,7 +273,7 @@ Deno.test("C09: a registry that sends its answer without an end is 503 within 5 
   }
 });
 
-Deno.test("the calls to the registry follow no redirect", async () => {
+Deno.test("requests to the registry do not follow redirects", async () => {
   const { w, a, keys } = await cast();
   await using _ = w;
   keys.answer = ({ redirect, headers }) => {

@@ -1,6 +1,6 @@
 /**
- * Shows check 9 (D-60, D-65, D-14; H01, H02, H05, H11, H12): so many requests of an agent in any window, whatever instance
- * they reach and however long they take; receipts and connects in windows of their own (D-213).
+ * Shows the rate limit of an agent (check 9, D-14, D-60, D-65): at most n requests in any window, through any instance
+ * and with any duration. Receipts and connects have windows of their own (D-213). Decisions: D-10.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FaultyKv } from "../../support/faulty_kv.ts";
@@ -17,7 +17,7 @@ const connect = (w: World, agent: TestAgent) => get(w, agent, "/v1/relay/connect
 const receipts = (w: World, agent: TestAgent) =>
   get(w, agent, `/v1/relay/delivery-receipts?requestId=abcdefgh&recipientAgentDid=${agent.agent.did}`);
 
-Deno.test("H01, H02: 60 messages pass and the 61st does not; another agent's do", async () => {
+Deno.test("60 messages pass and the 61st does not; another agent's messages do", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 60 } });
   const { a, b } = await w.story();
   w.connect(a);
@@ -48,7 +48,7 @@ Deno.test("of 200 messages at once exactly the limit passes", async () => {
   assertEquals(socket.delivered.length, 25);
 });
 
-Deno.test("every kind of route but receipts and connects counts in the same window", async () => {
+Deno.test("every kind of route except receipts and connects counts in the same window", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 4 } });
   const { a, b } = await w.story();
   w.clock.step(WINDOW_MS);
@@ -63,7 +63,7 @@ Deno.test("every kind of route but receipts and connects counts in the same wind
   assertEquals(await outcome(await connect(w, a)), "426 PROXY_RELAY_UPGRADE_REQUIRED");
 });
 
-Deno.test("connects have a window of their own, as large as the agent's", async () => {
+Deno.test("connects have a window of their own of the same size", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 3 } });
   const a = await w.agent();
   for (let i = 0; i < 3; i++) {
@@ -75,7 +75,7 @@ Deno.test("connects have a window of their own, as large as the agent's", async 
   assertEquals(await outcome(await peers(w, a)), "200");
 });
 
-Deno.test("D-60: receipts have a window of their own, ten times as large", async () => {
+Deno.test("receipts have a window of their own that is ten times as large", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 3 } });
   const a = await w.agent();
   for (let i = 0; i < 30; i++) {
@@ -87,7 +87,7 @@ Deno.test("D-60: receipts have a window of their own, ten times as large", async
   assertEquals(await outcome(await peers(w, a)), "200");
 });
 
-Deno.test("requests that are refused before check 9 are not counted, those after it are", async () => {
+Deno.test("requests refused before check 9 are not counted; those refused after it are", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 4 } });
   const { a, b } = await w.story();
   w.clock.step(WINDOW_MS);
@@ -103,7 +103,7 @@ Deno.test("requests that are refused before check 9 are not counted, those after
   assertEquals((await w.message(a, b)).headers.get("ratelimit"), '"agent";r=1;t=60');
 });
 
-Deno.test("H05: requests that are refused for the limit do not lengthen it", async () => {
+Deno.test("requests refused by the limit do not lengthen it", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 5, agentWindowMs: 2_000 } });
   const a = await w.agent();
   for (let window = 0; window < 3; window++) {
@@ -124,7 +124,7 @@ Deno.test("the count survives a restart", async () => {
   assertEquals(await outcome(await peers(w, a)), LIMITED);
 });
 
-Deno.test("H12: after a step of the clock by 10 minutes a full window opens within a window, and not before", async (t) => {
+Deno.test("a full window opens again within one window after a clock step of 10 minutes", async (t) => {
   for (const minutes of [-10, 10]) {
     await t.step(`${minutes} minutes`, async () => {
       await using w = await openProxy({ proxy: { agentRequests: 5 } });
@@ -141,7 +141,7 @@ Deno.test("H12: after a step of the clock by 10 minutes a full window opens with
   }
 });
 
-Deno.test("D-65: a request that was long under way does not make later ones leave the window early", async () => {
+Deno.test("a slow request does not make later requests leave the window early", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 3 } });
   const { a, b } = await w.story();
   w.clock.step(WINDOW_MS);
@@ -155,18 +155,18 @@ Deno.test("D-65: a request that was long under way does not make later ones leav
   const first = w.message(a, b);
   for (let i = 0; i < 20; i++) await flushTasks();
   w.clock.step(4_000);
-  // Admitted 4 s later than the slow one arrived, and counted first.
+  // Admitted 4 s after the slow one arrived, and counted first.
   assertEquals([await outcome(await peers(w, a)), await outcome(await peers(w, a))], ["200", "200"]);
   resolve();
   assertEquals(await outcome(await first), "202");
   assertEquals(await outcome(await peers(w, a)), LIMITED);
   w.clock.step(WINDOW_MS - 4_000);
-  // Now 60 s after the slow one came and 56 s after the two: only the slow one may have left.
+  // Now 60 s after the slow one arrived and 56 s after the other two: only the slow one may have left.
   const { "200": accepted = 0 } = await tally(Array.from({ length: 5 }, () => peers(w, a)));
-  assert(accepted <= 1, `${accepted + 2} accepted within 56 s, the limit is 3`);
+  assert(accepted <= 1, `${accepted + 2} accepted within 56 s; the limit is 3`);
 });
 
-Deno.test("D-10: a window that cannot be read or written is 503, and nothing is accepted", async (t) => {
+Deno.test("a window that cannot be read or written is 503, and no message is accepted", async (t) => {
   for (const commits of [false, true]) {
     await t.step(commits ? "written" : "read", async () => {
       using store = await FaultyKv.open();

@@ -1,6 +1,6 @@
 /**
- * Shows that one signed request is good once (check 5, D-25; B08, B13, B19, B24): among many at once, over a restart, over
- * instances, and whatever the clock does. Nonces in the store are shown in tests/shared/server/nonces_test.ts.
+ * Shows that one signed request is accepted once (check 5, D-25): among concurrent copies, after a restart, on several
+ * instances and across clock steps. Nonces in the store: tests/shared/server/nonces_test.ts.
  */
 import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -11,12 +11,12 @@ import { refused, tally } from "../../support/registry_world.ts";
 import type { World } from "../../support/world.ts";
 import { openProxy, restart } from "../proxy_world.ts";
 
-/** Copies of one request, sent at once. */
+/** Sends copies of one request at once. */
 function copies(w: World, request: Request, count: number): Promise<Response>[] {
   return Array.from({ length: count }, () => w.fetch(request.clone()));
 }
 
-Deno.test("of 200 identical requests at once one is accepted and delivered, the others are replays", async () => {
+Deno.test("of 200 identical requests at once one is delivered and the others are replays", async () => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   const request = await w.signed(a, { recipient: b.agent.did, body: '{"message":"once"}' });
@@ -38,7 +38,7 @@ Deno.test("of 50 identical requests on each kind of route one is accepted", asyn
   }
 });
 
-Deno.test("B08: a nonce is refused again for any other request of the agent, freshly signed", async () => {
+Deno.test("a nonce is refused again for any other request of the agent with a new signature", async () => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   const nonce = "nonce-used-a-second-time";
@@ -60,7 +60,7 @@ Deno.test("a used nonce survives a restart", async () => {
   await refused(await w.fetch(again), "PROXY_AUTH_REPLAY");
 });
 
-Deno.test("B13: a request that failed its proof does not keep the right one out, also at the same time", async () => {
+Deno.test("a request that failed its proof does not block the valid one, also when both run at once", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const nonce = "nonce-of-the-right-one";
@@ -71,7 +71,7 @@ Deno.test("B13: a request that failed its proof does not keep the right one out,
   assertEquals(await tally(answers), { "202": 1, "401 PROXY_AUTH_INVALID_PROOF": 40 });
 });
 
-Deno.test("a request dated 300 s ahead is refused for as long as its timestamp would be accepted", async () => {
+Deno.test("a request dated 300 s ahead is refused as long as its timestamp would be accepted", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const timestamp = String(unixSeconds(w.clock.now()) + 300);
@@ -85,7 +85,7 @@ Deno.test("a request dated 300 s ahead is refused for as long as its timestamp w
   await refused(await w.fetch(request.clone()), "PROXY_AUTH_TIMESTAMP_SKEW");
 });
 
-Deno.test("a clock that steps back does not revive a request, also once its nonce has expired", async () => {
+Deno.test("a clock that steps back does not make a request valid again, also after its nonce has expired", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   w.clock.step(200_000);
@@ -98,7 +98,7 @@ Deno.test("a clock that steps back does not revive a request, also once its nonc
   }
 });
 
-Deno.test("B24: a record that has expired and is still there refuses no request with a valid timestamp", async () => {
+Deno.test("an expired record that is still stored refuses no request with a valid timestamp", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const nonce = "nonce-long-forgotten";
@@ -110,14 +110,14 @@ Deno.test("B24: a record that has expired and is still there refuses no request 
   await refused(await w.message(a, b, { nonce }), "PROXY_AUTH_REPLAY");
 });
 
-Deno.test("B19: without the store nothing is accepted, and when it is back everything works without a restart", async (t) => {
+Deno.test("no message is accepted without the store, and all routes work again without a restart", async (t) => {
   for (const commits of [false, true]) {
     await t.step(commits ? "nothing can be written" : "nothing can be read", async () => {
       using store = await FaultyKv.open();
       await using w = await openProxy({ kv: store.kv });
       const { a, b, socket } = await w.story();
       const nonce = "nonce-while-the-store-failed";
-      // Where the recipient is connected was settled before.
+      // The recipient's presence was read before.
       store.faults.fails = ({ method, keys }) =>
         (method === "commit") === commits && keys.some((key) => key[0] === "proxy" && key[1] !== "presence");
       for (let i = 0; i < 5; i++) {
@@ -125,7 +125,7 @@ Deno.test("B19: without the store nothing is accepted, and when it is back every
       }
       assertEquals(socket.delivered.length, 0);
       delete store.faults.fails;
-      // What only could not be read was refused on record; what could not be written left none.
+      // A request that failed on a read left a record of the refusal; one that failed on a write left none.
       const again = await w.message(a, b, { nonce });
       if (commits) assertEquals(again.status, 202);
       else await refused(again, "PROXY_AUTH_REPLAY");
@@ -134,7 +134,7 @@ Deno.test("B19: without the store nothing is accepted, and when it is back every
   }
 });
 
-Deno.test("a message that fails on its way has used its nonce up, also after a restart", async () => {
+Deno.test("a message that fails on its way has used its nonce, also after a restart", async () => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
   const { a, b, socket } = await w.story();
@@ -142,7 +142,7 @@ Deno.test("a message that fails on its way has used its nonce up, also after a r
   socket.link.lost();
   await flushTasks();
   const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
-  // Everything that the checks read can be read; where the recipient is connected cannot.
+  // All records that the checks read are readable; the presence record is not.
   store.faults.fails = ({ method, keys }) => method === "get" && keys.some((key) => key[1] === "presence");
   assertEquals((await w.fetch(request.clone())).status, 503);
   delete store.faults.fails;

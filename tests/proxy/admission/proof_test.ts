@@ -1,6 +1,6 @@
 /**
- * Shows that a request is the agent's, for this service, now, and as it was signed (D-13, D-24; B01 to B06, B10, B15, B20,
- * B25, B26). What nonces are for is shown in nonce_test.ts.
+ * Shows that a proof binds a request to the agent, the service, the time and every signed part (D-13, D-24). Nonces:
+ * nonce_test.ts.
  */
 import { assert, assertEquals } from "@std/assert";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -13,7 +13,7 @@ import { outcome, refused } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts } from "../../support/world.ts";
 import { malleated, openProxy } from "../proxy_world.ts";
 
-Deno.test("B01: a message as it should be is accepted and delivered", async () => {
+Deno.test("a message with a valid proof is accepted and delivered", async () => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   const answer = await w.message(a, b);
@@ -28,7 +28,7 @@ Deno.test("B01: a message as it should be is accepted and delivered", async () =
   assertEquals(socket.delivered.map((frame) => frame.requestId), [requestId]);
 });
 
-Deno.test("B02, B03: the timestamp is whole unix seconds, at most 300 s off", async (t) => {
+Deno.test("the timestamp is an integer of Unix seconds that differs by at most 300 s", async (t) => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   w.clock.step(500);
@@ -60,7 +60,7 @@ Deno.test("B02, B03: the timestamp is whole unix seconds, at most 300 s off", as
     `${now} 1`,
   ];
   for (const timestamp of invalid) {
-    await t.step(`${timestamp.slice(0, 30)}, which is none`, async () => {
+    await t.step(`${timestamp.slice(0, 30)}, which is not a timestamp`, async () => {
       await refused(await w.message(a, b, { timestamp }), "PROXY_AUTH_INVALID_TIMESTAMP");
     });
   }
@@ -69,7 +69,7 @@ Deno.test("B02, B03: the timestamp is whole unix seconds, at most 300 s off", as
   });
 });
 
-Deno.test("B04, B05, B06: what is sent is what was signed, all of it", async (t) => {
+Deno.test("a proof is refused when any signed part of the request is changed", async (t) => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   const c = await w.agent();
@@ -127,20 +127,20 @@ Deno.test("B04, B05, B06: what is sent is what was signed, all of it", async (t)
     ["S + L", malleated],
   ];
   for (const [name, encode] of encodings) {
-    await t.step(`the right proof in ${name}`, async () => {
+    await t.step(`the valid proof in ${name}`, async () => {
       const parts = { body, recipient: b.agent.did, nonce: toBase64Url(w.random.bytes(18)) };
       const proof = encode(await own(parts));
       await refused(
         await w.message(a, b, { ...parts, headers: { [HEADERS.proof]: proof } }),
         "PROXY_AUTH_INVALID_PROOF",
       );
-      assertEquals((await w.message(a, b, parts)).status, 202, "the same, as it should be");
+      assertEquals((await w.message(a, b, parts)).status, 202, "the same request, unchanged");
     });
   }
   assertEquals(socket.delivered.length, encodings.length);
 });
 
-Deno.test("a nonce is 16 to 128 characters of base64url, matched and not decoded", async () => {
+Deno.test("a nonce is 16 to 128 base64url characters, compared and not decoded", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   for (const nonce of ["x".repeat(16), "x".repeat(128), "_-_-_-_-_-_-_-_-_", "abcdefghijklmnopqrstuvwxyz0"]) {
@@ -148,7 +148,7 @@ Deno.test("a nonce is 16 to 128 characters of base64url, matched and not decoded
   }
 });
 
-Deno.test("B10, B15: another agent's AIT does not fit a proof, although both have the same key; their nonces are apart", async () => {
+Deno.test("a proof does not fit another agent's AIT of the same key, and nonces are kept per agent", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const twin = await w.agent(a.owner, "twin", a.keys);
@@ -160,7 +160,7 @@ Deno.test("B10, B15: another agent's AIT does not fit a proof, although both hav
   assertEquals((await w.message(twin, b, { nonce })).status, 202);
 });
 
-Deno.test("B20: another form of the path is another path, or none", async (t) => {
+Deno.test("another spelling of the path is another path or not found", async (t) => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   const forms = [
@@ -183,10 +183,14 @@ Deno.test("B20: another form of the path is another path, or none", async (t) =>
     });
   }
   assertEquals(socket.delivered, []);
-  assertEquals((await w.message(a, b, { target: "/hooks/agent?x=1" })).status, 202, "signed as it is sent");
+  assertEquals(
+    (await w.message(a, b, { target: "/hooks/agent?x=1" })).status,
+    202,
+    "signed and sent with the same path",
+  );
 });
 
-Deno.test("B25: a request without a body is signed with the hash of no bytes", async () => {
+Deno.test("a request without a body is signed with the hash of zero bytes", async () => {
   await using w = await openProxy();
   const a = await w.agent();
   const request = { method: "GET", target: "/v1/relay/connect" };
@@ -201,7 +205,7 @@ Deno.test("B25: a request without a body is signed with the hash of no bytes", a
   await refused(await w.fetch(fits), "PROXY_RELAY_UPGRADE_REQUIRED");
 });
 
-Deno.test("B26: a signature with an odd R is judged by the verifier, and is never a 5xx", async (t) => {
+Deno.test("a signature with a non-canonical R is checked by the verifier and is never a 5xx", async (t) => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const R = (bytes: number[]) => Uint8Array.from({ length: 32 }, (_, i) => bytes[i] ?? 0);
@@ -228,7 +232,7 @@ Deno.test("B26: a signature with an odd R is judged by the verifier, and is neve
   }
 });
 
-Deno.test("names of headers have no case, and blanks around their values do not count (B17)", async () => {
+Deno.test("header names ignore case, and white space around their values is ignored", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const signed = await w.signed(a, { recipient: b.agent.did, body: "{}" });
@@ -237,7 +241,7 @@ Deno.test("names of headers have no case, and blanks around their values do not 
   assertEquals((await w.fetch(new Request(signed.url, { method: "POST", headers, body: "{}" }))).status, 202);
 });
 
-Deno.test("the proof of one service does not work at the other", async () => {
+Deno.test("the proof for one service is refused at the other", async () => {
   await using w = await openProxy();
   const a = await w.agent();
   const target = "/v1/agents/auth/refresh";
@@ -248,7 +252,7 @@ Deno.test("the proof of one service does not work at the other", async () => {
   await refused(forProxy, "AGENT_AUTH_REFRESH_UNAUTHORIZED");
 });
 
-Deno.test("what is signed is nine lines, as the protocol writes them", async () => {
+Deno.test("the signed text is the nine lines of the protocol", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
   const timestamp = String(unixSeconds(w.clock.now()));

@@ -1,5 +1,6 @@
 /**
- * Shows what the proxy says of itself (D-78, D-216, D-220): ready only with store, keys and list, asking nobody for it.
+ * Shows the proxy's health answer (D-78, D-216, D-220): ready only with store, keys and CRL, without a request to the
+ * registry.
  */
 import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -14,7 +15,7 @@ async function health(w: World): Promise<{ status: number; body: Record<string, 
   return { status: answer.status, body: await answer.json() };
 }
 
-Deno.test("health is ok with store, keys and list, and counts live sockets", async () => {
+Deno.test("health is ok with store, keys and CRL, and counts open sockets", async () => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   const ok = {
@@ -33,7 +34,7 @@ Deno.test("health is ok with store, keys and list, and counts live sockets", asy
   assertEquals((await health(w)).body.connectedSockets, 2);
 });
 
-Deno.test("health asks nobody: it is unavailable until keys and list are there", async () => {
+Deno.test("health is unavailable until keys and CRL are loaded, and sends no request", async () => {
   await using w = await openProxy();
   let asked = 0;
   w.registryAnswer = () => (asked++, null);
@@ -48,7 +49,7 @@ Deno.test("health asks nobody: it is unavailable until keys and list are there",
   assertEquals((await health(w)).status, 503);
 });
 
-Deno.test("health is unavailable once the keys are too old, although the list is fresh", async () => {
+Deno.test("health is unavailable once the keys are too old, although the CRL is fresh", async () => {
   await using w = await openProxy({ proxy: { registryKeysTtlMs: 1_000 } });
   await get(w, await w.agent(), "/pair/peers");
   w.registryAnswer = ({ url }) => url.endsWith("/svc-keys.json") ? new Response(null, { status: 500 }) : null;
@@ -68,7 +69,7 @@ Deno.test("health does not wait for a registry that hangs", async () => {
   await w.clock.advance(5_000);
 });
 
-Deno.test("health is unavailable when the list, the keys, or the store can no longer be used, and ok again after", async (t) => {
+Deno.test("health is unavailable while CRL, keys or store are unusable, and ok again afterwards", async (t) => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
   const a = await w.agent();
@@ -80,7 +81,7 @@ Deno.test("health is unavailable when the list, the keys, or the store can no lo
     delete store.faults.fails;
     assertEquals((await health(w)).status, 200);
   });
-  await t.step("the list", async () => {
+  await t.step("the CRL", async () => {
     w.clock.step(900_001);
     assertEquals((await health(w)).body.checks, { kv: true, registryKeys: true, crl: false });
     await get(w, a, "/pair/peers");
@@ -92,7 +93,7 @@ Deno.test("health is unavailable when the list, the keys, or the store can no lo
   });
 });
 
-Deno.test("health is unavailable while the store cannot be written, and ok at the first probe after that", async () => {
+Deno.test("health is unavailable while the store cannot be written, and ok at the next probe", async () => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
   await get(w, await w.agent(), "/pair/peers");

@@ -1,6 +1,6 @@
 /**
- * Shows how a message's end is reported and who may see it (D-72, D-218; L01 to L08): by its recipient, once for each status, to
- * that recipient and to the sender of that very delivery.
+ * Shows delivery receipts (D-72, D-218): the recipient submits one for each status, and only that recipient and the
+ * sender of that delivery see it.
  */
 import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -8,8 +8,9 @@ import type { ReceiptStatus } from "../../../shared/protocol/api/relay.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
-import type { TestAgent, TestSocket, World } from "../../support/world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
 import { get, openProxy, post, restart } from "../proxy_world.ts";
+import { openCast } from "../cast.ts";
 
 const PATH = "/v1/relay/delivery-receipts";
 const ID = "request-1";
@@ -22,19 +23,7 @@ interface Receipt {
   receivedAt: string;
 }
 
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
-}
-
-async function cast(): Promise<Cast> {
-  const w = await openProxy();
-  return { w, ...await w.story() };
-}
-
-/** Sends a message under an id. */
+/** Sends a message with a request ID. */
 async function send(w: World, from: TestAgent, to: TestAgent, requestId = ID): Promise<void> {
   await answered(await w.message(from, to, { headers: { [HEADERS.requestId]: requestId } }), 202);
 }
@@ -50,8 +39,8 @@ async function list(w: World, as: TestAgent, recipient: TestAgent, requestId = I
   return (await answered<{ receipts: Receipt[] }>(await get(w, as, `${PATH}?${query}`))).receipts;
 }
 
-Deno.test("L01: the recipient's receipt is there for the sender and for the recipient", async () => {
-  const { w, a, b } = await cast();
+Deno.test("the recipient's receipt is visible to the sender and to the recipient", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   assertEquals(await list(w, a, b), []);
@@ -68,8 +57,8 @@ Deno.test("L01: the recipient's receipt is there for the sender and for the reci
   assertEquals(await list(w, a, b) as unknown, [receipt]);
 });
 
-Deno.test("L02: a receipt names request, recipient, one of two statuses, and a time", async (t) => {
-  const { w, b } = await cast();
+Deno.test("a receipt names request, recipient, one of two statuses, and a time", async (t) => {
+  const { w, b } = await openCast();
   await using _ = w;
   const bad: [name: string, more: Record<string, unknown>][] = [
     ["no request", { requestId: undefined }],
@@ -94,8 +83,8 @@ Deno.test("L02: a receipt names request, recipient, one of two statuses, and a t
   assertEquals(await list(w, b, b), []);
 });
 
-Deno.test("only the recipient submits", async () => {
-  const { w, a, b } = await cast();
+Deno.test("only the recipient can submit a receipt", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   const c = await w.agent();
@@ -105,8 +94,8 @@ Deno.test("only the recipient submits", async () => {
   assertEquals(await list(w, b, b), []);
 });
 
-Deno.test("nobody else sees a receipt, neither another peer nor one in no pair", async () => {
-  const { w, a, b } = await cast();
+Deno.test("no other agent sees a receipt, with or without a pair", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   const peer = await w.agent();
   await w.pair(peer, b);
@@ -115,13 +104,13 @@ Deno.test("nobody else sees a receipt, neither another peer nor one in no pair",
   await answered(await submit(w, b), 201);
   assertEquals((await list(w, a, b)).length, 1);
   for (const other of [peer, stranger]) assertEquals(await list(w, other, b), []);
-  // An agent that is in no pair any more still sees what it sent.
+  // An agent without pairs still sees the receipts of what it sent.
   await answered(await post(w, a, "/pair/remove", { peerAgentDid: b.agent.did }), 204);
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("L04: of many at once, and of any later ones, the first of each status counts; both are listed as they came", async () => {
-  const { w, a, b } = await cast();
+Deno.test("the first receipt of each status counts among concurrent and later ones; both are listed by arrival", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   const receivedAt = toIso(w.clock.now());
@@ -129,7 +118,7 @@ Deno.test("L04: of many at once, and of any later ones, the first of each status
   assertEquals((await list(w, a, b)).map(({ status }) => status), [PROCESSED]);
   w.clock.step(60_000);
   const { receipt } = await answered<{ receipt: Receipt }>(await submit(w, b), 201);
-  assertEquals(receipt.receivedAt, receivedAt, "the first stands");
+  assertEquals(receipt.receivedAt, receivedAt, "the first receipt stays");
   await answered(await submit(w, b, { status: DEAD }), 201);
   const all = await list(w, a, b);
   assertEquals(all.map(({ status, receivedAt: at }) => [status, at]), [[PROCESSED, receivedAt], [
@@ -138,8 +127,8 @@ Deno.test("L04: of many at once, and of any later ones, the first of each status
   ]]);
 });
 
-Deno.test("receipts are listed by the time they came, whatever their status", async () => {
-  const { w, a, b } = await cast();
+Deno.test("receipts are listed by the time they arrived, for any status", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   await answered(await submit(w, b, { status: DEAD }), 201);
@@ -148,8 +137,8 @@ Deno.test("receipts are listed by the time they came, whatever their status", as
   assertEquals((await list(w, a, b)).map(({ status }) => status), [DEAD, PROCESSED]);
 });
 
-Deno.test("L06: two senders' messages under one id have receipts of their own", async () => {
-  const { w, a, b } = await cast();
+Deno.test("two senders' messages with one ID have separate receipts", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   const c = await w.agent();
   await w.pair(c, b);
@@ -163,8 +152,8 @@ Deno.test("L06: two senders' messages under one id have receipts of their own", 
   assertEquals((await list(w, b, b)).length, 2);
 });
 
-Deno.test("one sender's messages to two recipients under one id have receipts of their own", async () => {
-  const { w, a, b } = await cast();
+Deno.test("one sender's messages to two recipients with one ID have separate receipts", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   const c = await w.agent();
   await w.pair(a, c);
@@ -174,7 +163,7 @@ Deno.test("one sender's messages to two recipients under one id have receipts of
   assertEquals([(await list(w, a, b)).length, await list(w, a, c)], [1, []]);
 });
 
-Deno.test("L07: receivedAt is the proxy's time, whatever the connector says", async (t) => {
+Deno.test("the time of a receipt is the proxy's time, and the connector's is ignored", async (t) => {
   for (
     const timestamp of [
       "2025-02-21T00:00:00Z",
@@ -184,7 +173,7 @@ Deno.test("L07: receivedAt is the proxy's time, whatever the connector says", as
     ]
   ) {
     await t.step(timestamp, async () => {
-      const { w, a, b } = await cast();
+      const { w, a, b } = await openCast();
       await using _ = w;
       await send(w, a, b);
       await answered(await submit(w, b, { timestamp }), 201);
@@ -193,20 +182,20 @@ Deno.test("L07: receivedAt is the proxy's time, whatever the connector says", as
   }
 });
 
-Deno.test("L08: an unknown request has no receipts", async () => {
-  const { w, a, b } = await cast();
+Deno.test("an unknown request has no receipts", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   for (const reader of [a, b]) assertEquals(await list(w, reader, b, "request-unknown"), []);
 });
 
-Deno.test("a receipt without a delivery on record is 404 and not stored, with or without a sender", async (t) => {
+Deno.test("a receipt without a stored delivery is 404 and not stored, with or without a sender", async (t) => {
   const claims: [name: string, more: (a: TestAgent) => Record<string, unknown>][] = [
     ["without a sender", () => ({})],
     ["with a sender", (a) => ({ senderAgentDid: a.agent.did })],
   ];
   for (const [name, more] of claims) {
     await t.step(name, async () => {
-      const { w, a, b } = await cast();
+      const { w, a, b } = await openCast();
       await using _ = w;
       await refused(await submit(w, b, more(a)), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
       assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
@@ -218,8 +207,8 @@ Deno.test("a receipt without a delivery on record is 404 and not stored, with or
   }
 });
 
-Deno.test("a message that was never acknowledged may have a receipt: the connector stored it and its ack was lost", async () => {
-  const { w, a, b, socket } = await cast();
+Deno.test("a message without an ack may have a receipt: the connector stored it and its ack was lost", async () => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   socket.behaviour = "silent";
   const sending = w.message(a, b, { headers: { [HEADERS.requestId]: ID } });
@@ -230,8 +219,8 @@ Deno.test("a message that was never acknowledged may have a receipt: the connect
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("a receipt that names an agent that did not send is 404", async () => {
-  const { w, a, b } = await cast();
+Deno.test("a receipt that names an agent that is not the sender is 404", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   const c = await w.agent();
   await send(w, a, b);
@@ -241,7 +230,7 @@ Deno.test("a receipt that names an agent that did not send is 404", async () => 
 
 const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
 
-/** Lets time pass, and gives the agents new access tokens. */
+/** Moves the clock and renews the agents' access tokens. */
 async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void> {
   w.clock.step(ms);
   for (const agent of agents) {
@@ -250,8 +239,8 @@ async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void
   }
 }
 
-Deno.test("a receipt is accepted for 8 days after the answer, and for 24 hours after the first receipt", async () => {
-  const { w, a, b } = await cast();
+Deno.test("a receipt is accepted for 8 days after the answer, and for 24 h after the first receipt", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   await send(w, a, b, "request-2");
@@ -267,7 +256,7 @@ Deno.test("a receipt is accepted for 8 days after the answer, and for 24 hours a
   }
 });
 
-Deno.test("a receipt of a queued message is accepted for 8 days after the end of its mailbox lifetime", async () => {
+Deno.test("a receipt of a queued message is accepted for 8 days after its mailbox lifetime ends", async () => {
   await using w = await openProxy({ proxy: { mailboxTtlSeconds: 7 * 86_400 } });
   const a = await w.agent(), b = await w.agent();
   await w.pair(a, b);
@@ -289,8 +278,8 @@ Deno.test("a receipt is listed for its retention, counted from when it was recor
   assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
 });
 
-Deno.test("of 20 receipts at once with a copy of the message, the first is kept and the delivery keeps its answer", async () => {
-  const { w, a, b } = await cast();
+Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps its answer for a duplicate", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
   const copies = Array.from({ length: 5 }, () => send(w, a, b));
@@ -299,8 +288,8 @@ Deno.test("of 20 receipts at once with a copy of the message, the first is kept 
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("receipts and deliveries of the version before are still read", async () => {
-  const { w, a, b } = await cast();
+Deno.test("receipts and deliveries of the previous version are still read", async () => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   const [sender, recipient, now] = [a.agent.did, b.agent.did, w.clock.now()];
   const answer = { accepted: true, delivered: true, connectedSockets: 1, requestId: ID };

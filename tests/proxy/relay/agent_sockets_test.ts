@@ -1,6 +1,6 @@
 /**
- * Shows how a message is delivered over an agent's connections (D-67, D-70; K05, K06, K08, K12, K17, K18): to the newest, to the
- * next when that is lost, within one time over all tries; and that whoever waits is always answered.
+ * Shows how a message is delivered over the relay sockets of one agent (D-67, D-70): to the newest, to the next when
+ * that one is lost, within one time limit over all attempts. Every sender gets an answer.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
@@ -40,7 +40,7 @@ function only<T>(all: readonly T[]): T {
   return all[0] as T;
 }
 
-Deno.test("a message goes out as a frame of its own, and its ack is what became of it", async () => {
+Deno.test("a message is sent as a frame of its own, and its ack decides the result", async () => {
   const relay = new Relay();
   const far = relay.connect();
   const { outcome } = relay.deliver('{"message":"hi", "n":1.0}');
@@ -52,7 +52,7 @@ Deno.test("a message goes out as a frame of its own, and its ack is what became 
   assertEquals([await outcome, relay.hub.inFlight], [ACCEPTED, 0]);
 });
 
-Deno.test("a refusal comes with its reason, if it gives one", async () => {
+Deno.test("a refusal carries its reason when the connector gives one", async () => {
   const relay = new Relay();
   const far = relay.connect();
   const [first, second] = [relay.deliver(), relay.deliver()];
@@ -63,7 +63,7 @@ Deno.test("a refusal comes with its reason, if it gives one", async () => {
   assertEquals(await second.outcome, { acked: true, accepted: false });
 });
 
-Deno.test("K05: without an ack the time ends it, and a late ack is of no use", async () => {
+Deno.test("a delivery without an ack ends after its time limit, and a late ack is ignored", async () => {
   const relay = new Relay();
   const far = relay.connect();
   const { outcome, ended } = relay.deliver();
@@ -75,7 +75,7 @@ Deno.test("K05: without an ack the time ends it, and a late ack is of no use", a
   assertEquals(far.closed, null);
 });
 
-Deno.test("K06: when the last connection is lost the sender is answered at once, whoever ended it", async (t) => {
+Deno.test("the sender is answered at once when the last socket is lost, with either side closing", async (t) => {
   const endings: [name: string, end: (far: Far, relay: Relay) => void][] = [
     ["the peer is gone", (far) => far.link.lost()],
     ["closed for misuse", (far) => ["", "", ""].forEach((text) => far.link.receive(text))],
@@ -99,7 +99,7 @@ Deno.test("K06: when the last connection is lost the sender is answered at once,
   }
 });
 
-Deno.test("K08: of two connections the newest gets every message, and the other none", async () => {
+Deno.test("the newest of two sockets gets every message", async () => {
   const relay = new Relay();
   const [older, newer] = [relay.connect(), relay.connect()];
   for (let i = 0; i < 20; i++) {
@@ -110,7 +110,7 @@ Deno.test("K08: of two connections the newest gets every message, and the other 
   assertEquals([older.of("deliver").length, newer.of("deliver").length], [0, 20]);
 });
 
-Deno.test("a message whose connection is lost goes to the next newest, under a new id, as the next attempt", async () => {
+Deno.test("a message whose socket is lost goes to the next newest with a new ID, as the next attempt", async () => {
   const relay = new Relay();
   const all = [relay.connect(), relay.connect(), relay.connect()];
   const { outcome, ended } = relay.deliver();
@@ -127,7 +127,7 @@ Deno.test("a message whose connection is lost goes to the next newest, under a n
   assertEquals(await outcome, ACCEPTED);
 });
 
-Deno.test("a message whose connection is lost goes to one that has come meanwhile", async () => {
+Deno.test("a message whose socket is lost goes to a socket that connected meanwhile", async () => {
   const relay = new Relay();
   const first = relay.connect();
   const { outcome } = relay.deliver();
@@ -139,7 +139,7 @@ Deno.test("a message whose connection is lost goes to one that has come meanwhil
   assertEquals(await outcome, ACCEPTED);
 });
 
-Deno.test("the time is one over all tries", async () => {
+Deno.test("one time limit covers all attempts", async () => {
   const relay = new Relay();
   const [older, newer] = [relay.connect(), relay.connect()];
   const { outcome, ended } = relay.deliver();
@@ -153,7 +153,7 @@ Deno.test("the time is one over all tries", async () => {
   assertEquals(await outcome, FAILED);
 });
 
-Deno.test("a connection that does not keep up is passed over, and closed", async () => {
+Deno.test("a socket that does not keep up is skipped and closed", async () => {
   const relay = new Relay();
   const [older, newer] = [relay.connect(), relay.connect()];
   newer.unsentBytes = LIMITS.unsentBytes + 1;
@@ -164,7 +164,7 @@ Deno.test("a connection that does not keep up is passed over, and closed", async
   assertEquals(await outcome, ACCEPTED);
 });
 
-Deno.test("an ack counts only from the connection that the frame went to, and only once", async () => {
+Deno.test("an ack counts once and only from the socket that the frame went to", async () => {
   const relay = new Relay();
   const [older, newer, stranger] = [relay.connect(), relay.connect(), relay.connect(B)];
   const { outcome, ended } = relay.deliver();
@@ -178,7 +178,7 @@ Deno.test("an ack counts only from the connection that the frame went to, and on
   assertEquals([older, newer, stranger].map((far) => far.closed), [null, null, null]);
 });
 
-Deno.test("an ack of a lost attempt does not stand for the next one", async () => {
+Deno.test("an ack of a lost attempt does not count for the next attempt", async () => {
   const relay = new Relay();
   const [older, newer] = [relay.connect(), relay.connect()];
   const { outcome, ended } = relay.deliver();
@@ -193,7 +193,7 @@ Deno.test("an ack of a lost attempt does not stand for the next one", async () =
   assertEquals(await outcome, ACCEPTED);
 });
 
-Deno.test("K17: frames go out in the order of the messages, and acks may come in any", async () => {
+Deno.test("frames are sent in the order of the messages, and acks may arrive in any order", async () => {
   const relay = new Relay();
   const far = relay.connect();
   const sent = Array.from({ length: 100 }, (_, i) => relay.deliver(String(i)));
@@ -207,7 +207,7 @@ Deno.test("K17: frames go out in the order of the messages, and acks may come in
   assertEquals(relay.hub.inFlight, 0);
 });
 
-Deno.test("K18: whatever happens to the connections, every message ends, and as delivered exactly when one ack said so", async () => {
+Deno.test("every message ends under random socket events, as delivered exactly when one ack accepted it", async () => {
   const step = fc.oneof(
     fc.record({ kind: fc.constant("connect" as const) }),
     fc.record({ kind: fc.constant("send" as const) }),

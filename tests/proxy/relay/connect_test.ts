@@ -1,6 +1,6 @@
 /**
- * Shows how an admitted request becomes a connection (SPEC "GET /v1/relay/connect"; K01 to K03, K16, D04), and what of a
- * WebSocket reaches the session and back. The socket is not real; real ones are in tests/e2e.
+ * Shows how an admitted request becomes a relay socket (R-137, D-70), and what passes between the WebSocket and the
+ * relay. The WebSocket is a fake; real ones are in tests/e2e. Decisions: D-67.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../../proxy/deps.ts";
@@ -17,7 +17,7 @@ import { answered, outcome, refused } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { get, openProxy, restart } from "../proxy_world.ts";
 
-/** As much of a WebSocket as the proxy uses. */
+/** The members of a WebSocket that the proxy uses. */
 class FakeSocket {
   onopen: (() => void) | null = null;
   onmessage: ((event: { data: unknown }) => void) | null = null;
@@ -36,7 +36,7 @@ class FakeSocket {
   }
 }
 
-/** A proxy whose upgrades end in sockets that are not real. */
+/** A proxy whose upgrades return fake sockets. */
 class Upgrading {
   readonly sockets: FakeSocket[] = [];
   readonly deps: ProxyDeps;
@@ -66,7 +66,7 @@ class Upgrading {
     return await this.app.fetch(request, this.w.peer);
   }
 
-  /** A connection that is open. */
+  /** Returns an open socket. */
   async open(agent: TestAgent): Promise<FakeSocket> {
     assertEquals((await this.connect(agent)).status, 200);
     const socket = this.sockets.at(-1);
@@ -84,7 +84,7 @@ async function cast(): Promise<{ w: World; a: TestAgent; b: TestAgent; upgrading
   return { w, a, b, upgrading: new Upgrading(w) };
 }
 
-Deno.test("K01: who is admitted and asks for no WebSocket is told to upgrade", async (t) => {
+Deno.test("an admitted request without a WebSocket upgrade gets 426", async (t) => {
   const { w, a, upgrading } = await cast();
   await using _ = w;
   for (const upgrade of [null, "", "h2c", "websocket2"]) {
@@ -101,19 +101,19 @@ Deno.test("K01: who is admitted and asks for no WebSocket is told to upgrade", a
       await refused(answer, "PROXY_RELAY_UPGRADE_REQUIRED");
     });
   }
-  await t.step("HEAD, which has no socket", async () => {
+  await t.step("HEAD, which cannot be upgraded", async () => {
     const headers = { Upgrade: "websocket", "Sec-WebSocket-Version": "13" };
     const request = await w.signed(a, { method: "HEAD", target: "/v1/relay/connect", headers });
     assertEquals((await upgrading.app.fetch(request, w.peer)).status, 426);
   });
   assertEquals(upgrading.sockets, []);
-  // What the platform itself refuses to upgrade has the same answer.
+  // A request that the runtime refuses to upgrade gets the same answer.
   const headers = { Upgrade: "websocket" };
   const request = await w.signed(a, { method: "GET", target: "/v1/relay/connect", headers });
   await refused(await w.fetch(request), "PROXY_RELAY_UPGRADE_REQUIRED");
 });
 
-Deno.test("an upgrade is judged after authentication, and a captured one works once (K03)", async () => {
+Deno.test("an upgrade is decided after authentication, and a captured request works once", async () => {
   const { w, a, upgrading } = await cast();
   await using _ = w;
   const headers = { Upgrade: "websocket" };
@@ -129,7 +129,7 @@ Deno.test("an upgrade is judged after authentication, and a captured one works o
   assertEquals(upgrading.sockets.length, 1);
 });
 
-Deno.test("K02, D04: an agent in no pair connects; the connection is there once the socket is open", async () => {
+Deno.test("an agent without a pair connects; it counts as connected once the socket is open", async () => {
   const { w, upgrading } = await cast();
   await using _ = w;
   const lonely = await w.agent();
@@ -145,7 +145,7 @@ Deno.test("K02, D04: an agent in no pair connects; the connection is there once 
   });
 });
 
-Deno.test("what is sent goes to the socket, what the socket says is heard, and its end is the end", async () => {
+Deno.test("frames pass between socket and relay in both directions until the socket closes", async () => {
   const { w, a, b, upgrading } = await cast();
   await using _ = w;
   const socket = await upgrading.open(b);
@@ -162,7 +162,7 @@ Deno.test("what is sent goes to the socket, what the socket says is heard, and i
   assertEquals(await outcome(await w.message(a, b)), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
 });
 
-Deno.test("K16: binary messages are misuse, and an error of the socket ends the connection", async () => {
+Deno.test("binary messages count as misuse, and a socket error ends the connection", async () => {
   const { w, a, b, upgrading } = await cast();
   await using _ = w;
   const binary = await upgrading.open(a);
@@ -173,7 +173,7 @@ Deno.test("K16: binary messages are misuse, and an error of the socket ends the 
   assertEquals([broken.closed.length, w.proxy.deps.hub.size], [1, 0]);
 });
 
-Deno.test("a socket that ends before it is open, or speaks before it, breaks nothing", async () => {
+Deno.test("a socket that closes or sends before it is open breaks nothing", async () => {
   const { w, a, upgrading } = await cast();
   await using _ = w;
   assertEquals((await upgrading.connect(a)).status, 200);
@@ -185,21 +185,21 @@ Deno.test("a socket that ends before it is open, or speaks before it, breaks not
   assertEquals([w.proxy.deps.hub.size, socket?.closed], [0, []]);
 });
 
-Deno.test("D-70: closed sockets that have not gone hold 64 MiB together at most, then connects are refused", async () => {
+Deno.test("closing sockets hold at most 64 MiB together, then connects are refused", async () => {
   const { w, a, b, upgrading } = await cast();
   await using _ = w;
   const slow = await upgrading.open(a);
   slow.bufferedAmount = LIMITS.lingeringBytes + 1;
-  assertEquals((await upgrading.connect(b)).status, 200, "an open socket's bytes are its own");
+  assertEquals((await upgrading.connect(b)).status, 200, "the bytes of open sockets do not count");
   slow.onmessage?.({ data: "x".repeat(LIMITS.connectorFrameBytes + 1) });
   assertEquals(slow.closed.map(([code]) => code), [1009]);
-  assertEquals(w.proxy.deps.hub.session(a.agent.did), undefined, "it is not counted any more");
+  assertEquals(w.proxy.deps.hub.session(a.agent.did), undefined, "it is no longer counted");
   await refused(await upgrading.connect(b), "PROXY_RELAY_UNAVAILABLE");
   slow.onclose?.();
   assertEquals((await upgrading.connect(b)).status, 200);
 });
 
-Deno.test("D-67: a connect whose presence cannot be written is 503, and no socket is opened", async () => {
+Deno.test("a connect whose presence cannot be written is 503 and opens no socket", async () => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
   const a = await w.agent();
@@ -215,7 +215,7 @@ Deno.test("D-67: a connect whose presence cannot be written is 503, and no socke
   assertEquals((await new Upgrading(w).connect(a)).status, 200);
 });
 
-Deno.test("an upgrade that comes to nothing leaves no trace of the agent here", async (t) => {
+Deno.test("a failed upgrade leaves no record of the agent at this instance", async (t) => {
   const { w, a, upgrading } = await cast();
   await using _ = w;
   const { presence } = w.proxy.deps;
@@ -223,14 +223,14 @@ Deno.test("an upgrade that comes to nothing leaves no trace of the agent here", 
   const gone = async () => {
     await until(async () => await holder() === "");
   };
-  await t.step("the client is gone before it is open", async () => {
+  await t.step("the client leaves before the socket opens", async () => {
     assertEquals((await upgrading.connect(a)).status, 200);
     assertEquals(await holder(), presence.instance);
     upgrading.sockets.at(-1)?.onerror?.();
     upgrading.sockets.at(-1)?.onclose?.();
     await gone();
   });
-  await t.step("the runtime refuses it", async () => {
+  await t.step("the runtime refuses the upgrade", async () => {
     upgrading.deps.upgrade = () => {
       throw new TypeError("Invalid Header: 'sec-websocket-key' header must be set");
     };
@@ -239,7 +239,7 @@ Deno.test("an upgrade that comes to nothing leaves no trace of the agent here", 
   });
 });
 
-Deno.test("a second connection that comes to nothing does not take the first one's place away", async () => {
+Deno.test("a failed upgrade of a second socket does not remove the first one", async () => {
   const { w, a, upgrading } = await cast();
   await using _ = w;
   await upgrading.open(a);

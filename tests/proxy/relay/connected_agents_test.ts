@@ -1,7 +1,6 @@
 /**
- * Shows which connections live (D-70, PROTOCOL section 5; K09, K11, K15, K16): up to four of an agent, heard from within a
- * minute, with a valid identity token, well behaved, and quick enough. With connections that are not real and a clock that
- * tests move.
+ * Shows which relay sockets stay open (docs/protocol.md#relay-frames, D-70): up to four per agent that answer within 60
+ * s, have a valid AIT, follow the protocol and keep up. Sockets are fakes and tests move the clock. Decisions: D-98.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
@@ -19,7 +18,7 @@ class Relay {
     this.hub = new ConnectedAgents(this.clock, newIds(this.clock), heartbeatMs);
   }
 
-  /** Attaches a connection of the agent. */
+  /** Attaches a socket of the agent. */
   connect(agent = A, aitExpiresAt = this.clock.now() / 1000 + 86_400): Far {
     const far = new Far();
     far.link = this.hub.attach({ ...agent, aitExpiresAt }, far);
@@ -27,7 +26,7 @@ class Relay {
   }
 }
 
-Deno.test("K09: the fifth connection of an agent closes its oldest with 4409; four live", () => {
+Deno.test("the fifth socket of an agent closes its oldest with 4409; four stay", () => {
   const relay = new Relay();
   const all = Array.from({ length: 5 }, () => relay.connect());
   assertEquals(all.map((far) => far.closed?.code), [4409, undefined, undefined, undefined, undefined]);
@@ -35,7 +34,7 @@ Deno.test("K09: the fifth connection of an agent closes its oldest with 4409; fo
   assertEquals([relay.connect(B).closed, relay.hub.size], [null, 5]);
 });
 
-Deno.test("K11: a connection gets a heartbeat every 30 s for as long as it answers", async () => {
+Deno.test("a socket gets a heartbeat every 30 s while it answers", async () => {
   const relay = new Relay();
   const far = relay.connect();
   for (let beat = 1; beat <= 10; beat++) {
@@ -49,7 +48,7 @@ Deno.test("K11: a connection gets a heartbeat every 30 s for as long as it answe
   assertEquals([far.closed, relay.hub.size], [null, 1]);
 });
 
-Deno.test("K11: a connection that is silent for 60 s is closed with 4408 and no longer counted", async (t) => {
+Deno.test("a socket that is silent for 60 s is closed with 4408 and no longer counted", async (t) => {
   const cases: [name: string, speak: (far: Far) => void, closed: boolean][] = [
     ["nothing", () => {}, true],
     ["an answer to the heartbeat", (far) => far.say("heartbeat_ack", { ackId: far.of("heartbeat").at(-1)?.id }), false],
@@ -65,7 +64,7 @@ Deno.test("K11: a connection that is silent for 60 s is closed with 4408 and no 
       await relay.clock.advance(30_000);
       assertEquals([far.closed?.code, relay.hub.size], closed ? [4408, 0] : [undefined, 1]);
       await relay.clock.advance(30_000);
-      assertEquals([far.closed?.code, relay.hub.size], [4408, 0], "heard of 60 s ago");
+      assertEquals([far.closed?.code, relay.hub.size], [4408, 0], "last frame 60 s ago");
       assertEquals(relay.clock.waiting, 0);
     });
   }
@@ -77,7 +76,7 @@ Deno.test("a connector's heartbeat is answered", () => {
   assertEquals(far.of("heartbeat_ack").map((one) => one.ackId), [id]);
 });
 
-Deno.test("a connection ends with 4401 when its identity token expires, however long that takes", async () => {
+Deno.test("a socket is closed with 4401 when its AIT expires, also after many days", async () => {
   const soon = new Relay();
   const far = soon.connect(A, soon.clock.now() / 1000 + 45);
   await soon.clock.advance(44_999);
@@ -85,7 +84,7 @@ Deno.test("a connection ends with 4401 when its identity token expires, however 
   await soon.clock.advance(1);
   assertEquals([far.closed?.code, soon.hub.size, soon.clock.waiting], [4401, 0, 0]);
 
-  // A timer of the platform takes no more than 2^31 - 1 ms; an AIT lives up to 90 days, and a heartbeat is one at most.
+  // A platform timer takes at most 2^31 - 1 ms; an AIT is valid up to 90 days.
   const DAY_MS = 86_400_000;
   const late = new Relay(DAY_MS);
   const waits: number[] = [];
@@ -103,14 +102,14 @@ Deno.test("a connection ends with 4401 when its identity token expires, however 
   assert(waits.every((ms) => ms < 2 ** 31), `${waits}`);
 });
 
-Deno.test("an identity token that has expired already ends the connection at once", async () => {
+Deno.test("an AIT that has already expired closes the socket at once", async () => {
   const relay = new Relay();
   const far = relay.connect(A, relay.clock.now() / 1000 - 1);
   await relay.clock.advance(0);
   assertEquals([far.closed?.code, relay.hub.size], [4401, 0]);
 });
 
-Deno.test("a connection that is lost is gone at once, and its timers with it", () => {
+Deno.test("a lost socket and its timers are removed at once", () => {
   const relay = new Relay();
   const [first, second] = [relay.connect(), relay.connect()];
   first.link.lost();
@@ -121,7 +120,7 @@ Deno.test("a connection that is lost is gone at once, and its timers with it", (
   assertEquals([first.closed, second.closed], [null, null], "it is not closed a second time");
 });
 
-Deno.test("closing everything ends each connection with 1001", () => {
+Deno.test("closing all sockets ends each with 1001", () => {
   const relay = new Relay();
   const all = [relay.connect(), relay.connect(), relay.connect(B)];
   relay.hub.closeAll();
@@ -129,7 +128,7 @@ Deno.test("closing everything ends each connection with 1001", () => {
   assertEquals([relay.hub.size, relay.clock.waiting], [0, 0]);
 });
 
-Deno.test("nothing is sent to a connection that was closed, and nothing of it is heard", async () => {
+Deno.test("a closed socket is neither written to nor read", async () => {
   const relay = new Relay();
   const far = relay.connect();
   far.link.end(1008, "for the test");
@@ -141,7 +140,7 @@ Deno.test("nothing is sent to a connection that was closed, and nothing of it is
   assertEquals([far.frames.length, far.closed, far.closes], [before, { code: 1008, reason: "for the test" }, 1]);
 });
 
-Deno.test("K16: the third message that is no frame of a connector closes with 1008", async (t) => {
+Deno.test("the third message that is not a connector frame closes with 1008", async (t) => {
   const clock = new ManualClock();
   const head = { v: 1, id: newIds(clock)(), ts: "2026-02-21T00:01:00.000Z" };
   const bad: [name: string, text: string][] = [
@@ -158,7 +157,7 @@ Deno.test("K16: the third message that is no frame of a connector closes with 10
     ["an ack of nothing", JSON.stringify({ ...head, type: "deliver_ack", accepted: true })],
     ["an ack that says neither", JSON.stringify({ ...head, type: "deliver_ack", ackId: head.id })],
     ["a frame of the proxy's", JSON.stringify({ ...head, type: "paired", peerAgentDid: A.agentDid, profile: {} })],
-    ["K23: a message of its own", frame({ ...head, v: 1, type: "deliver", attempt: 1, ...messageTo(B, A) })],
+    ["a deliver frame of its own", frame({ ...head, v: 1, type: "deliver", attempt: 1, ...messageTo(B, A) })],
   ];
   for (const [name, text] of bad) {
     await t.step(name, () => {
@@ -181,8 +180,8 @@ Deno.test("K16: the third message that is no frame of a connector closes with 10
   });
 });
 
-Deno.test("K15: more than 50 frames a second close with 1008; acks of messages in flight do not count", async (t) => {
-  await t.step("50 a second are fine, for ever", async () => {
+Deno.test("more than 50 frames a second close with 1008; acks of messages in flight do not count", async (t) => {
+  await t.step("50 frames a second are allowed permanently", async () => {
     const relay = new Relay();
     const far = relay.connect();
     for (let second = 0; second < 5; second++) {
@@ -191,17 +190,17 @@ Deno.test("K15: more than 50 frames a second close with 1008; acks of messages i
     }
     assertEquals(far.closed, null);
   });
-  await t.step("the 51st is not", () => {
+  await t.step("the 51st frame closes", () => {
     const far = new Relay().connect();
     for (let i = 0; i < 51; i++) far.say("heartbeat");
     assertEquals(far.closed?.code, 1008);
   });
-  await t.step("acks of nothing in flight count", () => {
+  await t.step("acks without a message in flight count", () => {
     const far = new Relay().connect();
     for (let i = 0; i < 51; i++) ack(far, far.newId());
     assertEquals(far.closed?.code, 1008);
   });
-  await t.step("200 acks of 200 messages do not, nor does the ack of a heartbeat in flight", async () => {
+  await t.step("200 acks of 200 messages and the ack of a heartbeat in flight do not count", async () => {
     const relay = new Relay();
     const far = relay.connect();
     const sent = Array.from({ length: 200 }, () => relay.hub.session(A.agentDid)?.deliver(messageTo(A, B), 10_000));
@@ -213,14 +212,14 @@ Deno.test("K15: more than 50 frames a second close with 1008; acks of messages i
     assertEquals((await Promise.all(sent)).every((outcome) => outcome?.acked), true);
     assertEquals([far.closed, relay.hub.inFlight], [null, 0]);
   });
-  await t.step("51 acks of no heartbeat do", () => {
+  await t.step("51 acks without a heartbeat count", () => {
     const far = new Relay().connect();
     for (let i = 0; i < 50; i++) far.say("heartbeat_ack", { ackId: far.newId() });
     assertEquals(far.closed, null);
     far.say("heartbeat_ack", { ackId: far.newId() });
     assertEquals(far.closed?.code, 1008);
   });
-  await t.step("51 acks of one heartbeat do, from the second on", () => {
+  await t.step("51 acks of one heartbeat count from the second on", () => {
     const far = new Relay().connect();
     far.link.heartbeat();
     const [heartbeat] = far.of("heartbeat");
@@ -229,7 +228,7 @@ Deno.test("K15: more than 50 frames a second close with 1008; acks of messages i
     far.say("heartbeat_ack", { ackId: heartbeat?.id });
     assertEquals(far.closed?.code, 1008);
   });
-  await t.step("acks of heartbeats that the connector left unanswered count from the ninth newest on", () => {
+  await t.step("acks of unanswered heartbeats count from the ninth newest on", () => {
     const far = new Relay().connect();
     for (let i = 0; i < 100; i++) far.link.heartbeat();
     const heartbeats = far.of("heartbeat").toReversed();
@@ -238,14 +237,14 @@ Deno.test("K15: more than 50 frames a second close with 1008; acks of messages i
     far.say("heartbeat_ack", { ackId: heartbeats[58]?.id });
     assertEquals(far.closed?.code, 1008);
   });
-  await t.step("a flood stops where it is", () => {
+  await t.step("a flood is not processed beyond the limit", () => {
     const far = new Relay().connect();
     for (let i = 0; i < 10_000; i++) far.link.receive("garbage");
     assertEquals([far.closed?.code, far.closes], [1008, 1]);
   });
 });
 
-Deno.test("a frame of a connector closes with 1009 when it is over 8 KiB of UTF-8, and before it is parsed", () => {
+Deno.test("a connector frame over 8 KiB of UTF-8 closes with 1009 before it is parsed", () => {
   for (
     const [text, code] of [
       [`"${"x".repeat(LIMITS.connectorFrameBytes - 2)}"`, undefined],
@@ -261,7 +260,7 @@ Deno.test("a frame of a connector closes with 1009 when it is over 8 KiB of UTF-
   }
 });
 
-Deno.test("K13: a connection with more than 8 MiB unsent is closed with 1013 at the next frame, and not before", async () => {
+Deno.test("a socket with more than 8 MiB unsent is closed with 1013 at the next frame, and not before", async () => {
   const relay = new Relay();
   const far = relay.connect();
   far.unsentBytes = LIMITS.unsentBytes;
@@ -272,7 +271,7 @@ Deno.test("K13: a connection with more than 8 MiB unsent is closed with 1013 at 
   assertEquals([far.closed?.code, relay.hub.size, far.frames.length], [1013, 0, 1]);
 });
 
-Deno.test("a connection that cannot be written to is ended", () => {
+Deno.test("a socket is ended when writing to it fails", () => {
   const relay = new Relay();
   const far = relay.connect();
   far.broken = true;
@@ -280,18 +279,18 @@ Deno.test("a connection that cannot be written to is ended", () => {
   assertEquals([far.closes, relay.hub.size], [1, 0]);
 });
 
-Deno.test("a pair is told to the agent's newest connection, and to nobody when there is none", () => {
+Deno.test("a paired frame goes to the agent's newest socket, and to none when the agent has none", () => {
   const relay = new Relay();
   const profile = { agentName: "b", humanName: "B" };
   relay.hub.tellPaired(A.agentDid, B.agentDid, profile);
   const [older, newer, other] = [relay.connect(), relay.connect(), relay.connect(B)];
   relay.hub.tellPaired(A.agentDid, B.agentDid, profile);
   assertEquals([older.frames, other.frames], [[], []]);
-  const [told] = newer.of("paired");
-  assertEquals([told?.peerAgentDid, told?.profile], [B.agentDid, profile]);
+  const [frame] = newer.of("paired");
+  assertEquals([frame?.peerAgentDid, frame?.profile], [B.agentDid, profile]);
 });
 
-Deno.test("D-98: when all connections together have over 64 MiB unsent, the one with the most is closed with 1013", () => {
+Deno.test("the socket with the most unsent bytes is closed with 1013 when all together exceed 64 MiB", () => {
   const relay = new Relay();
   const agents = [..."ABCDEFGHJ"].map(agentOf);
   const slow = agents.map((agent, i) => {
@@ -301,7 +300,7 @@ Deno.test("D-98: when all connections together have over 64 MiB unsent, the one 
   });
   const quick = relay.connect(agentOf("K"));
   quick.link.heartbeat();
-  assertEquals(slow.filter((far) => far.closed).length, 0, "who keeps up looks at nobody");
+  assertEquals(slow.filter((far) => far.closed).length, 0, "a socket that keeps up closes no other");
   slow.at(-1)?.link.heartbeat();
   assertEquals(slow.map((far) => far.closed?.code), [1013, ...Array(8).fill(undefined)]);
   slow.at(-1)?.link.heartbeat();
@@ -309,7 +308,7 @@ Deno.test("D-98: when all connections together have over 64 MiB unsent, the one 
   assertEquals(slow.at(-1)?.of("heartbeat").length, 2);
 });
 
-Deno.test("K11: heartbeats set to come rarely do not end whoever answers each of them, and still end whoever does not", async () => {
+Deno.test("rare heartbeats keep sockets that answer each of them and close those that do not", async () => {
   const relay = new Relay(300_000);
   const [alive, silent] = [relay.connect(A), relay.connect(B)];
   for (let beat = 1; beat <= 3; beat++) {

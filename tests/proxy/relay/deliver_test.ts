@@ -1,6 +1,6 @@
 /**
- * Shows what becomes of a message (SPEC "POST /hooks/agent", D-13, D-60, D-66, D-67; I02 to I04, J01, J10, K04 to K06): which
- * are refused and why, and what the sender is told of those that are sent.
+ * Shows which messages the proxy refuses and why, and what it answers the sender of a delivered one (R-136, D-13, D-60,
+ * D-66, D-67).
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../../proxy/deps.ts";
@@ -12,36 +12,18 @@ import { type Authenticators, routeFor } from "../../../shared/server/http/route
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { until } from "../../support/until.ts";
 import { answered, outcome, refused } from "../../support/registry_world.ts";
-import {
-  PROXY_URL,
-  type RequestParts,
-  type TestAgent,
-  type TestSocket,
-  type World,
-  type WorldOptions,
-} from "../../support/world.ts";
+import { PROXY_URL, type RequestParts, type TestSocket } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
+import { openCast } from "../cast.ts";
 
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
-}
-
-async function cast(options: WorldOptions = {}): Promise<Cast> {
-  const w = await openProxy(options);
-  return { w, ...await w.story() };
-}
-
-/** Waits until a connector has so many messages. */
+/** Waits until a connector has this number of messages. */
 async function received(socket: TestSocket, count: number): Promise<void> {
   await until(() => socket.delivered.length >= count);
   assertEquals(socket.delivered.length, count);
 }
 
-Deno.test("I02: a message says that it is JSON", async (t) => {
-  const { w, a, b } = await cast();
+Deno.test("a message needs a JSON Content-Type", async (t) => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   const cases: [contentType: string | null, status: number][] = [
     ["application/json", 202],
@@ -65,8 +47,8 @@ Deno.test("I02: a message says that it is JSON", async (t) => {
   }
 });
 
-Deno.test("I03: a body that is no JSON in UTF-8 is refused, however it is broken", async () => {
-  const { w, a, b, socket } = await cast();
+Deno.test("a body that is not JSON in UTF-8 is refused", async () => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const good = ['{"message":"hi","a":[1,2,{"b":null}]}', '["a",-1.5e-7,true]', '"\\u0041\\n"'];
   const bodies: (string | Uint8Array<ArrayBuffer>)[] = [
@@ -133,8 +115,8 @@ function isJsonText(text: string): boolean {
   }
 }
 
-Deno.test("I04: depth alone breaks nothing", async (t) => {
-  const { w, a, b, socket } = await cast();
+Deno.test("deep nesting is accepted", async (t) => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   for (const depth of [1_000, 10_000, 100_000]) {
     await t.step(`${depth} deep`, async () => {
@@ -152,8 +134,8 @@ Deno.test("I04: depth alone breaks nothing", async (t) => {
   assertEquals(socket.closed, null);
 });
 
-Deno.test("J01: the recipient is one DID of an agent", async (t) => {
-  const { w, a, b } = await cast();
+Deno.test("the recipient is exactly one agent DID", async (t) => {
+  const { w, a, b } = await openCast();
   await using _ = w;
   const { did } = b.agent;
   const cases: [name: string, recipient: string, result: string][] = [
@@ -178,8 +160,8 @@ Deno.test("J01: the recipient is one DID of an agent", async (t) => {
   });
 });
 
-Deno.test("D-13: a conversation id is 1 to 128 visible ASCII characters without a comma, and goes along", async (t) => {
-  const { w, a, b, socket } = await cast();
+Deno.test("a conversation ID is 1 to 128 visible ASCII characters without a comma and is forwarded", async (t) => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const send = (id: string | null) => w.message(a, b, { headers: { [HEADERS.conversationId]: id } });
   for (const id of ["x", "x".repeat(128), "!~+-.:/", "a;b=c"]) {
@@ -198,8 +180,8 @@ Deno.test("D-13: a conversation id is 1 to 128 visible ASCII characters without 
   assertEquals(Object.hasOwn(socket.delivered.at(-1) ?? {}, "conversationId"), false);
 });
 
-Deno.test("J10: a large message arrives whole, or is refused as too large", async () => {
-  const { w, a, b, socket } = await cast();
+Deno.test("a large message arrives complete or is refused as too large", async () => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const body = JSON.stringify({ message: "x".repeat(250 * 1024) });
   assertEquals((await w.message(a, b, { body })).status, 202);
@@ -211,8 +193,8 @@ Deno.test("J10: a large message arrives whole, or is refused as too large", asyn
   assertEquals(socket.delivered.length, 1);
 });
 
-Deno.test("D-66, D-67: the sender is told what the connector said", async (t) => {
-  const { w, a, b, socket } = await cast();
+Deno.test("the sender gets the connector's answer", async (t) => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   await t.step("accepted", async () => {
     const answer = await w.message(a, b, { headers: { "x-request-id": "request-accepted" } });
@@ -234,14 +216,14 @@ Deno.test("D-66, D-67: the sender is told what the connector said", async (t) =>
       reason: "inbox_full",
     });
   });
-  await t.step("K04: nobody there", async () => {
+  await t.step("no connector", async () => {
     socket.link.lost();
     await refused(await w.message(a, b), "PROXY_RELAY_CONNECTOR_OFFLINE");
   });
 });
 
-Deno.test("K05: a connector that says nothing fails the delivery after RELAY_ACK_TIMEOUT_MS, and nothing is left", async () => {
-  const { w, a, b, socket } = await cast({ proxy: { ackTimeoutMs: 3_000 } });
+Deno.test("a connector that does not answer fails the delivery after RELAY_ACK_TIMEOUT_MS; nothing is left", async () => {
+  const { w, a, b, socket } = await openCast({ proxy: { ackTimeoutMs: 3_000 } });
   await using _ = w;
   socket.behaviour = "silent";
   let result: string | null = null;
@@ -260,8 +242,8 @@ Deno.test("K05: a connector that says nothing fails the delivery after RELAY_ACK
   assertEquals(await outcome(await w.message(a, b)), "202");
 });
 
-Deno.test("K06: a connector that is lost before its ack fails the delivery at once", async () => {
-  const { w, a, b, socket } = await cast();
+Deno.test("a connector lost before its ack fails the delivery at once", async () => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   socket.behaviour = "silent";
   const sending = w.message(a, b);
@@ -271,8 +253,8 @@ Deno.test("K06: a connector that is lost before its ack fails the delivery at on
   assertEquals(w.proxy.deps.hub.inFlight, 0);
 });
 
-Deno.test("K08: of two connectors the newest gets every message, once", async () => {
-  const { w, a, b, socket } = await cast();
+Deno.test("the newest of two connectors gets every message once", async () => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const newer = w.connect(b);
   for (let i = 0; i < 20; i++) {
@@ -282,8 +264,8 @@ Deno.test("K08: of two connectors the newest gets every message, once", async ()
   assertEquals([socket.delivered.length, newer.delivered.length], [0, 20]);
 });
 
-Deno.test("K17, K18: messages arrive in the order they were sent, each once, and at nobody else", async () => {
-  const { w, a, b, socket } = await cast();
+Deno.test("messages arrive in the order they were sent, once each, and at their recipient only", async () => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const bystander = await w.agent();
   await w.pair(a, bystander);
@@ -299,8 +281,8 @@ Deno.test("K17, K18: messages arrive in the order they were sent, each once, and
   assertEquals(other.frames, []);
 });
 
-Deno.test("a message that is refused never reaches the connector", async () => {
-  const { w, a, b, socket } = await cast();
+Deno.test("a refused message never reaches the connector", async () => {
+  const { w, a, b, socket } = await openCast();
   await using _ = w;
   const broken: RequestParts[] = [
     { timestamp: "1" },
@@ -314,8 +296,8 @@ Deno.test("a message that is refused never reaches the connector", async () => {
   assertEquals(socket.frames, []);
 });
 
-Deno.test("D-67: a store that fails on the way to the recipient is 503, before any frame is sent", async (t) => {
-  // What only the relay needs; nonce and window are check 5 and 9. A pair that was seen a moment ago is not read again.
+Deno.test("a store that fails before delivery is 503, and no frame is sent", async (t) => {
+  // Keys that only the relay reads; nonce and window belong to checks 5 and 9. A recently read pair is not read again.
   const cases: [name: string, part: string, commits: boolean][] = [
     ["pair not read", "pair", false],
     ["delivery not written", "delivery", true],
@@ -323,7 +305,7 @@ Deno.test("D-67: a store that fails on the way to the recipient is 503, before a
   for (const [name, part, commits] of cases) {
     await t.step(name, async () => {
       using store = await FaultyKv.open();
-      const { w, a, b, socket } = await cast({ kv: store.kv });
+      const { w, a, b, socket } = await openCast({ kv: store.kv });
       await using _ = w;
       store.faults.fails = ({ method, keys }) =>
         method !== "list" && (method === "commit") === commits &&
@@ -338,7 +320,7 @@ Deno.test("D-67: a store that fails on the way to the recipient is 503, before a
   }
 });
 
-Deno.test("D-60: a relay handler that is reached without an identity answers 500 and does nothing", async () => {
+Deno.test("a relay handler without an identity answers 500 and does nothing", async () => {
   await using w = await openProxy();
   interface Callers {
     none: undefined;

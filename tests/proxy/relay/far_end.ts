@@ -1,6 +1,4 @@
-/**
- * The far end of a relay connection that is not real: keeps every frame and says what a test wants it to say.
- */
+/** A fake remote end of a relay socket: records every frame and sends what a test wants. */
 import type { ConnectedAgent, RelaySocket, SocketTransport } from "../../../proxy/relay/agent_sockets.ts";
 import type { Message } from "../../../proxy/schema/records.ts";
 import {
@@ -14,12 +12,12 @@ import { type NewId, ulidSource } from "../../../shared/protocol/ids.ts";
 import type { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
-/** ULIDs by the clock of a test. */
+/** ULIDs by the test's clock. */
 export function newIds(clock: ManualClock): NewId {
   return ulidSource(() => clock.now(), seededRandom().bytes);
 }
 
-/** An agent as it connected; `letter` tells it apart. */
+/** A connected agent; `letter` distinguishes agents. */
 export function agentOf(letter: string): ConnectedAgent {
   const id = (kind: string) => `did:svc:registry.example.test:${kind}:01KHYQ5H00${letter.repeat(16)}`;
   return { agentDid: id("agent"), ownerDid: id("human"), aitJti: `01KHYQ5H00${letter.repeat(15)}Z`, aitExpiresAt: 0 };
@@ -38,7 +36,7 @@ export function messageTo(to: ConnectedAgent, from: ConnectedAgent, payload = '{
   };
 }
 
-/** A frame's text. */
+/** The text of a frame. */
 export function frame(value: Frame): string {
   return encodeFrame(value);
 }
@@ -48,7 +46,7 @@ export class Far implements SocketTransport {
   closed: { code: number; reason: string } | null = null;
   closes = 0;
   unsentBytes = 0;
-  /** Writing to it fails. */
+  /** When true, writing to it fails. */
   broken = false;
   link!: RelaySocket;
   readonly newId: NewId = ulidSource(() => 0, seededRandom(2).bytes);
@@ -63,12 +61,12 @@ export class Far implements SocketTransport {
     this.closed = { code, reason };
   }
 
-  /** The frames of a type. */
+  /** The received frames of a type. */
   of<T extends FrameType>(type: T): Extract<ProxyFrame, { type: T }>[] {
     return this.frames.filter((one): one is Extract<ProxyFrame, { type: T }> => one.type === type);
   }
 
-  /** Says something, and gives the id of the frame. */
+  /** Sends a frame and returns its ID. */
   say(type: string, members: Record<string, unknown> = {}): string {
     const id = this.newId();
     this.link.receive(JSON.stringify({ v: 1, id, ts: "2026-02-21T00:01:00.000Z", type, ...members }));

@@ -1,6 +1,6 @@
 /**
- * Shows what messages that wait for their answer may hold (D-98, K13): so much for each sender, so much over all; what is
- * refused counts as a request, and all of it is given back whatever the answer is.
+ * Shows the byte budget of messages that wait for an answer (D-98): a bound per sender and one in total. A refusal
+ * counts as a request, and the bytes are released with any answer.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { InFlightBudget } from "../../../proxy/relay/in_flight_budget.ts";
@@ -13,7 +13,7 @@ import { openProxy } from "../proxy_world.ts";
 const LARGE = LIMITS.hookBodyBytes;
 const FIT = LIMITS.heldPerSenderBytes / LARGE;
 
-Deno.test("K13: a sender whose messages wait for their acks is refused beyond 2 MiB, others are not; then all is given back", async () => {
+Deno.test("a sender is refused beyond 2 MiB of messages without an ack; other senders are not", async () => {
   const w = await openProxy();
   await using _ = w;
   const { a, b, socket } = await w.story();
@@ -37,7 +37,7 @@ Deno.test("K13: a sender whose messages wait for their acks is refused beyond 2 
   assertEquals(w.proxy.deps.held.total, 0);
 });
 
-Deno.test("D-98: 32 MiB over all senders, beyond which only what is small finds a place", () => {
+Deno.test("all senders share 32 MiB, beyond which only small messages fit", () => {
   const held = new InFlightBudget();
   const ends: (() => void)[] = [];
   for (let i = 0; i < LIMITS.heldBytes / LIMITS.heldPerSenderBytes; i++) {

@@ -1,6 +1,6 @@
 /**
- * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, however many are stored; at once
- * when an isolate of the same process wakes the receiver, and by the next poll otherwise.
+ * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, however many are stored; at
+ * once when an isolate of the same process wakes the receiver, and by the next poll otherwise.
  */
 import { assertEquals } from "@std/assert";
 import { InstanceInbox, type LocalWakeups } from "../../../proxy/relay/instance_inbox.ts";
@@ -59,14 +59,14 @@ async function withInboxes(
   kv.close();
 }
 
-Deno.test("InstanceInbox receives a note at once when an isolate of the same process wrote it", () =>
+Deno.test("the instance inbox receives a note at once when an isolate of the same process wrote it", () =>
   withInboxes(async (a, b, received) => {
     await a.send(b.instance, "hello");
     await until(() => received.length > 0);
     assertEquals(received, [{ body: "hello", bytes: 0 }]);
   }, true));
 
-Deno.test("InstanceInbox receives a note at the next poll when the watch reports nothing", () =>
+Deno.test("the instance inbox receives a note at the next poll when the watch reports nothing", () =>
   withInboxes(async (a, b, received, clock) => {
     await a.send(b.instance, "hello");
     await flushTasks();
@@ -76,7 +76,7 @@ Deno.test("InstanceInbox receives a note at the next poll when the watch reports
     assertEquals(received, [{ body: "hello", bytes: 0 }]);
   }, false));
 
-Deno.test("InstanceInbox receives notes in the order of their commits, complete and once, when many are stored", () =>
+Deno.test("the instance inbox receives notes in the order of their commits, complete and once, when many are stored", () =>
   withInboxes(async (a, b, received, _clock, kv) => {
     const commits = new GroupCommit(kv, 100);
     const sizes = Array.from({ length: 130 }, (_, i) => i % 40 === 0 ? 300_000 : i);

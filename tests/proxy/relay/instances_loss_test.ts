@@ -1,6 +1,6 @@
 /**
- * Instances that lose their store for a while: what needs it is 503, nobody hammers it, and when it is back everything
- * goes on without a restart, the watch included. Without a watch the look every 2 s keeps delivery going.
+ * Instances that lose their store for a while: routes that need it answer 503, retries are few, and delivery and
+ * watches resume without a restart. Without a watch, polling every 2 s keeps delivery going (D-209).
  */
 import { assert, assertEquals } from "@std/assert";
 import { FaultyKv } from "../../support/faulty_kv.ts";
@@ -9,14 +9,14 @@ import { codeOf, PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
 import { connected, type SharedStore, two } from "./instances_suite.ts";
 
-/** A store over a connection that can be cut: calls fail, and watches end in an error. */
+/** A store whose connection can be cut: calls fail, and watches end in an error. */
 class CutStore implements SharedStore {
   readonly kv: Deno.Kv;
   readonly maxChecks = 10;
   isCut = false;
-  /** Calls and watches that were tried while it was cut. */
+  /** Number of calls and watches tried while the connection was cut. */
   tried = 0;
-  /** Watches that are open. */
+  /** Number of open watches. */
   readonly #watches = new Set<ReadableStreamDefaultController<unknown>>();
 
   constructor(readonly faulty: FaultyKv) {
@@ -70,7 +70,7 @@ async function cutStore(): Promise<CutStore> {
 
 const NUMBER_OF_WATCHES = 4;
 
-Deno.test("a store that is gone for a minute: 503 meanwhile, few tries, and delivery goes on without a restart", async (t) => {
+Deno.test("a store outage of one minute causes 503 and few retries, and delivery resumes without a restart", async (t) => {
   const store = await cutStore();
   await two(() => Promise.resolve(store), async (w1, w2, a, b) => {
     const socket = await connected(w2, b);
@@ -79,9 +79,10 @@ Deno.test("a store that is gone for a minute: 503 meanwhile, few tries, and deli
     socket.alive = true;
     store.cut();
 
-    await t.step("what needs the store is 503 with Retry-After, at every instance", async () => {
+    await t.step("routes that need the store answer 503 with Retry-After at every instance", async () => {
       for (const w of [w1, w2]) {
-        // A proxy says of its own store SERVICE_UNAVAILABLE, and of the registry's that it cannot ask.
+        // For its own store a proxy answers SERVICE_UNAVAILABLE; for the registry's it answers that the registry is
+        // unreachable.
         const own = "SERVICE_UNAVAILABLE", asked = "PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
         const answers: [Response, codes: string[]][] = [
           [await w.message(a, b), [own, asked]],
@@ -102,16 +103,16 @@ Deno.test("a store that is gone for a minute: 503 meanwhile, few tries, and deli
       }
     });
 
-    await t.step("the background work tries a few times a second at most", async () => {
+    await t.step("the background work retries at most a few times a second", async () => {
       store.tried = 0;
       await w1.clock.advance(60_000);
-      assert(store.tried >= 60, `${store.tried} tries in a minute of two instances: they have given up`);
-      assert(store.tried <= 360, `${store.tried} tries in a minute of two instances`);
-      assertEquals(socket.closed, null, "nobody's socket is closed for it");
+      assert(store.tried >= 60, `${store.tried} attempts in a minute of two instances: they have given up`);
+      assert(store.tried <= 360, `${store.tried} attempts in a minute of two instances`);
+      assertEquals(socket.closed, null, "no socket is closed");
     });
 
     store.isCut = false;
-    await t.step("it is back: watches are there again, and a message crosses without the clock", async () => {
+    await t.step("watches are open again, and a message crosses without a step of the clock", async () => {
       await w1.clock.advance(5_000);
       await until(() => store.watches === NUMBER_OF_WATCHES);
       assertEquals(store.watches, NUMBER_OF_WATCHES);
@@ -120,7 +121,7 @@ Deno.test("a store that is gone for a minute: 503 meanwhile, few tries, and deli
       assertEquals(socket.delivered.length, before + 1);
       assertEquals((await w1.ask("GET", "/v1/me", { apiKey: a.owner.apiKey })).status, 200);
     });
-    await t.step("a revocation is heard at once again", async () => {
+    await t.step("a revocation arrives at once again", async () => {
       await w1.client.deleteAgent(b.owner.apiKey, b.agent.id);
       await until(() => socket.closed !== null);
       assertEquals(socket.closed?.code, 4401);
@@ -128,7 +129,7 @@ Deno.test("a store that is gone for a minute: 503 meanwhile, few tries, and deli
   });
 });
 
-Deno.test("with watches that never ring, messages, refusals and revocations cross with the look every 2 s", async () => {
+Deno.test("messages, refusals and revocations cross by polling every 2 s without a watch", async () => {
   const store = await cutStore();
   store.kv.watch = () => new ReadableStream();
   await two(() => Promise.resolve(store), async (w1, w2, a, b) => {
@@ -136,7 +137,7 @@ Deno.test("with watches that never ring, messages, refusals and revocations cros
     for (let n = 1; n <= 3; n++) {
       let answer: Response | undefined;
       void w1.message(a, b).then((response) => answer = response);
-      // There within one look, and back within another.
+      // The message arrives within one poll, and its answer within another.
       for (let ms = 0; ms < 4_000 && !answer; ms += 500) {
         await w1.clock.advance(500);
         for (let i = 0; i < 5; i++) await flushTasks();

@@ -1,6 +1,6 @@
 /**
- * What many proxy instances on one store promise to be as one: delivery, order, fencing, single use, limits, mailbox.
- * Declared as tests over any store: in memory, held to what KV Connect allows, or a real KV Connect server.
+ * What many proxy instances on one store guarantee together: delivery, order, fencing, single use, limits, mailbox. The
+ * tests run on any store: in memory, restricted to what KV Connect allows, or a real KV Connect server.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -8,7 +8,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World, type WorldOptions } from "../../support/world.ts";
 
-/** A store for one test, empty. */
+/** An empty store for one test. */
 export interface SharedStore extends AsyncDisposable {
   kv: Deno.Kv;
   maxChecks: number;
@@ -33,7 +33,7 @@ export async function two(open: () => Promise<SharedStore>, run: Run, options: W
   await store[Symbol.asyncDispose]();
 }
 
-/** Connects an agent to an instance and waits until the store says so. */
+/** Connects an agent to an instance and waits until its presence is stored. */
 export async function connected(w: World, agent: TestAgent, behaviour: "ack" | "nack" | "silent" = "ack") {
   const socket = w.connect(agent, behaviour);
   await until(async () => {
@@ -47,12 +47,12 @@ const numbered = (n: number) => ({ body: JSON.stringify({ n }) });
 const numbers = (frames: { payload: string }[]) =>
   frames.map((frame) => (JSON.parse(frame.payload) as { n: number }).n);
 
-/** Declares the tests; `where` stands in front of their names. */
+/** Declares the tests; `where` is the prefix of their names. */
 export function instancesBehaveAsOne(where: string, open: () => Promise<SharedStore>): void {
   const test = (name: string, run: () => Promise<void>) => Deno.test(`${where}: ${name}`, run);
   const twoOf = (run: Run, options?: WorldOptions) => two(open, run, options);
 
-  test("100 of 100 messages posted to one instance reach the socket of another, in order, once", () =>
+  test("100 of 100 messages posted to one instance reach the socket of another in order, once each", () =>
     twoOf(async (w1, w2, a, b) => {
       const socket = await connected(w2, b);
       for (let n = 0; n < 100; n++) {
@@ -71,7 +71,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(w1.proxy.deps.dispatch.away, 0);
     }));
 
-  test("a large payload crosses byte for byte, and leaves nothing in the store", () =>
+  test("a large payload crosses byte for byte and leaves no record in the store", () =>
     twoOf(async (w1, w2, a, b) => {
       const socket = await connected(w2, b);
       const body = JSON.stringify({ text: "€".repeat(80_000) });
@@ -81,7 +81,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals((await Array.fromAsync(w1.kv.list({ prefix: ["proxy", "inbox_part"] }))).length, 0);
     }));
 
-  test("a refusal by the connector, and its silence, come back from the other instance", () =>
+  test("a refusal by the connector, and its silence, return from the other instance", () =>
     twoOf(async (w1, w2, a, b) => {
       const socket = await connected(w2, b, "nack");
       assertEquals((await (await w1.message(a, b)).json()).delivered, false);
@@ -92,7 +92,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
     }));
 
-  test("a connect at another instance moves the session there and closes the older sockets with 4409", () =>
+  test("a connect at another instance moves presence there and closes the older sockets with 4409", () =>
     twoOf(async (w1, w2, a, b) => {
       const first = await connected(w1, b);
       const second = await connected(w2, b);
@@ -102,10 +102,10 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals([first.delivered.length, second.delivered.length], [0, 1]);
     }));
 
-  test("an instance that only thinks it has the socket sends it nothing", () =>
+  test("an instance that wrongly assumes it holds the socket sends it nothing", () =>
     twoOf(async (w1, w2, a, b) => {
       const stale = await connected(w1, b);
-      // Deaf: the note that the session has moved does not reach it.
+      // This instance does not receive the note that presence has moved.
       w1.proxy.deps.inbox.onNote = () => {};
       const newest = await connected(w2, b);
       void w1.message(a, b).catch(() => {});
@@ -114,10 +114,10 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(stale.closed?.code, 4409);
     }));
 
-  test("the agents of an instance that dies are offline within 15 s, and back when they connect anywhere", () =>
+  test("agents of a dead instance are offline within 15 s and online when they connect anywhere", () =>
     twoOf(async (w1, w2, a, b) => {
       await connected(w2, b);
-      // Killed: it shows no sign of life any more, and says goodbye to nobody.
+      // Killed: it renews no lease and closes no socket.
       w2.proxy.deps.presence.stop = () => Promise.resolve();
       await w2.kv.set(KEYS.instance(w2.proxy.deps.presence.instance), { until: w1.clock.now() + 12_000 });
       w1.clock.step(15_000);
@@ -126,7 +126,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals((await w1.message(a, b)).status, 202);
     }));
 
-  test("O11: instances that are restarted one after the other lose no message, and deliver none twice", () =>
+  test("instances restarted one after the other lose no message and deliver none twice", () =>
     twoOf(async (w1, w2, a, b) => {
       let socket = await connected(w1, b);
       const came: number[] = [];
@@ -138,7 +138,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
         const [n, older] = [came.length, socket];
         await send(other, n);
         await until(() => older.delivered.length === 1);
-        // It stops: its sockets close, and meanwhile messages come in at the other one.
+        // It stops: its sockets close while messages arrive at the other instance.
         await gone.proxy.stop();
         gone.proxy.deps.hub.closeAll();
         older.link.lost();
@@ -155,7 +155,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(came.length, 12);
     }));
 
-  test("a message queued at one instance is handed over by the one to which the recipient comes", () =>
+  test("a message queued at one instance is delivered by the one where the recipient connects", () =>
     twoOf(async (w1, w2, a, b) => {
       for (let n = 0; n < 3; n++) {
         const response = await w1.message(a, b, { ...numbered(n), headers: { Prefer: "respond-async" } });
@@ -166,7 +166,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(numbers(socket.delivered), [0, 1, 2]);
     }));
 
-  test("a message queued while its recipient connects to another instance is handed over", () =>
+  test("a message queued while its recipient connects to another instance is delivered", () =>
     twoOf(async (w1, w2, a, b) => {
       for (let n = 0; n < 5; n++) {
         const sending = w1.message(a, b, { ...numbered(n), headers: { Prefer: "respond-async" } });
@@ -179,7 +179,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       }
     }));
 
-  test("of one signed request sent to both instances many times, one is accepted", () =>
+  test("one of many copies of a signed request sent to two instances is accepted", () =>
     twoOf(async (w1, w2, a, b) => {
       await connected(w1, b);
       const request = await w1.signed(a, { recipient: b.agent.did, body: "{}" });
@@ -190,7 +190,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(answers.filter((answer) => answer.status === 401).length, 39);
     }, { proxy: { agentRequests: 1000 } }));
 
-  test("the limit of an agent holds over both instances", () =>
+  test("the rate limit of an agent holds over both instances", () =>
     twoOf(async (w1, w2, a, b) => {
       await connected(w1, b);
       const answers = await Promise.all(Array.from({ length: 40 }, (_, i) => (i % 2 ? w1 : w2).message(a, b)));
@@ -198,7 +198,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(answers.filter((answer) => answer.status === 429).length, 22);
     }, { proxy: { agentRequests: 19 } }));
 
-  test("a pairing confirmed at one instance is told to the initiator's socket at the other", () =>
+  test("a pairing confirmed at one instance reaches the initiator's socket at the other", () =>
     twoOf(async (w1, w2, a) => {
       const socket = await connected(w2, a);
       const c = await w1.agent();
@@ -207,7 +207,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assert(socket.frames.some((frame) => frame.type === "paired" && frame.peerAgentDid === c.agent.did));
     }));
 
-  test("an agent revoked through one instance's registry is closed at the other", () =>
+  test("an agent revoked at one instance's registry is closed at the other", () =>
     twoOf(async (w1, w2, _a, b) => {
       const socket = await connected(w2, b);
       await w1.client.deleteAgent(b.owner.apiKey, b.agent.id);
@@ -215,7 +215,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(socket.closed?.code, 4401);
     }));
 
-  test("a copy of a message that another instance is delivering waits for that one's answer", () =>
+  test("a copy of a message that another instance is delivering waits for its answer", () =>
     twoOf(async (w1, w2, a, b) => {
       const socket = await connected(w1, b, "silent");
       const copy = { ...numbered(1), headers: { "x-request-id": "request-0001" } };
@@ -231,7 +231,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(socket.delivered.length, 1);
     }));
 
-  test("a copy of a message whose instance died is a new attempt once that one's time is over", () =>
+  test("a copy of a message whose instance died is a new attempt once the time limit has passed", () =>
     twoOf(async (w1, w2, a, b) => {
       const lost = await connected(w1, b, "silent");
       const copy = { ...numbered(1), headers: { "x-request-id": "request-0001" } };

@@ -1,4 +1,4 @@
-/** Many instances behave as one, on an embedded store and within what a KV Connect server allows (H11, O06, O07). */
+/** Many instances act as one on an embedded store and within the limits of a KV Connect server (D-105). */
 import { assert } from "@std/assert";
 import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";

@@ -1,4 +1,7 @@
-/** The offline mailbox (D-68): what was taken waits in order, is bounded, and ends delivered or with a receipt. */
+/**
+ * The mailbox for offline agents (D-68): messages are kept in order, within limits, and end delivered or with a
+ * receipt.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -25,7 +28,7 @@ function texts(frames: { payload: string }[]): string[] {
   return frames.map((frame) => (JSON.parse(frame.payload) as { n: string }).n);
 }
 
-/** Lets hand-over and store go on until nothing more happens. */
+/** Waits until mailbox delivery and the store have no more work. */
 async function rest(): Promise<void> {
   for (let i = 0; i < 30; i++) await flushTasks();
 }
@@ -50,7 +53,7 @@ Deno.test("a message for an offline recipient is queued with Prefer, and refused
   assertEquals(Date.parse(expiresAt), w.clock.now() + DAY_MS);
 });
 
-Deno.test("queued messages are delivered in order when the recipient comes, and leave nothing behind", async () => {
+Deno.test("queued messages are delivered in order when the recipient connects, and leave no records", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   const sent = Array.from({ length: 12 }, (_, i) => `m${i}`);
@@ -61,7 +64,7 @@ Deno.test("queued messages are delivered in order when the recipient comes, and 
   for (const part of ["mailbox", "mailbox_part", "mailbox_expiry"]) assertEquals(await keysBelow(w, part), 0, part);
 });
 
-Deno.test("a queued message waits through a restart of the proxy", async () => {
+Deno.test("a queued message survives a restart of the proxy", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   await queued(w, a, b, "one");
@@ -81,7 +84,7 @@ Deno.test("a payload larger than one stored value arrives byte for byte", async 
   assertEquals(socket.delivered[0]?.payload, body);
 });
 
-Deno.test("the same id and body queued twice is one message; another body is refused", async () => {
+Deno.test("the same ID and body queued twice is one message; another body is refused", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   const first = await (await queued(w, a, b, "one", "request-0001")).json();
@@ -93,7 +96,7 @@ Deno.test("the same id and body queued twice is one message; another body is ref
   assertEquals(texts(socket.delivered), ["one"]);
 });
 
-Deno.test("the mailbox takes 100 messages of one sender and 500 of all, then answers 507", async () => {
+Deno.test("the mailbox takes 100 messages of one sender and 500 in total, then answers 507", async () => {
   await using w = await World.open({ proxy: { agentRequests: 1000 } });
   const b = await w.agent();
   const senders = await Promise.all(Array.from({ length: 6 }, () => w.agent()));
@@ -112,7 +115,7 @@ Deno.test("the mailbox takes 100 messages of one sender and 500 of all, then ans
   assertEquals(new Set(texts(socket.delivered)).size, 500);
 });
 
-Deno.test("a message that meets a backlog waits in line without Prefer, and is queued with it", async () => {
+Deno.test("a message behind queued ones waits without Prefer and is queued with it", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   await queued(w, a, b, "one");
@@ -132,7 +135,7 @@ Deno.test("a message that meets a backlog waits in line without Prefer, and is q
   assertEquals(texts(socket.delivered)[0], "one");
 });
 
-Deno.test("a message in line for longer than the ack timeout ends in 502", async () => {
+Deno.test("a waiting message ends in 502 after the ack time limit", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   await queued(w, a, b, "one");
@@ -144,7 +147,7 @@ Deno.test("a message in line for longer than the ack timeout ends in 502", async
   assertEquals(await codeOf(await direct), "PROXY_RELAY_DELIVERY_FAILED");
 });
 
-Deno.test("a message whose time is over is dead-lettered, whether its recipient comes or not", async (t) => {
+Deno.test("an expired message becomes a dead letter, with the recipient offline or online", async (t) => {
   for (const comes of [true, false]) {
     await t.step(comes ? "comes" : "does not come", async () => {
       await using w = await World.open();
@@ -165,7 +168,7 @@ Deno.test("a message whose time is over is dead-lettered, whether its recipient 
   }
 });
 
-Deno.test("a refused message is tried again after 1 s doubling, and dead-lettered at the fifth refusal", async () => {
+Deno.test("a refused message is retried after 1 s doubling and becomes a dead letter at the fifth refusal", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   const { requestId } = await (await queued(w, a, b, "one")).json();
@@ -187,7 +190,7 @@ Deno.test("a refused message is tried again after 1 s doubling, and dead-lettere
   assertEquals(await keysBelow(w, "mailbox"), 0);
 });
 
-Deno.test("a message is dead-lettered at hand-over when the pair has ended or its sender was deleted", async (t) => {
+Deno.test("a message becomes a dead letter at delivery when its pair has ended or its sender is deleted", async (t) => {
   const endings: [string, (w: World, a: TestAgent, b: TestAgent) => Promise<unknown>][] = [
     ["pair removed", async (w, a, b) => {
       await w.fetch(await w.signed(b, { target: "/pair/remove", body: JSON.stringify({ peerAgentDid: a.agent.did }) }));
@@ -212,7 +215,7 @@ Deno.test("a message is dead-lettered at hand-over when the pair has ended or it
   }
 });
 
-/** Answers the proxy's question about an agent's status in place of the registry. */
+/** Replaces the registry's answer about an agent's status. */
 function onStatus(w: World, answer: (request: Request) => Response | null): { asked: number } {
   const seen = { asked: 0 };
   w.registryAnswer = (request) => {
@@ -223,11 +226,11 @@ function onStatus(w: World, answer: (request: Request) => Response | null): { as
   return seen;
 }
 
-Deno.test("a queued message is dead-lettered when its sender was deleted and its revocation has left the list", async () => {
+Deno.test("a queued message becomes a dead letter when its deleted sender is no longer in the CRL", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   const { requestId } = await (await queued(w, a, b, "one")).json();
-  // The list is empty: the registry knows of the deletion, and the list does not name it any longer.
+  // The CRL is empty: the registry knows of the deletion, and the list no longer names it.
   onStatus(w, () => Response.json({ ownsAgent: true, agentStatus: "revoked", session: null }));
   const socket = w.connect(b);
   await rest();
@@ -236,7 +239,7 @@ Deno.test("a queued message is dead-lettered when its sender was deleted and its
   assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
 });
 
-Deno.test("a queued message waits while its sender's status cannot be asked, and is delivered once it can", async () => {
+Deno.test("a queued message waits while its sender's status is unknown and is delivered afterwards", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   await queued(w, a, b, "one");
@@ -250,7 +253,7 @@ Deno.test("a queued message waits while its sender's status cannot be asked, and
   assertEquals([texts(socket.delivered), await keysBelow(w, "mailbox")], [["one"], 0]);
 });
 
-Deno.test("a sender's status is asked once for many queued messages within 30 s, and again later", async () => {
+Deno.test("a sender's status is requested once for many queued messages within 30 s, and again later", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   for (const text of ["one", "two", "three"]) await queued(w, a, b, text);
@@ -266,7 +269,7 @@ Deno.test("a sender's status is asked once for many queued messages within 30 s,
   assertEquals(registry.asked, 2);
 });
 
-Deno.test("a sender's deletion counts at once where registry and proxy share a store, not after 30 s", async () => {
+Deno.test("a sender's deletion takes effect at once when registry and proxy share a store", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   await w.proxy.start();
@@ -284,7 +287,7 @@ Deno.test("a sender's deletion counts at once where registry and proxy share a s
   assertEquals(second.delivered.length, 0);
 });
 
-Deno.test("a queued message that lost a part of its payload is dead-lettered and does not hold up the line", async () => {
+Deno.test("a queued message with a lost chunk becomes a dead letter and does not block the others", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   const { requestId } = await (await queued(w, a, b, "one")).json();
@@ -307,7 +310,7 @@ Deno.test("100 expired messages of one recipient all end with a receipt in one s
   assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total, 0);
 });
 
-Deno.test("a message of a sender whose token was only reissued is handed over", async () => {
+Deno.test("a message of a sender whose AIT was only reissued is delivered", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   await queued(w, a, b, "one");
@@ -318,7 +321,7 @@ Deno.test("a message of a sender whose token was only reissued is handed over", 
   assertEquals(texts(socket.delivered), ["one"]);
 });
 
-Deno.test("a socket lost during hand-over loses nothing: the message comes again on the next one", async () => {
+Deno.test("a socket lost during delivery loses no message: the next socket gets it again", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
   await queued(w, a, b, "one");
@@ -335,7 +338,7 @@ Deno.test("a socket lost during hand-over loses nothing: the message comes again
   assertEquals(second.delivered[0]?.requestId, first.delivered[0]?.requestId);
 });
 
-Deno.test("a message queued while the recipient's line is found empty is still handed over", async () => {
+Deno.test("a message queued while the recipient's mailbox is found empty is still delivered", async () => {
   await using w = await World.open({ proxy: { agentRequests: 1000 } });
   const { a, b } = await pairOf(w);
   for (let round = 0; round < 8; round++) {
@@ -351,7 +354,7 @@ Deno.test("a message queued while the recipient's line is found empty is still h
   assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total ?? 0, 0);
 });
 
-/** Access of an agent whose first token aged with the clock. */
+/** Access of an agent whose first token expired with the clock. */
 async function freshAccess(w: World, agent: TestAgent): Promise<string> {
   return (await w.client.refresh(agent.identity, agent.agentAuth.refreshToken)).accessToken;
 }

@@ -1,6 +1,6 @@
 /**
- * Shows that the end of a pair reaches messages that are on their way (D-64, I5), and that messages in line keep their
- * place, whatever the clock and the leases say (D-68, I9). Found by `tests/simulation`.
+ * Shows that the end of a pair reaches messages in transit (D-64), and that waiting messages keep their order under any
+ * clock and lease (D-68). `tests/simulation` found these cases.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -15,7 +15,9 @@ async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
   assertEquals((await w.fetch(await w.signed(a, { target: "/pair/remove", body }))).status, 204);
 }
 
-/** Two instances on one store, with agents a and b paired and b connected to the second, acknowledging everything. */
+/**
+ * Two instances on one store, with agents a and b paired and b connected to the second, acknowledging every message.
+ */
 async function two(run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>): Promise<void> {
   const kv = await Deno.openKv(":memory:");
   wrapStoreErrors(kv);
@@ -44,7 +46,7 @@ Deno.test("a message whose socket is lost after the end of the pair does not go 
   assertEquals(older.delivered, []);
 });
 
-Deno.test("a message that waits behind others goes nowhere once the pair has ended", async () => {
+Deno.test("a message that waits behind others is not delivered once the pair has ended", async () => {
   await using w = await openProxy();
   const [a, b] = [await w.agent(), await w.agent()];
   await w.pair(a, b);
@@ -59,7 +61,7 @@ Deno.test("a message that waits behind others goes nowhere once the pair has end
   assertEquals(socket.delivered.length, 1);
 });
 
-Deno.test("a message that waits behind others until its time is over overtakes nothing, also when the clock is set back", async () => {
+Deno.test("a message that waits until its time limit overtakes none, also when the clock is set back", async () => {
   await using w = await openProxy();
   const [a, b] = [await w.agent(), await w.agent()];
   await w.pair(a, b);
@@ -78,7 +80,7 @@ Deno.test("a message that another instance reads after the end of the pair is no
   two(async (w1, w2, a, b) => {
     const socket = w2.connect(b);
     await w2.proxy.deps.dispatch.claim(b.agent.did);
-    // Hard of hearing: the note is read when the pair has ended.
+    // The note is read after the pair has ended.
     const { inbox } = w2.proxy.deps;
     const { onNote } = inbox;
     const notes: Parameters<typeof onNote>[] = [];
@@ -92,7 +94,7 @@ Deno.test("a message that another instance reads after the end of the pair is no
     assertEquals(socket.delivered, []);
   }));
 
-Deno.test("what is queued for a recipient whose instance seemed dead is handed over by that instance at once", () =>
+Deno.test("messages queued for an instance that seemed dead are delivered by that instance at once", () =>
   two(async (w1, w2, a, b) => {
     const socket = w2.connect(b);
     await w2.proxy.deps.dispatch.claim(b.agent.did);

@@ -1,7 +1,7 @@
 /**
- * Shows that two neighbouring versions exchange notes over one store during a rolling restart (D-99): an instance handles
- * the notes that the previous version writes, and writes notes that the previous version reads. Keys and texts of the
- * notes are frozen here; they are not built by the product.
+ * Shows that two neighbouring versions exchange notes over one store during a rolling restart (D-99): an instance
+ * handles the notes that the previous version writes, and writes notes that the previous version reads. Keys and texts
+ * of the notes are frozen here; they are not built by the product.
  */
 import { assertEquals } from "@std/assert";
 import { LIMITS } from "../../../shared/protocol/limits.ts";

@@ -1,57 +1,45 @@
 /**
- * Shows what a request id means (D-69, D-11; K21, L06): the same message within a day of its 202 gets that answer again and
- * is not sent again; anything but a 202 is no answer yet.
+ * Shows the rules of request IDs (D-11, D-69): a duplicate within one day of its 202 gets that answer again and is not
+ * sent again. After any other answer the ID starts a new attempt.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
-import type { TestAgent, TestSocket, World, WorldOptions } from "../../support/world.ts";
-import { openProxy, restart } from "../proxy_world.ts";
+import { restart } from "../proxy_world.ts";
+import { type Cast, openCast } from "../cast.ts";
 
 const REUSED = "409 PROXY_HOOK_REQUEST_ID_REUSED";
 const FAILED = "502 PROXY_RELAY_DELIVERY_FAILED";
 const OFFLINE = "502 PROXY_RELAY_CONNECTOR_OFFLINE";
 const ID = "request-1";
 
-interface Cast {
-  w: World;
-  a: TestAgent;
-  b: TestAgent;
-  socket: TestSocket;
-}
-
-async function cast(options: WorldOptions = {}): Promise<Cast> {
-  const w = await openProxy(options);
-  return { w, ...await w.story() };
-}
-
 function send({ w, a, b }: Cast, message = "hi", requestId = ID): Promise<Response> {
   return w.message(a, b, { body: JSON.stringify({ message }), headers: { [HEADERS.requestId]: requestId } });
 }
 
-/** Lets everything that is under way get as far as it can. */
+/** Waits until all work in progress has stopped. */
 async function rest(): Promise<void> {
   for (let i = 0; i < 30; i++) await flushTasks();
 }
 
-Deno.test("K21: the same message again gets the same answer, and no second frame", async () => {
-  const all = await cast();
+Deno.test("a duplicate gets the same answer, and no second frame is sent", async () => {
+  const all = await openCast();
   await using _ = all.w;
   const first = await answered(await send(all), 202);
   assertEquals(first, { accepted: true, delivered: true, connectedSockets: 1, requestId: ID });
   all.w.connect(all.b);
   for (let i = 0; i < 3; i++) {
-    assertEquals(await answered(await send(all), 202), first, "also with another socket there");
+    assertEquals(await answered(await send(all), 202), first, "also with another socket open");
   }
   all.socket.link.lost();
   assertEquals(await answered(await send(all), 202), first);
   assertEquals(all.socket.delivered.length, 1);
 });
 
-Deno.test("K21: the answer of a refusal by the connector is kept as well", async () => {
-  const all = await cast();
+Deno.test("a refusal by the connector is stored as an answer too", async () => {
+  const all = await openCast();
   await using _ = all.w;
   all.socket.behaviour = "nack";
   const first = await answered(await send(all), 202);
@@ -60,8 +48,8 @@ Deno.test("K21: the answer of a refusal by the connector is kept as well", async
   assertEquals([first.delivered, all.socket.delivered.length], [false, 1]);
 });
 
-Deno.test("K21: the answer is kept over a restart and without a connector, and each copy is signed anew and counts", async () => {
-  const all = await cast();
+Deno.test("the answer survives a restart, and each copy needs a new signature and counts", async () => {
+  const all = await openCast();
   await using w = all.w;
   const first = await answered(await send(all), 202);
   await restart(w);
@@ -79,8 +67,8 @@ async function remaining(all: Cast): Promise<{ left: number }> {
   return { left: Number(/r=(\d+)/.exec(answer.headers.get("ratelimit") ?? "")?.[1]) };
 }
 
-Deno.test("the same id with another body is refused after a 202", async () => {
-  const all = await cast();
+Deno.test("the same ID with another body is refused after a 202", async () => {
+  const all = await openCast();
   await using _ = all.w;
   await answered(await send(all), 202);
   assertEquals(await outcome(await send(all, "ho")), REUSED);
@@ -90,8 +78,8 @@ Deno.test("the same id with another body is refused after a 202", async () => {
   assertEquals(all.socket.delivered.length, 1);
 });
 
-Deno.test("an id is one sender's to one recipient: others may use it too (L06)", async () => {
-  const all = await cast();
+Deno.test("an ID belongs to one sender and one recipient: other pairs may use it too", async () => {
+  const all = await openCast();
   await using w = all.w;
   const c = await w.agent();
   await w.pair(c, all.b);
@@ -103,8 +91,8 @@ Deno.test("an id is one sender's to one recipient: others may use it too (L06)",
   assertEquals([all.socket.delivered.length, ofC.delivered.length], [2, 1]);
 });
 
-Deno.test("a day after its 202 an id is a new message", async () => {
-  const all = await cast();
+Deno.test("an ID is a new message one day after its 202", async () => {
+  const all = await openCast();
   await using w = all.w;
   const first = await answered(await send(all), 202);
   const freshly = async (message: string) => {
@@ -121,9 +109,9 @@ Deno.test("a day after its 202 an id is a new message", async () => {
   assertEquals(await outcome(await freshly("hi")), REUSED);
 });
 
-Deno.test("after anything but a 202 the same id is a new attempt, also with another body", async (t) => {
-  await t.step("nobody there", async () => {
-    const all = await cast();
+Deno.test("the same ID starts a new attempt after any answer except 202, also with another body", async (t) => {
+  await t.step("no connector", async () => {
+    const all = await openCast();
     await using w = all.w;
     all.socket.link.lost();
     assertEquals(await outcome(await send(all)), OFFLINE);
@@ -132,7 +120,7 @@ Deno.test("after anything but a 202 the same id is a new attempt, also with anot
     assertEquals(socket.delivered.map((frame) => frame.requestId), [ID]);
   });
   await t.step("no ack", async () => {
-    const all = await cast({ proxy: { ackTimeoutMs: 1_000 } });
+    const all = await openCast({ proxy: { ackTimeoutMs: 1_000 } });
     await using w = all.w;
     all.socket.behaviour = "silent";
     const sending = send(all);
@@ -146,14 +134,14 @@ Deno.test("after anything but a 202 the same id is a new attempt, also with anot
     assert(first?.id !== second?.id);
   });
   await t.step("a refusal before it was sent", async () => {
-    const all = await cast();
+    const all = await openCast();
     await using w = all.w;
     const headers = { [HEADERS.requestId]: ID, "Content-Type": "text/plain" };
     await refused(await w.message(all.a, all.b, { headers }), "PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
     assertEquals(await outcome(await send(all)), "202");
   });
   await t.step("a crash before the answer", async () => {
-    const all = await cast();
+    const all = await openCast();
     await using w = all.w;
     all.socket.behaviour = "silent";
     void send(all).then((answer) => answer.body?.cancel());
@@ -167,8 +155,8 @@ Deno.test("after anything but a 202 the same id is a new attempt, also with anot
   });
 });
 
-Deno.test("copies that come while the first is under way wait for its answer, and there is one frame", async () => {
-  const all = await cast();
+Deno.test("copies wait for the answer of the first attempt, and one frame is sent", async () => {
+  const all = await openCast();
   await using _ = all.w;
   all.socket.behaviour = "silent";
   const copies = Array.from({ length: 20 }, () => send(all));
@@ -183,8 +171,8 @@ Deno.test("copies that come while the first is under way wait for its answer, an
   assertEquals(all.socket.delivered.length, 1);
 });
 
-Deno.test("copies of a first that fails are new attempts, one after another", async () => {
-  const all = await cast({ proxy: { ackTimeoutMs: 1_000 } });
+Deno.test("copies of a failed attempt are new attempts, one after another", async () => {
+  const all = await openCast({ proxy: { ackTimeoutMs: 1_000 } });
   await using w = all.w;
   all.socket.behaviour = "silent";
   const copies = Array.from({ length: 3 }, () => send(all));
@@ -199,9 +187,9 @@ Deno.test("copies of a first that fails are new attempts, one after another", as
   assertEquals(all.socket.delivered.length, 2);
 });
 
-Deno.test("a copy gets the answer of the first although the connector has gone meanwhile", async () => {
+Deno.test("a copy gets the answer of the first attempt when the connector has left meanwhile", async () => {
   for (let round = 0; round < 5; round++) {
-    const all = await cast();
+    const all = await openCast();
     await using _ = all.w;
     all.socket.behaviour = "silent";
     const copies = [send(all), send(all)];
@@ -212,16 +200,16 @@ Deno.test("a copy gets the answer of the first although the connector has gone m
   }
 });
 
-Deno.test("many at once with ids of their own are many messages", async () => {
-  const all = await cast();
+Deno.test("concurrent messages with different IDs are all delivered", async () => {
+  const all = await openCast();
   await using _ = all.w;
   const counts = await tally(Array.from({ length: 50 }, (_, i) => send(all, "hi", `request-of-its-own-${i}`)));
   assertEquals([counts, all.socket.delivered.length], [{ "202": 50 }, 50]);
 });
 
-Deno.test("an answer that cannot be put on record is given all the same, and logged", async () => {
+Deno.test("an answer that cannot be stored is still sent, and is logged", async () => {
   using store = await FaultyKv.open();
-  const all = await cast({ kv: store.kv });
+  const all = await openCast({ kv: store.kv });
   await using w = all.w;
   all.socket.behaviour = "silent";
   const sending = send(all);

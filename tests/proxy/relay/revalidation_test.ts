@@ -1,4 +1,7 @@
-/** Revocation is fast (D-64): a connected agent is judged again when the bell rings, and closed with its code. */
+/**
+ * Revocation takes effect quickly (D-64): a connected agent is checked again after each announcement, and closed with
+ * its code.
+ */
 import { assertEquals } from "@std/assert";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -10,7 +13,7 @@ const ENDINGS: [string, (w: World, agent: TestAgent) => Promise<unknown>][] = [
   ["token reissued", (w, { owner, agent }) => w.ask("POST", `/v1/agents/${agent.id}/reissue`, owner)],
 ];
 
-Deno.test("a connected agent is told and closed with 4401 as soon as it is no longer authorised", async (t) => {
+Deno.test("a connected agent is closed with 4401 and a reason as soon as it is no longer authorised", async (t) => {
   for (const [name, end] of ENDINGS) {
     await t.step(name, async () => {
       await using w = await World.open();
@@ -28,7 +31,7 @@ Deno.test("a connected agent is told and closed with 4401 as soon as it is no lo
   }
 });
 
-Deno.test("a deleted agent's next message is refused as revoked once the bell was heard", async () => {
+Deno.test("a deleted agent's next message is refused as revoked after the announcement", async () => {
   await using w = await World.open();
   await w.proxy.start();
   const { a, b } = await w.story();
@@ -38,7 +41,7 @@ Deno.test("a deleted agent's next message is refused as revoked once the bell wa
   assertEquals(await codeOf(await w.message(a, b)), "PROXY_AUTH_REVOKED");
 });
 
-Deno.test("the end of a pair refuses the next message and closes nobody", async () => {
+Deno.test("the end of a pair refuses the next message and closes no socket", async () => {
   await using w = await World.open();
   await w.proxy.start();
   const { a, b, socket } = await w.story();
@@ -48,7 +51,7 @@ Deno.test("the end of a pair refuses the next message and closes nobody", async 
   assertEquals(socket.closed, null);
 });
 
-Deno.test("without a shared store a link is judged at the CRL's interval and every five minutes", async (t) => {
+Deno.test("a socket is checked at the CRL interval and every five minutes without a shared store", async (t) => {
   const cases: [string, (typeof ENDINGS)[number][1], number][] = [
     ["agent deleted", ENDINGS[0]![1], 300_000],
     ["session revoked", ENDINGS[1]![1], 300_001],
@@ -56,7 +59,7 @@ Deno.test("without a shared store a link is judged at the CRL's interval and eve
   for (const [name, end, within] of cases) {
     await t.step(name, async () => {
       await using w = await World.open();
-      // The regular rounds alone: no bell is listened to.
+      // The regular rounds only: announcements are not watched.
       w.proxy.deps.crl.start();
       w.proxy.deps.revalidation.start();
       const { b, socket } = await w.story();
@@ -70,7 +73,7 @@ Deno.test("without a shared store a link is judged at the CRL's interval and eve
   }
 });
 
-Deno.test("a registry that cannot be asked closes nobody", async () => {
+Deno.test("an unreachable registry closes no socket", async () => {
   await using w = await World.open();
   const { b, socket }: { b: TestAgent; socket: TestSocket } = await w.story();
   w.registryAnswer = () => new Response("gone", { status: 500 });

@@ -1,5 +1,5 @@
 /**
- * Shows in which order a confirmation is judged (D-74), who may pair by the registry's word (D-48, D-73; D07, D08, D21), and
+ * Shows the order in which a confirmation is checked (D-74), which agents the registry allows to pair (D-48, D-73), and
  * the routes that manage trust (D-76).
  */
 import { assert, assertEquals } from "@std/assert";
@@ -28,9 +28,9 @@ interface Cast {
   a: TestAgent;
   b: TestAgent;
   c: TestAgent;
-  /** Agents about which the registry is asked. */
+  /** IDs of the agents whose ownership was requested. */
   asked: string[];
-  /** In place of the registry's answer about ownership. */
+  /** Replaces the registry's answer about ownership. */
   answer: ((agentDid: string) => Response | Promise<Response> | null) | null;
 }
 
@@ -51,11 +51,11 @@ async function pairs(w: World): Promise<number> {
   return (await Array.fromAsync(w.kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
 }
 
-Deno.test("D-74: a confirmation that is wrong in many ways is refused for the first of them", async () => {
+Deno.test("a confirmation with several faults is refused for the first of them", async () => {
   const all = await cast();
   const { w, a, b, c } = all;
   await using _ = w;
-  // Nobody may pair by the registry's word, and each ticket has expired unless it must not.
+  // The registry allows no agent to pair, and each ticket has expired unless the case needs a valid one.
   const taken = await start(w, a, { ttlSeconds: 1 });
   const forC = await start(w, a, { ttlSeconds: 1, allowResponderAgentDid: c.agent.did });
   const open = await start(w, a, { ttlSeconds: 900 });
@@ -87,7 +87,7 @@ Deno.test("D-74: a confirmation that is wrong in many ways is refused for the fi
   assertEquals(await outcome(await confirm(w, c, openForC)), "201");
 });
 
-Deno.test("D07, D-73: only an active agent with a live session, owned as its AIT says, makes or confirms a ticket", async (t) => {
+Deno.test("only an active agent with an active session and the owner of its AIT makes or confirms a ticket", async (t) => {
   const states: [name: string, ownership: Record<string, unknown>][] = [
     ["not owned", { ownsAgent: false, agentStatus: "active", session: "active" }],
     ["revoked", { ownsAgent: true, agentStatus: "revoked", session: "active" }],
@@ -128,7 +128,7 @@ Deno.test("D07, D-73: only an active agent with a live session, owned as its AIT
   }
 });
 
-Deno.test("D08: a registry that gives no answer about ownership is 503, for start and confirm, and no pair is made", async (t) => {
+Deno.test("start and confirm are 503 without an answer about ownership, and no pair is made", async (t) => {
   const good = { ownsAgent: true, agentStatus: "active", session: "active" };
   const answers: [name: string, answer: () => Response | Promise<Response>][] = [
     ["no connection", () => Promise.reject(new TypeError("connection refused"))],
@@ -168,7 +168,7 @@ Deno.test("D08: a registry that gives no answer about ownership is 503, for star
   assertEquals(await outcome(await confirm(w, b, ticket)), "201");
 });
 
-Deno.test("D08: a registry that hangs is 503 within 5 s of the clock", async () => {
+Deno.test("an ownership request that hangs causes 503 within 5 s of the clock", async () => {
   const all = await cast();
   const { w, a } = all;
   await using _ = w;
@@ -183,7 +183,7 @@ Deno.test("D08: a registry that hangs is 503 within 5 s of the clock", async () 
   assertEquals(result, UNAVAILABLE);
 });
 
-Deno.test("D07: an agent that was deleted, or whose session was revoked, cannot pair by the registry's own word", async () => {
+Deno.test("an agent that is deleted or whose session is revoked cannot pair", async () => {
   const { w, a, b, c } = await cast();
   await using _ = w;
   const ticket = await start(w, a);
@@ -195,7 +195,7 @@ Deno.test("D07: an agent that was deleted, or whose session was revoked, cannot 
   assertEquals(await pairs(w), 0);
 });
 
-Deno.test("a ticket for one agent is confirmed by that one alone", async () => {
+Deno.test("a ticket for one agent is confirmed only by that agent", async () => {
   const { w, a, b, c } = await cast();
   await using _ = w;
   const ticket = await start(w, a, { allowResponderAgentDid: c.agent.did });
@@ -207,14 +207,14 @@ Deno.test("a ticket for one agent is confirmed by that one alone", async () => {
   }
 });
 
-Deno.test("D-73: of 30 tickets asked for at once an agent gets 20", async () => {
+Deno.test("an agent gets 20 of 30 tickets that it requests at once", async () => {
   const { w, a } = await cast();
   await using _ = w;
   const asking = tally(Array.from({ length: 30 }, () => post(w, a, "/pair/start", { initiatorProfile: PROFILE })));
   assertEquals(await withTime(w, asking), { "200": 20, "429 PROXY_RATE_LIMIT_EXCEEDED": 10 });
 });
 
-Deno.test("D-76: peers are listed with the names that they gave, and a removed pair ends both ways", async () => {
+Deno.test("peers are listed with their names, and removing a pair ends both directions", async () => {
   const { w, a, b, c } = await cast();
   await using _ = w;
   for (const agent of [a, b, c]) w.connect(agent);
@@ -238,7 +238,7 @@ Deno.test("D-76: peers are listed with the names that they gave, and a removed p
     await refused(await remove(a, bad), "PROXY_PAIR_INVALID_BODY");
   }
   assertEquals(await outcome(await remove(b, c.agent.did)), "204");
-  assertEquals((await peersOf(a)).length, 2, "a pair that is not there was ended, and no other");
+  assertEquals((await peersOf(a)).length, 2, "removing a pair that does not exist changed no other");
   assertEquals(await outcome(await remove(b, a.agent.did)), "204");
   assertEquals([await peersOf(b), (await peersOf(a)).map((peer) => peer.agentDid)], [[], [c.agent.did]]);
   assertEquals(await outcome(await remove(b, a.agent.did)), "204");
@@ -252,7 +252,7 @@ Deno.test("D-76: peers are listed with the names that they gave, and a removed p
   assertEquals((await peersOf(b)).length, 1);
 });
 
-Deno.test("D21: an agent that was deleted sends nothing more, and a new agent of its owner has none of its pairs", async () => {
+Deno.test("a deleted agent cannot send, and a new agent of its owner inherits no pairs", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   w.connect(a);

@@ -1,6 +1,6 @@
 /**
- * Shows how two agents come to trust each other (D-26, D-73 to D-77; D01 to D04, D06, D11 to D19, D21): one makes a ticket,
- * the other confirms it, and either direction of the pair is there or neither.
+ * Shows how two agents pair (D-26, D-73, D-74, D-75, D-76, D-77): one makes a ticket, the other confirms it, and both
+ * directions of the pair exist or neither does.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -39,7 +39,7 @@ async function pairs(w: World): Promise<number> {
   return (await Array.fromAsync(w.kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
 }
 
-Deno.test("D01, D02: agents that have paired can send to each other, both ways, and not before", async () => {
+Deno.test("paired agents can send to each other in both directions, and not before", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   for (const agent of [a, b]) w.connect(agent);
@@ -57,7 +57,7 @@ Deno.test("D01, D02: agents that have paired can send to each other, both ways, 
   assertEquals([await outcome(await w.message(a, b)), await outcome(await w.message(b, a))], ["202", "202"]);
 });
 
-Deno.test("D03, D04, D06: an agent in no pair may pair and connect; no agent is paired with itself or by another's pair", async () => {
+Deno.test("an agent without a pair may pair and connect, but not pair with itself or use another's pair", async () => {
   const { w, a, b, c } = await cast();
   await using _ = w;
   const { ticket } = await start(w, a);
@@ -69,7 +69,7 @@ Deno.test("D03, D04, D06: an agent in no pair may pair and connect; no agent is 
   }
 });
 
-Deno.test("D-73: a ticket says who made it, where it is good, and until when", async () => {
+Deno.test("a ticket contains its maker, its service and its expiry", async () => {
   const { w, a } = await cast();
   await using _ = w;
   w.clock.step(250);
@@ -83,7 +83,7 @@ Deno.test("D-73: a ticket says who made it, where it is good, and until when", a
   assertEquals([parsed?.iss, parsed?.exp], [PROXY_URL, Date.parse(expiresAt) / 1000]);
 });
 
-Deno.test("D14: ttlSeconds is a whole number from 1 to 900; anything else makes no ticket", async (t) => {
+Deno.test("ttlSeconds is an integer from 1 to 900; any other value makes no ticket", async (t) => {
   const { w, a } = await cast();
   await using _ = w;
   for (const ttlSeconds of [1, 300, 900]) {
@@ -99,7 +99,7 @@ Deno.test("D14: ttlSeconds is a whole number from 1 to 900; anything else makes 
   assertEquals((await w.kv.get<unknown[]>(KEYS.openTickets(a.agent.did))).value?.length, 3);
 });
 
-Deno.test("D15: names of a profile are 1 to 64 characters of text, for both sides, and never stored raw", async (t) => {
+Deno.test("profile names are 1 to 64 characters on both sides and are never stored raw", async (t) => {
   const { w, a, b } = await cast();
   await using _ = w;
   const { ticket } = await start(w, a);
@@ -136,7 +136,7 @@ Deno.test("D15: names of a profile are 1 to 64 characters of text, for both side
   assertEquals(answer.responderProfile, { ...good, agentName: good.agentName.trim() });
 });
 
-Deno.test("D12: nothing but the very ticket is known; white space and backticks around it are forgiven", async (t) => {
+Deno.test("only the exact ticket is accepted; white space and backticks around it are ignored", async (t) => {
   const { w, a, b } = await cast();
   await using _ = w;
   const { ticket } = await start(w, a);
@@ -173,7 +173,7 @@ Deno.test("D12: nothing but the very ticket is known; white space and backticks 
     });
   }
   for (const missing of [undefined, "", "   ", "```", " `\n` ", null, 7, [ticket]]) {
-    await t.step(`no ticket: ${JSON.stringify(missing)}`, async () => {
+    await t.step(`not a ticket: ${JSON.stringify(missing)}`, async () => {
       await refused(await confirm(w, b, missing), "PROXY_PAIR_INVALID_BODY");
       await refused(await status(w, b, missing), "PROXY_PAIR_INVALID_BODY");
     });
@@ -182,7 +182,7 @@ Deno.test("D12: nothing but the very ticket is known; white space and backticks 
   assertEquals(await outcome(await confirm(w, b, ` \`\`\`\n${ticket}\n\`\`\` `)), "201");
 });
 
-Deno.test("D13, D-77: a ticket is good until its time is over, 410 for a day more, then unknown", async () => {
+Deno.test("a ticket is valid until it expires, then 410 for one day, then unknown", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const { ticket } = await start(w, a, { ttlSeconds: 1 });
@@ -194,7 +194,11 @@ Deno.test("D13, D-77: a ticket is good until its time is over, 410 for a day mor
     expired,
     expired,
   ]);
-  assertEquals(await outcome(await status(w, b, ticket)), NOT_FOUND, "only who takes part learns that it was one");
+  assertEquals(
+    await outcome(await status(w, b, ticket)),
+    NOT_FOUND,
+    "only its participants learn that it was a ticket",
+  );
   w.clock.step(86_400_000 - 1);
   assertEquals(await outcome(await confirm(w, b, ticket)), expired);
   w.clock.step(1);
@@ -204,7 +208,7 @@ Deno.test("D13, D-77: a ticket is good until its time is over, 410 for a day mor
   ]);
 });
 
-Deno.test("D16, D17, D-75: the status of a ticket is told to who takes part, before and after", async () => {
+Deno.test("both participants can read the status of a ticket before and after the confirmation", async () => {
   const { w, a, b, c } = await cast();
   await using _ = w;
   const { ticket, expiresAt } = await start(w, a);
@@ -248,7 +252,7 @@ Deno.test("of 100 agents that confirm at once one is paired", async () => {
   assertEquals([peers.length, winner?.agentDid], [1, responderAgentDid]);
 });
 
-Deno.test("the same responder gets the same 201 again, also many at once, and one pair", async () => {
+Deno.test("the same responder gets the same 201 again, also with concurrent requests, and one pair", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const socket = w.connect(a);
@@ -256,12 +260,12 @@ Deno.test("the same responder gets the same 201 again, also many at once, and on
   assertEquals(await tally(Array.from({ length: 20 }, () => confirm(w, b, ticket))), { "201": 20 });
   w.clock.step(400_000);
   const again = await answered<{ responderProfile: unknown }>(await confirm(w, b, ticket, PROFILE), 201);
-  assertEquals(again.responderProfile, THEIRS, "as it was confirmed");
+  assertEquals(again.responderProfile, THEIRS, "the profile of the confirmation");
   assertEquals(await pairs(w), 2);
   assertEquals(socket.frames.filter((frame) => frame.type === "paired").length, 1);
 });
 
-Deno.test("the initiator's newest connector is told of the pair", async () => {
+Deno.test("the initiator's newest connector receives the paired frame", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const sockets = [w.connect(a), w.connect(a)];
@@ -273,7 +277,7 @@ Deno.test("the initiator's newest connector is told of the pair", async () => {
   assertEquals([frame?.peerAgentDid, frame?.profile], [b.agent.did, THEIRS]);
 });
 
-Deno.test("D-73: the 21st open ticket of an agent is refused until one is confirmed or has expired", async () => {
+Deno.test("the 21st open ticket of an agent is refused until one is confirmed or expires", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const { ticket } = await start(w, a, { ttlSeconds: 10 });
@@ -289,7 +293,7 @@ Deno.test("D-73: the 21st open ticket of an agent is refused until one is confir
   await start(w, a);
 });
 
-Deno.test("D18: who tries tickets at random is stopped by the 61st", async () => {
+Deno.test("an agent that tries random tickets is stopped at the 61st", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 60 } });
   const a = await w.agent();
   const exp = unixSeconds(w.clock.now()) + 300;
@@ -301,7 +305,7 @@ Deno.test("D18: who tries tickets at random is stopped by the 61st", async () =>
   assertEquals(counts, { [NOT_FOUND]: 60, "429 PROXY_RATE_LIMIT_EXCEEDED": 40 });
 });
 
-Deno.test("D19: a restart between start and confirm changes nothing", async () => {
+Deno.test("a restart between start and confirm changes nothing", async () => {
   const { w, a, b } = await cast();
   await using _ = w;
   const { ticket } = await start(w, a);
@@ -313,7 +317,7 @@ Deno.test("D19: a restart between start and confirm changes nothing", async () =
   assertEquals(await outcome(await w.message(a, b)), "202");
 });
 
-Deno.test("a ticket is stored by its digest, never in the clear", async () => {
+Deno.test("a ticket is stored as its digest, never in clear text", async () => {
   const { w, a } = await cast();
   await using _ = w;
   const { ticket } = await start(w, a);

@@ -1,4 +1,4 @@
-/** The pure rules: waits, what an answer means, whose turn it is (D-88, D-89). */
+/** The pure rules of delivery: waits, the meaning of an answer, and the order of messages (D-88, D-89). */
 import { assert, assertEquals } from "@std/assert";
 import { handoverWait, receiptWait, reconnectWait } from "../../../../cli/connector/link/backoff.ts";
 import {
@@ -19,7 +19,7 @@ const status = (code: number, retryAfterMs: number | null = null): RuntimeAnswer
 });
 const NEW: Tries = { attempts: 0, refusals: 0, firstTriedAt: null };
 
-/** Tries again and again with the same answer, each time when it is due. */
+/** Repeats the attempt with the same answer, each time when it is due. */
 function story(
   answer: RuntimeAnswer,
   most = 3_000,
@@ -27,38 +27,38 @@ function story(
   const waits: number[] = [];
   let now = 1_000_000, tries = NEW;
   for (let n = 1; n <= most; n++) {
-    const fate = nextAttempt(tries, classifyAnswer(answer), now);
-    if (fate.state !== "waiting") return { waits, end: fate.state, attempts: n, ms: now - 1_000_000 };
-    waits.push(fate.nextAt - now);
-    now = fate.nextAt;
-    tries = fate.tries;
+    const next = nextAttempt(tries, classifyAnswer(answer), now);
+    if (next.state !== "waiting") return { waits, end: next.state, attempts: n, ms: now - 1_000_000 };
+    waits.push(next.nextAt - now);
+    now = next.nextAt;
+    tries = next.tries;
   }
   return { waits, end: "waiting", attempts: most, ms: now - 1_000_000 };
 }
 
-Deno.test("reconnectWait() is 0 to 5 s at random, then 2 s doubling to 28 s, give or take a fifth (D-89)", () => {
+Deno.test("the wait before reconnecting is 0 to 5 s at random, then 2 s doubling to 28 s, ± 20 %", () => {
   assertEquals([0, 0.5, 0.9999].map((chance) => reconnectWait(0, chance)), [0, 2_500, 5_000]);
   const middle = [1, 2, 3, 4, 5, 6, 50].map((failures) => reconnectWait(failures, 0.5));
   assertEquals(middle, [2_000, 4_000, 8_000, 16_000, 28_000, 28_000, 28_000]);
   assertEquals([reconnectWait(9, 0), reconnectWait(9, 1)], [22_400, 33_600]);
 });
 
-Deno.test("ten minutes without a proxy are at most 40 tries, and the last wait is under 35 s (N05)", () => {
+Deno.test("ten minutes without a proxy are at most 40 attempts, and the last wait is under 35 s", () => {
   for (const chance of [0, 0.25, 0.5, 0.75, 1]) {
     let at = 0, tries = 0;
     for (; at < 600_000; tries++) at += reconnectWait(tries, chance);
-    assert(tries <= 40, `${tries} tries`);
+    assert(tries <= 40, `${tries} attempts`);
     assert(reconnectWait(tries, chance) < 35_000);
   }
 });
 
-Deno.test("handoverWait() is 0.3 s doubling to 2 s for four attempts, then 1 s doubling to 60 s (D-88)", () => {
+Deno.test("the wait before a hand-over is 0.3 s doubling to 2 s for four attempts, then 1 s doubling to 60 s", () => {
   const waits = Array.from({ length: 12 }, (_, i) => handoverWait(i + 1));
   assertEquals(waits, [300, 600, 1_200, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]);
   assertEquals([1, 2, 7, 8].map(receiptWait), [1_000, 2_000, 60_000, 60_000]);
 });
 
-Deno.test("fateOf() gives each answer the patience of D-88", async (t) => {
+Deno.test("each answer of the runtime is retried as often as its rule says", async (t) => {
   for (const code of [200, 201, 202, 204]) {
     await t.step(`${code} accepts`, () => assertEquals(story(status(code)).end, "done"));
   }
@@ -68,38 +68,38 @@ Deno.test("fateOf() gives each answer the patience of D-88", async (t) => {
     ...[401, 403, 408, 425, 429, 502, 503, 504].map((code): [string, RuntimeAnswer] => [String(code), status(code)]),
   ];
   for (const [what, answer] of passing) {
-    await t.step(`${what} is tried for 24 h`, () => {
+    await t.step(`${what} is retried for 24 h`, () => {
       const { end, ms } = story(answer);
       assertEquals(end, "dead");
       assert(ms >= 24 * HOUR && ms < 24 * HOUR + 61_000, String(ms));
     });
   }
   for (const [code, attempts] of [[500, 10], [501, 10], [599, 10], [400, 5], [404, 5], [413, 5], [302, 5]] as const) {
-    await t.step(`${code} is tried ${attempts} times`, () => {
+    await t.step(`${code} is attempted ${attempts} times`, () => {
       assertEquals(story(status(code)), { ...story(status(code)), end: "dead", attempts });
     });
   }
 });
 
-Deno.test("fateOf() does not count what an outage cost against the message", () => {
+Deno.test("an outage does not count against the attempts of a message", () => {
   const tries = { attempts: 300, refusals: 0, firstTriedAt: 0 };
-  const fate = nextAttempt(tries, classifyAnswer(status(500)), HOUR);
-  assert(fate.state === "waiting" && fate.tries.refusals === 1);
+  const next = nextAttempt(tries, classifyAnswer(status(500)), HOUR);
+  assert(next.state === "waiting" && next.tries.refusals === 1);
 });
 
-Deno.test("fateOf() waits as long as the runtime asks, up to a minute", () => {
+Deno.test("the next attempt waits as long as the runtime asks, up to a minute", () => {
   const wait = (ms: number) => {
-    const fate = nextAttempt(NEW, classifyAnswer(status(429, ms)), 0);
-    return fate.state === "waiting" ? fate.nextAt : -1;
+    const next = nextAttempt(NEW, classifyAnswer(status(429, ms)), 0);
+    return next.state === "waiting" ? next.nextAt : -1;
   };
   assertEquals([wait(0), wait(5_000), wait(HOUR)], [300, 5_000, 60_000]);
 });
 
-Deno.test("fateOf() lets a poison message step aside after four attempts, and none for an outage", () => {
+Deno.test("a poison message lets others pass after four attempts, and no message does in an outage", () => {
   const asides = (answer: RuntimeAnswer) =>
     [0, 1, 2, 3, 4].map((attempts) => {
-      const fate = nextAttempt({ ...NEW, attempts }, classifyAnswer(answer), 0);
-      return fate.state === "waiting" && fate.aside;
+      const next = nextAttempt({ ...NEW, attempts }, classifyAnswer(answer), 0);
+      return next.state === "waiting" && next.aside;
     });
   assertEquals(asides(status(500)), [false, false, false, true, true]);
   assertEquals(asides({ kind: "timeout" }), [false, false, false, true, true]);
@@ -107,7 +107,7 @@ Deno.test("fateOf() lets a poison message step aside after four attempts, and no
   assertEquals(asides(status(503)), [false, false, false, false, false]);
 });
 
-Deno.test("Lanes keep the order within a lane, and lanes do not wait for each other", () => {
+Deno.test("lanes keep the order within a lane and do not wait for each other", () => {
   const lanes = new Lanes();
   for (const [seq, lane] of [[1, "x"], [2, "x"], [3, "y"]] as const) lanes.add({ seq, lane, nextAt: 0, aside: false });
   assertEquals([lanes.take(0)?.seq, lanes.take(0)?.seq, lanes.take(0)], [1, 3, null]);
@@ -121,7 +121,7 @@ Deno.test("Lanes keep the order within a lane, and lanes do not wait for each ot
   assertEquals([lanes.size, lanes.nextAt(0)], [0, null]);
 });
 
-Deno.test("Lanes let a message step aside: the next goes on, and it comes again when it is due", () => {
+Deno.test("a delayed message lets the next pass and returns when it is due", () => {
   const lanes = new Lanes();
   for (const seq of [1, 2]) lanes.add({ seq, lane: "x", nextAt: 0, aside: false });
   lanes.take(0);
@@ -130,7 +130,7 @@ Deno.test("Lanes let a message step aside: the next goes on, and it comes again 
   assertEquals([lanes.take(999), lanes.take(1_000)?.seq], [null, 1]);
 });
 
-Deno.test("Lanes put a replayed message back at its place, and wake what waits", () => {
+Deno.test("lanes return a replayed message to its place and wake the worker", () => {
   const lanes = new Lanes();
   lanes.add({ seq: 7, lane: "x", nextAt: 50_000, aside: false });
   lanes.add({ seq: 3, lane: "x", nextAt: 50_000, aside: false });
@@ -139,13 +139,13 @@ Deno.test("Lanes put a replayed message back at its place, and wake what waits",
   assertEquals(lanes.take(0)?.seq, 3);
 });
 
-Deno.test("Lanes believe no time that a clock set back has left", () => {
+Deno.test("lanes accept no due time that a clock step back has left too far ahead", () => {
   const lanes = new Lanes();
   lanes.add({ seq: 1, lane: "x", nextAt: HOUR, aside: false });
   assertEquals([lanes.nextAt(0), lanes.take(0)?.seq], [0, 1]);
 });
 
-Deno.test("laneOf() keeps senders apart, also when they name the same conversation", () => {
+Deno.test("lanes separate senders, also when they name the same conversation", () => {
   const lanes = new Set([laneOf("a", null), laneOf("a", "c"), laneOf("b", "c"), laneOf("b", null)]);
   assertEquals(lanes.size, 4);
 });

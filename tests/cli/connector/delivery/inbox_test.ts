@@ -1,4 +1,6 @@
-/** What is on disk: messages, receipts, dead letters; across restarts, and up to the limits. */
+/**
+ * What is stored on disk: messages, receipts and dead letters, across restarts and up to the limits. Decisions: D-68.
+ */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { Database } from "../../../../cli/connector/delivery/database.ts";
@@ -55,7 +57,7 @@ const takeOne = (inbox: Inbox, requestId: string, now = 0) => {
   return taken?.taken === "stored" ? taken.waiting.seq : -1;
 };
 
-Deno.test("a message is stored once, byte for byte, and is there after a restart", async () => {
+Deno.test("a message is stored once, byte for byte, and survives a restart", async () => {
   await using disk = await Disk.make();
   const [first, again] = [message("request-1", undefined, "c"), message("request-1")];
   assertEquals(disk.open().inbox.take([first, again], 5).map(({ taken }) => taken), ["stored", "known"]);
@@ -66,7 +68,7 @@ Deno.test("a message is stored once, byte for byte, and is there after a restart
   assertEquals([read?.payload, read?.conversationId, read?.identity], [first.payload, "c", IDENTITY]);
 });
 
-Deno.test("a message that was handed over is known for a day, also after a restart, and leaves a receipt", async () => {
+Deno.test("a delivered message is remembered for a day, also after a restart, and leaves a receipt", async () => {
   await using disk = await Disk.make();
   let { inbox, outbox } = disk.open();
   const seq = takeOne(inbox, "request-1");
@@ -84,7 +86,7 @@ Deno.test("a message that was handed over is known for a day, also after a resta
   assertEquals(disk.open().db.get("SELECT count(*) AS n FROM messages")?.n, 1);
 });
 
-Deno.test("a dead letter keeps its content, can be replayed, and can be purged; both ways it leaves receipts", async () => {
+Deno.test("a dead letter keeps its content and can be replayed or purged, with a receipt each time", async () => {
   await using disk = await Disk.make();
   const { inbox, outbox } = disk.open();
   for (const id of ["request-1", "request-2"]) {
@@ -111,7 +113,7 @@ Deno.test("a dead letter keeps its content, can be replayed, and can be purged; 
   assertEquals(statuses, ["request-1 dead_lettered", "request-2 dead_lettered", "request-1 processed_by_svc"]);
 });
 
-Deno.test("attempts outlive a restart", async () => {
+Deno.test("the attempts of a message survive a restart", async () => {
   await using disk = await Disk.make();
   const { inbox } = disk.open();
   const seq = takeOne(inbox, "request-1");
@@ -122,7 +124,7 @@ Deno.test("attempts outlive a restart", async () => {
   assertEquals(after.read(seq)?.tries, tries);
 });
 
-Deno.test("a full inbox takes nothing more, but dead letters make room (D-68)", async () => {
+Deno.test("a full inbox accepts no message, but dead letters make room", async () => {
   await using disk = await Disk.make();
   const { inbox, db } = disk.open();
   const all = Array.from({ length: CONNECTOR_LIMITS.inboxMessages }, (_, i) => message(`request-${i}`, "{}"));
@@ -140,7 +142,7 @@ Deno.test("a full inbox takes nothing more, but dead letters make room (D-68)", 
   assertEquals(inbox.take([message("request-y")], 2)[0]?.taken, "stored");
 });
 
-Deno.test("what was kept long enough goes", async () => {
+Deno.test("records are deleted at the end of their retention", async () => {
   await using disk = await Disk.make();
   const { inbox, outbox, db } = disk.open();
   const [done, dead] = [inbox.read(takeOne(inbox, "request-1")), inbox.read(takeOne(inbox, "request-2"))];
@@ -173,7 +175,7 @@ Deno.test("the inbox remembers at most 100,000 delivered messages, the newest", 
   assertEquals([inbox.read(waiting)?.requestId, inbox.counts().dead], ["waiting-1", 1]);
 });
 
-Deno.test("the file is its owner's alone from the first byte, also with an open umask, and an open one is closed", async () => {
+Deno.test("the file has mode 0600 from the first byte with any umask, and an open one is corrected", async () => {
   await using disk = await Disk.make();
   const umask = Deno.umask(0);
   try {
@@ -189,7 +191,7 @@ Deno.test("the file is its owner's alone from the first byte, also with an open 
   }
 });
 
-Deno.test("a file that is a link, of a later version, or no database is refused, and left as it is", async (t) => {
+Deno.test("a file that is a link, of a later version, or not a database is refused and left unchanged", async (t) => {
   await t.step("a link", async () => {
     await using disk = await Disk.make();
     Deno.symlinkSync(`${disk.folder}/elsewhere`, disk.path);
@@ -203,7 +205,7 @@ Deno.test("a file that is a link, of a later version, or no database is refused,
     later.close();
     assertThrows(() => disk.open(), CliError, "later svc");
   });
-  await t.step("no database", async () => {
+  await t.step("not a database", async () => {
     await using disk = await Disk.make();
     Deno.writeTextFileSync(disk.path, "not a database, but long enough to be taken for one".repeat(100));
     assertThrows(() => disk.open(), CliError, "cannot be used");
@@ -214,25 +216,25 @@ Deno.test("a file that is a link, of a later version, or no database is refused,
 Deno.test("a list of dead letters holds at most 4 MiB of payloads, and at least one message", async () => {
   await using disk = await Disk.make();
   const { inbox } = disk.open();
-  const bury = (requestId: string, payload: string) => {
+  const addDeadLetter = (requestId: string, payload: string) => {
     const [taken] = inbox.take([message(requestId, payload)], 0);
     const found = taken?.taken === "stored" ? inbox.read(taken.waiting.seq) : null;
     assert(found);
     inbox.moveToDeadLetters(found, "status 400", 1_000);
   };
-  bury("request-0", `"${"x".repeat(5 * 1024 * 1024)}"`);
+  addDeadLetter("request-0", `"${"x".repeat(5 * 1024 * 1024)}"`);
   assertEquals(inbox.deadLetters(10).map(({ id }) => id), [1]);
-  for (let n = 1; n <= 20; n++) bury(`request-${n}`, `"${"x".repeat(256 * 1024 - 2)}"`);
+  for (let n = 1; n <= 20; n++) addDeadLetter(`request-${n}`, `"${"x".repeat(256 * 1024 - 2)}"`);
   assertEquals(inbox.deadLetters(1_000).map(({ id }) => id), Array.from({ length: 16 }, (_, n) => 21 - n));
   assertEquals(inbox.deadLetters(3).map(({ id }) => id), [21, 20, 19]);
 });
 
-Deno.test("a large message takes the room of many small dead letters, and the counts stay right", async () => {
+Deno.test("a large message replaces many small dead letters, and the counts stay right", async () => {
   await using disk = await Disk.make();
   const { inbox, db } = disk.open();
   inbox.take(Array.from({ length: 2_000 }, (_, n) => message(`request-${n}`)), 0);
   db.run("UPDATE messages SET state = 'dead', ended_at = 1000 WHERE request_id <> 'request-1999'");
-  // What waits nearly fills the inbox, as far as the counts go.
+  // The counts show a nearly full inbox.
   const size = (found: number) => `UPDATE messages SET bytes = ${found} WHERE request_id = 'request-1999'`;
   db.run(size(CONNECTOR_LIMITS.inboxBytes - 1_998 * 29));
   inbox.forget(0);

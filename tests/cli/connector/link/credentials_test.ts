@@ -1,4 +1,7 @@
-/** Credentials of a connector (D-89, N06): refreshed ahead, read anew when others changed them, over when they are. */
+/**
+ * Credentials of a connector (D-89): refreshed ahead of time, read again when another process changed them, and final
+ * when the session is revoked.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { AgentStore } from "../../../../cli/agents/agent_store.ts";
 import { RegistryClient } from "../../../../cli/client/registry_client.ts";
@@ -6,80 +9,80 @@ import { ServiceClock } from "../../../../cli/connector/link/service_clock.ts";
 import { FileCredentials } from "../../../../cli/connector/link/credentials.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";
 import { Machine } from "../../cli_world.ts";
-import { until } from "../bench.ts";
 import { contextOf } from "../context.ts";
+import { until } from "../../../support/until.ts";
 
 async function opened(world: World, machine: Machine) {
   const ctx = contextOf(world, machine);
   const clock = new ServiceClock(world.clock);
-  const told: string[] = [];
+  const events: string[] = [];
   const session = await FileCredentials.open({
     ctx,
     clock,
     store: new AgentStore(ctx),
     name: "alpha",
-    tell: (event) => void told.push(event),
+    tell: (event) => void events.push(event),
     registryOf: () => Promise.resolve(new RegistryClient({ ...ctx, clock }, REGISTRY_URL)),
   });
-  return { session, told, clock };
+  return { session, events, clock };
 }
 
 const token = (machine: Machine) => JSON.parse(machine.read("agents/alpha/registry-auth.json")).accessToken;
 
-Deno.test("the access token is refreshed at least 60 s before its end, again and again (N06)", async () => {
+Deno.test("the access token is refreshed at least 60 s before it expires, each time", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
-  const { session, told } = await opened(world, machine);
+  const { session, events } = await opened(world, machine);
   session.watch();
   for (let n = 1; n <= 3; n++) {
     const [before, end] = [token(machine), session.accessExpiresAt];
     await world.clock.advance(end - world.clock.now() - 61_000);
-    await until("it is refreshed", () => told.length === n);
+    await until(() => events.length === n);
     assert(token(machine) !== before);
     assertEquals((await session.current()).accessToken, token(machine));
   }
   session.stop();
 });
 
-Deno.test("what another process refreshed is used, and not refreshed again", async () => {
+Deno.test("tokens that another process refreshed are used and not refreshed again", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
-  const { session, told } = await opened(world, machine);
+  const { session, events } = await opened(world, machine);
   const old = await session.current();
   await machine.json("agent", "auth", "refresh", "alpha");
   assertEquals((await session.current()).accessToken, old.accessToken);
   assertEquals(await session.renew("access"), true);
-  assertEquals([(await session.current()).accessToken, told], [token(machine), ["reloaded"]]);
+  assertEquals([(await session.current()).accessToken, events], [token(machine), ["reloaded"]]);
 });
 
-Deno.test("a refused token whose files are the same is refreshed; a refused identity is not", async () => {
+Deno.test("a refused token is refreshed when its files are unchanged; a refused AIT is not", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
-  const { session, told } = await opened(world, machine);
-  assertEquals([await session.renew("identity"), await session.renew("access"), told], [false, true, ["refreshed"]]);
+  const { session, events } = await opened(world, machine);
+  assertEquals([await session.renew("identity"), await session.renew("access"), events], [false, true, ["refreshed"]]);
   await machine.json("agent", "reissue", "alpha");
   assertEquals(await session.renew("identity"), true);
   session.stop();
 });
 
-Deno.test("a registry that is away is asked again; a session that was revoked ends it", async () => {
+Deno.test("an unreachable registry is asked again; a revoked session is final", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
-  const { session, told } = await opened(world, machine);
+  const { session, events } = await opened(world, machine);
   let ended: unknown = null;
   session.onEnd = (error) => ended = error;
   session.watch();
-  machine.fetch = () => Promise.reject(new TypeError("nobody there"));
+  machine.fetch = () => Promise.reject(new TypeError("no listener"));
   await world.clock.advance(session.accessExpiresAt - world.clock.now() - 60_000);
-  await until("it has failed", () => told.includes("refresh_failed"));
+  await until(() => events.includes("refresh_failed"));
   assertEquals(ended, null);
   machine.fetch = world.fetch;
   await machine.json("agent", "auth", "revoke", "alpha");
   await world.clock.advance(10_000);
-  await until("it is over", () => ended !== null);
+  await until(() => ended !== null);
   assertEquals((ended as { code?: string }).code, "AGENT_AUTH_REFRESH_REVOKED");
 });

@@ -1,4 +1,4 @@
-/** Shows that the connector reads all pages of its peers (D-215), also of a proxy of the previous version. */
+/** Shows that the connector reads all pages of its peers (D-215), also from a proxy of the previous version. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { readAllPeers } from "../../../../cli/connector/link/peer_pages.ts";
 import type { HttpResponse } from "../../../../cli/client/http.ts";
@@ -17,7 +17,7 @@ const peerOf = (n: number) => ({
   pairedAt: "2026-02-21T00:00:00.000Z",
 });
 
-/** A proxy that answers one after the other with these. */
+/** A proxy that returns these answers one after the other. */
 function proxyOf(answers: ((request: ProxyRequest) => unknown)[], status = 200) {
   const targets: string[] = [];
   const call = (request: ProxyRequest): Promise<HttpResponse> => {
@@ -48,7 +48,7 @@ Deno.test("the connector reads the one list of peers that a proxy of the previou
   assertEquals([await readAllPeers(proxy), targets.length], [{ peers: [peerOf(1), peerOf(2)] }, 1]);
 });
 
-Deno.test("the connector passes on the refusal of any page, and an answer that is not a list is an error", async () => {
+Deno.test("the connector returns the refusal of any page, and fails on an answer that is not a list", async () => {
   const error = { error: { code: "PROXY_RATE_LIMIT_EXCEEDED", message: "no" } };
   const read = await readAllPeers(proxyOf([() => error], 429).proxy);
   assertEquals("refused" in read && JSON.parse(read.refused.text), error);

@@ -1,15 +1,15 @@
-/** Which proxy is dialled, and for which origin requests are signed (D-24, D-92, N11). */
+/** Which proxy is dialled, and for which origin requests are signed (D-24, D-92). */
 import { assertEquals, assertThrows } from "@std/assert";
 import type { Context, EnvironmentName } from "../../../../cli/context.ts";
 import { CliError } from "../../../../cli/errors.ts";
 import { proxyAddress } from "../../../../cli/connector/link/proxy_address.ts";
 
-/** A machine whose settings are all in the environment. */
+/** A machine whose settings are all environment variables. */
 function machine(variables: Partial<Record<EnvironmentName, string>>, configDir: string): Context {
   return { env: (name: EnvironmentName) => variables[name], configDir, uid: null } as unknown as Context;
 }
 
-Deno.test("only wss, or ws to this machine, is dialled without --allow-insecure, whoever says so (N11)", async (t) => {
+Deno.test("only wss, or ws to this machine, is dialled without --allow-insecure, from any source", async (t) => {
   const folder = await Deno.makeTempDir({ prefix: "svc_place_" });
   const place = (url: string, from: "option" | "environment" | "configuration", allow: boolean) => {
     const ctx = machine({
@@ -42,7 +42,7 @@ Deno.test("only wss, or ws to this machine, is dialled without --allow-insecure,
     for (
       const url of ["http://127.0.0.1", "ftp://127.0.0.1", "127.0.0.1", "ws://127.0.0.1@evil.example", "ws://", ""]
     ) {
-      await t.step(`"${url}" is no such address`, () => {
+      await t.step(`"${url}" is not a proxy address`, () => {
         assertThrows(() => place(url, "option", true), CliError);
       });
     }
@@ -51,7 +51,7 @@ Deno.test("only wss, or ws to this machine, is dialled without --allow-insecure,
   }
 });
 
-Deno.test("another address may be dialled than is signed; the path of the upgrade may stand behind it (D-24)", async () => {
+Deno.test("the dialled address may differ from the signed one and may end in the upgrade path", async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc_place_" });
   try {
     const ctx = machine({ SVC_PROXY_URL: "https://proxy.example" }, folder);
@@ -62,7 +62,7 @@ Deno.test("another address may be dialled than is signed; the path of the upgrad
       dialUrl: "https://inner.example",
       ...signed,
     });
-    assertThrows(() => proxyAddress(machine({}, folder), undefined, false), CliError, "No proxy is known");
+    assertThrows(() => proxyAddress(machine({}, folder), undefined, false), CliError, "No proxy is configured");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

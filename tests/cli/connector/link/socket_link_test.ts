@@ -1,6 +1,6 @@
 /**
- * The link to a proxy that goes silent, half-open as after a pulled cable (K12, D-70), or that breaks off the handshake at
- * any step (D-248). Real sockets, a clock of the test.
+ * The link to a proxy that becomes silent, half-open as after a pulled cable (D-70), or that breaks off the handshake
+ * at any step (D-248). Real sockets, and the test's clock.
  */
 import net from "node:net";
 import { assert, assertEquals, assertRejects } from "@std/assert";
@@ -12,7 +12,7 @@ import { reportDefects } from "../../../../cli/connector/defects.ts";
 import { openLink, RefusedError } from "../../../../cli/connector/link/socket_link.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
-import { until } from "../bench.ts";
+import { until } from "../../../support/until.ts";
 
 async function agent() {
   const { privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(7));
@@ -24,7 +24,7 @@ async function agent() {
   };
 }
 
-Deno.test("a link on which nothing is heard for a minute ends as silent, and says so once", async () => {
+Deno.test("a link that receives nothing for a minute ends as silent and reports it once", async () => {
   const clock = new ManualClock();
   const random = seededRandom(1);
   const frames: string[] = [];
@@ -43,16 +43,16 @@ Deno.test("a link on which nothing is heard for a minute ends as silent, and say
     heartbeat: (ms) => void beats.push(ms),
     closed: (code, reason) => void ends.push([code, reason]),
   });
-  await until("its heartbeat is there", () => frames.length === 1);
+  await until(() => frames.length === 1);
   await clock.advance(59_999);
   assertEquals([ends, frames[0]], [[], "heartbeat"]);
   await clock.advance(1);
   assertEquals([ends, beats], [[[CLOSE.silent, "silent for 60 s"]], []]);
-  await until("the other side sees the end", () => server?.readyState === WebSocket.CLOSED);
+  await until(() => server?.readyState === WebSocket.CLOSED);
   assertEquals([ends.length, clock.waiting], [1, 0]);
 });
 
-Deno.test("a refused upgrade and an address without anybody are told apart", async () => {
+Deno.test("a refused upgrade and an address without a listener are reported differently", async () => {
   const clock = new ManualClock();
   const random = seededRandom(1);
   const newId = ulidSource(() => clock.now(), random.bytes);
@@ -74,7 +74,7 @@ Deno.test("a refused upgrade and an address without anybody are told apart", asy
 const REFUSAL = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\n{";
 const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
 
-/** What a proxy answers before it resets the connection; `null`: it resets it before the request. */
+/** What a proxy answers before it resets the connection; `null`: it resets before the request. */
 const HANDSHAKES: Readonly<Record<string, string | null>> = {
   "before the request": null,
   "after the request": "",
@@ -84,7 +84,7 @@ const HANDSHAKES: Readonly<Record<string, string | null>> = {
   "in the body of a refusal": REFUSAL,
 };
 
-/** A server that does something with each connection, before or after its first bytes. */
+/** A server that acts on each connection, before or after its first bytes. */
 async function rawServer(serve: (socket: net.Socket) => void, isEarly = false) {
   const server = net.createServer((socket) => {
     socket.on("error", () => {});
@@ -119,7 +119,7 @@ Deno.test("opening a link fails, and leaves no timer, when the connection is res
   }
 });
 
-Deno.test("a refusal keeps its status when its body breaks off", async () => {
+Deno.test("a refusal keeps its status when its body is cut off", async () => {
   await using proxy = await rawServer((socket) => void socket.end(REFUSAL));
   const error = await assertRejects(() => openAt(proxy.url, new ManualClock()), RefusedError);
   assertEquals([error.status, error.code], [401, null]);
@@ -135,26 +135,26 @@ Deno.test("opening a link ends after 10 s when the proxy does not answer, or doe
         socket.write(answer);
       });
       const failed = assertRejects(() => openAt(proxy.url, clock));
-      await until("the proxy has the request", () => sockets.length === 1);
-      // Turns of the event loop in which the answer arrives; without it the result is the same kind of failure.
+      await until(() => sockets.length === 1);
+      // Time for the answer to arrive; if it does not, the result is the same kind of failure.
       for (let i = 0; i < 50; i++) await flushTasks();
       await clock.advance(10_000);
       const error = await failed;
       assert(error instanceof UnreachableError || error instanceof expected, String(error));
-      await until("the connection ends", () => sockets.every((socket) => socket.destroyed || socket.readableEnded));
+      await until(() => sockets.every((socket) => socket.destroyed || socket.readableEnded));
       for (const socket of sockets) socket.destroy();
     });
   }
 });
 
-Deno.test("an unhandled rejection is reported, and ends nothing, while defects are reported", () => {
-  const told: unknown[] = [];
-  const end = reportDefects((name, fields) => void told.push([name, fields]));
+Deno.test("an unhandled rejection ends nothing and is reported, while defects are reported", () => {
+  const reported: unknown[] = [];
+  const end = reportDefects((name, fields) => void reported.push([name, fields]));
   const dispatch = () => {
     const promise = Promise.resolve();
     const init = { promise, reason: new TypeError("broke off"), cancelable: true };
     return globalThis.dispatchEvent(new PromiseRejectionEvent("unhandledrejection", init));
   };
-  assertEquals([dispatch(), told], [false, [["defect", { why: "broke off" }]]]);
+  assertEquals([dispatch(), reported], [false, [["defect", { why: "broke off" }]]]);
   end();
 });

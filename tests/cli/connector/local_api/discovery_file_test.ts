@@ -1,4 +1,4 @@
-/** The port of an agent's local API (D-231): chosen once, kept, and never another agent's. */
+/** The port of an agent's local API (D-231): chosen once, kept, and never that of another agent. */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { AgentStore } from "../../../../cli/agents/agent_store.ts";
 import { openPort, readPort } from "../../../../cli/connector/local_api/discovery_file.ts";
@@ -47,7 +47,7 @@ Deno.test("agents that start together for the first time get ports of their own"
   assertNotEquals(ports[0], ports[1]);
 });
 
-Deno.test("a port that another program has is left for one run; --port changes it permanently", async () => {
+Deno.test("a port in use by another program is skipped for one run; --port changes it permanently", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const { store, alpha } = await twoAgents(world, machine);

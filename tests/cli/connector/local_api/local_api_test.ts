@@ -1,10 +1,14 @@
-/** The local API (D-87, D-231): who gets in, what each route does, and that errors have one form. */
+/**
+ * The local API (D-87, D-231): which callers it accepts, what each route does, and the one form of its errors.
+ * Decisions: D-89.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/connector/local_api/local_errors.ts";
 import { Machine } from "../../cli_world.ts";
 import { World } from "../../../support/world.ts";
-import { accepts, Bench, passing, story, until } from "../bench.ts";
+import { accepts, Bench, passing, story } from "../bench.ts";
+import { until } from "../../../support/until.ts";
 
 const TOKEN = "token-of-the-local-api";
 const PORT = 19_400;
@@ -28,7 +32,7 @@ function asker(bench: Bench, tickets: string[] = []) {
       method,
       body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
     });
-    // `Request` itself keeps no Host.
+    // `Request` itself does not keep the Host header.
     Object.defineProperty(request, "headers", { value: new Headers(all) });
     const response = await answer(request);
     const text = await response.text();
@@ -38,7 +42,7 @@ function asker(bench: Bench, tickets: string[] = []) {
 
 const post = (body: unknown): Asked => ({ method: "POST", body });
 
-Deno.test("only whoever has the token, calls by a loopback name and is no web page gets in", async (t) => {
+Deno.test("only a caller with the token, a loopback host name and no Origin is accepted", async (t) => {
   await using world = await World.open();
   const { bench } = await story(world);
   await using _ = bench;
@@ -104,7 +108,7 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
   }
 });
 
-Deno.test("svc explain knows every code that only a connector answers with", async () => {
+Deno.test("svc explain has an entry for every code that only a connector uses", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
   assertEquals(CONNECTOR_CODES.length, 6);
@@ -115,7 +119,7 @@ Deno.test("svc explain knows every code that only a connector answers with", asy
   }
 });
 
-Deno.test("a message goes out as it was written, to a DID or an alias, and the answer is the proxy's", async () => {
+Deno.test("a message is sent unchanged to a DID or an alias, and the answer is the proxy's", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
@@ -127,10 +131,10 @@ Deno.test("a message goes out as it was written, to a DID or an alias, and the a
     post(`{"to":"${name}","conversationId":"c","payload":{ "n": 12345678901234567890 }}`),
   );
   assertEquals([first.status, first.body.delivered], [202, true]);
-  await until("it is handed over", () => other.handed.length === 1);
-  assertEquals(other.handed, ['{ "n": 12345678901234567890 }']);
+  await until(() => other.handedOver.length === 1);
+  assertEquals(other.handedOver, ['{ "n": 12345678901234567890 }']);
   assertEquals(other.calls[0]?.headers.get("x-svc-conversation-id"), "c");
-  await until("the receipt is there", () => other.told("receipt_sent").length === 1);
+  await until(() => other.eventsOf("receipt_sent").length === 1);
   const { body } = await ask(`/v1/receipts?to=${name}&requestId=${first.body.requestId}`);
   assertEquals(body.receipts.map(({ status }: { status: string }) => status), ["processed_by_svc"]);
 
@@ -139,7 +143,11 @@ Deno.test("a message goes out as it was written, to a DID or an alias, and the a
   assertEquals([offline.status, offline.body.error.code], [502, "PROXY_RELAY_CONNECTOR_OFFLINE"]);
   const queued = await ask("/v1/outbound", post({ to: a.agent.did, payload: {}, prefer: "respond-async" }));
   assertEquals([queued.status, queued.body.queued], [202, true]);
-  assertEquals([bench.told("sent").length, bench.told("not_sent").length, bench.told("queued").length], [1, 1, 1]);
+  assertEquals([bench.eventsOf("sent").length, bench.eventsOf("not_sent").length, bench.eventsOf("queued").length], [
+    1,
+    1,
+    1,
+  ]);
   void b;
 });
 
@@ -151,10 +159,10 @@ Deno.test("a message that the recipient's connector refuses is not reported as s
   other.connector.inbox.take = (messages) => messages.map(() => ({ taken: "full" }));
   const { body } = await asker(bench)("/v1/outbound", post({ to: a.agent.did, payload: {} }));
   assertEquals([body.delivered, body.reason], [false, "inbox_full"]);
-  assertEquals([bench.told("sent").length, bench.told("not_taken").length], [0, 1]);
+  assertEquals([bench.eventsOf("sent").length, bench.eventsOf("not_taken").length], [0, 1]);
 });
 
-Deno.test("two people pair through it; the ticket is for the person, not for the events", async () => {
+Deno.test("two people pair through the API, and the ticket is in its answer but not in the events", async () => {
   await using world = await World.open();
   const [a, b] = [await world.agent(), await world.agent()];
   await using one = await Bench.open(world, a);
@@ -166,7 +174,7 @@ Deno.test("two people pair through it; the ticket is for the person, not for the
   assert(!JSON.stringify(one.events).includes(body.ticket));
   assertEquals((await askOne("/v1/pair/status", post({ ticket: body.ticket }))).body.status, "pending");
   assertEquals((await askTwo("/v1/pair/confirm", post({ ticket: body.ticket }))).status, 201);
-  await until("both know", () => one.told("paired").length === 1 && Object.keys(one.peers).length === 1);
+  await until(() => one.eventsOf("paired").length === 1 && Object.keys(one.peers).length === 1);
   assertEquals([Object.keys(one.peers), Object.keys(two.peers)], [[b.agent.name], [a.agent.name]]);
   assertEquals((await askOne("/v1/pair/peers")).body.peers.length, 1);
   assertEquals((await askOne("/v1/pair/remove", post({ to: b.agent.name }))).status, 204);
@@ -179,7 +187,7 @@ Deno.test("dead letters are listed, replayed and purged", async () => {
   await using _ = bench;
   const ask = asker(bench);
   for (const id of ["request-1", "request-2"]) await world.message(a, b, { headers: { "x-request-id": id } });
-  await passing(world, "both are dead", 200, () => bench.told("dead_letter").length === 2);
+  await passing(world, 200, () => bench.eventsOf("dead_letter").length === 2);
   const { body: { deadLetters } } = await ask("/v1/dead-letter");
   assertEquals(
     deadLetters.map(({ requestId, problem }: { requestId: string; problem: string }) => [requestId, problem]),
@@ -191,12 +199,12 @@ Deno.test("dead letters are listed, replayed and purged", async () => {
   assertEquals((await ask("/v1/status")).body.deadLetters, 2);
   bench.behaviour = accepts;
   assertEquals((await ask("/v1/dead-letter/replay", post({ ids: [deadLetters[1].id] }))).body, { replayed: 1 });
-  await until("it is handed over", () => bench.told("handed_over").length === 1);
+  await until(() => bench.eventsOf("handed_over").length === 1);
   assertEquals((await ask("/v1/dead-letter/purge", post({ all: true }))).body, { purged: 1 });
   assertEquals((await ask("/v1/dead-letter")).body, { deadLetters: [] });
 });
 
-Deno.test("an access token that has ended is renewed, and the call goes through (D-89)", async () => {
+Deno.test("an expired access token is refreshed, and the call succeeds", async () => {
   await using world = await World.open();
   const { b, bench } = await story(world);
   await using _ = bench;
