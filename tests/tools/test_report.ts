@@ -1,7 +1,8 @@
 /**
  * Runs `deno test`, once for each group of arguments, and ends with one plain line, `N passed, N failed`, over all of
  * them. Tests are counted from the JUnit report that Deno writes, never from its printed text; a step is part of its
- * test and not counted. Before that line it prints the ten slowest tests (D-206). The exit code is the first that is not 0.
+ * test and not counted. Before that line it prints the ten slowest tests (D-206). The exit code is the first that is
+ * not 0.
  *
  *   deno run -A tests/tools/test_report.ts <group or arguments of deno test> [+ <the next>] [-- <for the tests>]
  */
