@@ -3,7 +3,8 @@
  * and no folder, and messages that are lost, duplicated or changed are detected. No test here asserts a time.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { pause, ROOT } from "./child.ts";
+import { ROOT } from "../support/process.ts";
+import { pause } from "./child.ts";
 import { figure, type Finished, median, percentile, ratio, shown, standing, table } from "./figures.ts";
 import type { FleetAgent } from "./fleet.ts";
 import { Ledger } from "./ledger.ts";

@@ -2,12 +2,8 @@
  * A child process of the bench: Deno with a file of this project, on loopback. Reads its lines, CPU time and memory,
  * and ends it by its PID. Keeps only the last part of its stderr.
  */
+import { childCommand, within } from "../support/process.ts";
 
-/** Root folder of the project. */
-export const ROOT = decodeURIComponent(new URL("../..", import.meta.url).pathname).replace(/\/$/, "");
-
-/** Environment variables that a child gets, to find its cache. It gets no others. */
-const PASSED_ON = ["HOME", "PATH", "DENO_DIR", "XDG_CACHE_HOME", "TMPDIR"];
 const TICKS_PER_SECOND = 100;
 const PAGE_BYTES = 4_096;
 const TAIL = 4_000;
@@ -16,19 +12,6 @@ const END_MS = 8_000;
 /** Resolves after `ms` milliseconds. */
 export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-/** Returns the value of a promise, or throws when it takes longer than `ms` milliseconds. */
-export async function within<T>(ms: number, what: string, promise: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`Not within ${ms} ms: ${what}`)), ms);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 export class Child {
@@ -41,19 +24,7 @@ export class Child {
   #over = false;
 
   constructor(args: readonly string[], env: Record<string, string> = {}, program = Deno.execPath()) {
-    const passedOn = PASSED_ON.flatMap((name) => {
-      const value = Deno.env.get(name);
-      return value === undefined ? [] : [[name, value]];
-    });
-    this.#child = new Deno.Command(program, {
-      args: [...args],
-      cwd: ROOT,
-      clearEnv: true,
-      env: { ...Object.fromEntries(passedOn), NO_COLOR: "1", ...env },
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
+    this.#child = childCommand(args, env, { command: program, stdin: "piped" }).spawn();
     this.#stdin = this.#child.stdin.getWriter();
     this.#stdin.closed.catch(() => {});
     const heard = (line: string) => {

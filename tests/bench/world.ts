@@ -2,8 +2,8 @@
  * The servers and load processes of a row, and the folder of their stores. All of them are removed after the row. Uses
  * the service only over its public interfaces; a store may be filled before its server starts.
  */
-import { AMPLE_QUOTA_VARIABLES } from "../support/process.ts";
-import { Child, pause, ROOT, within } from "./child.ts";
+import { AMPLE_QUOTA_VARIABLES, ROOT, within } from "../support/process.ts";
+import { Child, pause } from "./child.ts";
 import { post } from "./fleet.ts";
 import { AGENTS_PER_KEY, type AnswerLine, type JobName, type Jobs } from "./jobs.ts";
 import type { Scale } from "./scale.ts";

@@ -115,6 +115,27 @@ class Output {
   }
 }
 
+/** Deno, or another command, in the project's folder. The child gets `env` and the variables of PASSED_ON only. */
+export function childCommand(
+  args: readonly string[],
+  env: Record<string, string>,
+  { command, stdin }: { command: string; stdin: "null" | "piped" },
+): Deno.Command {
+  const passedOn = PASSED_ON.flatMap((name) => {
+    const value = Deno.env.get(name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  return new Deno.Command(command, {
+    args: [...args],
+    cwd: ROOT,
+    clearEnv: true,
+    env: { ...Object.fromEntries(passedOn), NO_COLOR: "1", ...env },
+    stdin,
+    stdout: "piped",
+    stderr: "piped",
+  });
+}
+
 /** Running processes. They are also ended when an uncaught error ends a test file. */
 const running = new Set<Deno.ChildProcess>();
 globalThis.addEventListener("unload", () => running.forEach((child) => child.kill("SIGKILL")));
@@ -132,19 +153,7 @@ export class ChildProcess implements AsyncDisposable {
    * Runs Deno, or another program, in the project's folder. The child gets `env` and the variables of PASSED_ON only.
    */
   constructor(args: readonly string[], env: Record<string, string> = {}, command = Deno.execPath()) {
-    const passedOn = PASSED_ON.flatMap((name) => {
-      const value = Deno.env.get(name);
-      return value === undefined ? [] : [[name, value]];
-    });
-    this.#child = new Deno.Command(command, {
-      args: [...args],
-      cwd: ROOT,
-      clearEnv: true,
-      env: { ...Object.fromEntries(passedOn), NO_COLOR: "1", ...env },
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
+    this.#child = childCommand(args, env, { command, stdin: "null" }).spawn();
     running.add(this.#child);
     this.stdout = new Output(this.#child.stdout);
     this.stderr = new Output(this.#child.stderr);

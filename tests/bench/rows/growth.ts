@@ -2,7 +2,7 @@
  * How time and size affect the message path: the same load on a store of 100 agents and on one of many agents with the
  * nonces of ten minutes, a long run, and several isolates on one store.
  */
-import { ROOT } from "../child.ts";
+import { ROOT } from "../../support/process.ts";
 import { figure, median, type Outcome, ratio } from "../figures.ts";
 import { freePort, UNLIMITED, type World } from "../world.ts";
 import { compared, serviceTarget, type Trial, trial } from "./messages.ts";

@@ -2,7 +2,8 @@
  * Time from the start to the first success: the service on a used store, compared with a bare server; and the compiled
  * program's `--version`, compared with an empty program. That row is skipped when there is no compiled program.
  */
-import { pause, ROOT } from "../child.ts";
+import { ROOT } from "../../support/process.ts";
+import { pause } from "../child.ts";
 import { figure, median, type Outcome, ratio } from "../figures.ts";
 import { freePort, revoke, type World } from "../world.ts";
 

@@ -3,7 +3,7 @@
  * commit. No service runs.
  */
 import { figure, type Outcome, ratio } from "../figures.ts";
-import { ROOT } from "../child.ts";
+import { ROOT } from "../../support/process.ts";
 import type { World } from "../world.ts";
 
 interface Cost {

@@ -3,7 +3,7 @@ import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { ByteBudget } from "../../../shared/server/byte_budget.ts";
 
-Deno.test("ByteBudget.take() returns null when a party or all parties together would hold too much", () => {
+Deno.test("a byte budget returns null when a party or all parties together would hold too much", () => {
   const budget = new ByteBudget({ total: 10, perParty: 6 });
   const first = budget.take("a", 6);
   assertEquals([budget.take("a", 1), budget.take("b", 5)], [null, null]);

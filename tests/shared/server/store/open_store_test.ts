@@ -165,7 +165,7 @@ Deno.test("an optimistic commit returns done without a commit", async () => {
   assertEquals([attempts, result, (await kv.get(KEY)).value], [2, 7, 7]);
 });
 
-Deno.test("commitOptimistically() lets concurrent changes all take effect", async () => {
+Deno.test("concurrent optimistic commits all take effect", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   let done = 0;

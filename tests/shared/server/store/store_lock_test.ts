@@ -3,7 +3,7 @@ import { assertEquals } from "@std/assert";
 import { systemClock } from "../../../../shared/clock.ts";
 import { lockFile } from "../../../../shared/server/store/store_lock.ts";
 
-Deno.test("lockFile() leaves a channel usable when an isolate opens it right after it shares the lock", async () => {
+Deno.test("a shared store lock leaves a channel usable when an isolate opens it at once", async () => {
   const folder = await Deno.makeTempDir();
   const path = `${folder}/svc.kv.lock`;
   const held = await lockFile(systemClock, path);
