@@ -1,4 +1,5 @@
 /** Reads and validates the proxy's configuration from environment variables (docs/operations.md#configuration). */
+import { DAY_MS } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
@@ -41,8 +42,6 @@ export const PROXY_VARIABLES = [
   "SESSION_REVALIDATE_INTERVAL_MS",
   "QUOTA_PAIRS",
 ] as const;
-
-const DAY_MS = 86_400_000;
 
 /** Returns the proxy's configuration. The reader collects all problems. */
 export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): ProxyConfig {

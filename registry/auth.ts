@@ -9,12 +9,12 @@ import type { RegistryDeps } from "./deps.ts";
 import { authenticateService } from "./internal_services/store.ts";
 import { verifyAit } from "../shared/protocol/ait.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
-import { equalConstantTime } from "../shared/protocol/base64url.ts";
 import { parseDid } from "../shared/protocol/did.ts";
 import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/jws.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
-import { digest, readPublicKey } from "../shared/server/crypto.ts";
+import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
 
@@ -72,7 +72,7 @@ export const AUTHENTICATORS: Authenticators<RegistryDeps, RegistryCallers> = {
 function checkBootstrapSecret(deps: RegistryDeps, { request }: RequestContext): null {
   const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
   const wanted = digest(deps.config.bootstrapSecret ?? "");
-  if (!equalConstantTime(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
+  if (!equalDigests(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
   return null;
 }
 
@@ -147,7 +147,7 @@ async function proveAgent(deps: RegistryDeps, exchange: RequestContext): Promise
   exchange.agentDid = claims.sub;
   const timestamp = requestTimestamp(headers, now);
   if (timestamp === "invalid") throw refuse("X-Svc-Timestamp is missing or no unix time");
-  if (timestamp === "skew") throw refuse("X-Svc-Timestamp is over 300 s off");
+  if (timestamp === "skew") throw refuse(`X-Svc-Timestamp is over ${LIMITS.timestampSkewSeconds} s off`);
   const nonce = headers.get(HEADERS.nonce) ?? "";
   if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
   if (!holdsProof(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins)) {

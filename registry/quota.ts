@@ -6,12 +6,11 @@ import type { Quotas } from "./config.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, Expiring, QuotaRecord, RevocationRecord } from "./schema/records.ts";
-import { yieldToEventLoop } from "../shared/clock.ts";
+import { DAY_MS, yieldToEventLoop } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
 
-const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 /** The end of an invite without an expiry. */
 const NEVER = Number.MAX_SAFE_INTEGER;

@@ -6,7 +6,7 @@ import { calculateJwkThumbprint } from "jose";
 import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { SigningKeySet, StoredKey } from "./schema/records.ts";
-import type { Clock } from "../shared/clock.ts";
+import { type Clock, DAY_MS } from "../shared/clock.ts";
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../shared/protocol/ed25519.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
@@ -36,7 +36,7 @@ interface SigningDeps {
 }
 
 /** An AIT of a retired key lives at most this long. */
-const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * 86_400_000;
+const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;
 
 /** Signs, and publishes what verifies. */
 export class Signing {

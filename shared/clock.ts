@@ -1,6 +1,7 @@
-/**
- * The only clock and the only timers. Everything else gets a `Clock` handed in, so that tests can move time.
- */
+/** The system clock, the only timers, and a day in milliseconds. Other code takes a `Clock` as a parameter, so that tests can move time. */
+
+/** Milliseconds of a day. */
+export const DAY_MS = 86_400_000;
 
 /** Stops a timer; does nothing once it has fired. */
 export type Cancel = () => void;
@@ -13,7 +14,7 @@ export interface Clock {
   after(ms: number, fn: () => void): Cancel;
 }
 
-/** The machine's clock. Its timers do not keep a finished program alive only when cancelled. */
+/** The machine's clock. A pending timer keeps the process alive until it fires or is cancelled. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   after(ms, fn) {
@@ -36,7 +37,7 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
   });
 }
 
-/** Lets everybody else have a turn, in the middle of work that would hold them up too long in one go. */
+/** Yields to other work, for use in loops that would block the event loop. */
 export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }

@@ -1,20 +1,18 @@
-/**
- * The only source of entropy. Everything else gets a `Random` handed in.
- */
+/** The only source of entropy. Other code takes a `Random` as a parameter. */
 import type { Bytes } from "./protocol/base64url.ts";
 
-/** Entropy as the services see it. */
+/** A source of random bytes. */
 export interface Random {
-  /** `n` random bytes. */
+  /** Returns `n` random bytes. */
   bytes(n: number): Bytes;
 }
 
-/** The platform's cryptographic generator. */
+/** The cryptographic generator of the platform. */
 export const systemRandom: Random = {
   bytes: (n) => crypto.getRandomValues(new Uint8Array(n)),
 };
 
-/** A number from 0 up to, not including, 1; for jitter, not for secrets. */
+/** Returns a number from 0 up to, not including, 1; for jitter, not for secrets. */
 export function fraction(random: Random): number {
   const [a = 0, b = 0, c = 0, d = 0] = random.bytes(4);
   return (((a * 256 + b) * 256 + c) * 256 + d) / 2 ** 32;

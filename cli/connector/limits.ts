@@ -1,7 +1,6 @@
 /** The connector's own numbers, with their units and sources; those of the network are in shared/protocol/limits.ts. */
+import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 export const CONNECTOR_LIMITS = Object.freeze({
   /** D-68: more than these an inbox does not take. */

@@ -114,7 +114,12 @@ function timestampStep(timestamp: string, nowSeconds: number): VerificationStep 
   if (seconds === null) return failed("timestamp", "It is missing or no whole unix seconds");
   const off = seconds - nowSeconds;
   const when = `${Math.abs(off)} s ${off < 0 ? "before" : "after"} the moment of judgement`;
-  return step("timestamp", Math.abs(off) <= LIMITS.timestampSkewSeconds, when, `${when}; 300 s are allowed`);
+  return step(
+    "timestamp",
+    Math.abs(off) <= LIMITS.timestampSkewSeconds,
+    when,
+    `${when}; ${LIMITS.timestampSkewSeconds} s are allowed`,
+  );
 }
 
 /** A file usually ends with a line feed that was not sent. */

@@ -38,6 +38,8 @@ export type DeliveryResult = { acked: true; accepted: boolean; reason?: string }
 
 type AttemptResult = DeliveryResult | "lost";
 
+const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
+
 interface LinkDeps {
   clock: Clock;
   newId: NewId;
@@ -129,7 +131,7 @@ export class RelaySocket {
     const { clock, newId } = this.#deps;
     const now = this.#lastHeard = clock.now();
     // Before it is parsed: the worst JSON of this size takes about 0.3 ms (D-213).
-    if (isOversize(text, "connector")) return this.end(CLOSE.tooLarge, "frame over 8 KiB");
+    if (isOversize(text, "connector")) return this.end(CLOSE.tooLarge, FRAME_TOO_LARGE);
     try {
       const frame = decodeFrame(text, "connector");
       if (frame.type === "heartbeat_ack" && this.#heartbeats.delete(frame.ackId)) return;

@@ -7,7 +7,7 @@ import { storedReceipt } from "../schema/receipt_record.ts";
 import type { MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { receiptUpdate } from "./deliveries.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { Clock } from "../../shared/clock.ts";
+import { type Clock, DAY_MS } from "../../shared/clock.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -15,7 +15,7 @@ import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
 import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
 
 /** Kept past its expiry, so that the sweep can still give it its receipt. */
-const GRACE_MS = 86_400_000;
+const GRACE_MS = DAY_MS;
 
 interface MailboxDeps {
   kv: Deno.Kv;

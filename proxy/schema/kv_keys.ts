@@ -32,6 +32,7 @@
  * pages (D-105).
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { hashKeyPart } from "../../shared/server/crypto.ts";
 import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
@@ -77,7 +78,10 @@ export const KEYS = {
 
 /** How the records of each key family end (D-218). */
 export const ENDS: Readonly<Record<string, FamilyEnd>> = {
-  nonce: { expiry: "its timestamp + 301 s and at least 300 s, kept 300 s longer (D-25)" },
+  nonce: {
+    expiry: `its timestamp + ${LIMITS.nonceGraceSeconds} s and at least ${LIMITS.nonceKeptSeconds} s, ` +
+      `kept ${LIMITS.nonceKeptSeconds} s longer (D-25)`,
+  },
   window: { expiry: "two windows after the last request" },
   delivery: {
     expiry: "24 h after its receipt; without one 8 days after its answer, or after its mailbox lifetime (D-218)",
@@ -98,7 +102,7 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   inbox_part: { expiry: "60 s; deleted when it is read" },
   bell: { expiry: "60 s" },
   crl_seen: { rule: "one record" },
-  sweep: { expiry: "120 s; one record" },
+  sweep: { expiry: `${LIMITS.sweepLeaseMs / 1000} s; one record` },
   commit_mark: { expiry: "an hour after the last commit of its instance" },
   probe: { expiry: "an hour; one record" },
 };

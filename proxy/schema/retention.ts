@@ -2,11 +2,10 @@
 import { receivedAtOf } from "./receipt_record.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import type { DeliveryRecord, MailboxEntry, TicketRecord } from "./records.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { nonceEnd } from "../../shared/server/nonces.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
-
-const DAY_MS = 86_400_000;
 
 /**
  * The end of each record after an import, by key family: the expiry in kv_keys.ts. Records about running instances are

@@ -71,9 +71,7 @@ export async function pairConfirm(
     }
     await requireOwnership(deps, caller.ownerDid, caller.agentDid);
     await requireInitiator(deps, initiatorOwnerDid, initiatorAgentDid);
-    if (confirmation === "confirmed_before") {
-      return { operation: deps.kv.atomic(), result: { ticket: entry.value, isNew: false } };
-    }
+    if (confirmation === "confirmed_before") return { done: { ticket: entry.value, isNew: false } };
     const responder = { agentDid: caller.agentDid, profile: body.responderProfile };
     const { operation, result } = await store.confirmTicket(deps, entry, responder, between);
     return { operation, result: { ticket: result, isNew: true } };

@@ -55,9 +55,8 @@ export async function removePair(deps: PairStoreDeps, agentDid: string, peerDid:
   if (!(await arePaired(deps.kv, agentDid, peerDid))) return;
   await commitOptimistically(deps, async () => {
     const { pair, counts } = await readBetween(deps.kv, agentDid, peerDid);
-    const operation = deps.kv.atomic();
-    if (pair.value === null) return { operation, result: undefined };
-    operation.check(pair).delete(pair.key).delete(KEYS.pair(peerDid, agentDid));
+    if (pair.value === null) return { done: undefined };
+    const operation = deps.kv.atomic().check(pair).delete(pair.key).delete(KEYS.pair(peerDid, agentDid));
     for (const count of counts) setCount(operation, count, count.value?.pairs == null ? null : count.value.pairs - 1);
     return { operation, result: undefined };
   });

@@ -12,6 +12,7 @@ import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ChallengeRecord, HumanRecord, QuotaRecord, SessionRecord } from "../schema/records.ts";
 import { isLive } from "../sessions/session_rules.ts";
 import { issueSession, keptFor, revoked } from "../sessions/store.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { signAit } from "../../shared/protocol/ait.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -21,8 +22,6 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
-
-const DAY_MS = 86_400_000;
 
 /** The agent as it is answered. */
 export function agentView({ ownerId: _owner, reissues: _reissues, ...agent }: AgentRecord): Agent {

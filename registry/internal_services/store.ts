@@ -8,13 +8,12 @@ import { type Page, type PageQuery, readPage } from "../pages.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
 import type { InternalService, ServiceScope } from "../../shared/protocol/api/services.ts";
-import { equalConstantTime } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import { digest } from "../../shared/server/crypto.ts";
+import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 
 /** A new or rotated service with the secret that is shown once. */
@@ -141,8 +140,8 @@ export async function authenticateService(
   const record = entry.value;
   if (record?.status !== "active") return null;
   const now = deps.clock.now();
-  const isCurrent = equalConstantTime(record.digest, given);
-  const isPrevious = record.previousDigest !== null && equalConstantTime(record.previousDigest, given) &&
+  const isCurrent = equalDigests(record.digest, given);
+  const isPrevious = record.previousDigest !== null && equalDigests(record.previousDigest, given) &&
     now < record.previousUntil;
   if (!isCurrent && !isPrevious) return null;
   const last = record.lastUsedAt === null ? null : parseIso(record.lastUsedAt);

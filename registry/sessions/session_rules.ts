@@ -3,7 +3,7 @@
  * beside it carries the verdicts out.
  */
 import type { SessionRecord, SpentRefresh } from "../schema/records.ts";
-import { equalConstantTime } from "../../shared/protocol/base64url.ts";
+import { equalDigests } from "../../shared/server/crypto.ts";
 
 /** A refresh as it is judged. */
 export interface RefreshRequest {
@@ -52,10 +52,10 @@ export function evaluateRefresh(
   now: number,
 ): RefreshDecision {
   if (session.status === "revoked") return "revoked";
-  if (equalConstantTime(session.refreshDigest, request.digest)) {
+  if (equalDigests(session.refreshDigest, request.digest)) {
     return now < session.refreshExpiresAt ? "rotate" : "expired";
   }
-  if (session.previousDigest !== null && equalConstantTime(session.previousDigest, request.digest)) {
+  if (session.previousDigest !== null && equalDigests(session.previousDigest, request.digest)) {
     if (!request.recovery) return "invalid";
     if (now >= session.previousExpiresAt) return "expired";
     return request.timestamp > session.refreshedAtSeconds ? "recover" : "conflict";
@@ -69,6 +69,6 @@ export function evaluateAccessToken(
   digest: string,
   now: number,
 ): "good" | "wrong" | "expired" {
-  if (session?.status !== "active" || !equalConstantTime(session.accessDigest, digest)) return "wrong";
+  if (session?.status !== "active" || !equalDigests(session.accessDigest, digest)) return "wrong";
   return now < session.accessExpiresAt ? "good" : "expired";
 }

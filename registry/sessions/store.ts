@@ -153,10 +153,9 @@ export async function revokeSession(
 ): Promise<void> {
   await commitOptimistically(deps, async () => {
     const entry = await deps.kv.get<SessionRecord>(KEYS.session(agentId));
-    const operation = deps.kv.atomic().check(entry);
-    if (entry.value?.status !== "active") return { operation, result: undefined };
+    if (entry.value?.status !== "active") return { done: undefined };
     const ended = revoked(deps, entry.value);
-    operation.set(entry.key, ended, keptFor(deps, ended));
+    const operation = deps.kv.atomic().check(entry).set(entry.key, ended, keptFor(deps, ended));
     audited(announceTrustChange(operation, deps.newId, [audit.subject]), deps, audit);
     return { operation, result: undefined };
   });

@@ -1,6 +1,5 @@
 /**
- * The agent identity token, AIT (D-20): claims, signing, verifying.
- * Keys, issuer and the moment of judgement are handed in.
+ * The agent identity token, AIT (D-20): claims, signing, verification. Keys, issuer and time are parameters.
  */
 import * as z from "zod";
 import { authorityOf, isAgentDid, isHumanDid, parseDid } from "./did.ts";
@@ -38,35 +37,92 @@ const AitShape: Shape<AitClaims> = z.strictObject({
   jti: z.string().refine(isUlid),
 });
 
-/** The claims of an AIT. Times are unix seconds; `cnf.jwk.x` is the agent's public key. */
+/**
+ * Claims of an AIT. `cnf.jwk.x` is the agent's public key.
+ *
+ * @example
+ * ```ts
+ * import { type AitClaims, checkAitTimes } from "./ait.ts";
+ * const claims: Pick<AitClaims, "iat" | "nbf" | "exp"> = { iat: 100, nbf: 100, exp: 86_500 };
+ * checkAitTimes(claims, 200);
+ * ```
+ */
 export interface AitClaims {
+  /** Origin of the registry that signed. */
   iss: string;
+  /** DID of the agent. */
   sub: string;
+  /** DID of the agent's owner. */
   ownerDid: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label. */
   framework: string;
+  /** Public key of the agent, with which it proves possession. */
   cnf: { jwk: { kty: "OKP"; crv: "Ed25519"; x: string } };
+  /** Time of issue, Unix seconds. */
   iat: number;
+  /** Start of validity, Unix seconds. */
   nbf: number;
+  /** Time of expiry, Unix seconds. */
   exp: number;
+  /** ULID of the token. */
   jti: string;
 }
 
-/** What a new AIT says; times follow from `issuedAtSeconds` and `ttlDays`. */
+/**
+ * Content of a new AIT. Its times are computed from `issuedAtSeconds` and `ttlDays`.
+ *
+ * @example
+ * ```ts
+ * import type { AitGrant } from "./ait.ts";
+ * const times: Pick<AitGrant, "issuedAtSeconds" | "ttlDays"> = { issuedAtSeconds: 1_771_632_000, ttlDays: 30 };
+ * console.log(times.ttlDays);
+ * ```
+ */
 export interface AitGrant {
+  /** Origin of the registry. */
   issuer: string;
+  /** DID of the agent. */
   agentDid: string;
+  /** DID of the agent's owner. */
   ownerDid: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label. */
   framework: string;
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
+  /** ULID of the new token. */
   jti: string;
+  /** Time of issue, Unix seconds. */
   issuedAtSeconds: number;
   /** Whole days, 1 to 90. */
   ttlDays: number;
 }
 
-/** Signs an AIT. */
+/**
+ * Returns a signed AIT, a compact JWS.
+ *
+ * @example
+ * ```ts
+ * import { parseAit, signAit } from "./ait.ts";
+ * import { keyPairFromSeed } from "./ed25519.ts";
+ * const pair = await keyPairFromSeed(new Uint8Array(32));
+ * const ait = await signAit({
+ *   issuer: "https://registry.example",
+ *   agentDid: "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA",
+ *   ownerDid: "did:svc:registry.example:human:01KHYQ5H00AAAAAAAAAAAAAAAA",
+ *   name: "alpha",
+ *   framework: "generic",
+ *   publicKey: pair.publicKey,
+ *   jti: "01KHYQ5H00AAAAAAAAAAAAAAAB",
+ *   issuedAtSeconds: 1_771_632_000,
+ *   ttlDays: 30,
+ * }, { kid: "key-1", privateKey: pair.privateKey });
+ * console.log(parseAit(ait).kid); // key-1
+ * ```
+ */
 export function signAit(grant: AitGrant, key: SigningKey): Promise<string> {
   const claims: AitClaims = {
     iss: grant.issuer,
@@ -83,18 +139,36 @@ export function signAit(grant: AitGrant, key: SigningKey): Promise<string> {
   return signJws("AIT", claims, key);
 }
 
-/** Who verifies: the issuer that is trusted and its published keys. */
+/**
+ * The trusted issuer and its published keys.
+ *
+ * @example
+ * ```ts
+ * import type { AitAuthority } from "./ait.ts";
+ * const authority: AitAuthority = { issuer: "https://registry.example", keys: new Map() };
+ * console.log(authority.keys.size); // 0
+ * ```
+ */
 export interface AitAuthority {
   /** Origin of the registry, as in `iss`. */
   issuer: string;
+  /** Published keys of the registry. */
   keys: VerificationKeys;
 }
 
 /**
- * Verifies signature, then claims, then times, and gives the claims.
+ * Verifies signature, claims and times of an AIT, in this order. Returns the claims.
  *
- * @param nowSeconds unix seconds
- * @throws {TokenError} with the reason; `unknown_kid` when no key of that name is published
+ * @param nowSeconds Unix seconds
+ * @throws {TokenError} with the reason; `unknown_kid` when the authority has no key with that ID
+ * @example
+ * ```ts
+ * import { verifyAit } from "./ait.ts";
+ * import { TokenError } from "./jws.ts";
+ * const authority = { issuer: "https://registry.example", keys: new Map() };
+ * const reason = await verifyAit("not a token", authority, 1_771_632_000).catch((error: TokenError) => error.reason);
+ * console.log(reason); // malformed
+ * ```
  */
 export async function verifyAit(token: string, authority: AitAuthority, nowSeconds: number): Promise<AitClaims> {
   const claims = await verifyAitSignature(parseAit(token), authority);
@@ -103,32 +177,55 @@ export async function verifyAit(token: string, authority: AitAuthority, nowSecon
 }
 
 /**
- * Takes an AIT apart without believing it, for the name of its key.
+ * Returns the parts of an AIT without verifying it, for the ID of its key.
  *
  * @throws {TokenError} `malformed` or `header`
+ * @example
+ * ```ts
+ * import { parseAit } from "./ait.ts";
+ * import { toBase64Url, utf8Bytes } from "./base64url.ts";
+ * const part = (value: unknown) => toBase64Url(utf8Bytes(JSON.stringify(value)));
+ * const signature = toBase64Url(new Uint8Array(64));
+ * const ait = `${part({ alg: "EdDSA", typ: "AIT", kid: "key-1" })}.${part({})}.${signature}`;
+ * console.log(parseAit(ait).kid); // key-1
+ * ```
  */
 export function parseAit(token: string): UnverifiedJws {
   return parseJws(token, "AIT", LIMITS.aitBytes);
 }
 
 /**
- * Verifies signature and claims; the times are still to be judged.
+ * Verifies signature and claims, not the times. Returns the claims.
  *
  * @throws {TokenError} with the reason
+ * @example
+ * ```ts
+ * import { verifyAitSignature } from "./ait.ts";
+ * import { TokenError } from "./jws.ts";
+ * const jws = { token: "", kid: "key-1", payloadJson: "{}" };
+ * const authority = { issuer: "https://registry.example", keys: new Map() };
+ * const reason = await verifyAitSignature(jws, authority).catch((error: TokenError) => error.reason);
+ * console.log(reason); // unknown_kid
+ * ```
  */
 export async function verifyAitSignature(jws: UnverifiedJws, authority: AitAuthority): Promise<AitClaims> {
   const key = authority.keys.get(jws.kid);
   if (!key) throw new TokenError("unknown_kid", "The token's key is not published by the registry");
   const payload = await verifyJws(jws, key.publicKey);
-  // Two readers of a claim that is named twice could see different ones.
-  if (hasDuplicateKeys(jws.payloadJson)) throw new TokenError("claims", "The token names a claim twice");
+  // Two readers of a duplicate claim could use different values.
+  if (hasDuplicateKeys(jws.payloadJson)) throw new TokenError("claims", "The token has a duplicate claim");
   return parseAitClaims(payload, authority.issuer);
 }
 
 /**
- * Judges the times of verified claims; a token kept after its verification is judged by this at every use.
+ * Checks the times of verified claims. A cached token needs this check at every use.
  *
  * @throws {TokenError} `expired` from `exp` on, `not_yet_valid` more than 60 s before `nbf` or `iat`
+ * @example
+ * ```ts
+ * import { checkAitTimes } from "./ait.ts";
+ * checkAitTimes({ iat: 100, nbf: 100, exp: 86_500 }, 200); // does not throw
+ * ```
  */
 export function checkAitTimes(claims: Pick<AitClaims, "iat" | "nbf" | "exp">, nowSeconds: number): void {
   if (nowSeconds >= claims.exp) throw new TokenError("expired", "The token has expired");
@@ -144,14 +241,17 @@ function parseAitClaims(payload: Record<string, unknown>, issuer: string): AitCl
     throw new TokenError("claims", `The token's claims are not those of an AIT (${where})`);
   }
   const claims = parsed.data;
-  if (claims.iss !== issuer) throw new TokenError("issuer", "The token is of another registry");
+  if (claims.iss !== issuer) throw new TokenError("issuer", "The token was issued by another registry");
   const authority = authorityOf(issuer);
   if (parseDid(claims.sub)?.authority !== authority || parseDid(claims.ownerDid)?.authority !== authority) {
     throw new TokenError("claims", "The token's DIDs are not of its issuer");
   }
   const days = (claims.exp - claims.iat) / DAY_SECONDS;
   if (!Number.isInteger(days) || days < LIMITS.aitTtlDaysMin || days > LIMITS.aitTtlDaysMax) {
-    throw new TokenError("claims", "The token's lifetime is not 1 to 90 days");
+    throw new TokenError(
+      "claims",
+      `The token's lifetime is not ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax} days`,
+    );
   }
   if (claims.nbf !== claims.iat) throw new TokenError("claims", "The token's nbf is not its iat");
   return claims;

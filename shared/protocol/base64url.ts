@@ -1,19 +1,18 @@
 /**
- * Strict base64url (D-01): RFC 4648 section 5 without padding.
- * One byte string has exactly one accepted text; everything else is refused.
+ * Strict base64url (D-01): RFC 4648 section 5 without padding. Each byte string has exactly one accepted text.
  */
 import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
 
-/** Bytes over a plain `ArrayBuffer`, as WebCrypto wants them. */
+/** Bytes over an `ArrayBuffer`, as WebCrypto requires. */
 export type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Encodes bytes without padding. */
+/** Returns base64url of bytes, without padding. */
 export function toBase64Url(bytes: Uint8Array): string {
   return encodeBase64Url(bytes);
 }
 
 /**
- * Decodes, or gives `null` for a foreign character, padding, white space, an impossible length or non-zero
+ * Returns the decoded bytes, or `null` for an invalid character, padding, white space, an impossible length or non-zero
  * trailing bits.
  *
  * @example
@@ -25,7 +24,7 @@ export function toBase64Url(bytes: Uint8Array): string {
 export function fromBase64Url(text: string): Bytes | null {
   const rest = text.length % 4;
   if (rest === 1 || !/^[A-Za-z0-9_-]*$/.test(text)) return null;
-  // The decoder ignores the bits of the last character that belong to no byte.
+  // The decoder ignores the unused bits of the last character.
   const unused = rest === 2 ? 0b1111 : rest === 3 ? 0b11 : 0;
   if (unused !== 0 && (ALPHABET.indexOf(text.slice(-1)) & unused) !== 0) return null;
   return decodeBase64Url(text) as Bytes;
@@ -35,21 +34,13 @@ const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 const utf8 = new TextEncoder();
 
-/** UTF-8 bytes of a text. */
+/** Returns the UTF-8 bytes of a text. */
 export function utf8Bytes(text: string): Bytes {
   return utf8.encode(text);
 }
 
-/** base64url SHA-256 of a text (as UTF-8) or of bytes. */
+/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. */
 export async function sha256(data: string | Bytes): Promise<string> {
   const bytes = typeof data === "string" ? utf8Bytes(data) : data;
   return encodeBase64Url(await crypto.subtle.digest("SHA-256", bytes));
-}
-
-/** Compares two digests or other texts of public length in time that depends on the length alone. */
-export function equalConstantTime(a: string, b: string): boolean {
-  if (a.length !== b.length) return false;
-  let difference = 0;
-  for (let i = 0; i < a.length; i++) difference |= a.charCodeAt(i) ^ b.charCodeAt(i);
-  return difference === 0;
 }

@@ -1,6 +1,6 @@
 /**
- * The certificate-style revocation list of identity tokens, CRL (D-21): claims, signing, verifying.
- * Which list is newer than another is decided here too; keeping one is the proxy's business.
+ * The revocation list of identity tokens, CRL (D-21): claims, signing, verification, and the order of two lists. Does not
+ * store a list.
  */
 import * as z from "zod";
 import { isAgentDid } from "./did.ts";
@@ -15,15 +15,19 @@ import type { Shape } from "./shape.ts";
 /** Why an AIT was revoked. */
 export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
 
-/** A revoked AIT. `revokedAt` is unix seconds. */
+/** A revoked AIT. */
 export interface Revocation {
+  /** `jti` of the revoked AIT. */
   jti: string;
+  /** DID of the agent. */
   agentDid: string;
+  /** Why the AIT was revoked. */
   reason: (typeof REVOCATION_REASONS)[number];
+  /** Time of revocation, Unix seconds. */
   revokedAt: number;
 }
 
-/** True for an entry of a list. Plain code, without a schema: a list may have 150,000 entries. */
+/** Returns true for an entry of a list. Does not use a schema, because a list may have 150,000 entries. */
 export function isRevocation(value: unknown): value is Revocation {
   if (typeof value !== "object" || value === null) return false;
   const { jti, agentDid, reason, revokedAt } = value as Partial<Revocation>;
@@ -40,26 +44,37 @@ const CrlShape: Shape<CrlClaims> = z.object({
   revocations: z.custom<Revocation[]>((value) => Array.isArray(value) && value.every(isRevocation)),
 });
 
-/** The claims of a CRL. `seq` rises with every revocation; entries are newest first. */
+/** Claims of a CRL. */
 export interface CrlClaims {
+  /** Origin of the registry that signed. */
   iss: string;
+  /** ULID of the list. */
   jti: string;
+  /** Time of issue, Unix seconds. */
   iat: number;
+  /** Time of expiry, Unix seconds. */
   exp: number;
+  /** Number that rises with every revocation. */
   seq: number;
+  /** Revoked tokens, newest first. */
   revocations: Revocation[];
 }
 
-/** What a new list says; `exp` follows from `issuedAtSeconds`. */
+/** Content of a new list. `exp` is computed from `issuedAtSeconds`. */
 export interface CrlGrant {
+  /** Origin of the registry. */
   issuer: string;
+  /** ULID of the new list. */
   jti: string;
+  /** Time of issue, Unix seconds. */
   issuedAtSeconds: number;
+  /** Number that rises with every revocation. */
   seq: number;
+  /** Revoked tokens, newest first. */
   revocations: Revocation[];
 }
 
-/** Signs a list that is valid for 900 s. */
+/** Returns a signed list, a compact JWS that is valid for 900 s. */
 export function signCrl(grant: CrlGrant, key: SigningKey): Promise<string> {
   const claims: CrlClaims = {
     iss: grant.issuer,
@@ -73,7 +88,7 @@ export function signCrl(grant: CrlGrant, key: SigningKey): Promise<string> {
 }
 
 const DOT = 0x2e;
-/** Characters of base64url that are read in one go: some thousand entries. A multiple of four. */
+/** Characters of base64url per slice: several thousand entries. A multiple of four. */
 const SLICE = 131_072;
 /** Longest header. */
 const HEADER_CHARS = 1_024;
@@ -81,12 +96,12 @@ const HEADER_CHARS = 1_024;
 const SIGNATURE_CHARS = 86;
 
 /**
- * Verifies a list with the registry's active keys; a retired key signs no lists. The payload is read in slices, after the
- * signature has been verified (D-210).
+ * Verifies a list with the active keys of the registry and returns its claims. Retired keys do not sign lists. The payload
+ * is read in slices, after the signature has been verified (D-210).
  *
  * @param token the compact JWS, as text or as its bytes
- * @param nowSeconds unix seconds
- * @param yieldToEventLoop awaited between the parts of the work: the longest list takes about a second
+ * @param nowSeconds Unix seconds
+ * @param yieldToEventLoop awaited between slices; the longest list takes about 1 s
  * @throws {TokenError} with the reason
  */
 export async function verifyCrl(
@@ -97,7 +112,7 @@ export async function verifyCrl(
 ): Promise<CrlClaims> {
   if (token.length > LIMITS.crlBytes) throw malformed(`The list is over ${LIMITS.crlBytes} bytes`);
   const bytes = typeof token === "string" ? utf8Bytes(token) : token;
-  // Searched at both ends only: a search of all bytes takes 23 ms. A third dot is not base64url and found below.
+  // Searches both ends only, because a search of all bytes takes 23 ms. A third dot is not base64url and fails below.
   const first = bytes.subarray(0, HEADER_CHARS).indexOf(DOT);
   const last = bytes.length - 1 - SIGNATURE_CHARS;
   if (first < 1 || last - first < 2 || bytes[last] !== DOT) {
@@ -116,18 +131,18 @@ export async function verifyCrl(
   }
   await yieldToEventLoop();
   const claims = await readClaims(bytes.subarray(first + 1, last), yieldToEventLoop);
-  if (claims.iss !== authority.issuer) throw new TokenError("issuer", "The list is of another registry");
+  if (claims.iss !== authority.issuer) throw new TokenError("issuer", "The list was issued by another registry");
   if (claims.exp !== claims.iat + LIMITS.crlTtlSeconds) {
-    throw new TokenError("claims", "The list's lifetime is not the one of a CRL");
+    throw new TokenError("claims", "The list does not have the lifetime of a CRL");
   }
   if (nowSeconds >= claims.exp) throw new TokenError("expired", "The list has expired");
   if (claims.iat > nowSeconds + LIMITS.tokenLeewaySeconds) {
-    throw new TokenError("not_yet_valid", "The list is from the future");
+    throw new TokenError("not_yet_valid", "The list is not valid yet");
   }
   return claims;
 }
 
-/** Decodes and parses the payload slice by slice. */
+/** Returns the claims of the payload, decoded and parsed in slices. */
 async function readClaims(payload: Bytes, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = new LongArrayReader("revocations");
@@ -155,7 +170,7 @@ async function readClaims(payload: Bytes, yieldToEventLoop: () => Promise<void>)
   throw new TokenError("claims", "The list's claims are not those of a CRL");
 }
 
-/** Bytes as text, each byte one character; those beyond ASCII become characters that base64url does not have. */
+/** Returns bytes as text, one character per byte. Bytes beyond ASCII become characters that are not base64url. */
 function textOf(bytes: Bytes): string {
   return new TextDecoder("latin1").decode(bytes);
 }
@@ -164,7 +179,7 @@ function malformed(message: string): TokenError {
   return new TokenError("malformed", message);
 }
 
-/** True when `candidate` is older than `current` by (`seq`, `iat`): a rollback (D-62). */
+/** Returns true when `candidate` is older than `current` by (`seq`, `iat`), which is a rollback (D-62). */
 export function isCrlRollback(
   candidate: Pick<CrlClaims, "seq" | "iat">,
   current: Pick<CrlClaims, "seq" | "iat">,

@@ -1,6 +1,5 @@
 /**
  * Decentralised identifiers of agents and humans (D-04): `did:svc:<authority>:<agent|human>:<ulid>`.
- * One parser for registry, proxy and CLI.
  */
 import { isUlid } from "./ids.ts";
 
@@ -11,6 +10,7 @@ export type DidKind = "agent" | "human";
 export interface Did {
   /** Lower-case host name of the registry, without port. */
   authority: string;
+  /** What the DID names. */
   kind: DidKind;
   /** ULID of the record. */
   id: string;
@@ -20,11 +20,11 @@ const MAX_AUTHORITY = 119;
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const OCTET = /^(?:0|[1-9]\d{0,2})$/;
 
-/** True for lower-case DNS labels or a dotted IPv4 address of at most 119 characters. */
+/** Returns true for lower-case DNS labels or a dotted IPv4 address of at most 119 characters. */
 export function isAuthority(text: string): boolean {
   if (text.length < 1 || text.length > MAX_AUTHORITY) return false;
   const labels = text.split(".");
-  // As in URLs, a host whose last label is a number is an IPv4 address or nothing.
+  // As in URLs, a host whose last label is a number must be an IPv4 address.
   if (/^(?:\d+|0x[0-9a-f]*)$/.test(labels.at(-1) ?? "")) {
     return labels.length === 4 && labels.every((octet) => OCTET.test(octet) && Number(octet) <= 255);
   }
@@ -32,7 +32,7 @@ export function isAuthority(text: string): boolean {
 }
 
 /**
- * Reads a DID, or gives `null` for anything that is not exactly one.
+ * Returns the parts of a DID, or `null` for any other text.
  *
  * @example
  * ```ts
@@ -49,24 +49,24 @@ export function parseDid(text: string): Did | null {
   return { authority, kind, id };
 }
 
-/** Writes a DID. */
+/** Returns the text of a DID. */
 export function formatDid(did: Did): string {
   return `did:svc:${did.authority}:${did.kind}:${did.id}`;
 }
 
-/** True for the DID of an agent. */
+/** Returns true for the DID of an agent. */
 export function isAgentDid(value: unknown): value is string {
   return typeof value === "string" && parseDid(value)?.kind === "agent";
 }
 
-/** True for the DID of a human. */
+/** Returns true for the DID of a human. */
 export function isHumanDid(value: unknown): value is string {
   return typeof value === "string" && parseDid(value)?.kind === "human";
 }
 
 /**
- * The authority that an issuer's DIDs carry: the host name of its URL, or `null` where D-04 allows none (an IPv6
- * address, an over-long name, not a URL).
+ * Returns the authority in the DIDs of an issuer: the host name of its URL, or `null` if D-04 does not allow it (an IPv6
+ * address, a name that is too long, not a URL).
  */
 export function authorityOf(issuer: string): string | null {
   if (!URL.canParse(issuer)) return null;

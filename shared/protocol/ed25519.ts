@@ -1,17 +1,17 @@
 /**
- * Ed25519 (RFC 8032): which public keys may take part (D-09), and signing and verifying with the platform's own
- * implementation. Keys travel as base64url of 32 bytes.
+ * Ed25519 (RFC 8032): accepted public keys (D-09), signing and verification with WebCrypto. Public keys are base64url of 32
+ * bytes.
  */
 import { Point } from "@noble/ed25519";
 import { type Bytes, fromBase64Url, toBase64Url } from "./base64url.ts";
 
 const ALGORITHM = "Ed25519";
-/** DER prefix of a PKCS #8 Ed25519 private key (RFC 8410): the seed follows. */
+/** DER prefix of a PKCS #8 Ed25519 private key (RFC 8410); the seed follows. */
 const PKCS8_PREFIX = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
 /**
- * True for a public key that may be registered: 32 bytes, canonical, on the curve, not of small order. With a
- * small-order key one constant signature would verify for every message.
+ * Returns true for an accepted public key: 32 bytes, canonical, on the curve, not of small order. With a small-order key,
+ * one constant signature would verify for every message.
  */
 export function isPublicKey(value: unknown): value is string {
   if (typeof value !== "string" || value.length !== 43) return false;
@@ -24,27 +24,36 @@ export function isPublicKey(value: unknown): value is string {
   }
 }
 
-/** Imports a checked public key for verification. */
+/**
+ * Returns the key object of a public key, for `verify()`.
+ *
+ * @throws {TypeError} when the text is not base64url of 32 bytes
+ */
 export function importPublicKey(publicKey: string): Promise<CryptoKey> {
   const bytes = fromBase64Url(publicKey);
   if (bytes?.length !== 32) throw new TypeError("Cannot import the public key: not 32 bytes of base64url");
   return crypto.subtle.importKey("raw", bytes, ALGORITHM, true, ["verify"]);
 }
 
-/** An Ed25519 key pair ready to sign. */
+/** An Ed25519 key pair. */
 export interface KeyPair {
   /** base64url, 32 bytes. */
   publicKey: string;
-  /** base64url of the 32-byte seed: the secret. */
+  /** base64url of the 32-byte seed; a secret. */
   seed: string;
+  /** Key that signs; not extractable. */
   privateKey: CryptoKey;
 }
 
-/** Makes the key pair of a 32-byte seed. */
+/**
+ * Returns the key pair of a 32-byte seed.
+ *
+ * @throws {TypeError} when the seed is not 32 bytes
+ */
 export async function keyPairFromSeed(seed: Uint8Array): Promise<KeyPair> {
   if (seed.length !== 32) throw new TypeError("Cannot make a key pair: the seed is not 32 bytes");
   const pkcs8 = new Uint8Array([...PKCS8_PREFIX, ...seed]);
-  // Extractable only for the moment in which the public half is read.
+  // Extractable only to read the public key.
   const jwk = await crypto.subtle.exportKey(
     "jwk",
     await crypto.subtle.importKey("pkcs8", pkcs8, ALGORITHM, true, ["sign"]),
@@ -54,12 +63,12 @@ export async function keyPairFromSeed(seed: Uint8Array): Promise<KeyPair> {
   return { publicKey: jwk.x ?? "", seed: toBase64Url(seed), privateKey };
 }
 
-/** Signs; gives base64url of the 64-byte signature. */
+/** Returns the signature of a message, base64url of 64 bytes. */
 export async function sign(privateKey: CryptoKey, message: Bytes): Promise<string> {
   return toBase64Url(new Uint8Array(await crypto.subtle.sign(ALGORITHM, privateKey, message)));
 }
 
-/** Verifies a base64url signature; any malformed one is simply wrong. */
+/** Returns true when a base64url signature verifies; false also for a malformed one. */
 export async function verify(publicKey: CryptoKey, signature: string, message: Bytes): Promise<boolean> {
   const bytes = fromBase64Url(signature);
   if (bytes?.length !== 64) return false;

@@ -1,44 +1,63 @@
 /**
- * THE error table: every code, its HTTP status, when it is answered and what helps. No other file knows the status of
- * an error. Also the one error class that carries a code, and the envelope (D-10).
+ * The error table: every code with its HTTP status, condition and fix (D-10). Also the error class that carries a code,
+ * and the envelope. No other file defines the status of an error.
  */
+import { LIMITS } from "./limits.ts";
 
-interface ErrorRow {
-  /** HTTP status; where the specification has two, whoever throws chooses. */
+/**
+ * A row of the error table.
+ *
+ * @example
+ * ```ts
+ * import { type ErrorRow, ERRORS } from "./errors.ts";
+ * const row: ErrorRow = ERRORS.API_KEY_MISSING;
+ * console.log(row.status); // 401
+ * ```
+ */
+export interface ErrorRow {
+  /** HTTP status; of two, the code that throws selects one. */
   status: number | readonly [number, number];
-  /** The condition; also the message unless a better one is given. */
+  /** The condition; the default message. */
   when: string;
-  /** What a person can do about it. */
+  /** What a person can do. */
   fix: string;
-  /** From the specification, or added by this project. */
+  /** `spec` for a code of docs/conformance.md, `project` for any other. */
   origin: "spec" | "project";
 }
 
-/** One row a code. `docs/errors.md` and `svc explain` are written from it. Not exported: its type is read from it. */
-const TABLE = {
+/**
+ * Every error code, with its row. `docs/errors.md` and `svc explain` are generated from it.
+ *
+ * @example
+ * ```ts
+ * import { ERRORS } from "./errors.ts";
+ * console.log(ERRORS.CRL_NOT_FOUND.fix);
+ * ```
+ */
+export const ERRORS = {
   // Registry: invites and admin
   INVITE_CREATE_INVALID: {
     status: 400,
-    when: "the body of an invite is not valid",
-    fix: "Give expiresAt as an RFC 3339 time in the future, or null.",
+    when: "the body of the invite is invalid",
+    fix: "Send expiresAt as an RFC 3339 time in the future, or null.",
     origin: "spec",
   },
   INVITE_CREATE_FORBIDDEN: {
     status: 403,
-    when: "only an admin may create invites",
-    fix: "Use an admin's API key, or ask an admin for an invite.",
+    when: "the caller is not an admin, so it cannot create invites",
+    fix: "Use the API key of an admin, or ask an admin for an invite.",
     origin: "spec",
   },
   INVITE_REDEEM_INVALID: {
     status: 400,
-    when: "the body of a redemption is not valid",
-    fix: "Send code, and optionally displayName and apiKeyName, as text.",
+    when: "the body of the redemption is invalid",
+    fix: "Send code, and optionally displayName and apiKeyName, as strings.",
     origin: "spec",
   },
   INVITE_REDEEM_CODE_INVALID: {
     status: 400,
     when: "the invite code does not exist",
-    fix: "Check the code, or ask for a new one.",
+    fix: "Check the code, or ask for a new invite.",
     origin: "spec",
   },
   INVITE_REDEEM_EXPIRED: {
@@ -49,26 +68,26 @@ const TABLE = {
   },
   INVITE_REDEEM_ALREADY_USED: {
     status: 409,
-    when: "the invite code was redeemed before",
-    fix: "Ask for a new invite; each works once.",
+    when: "the invite code has already been redeemed",
+    fix: "Ask for a new invite; each can be redeemed once.",
     origin: "spec",
   },
   INVITE_NOT_FOUND: {
     status: 404,
-    when: "there is no such invite",
-    fix: "List the invites to see their ids.",
+    when: "the invite does not exist",
+    fix: "List the invites to get their IDs.",
     origin: "project",
   },
   QUOTA_EXCEEDED: {
     status: 409,
-    when: "a quota of this account or agent is used up",
-    fix: "Delete what is not needed, or ask the operator to raise the quota.",
+    when: "a quota of this account or agent is exhausted",
+    fix: "Delete unused records, or ask the operator to raise the quota.",
     origin: "project",
   },
   LIST_INVALID_QUERY: {
     status: 400,
-    when: "the query of a list is not valid",
-    fix: "Give limit as 1 to 100, and cursor as the nextCursor of the page before.",
+    when: "the query of the list is invalid",
+    fix: "Send limit as 1 to 100, and cursor as the nextCursor of the previous page.",
     origin: "project",
   },
   ADMIN_BOOTSTRAP_DISABLED: {
@@ -80,26 +99,31 @@ const TABLE = {
   ADMIN_BOOTSTRAP_UNAUTHORIZED: {
     status: 401,
     when: "the bootstrap secret is missing or wrong",
-    fix: "Send the secret of the registry's configuration in x-bootstrap-secret.",
+    fix: "Send the registry's BOOTSTRAP_SECRET in x-bootstrap-secret.",
     origin: "spec",
   },
   ADMIN_BOOTSTRAP_INVALID: {
     status: 400,
-    when: "the body of the bootstrap is not valid",
-    fix: "Send displayName and apiKeyName as text, or no body.",
+    when: "the body of the bootstrap is invalid",
+    fix: "Send displayName and apiKeyName as strings, or no body.",
     origin: "spec",
   },
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: {
     status: 409,
-    when: "an admin exists already",
-    fix: "Use the admin's API key; if it is lost, recover on the registry's host.",
+    when: "the registry already has an admin",
+    fix: "Use the admin's API key, or recover a lost key on the registry's host.",
     origin: "spec",
   },
-  ADMIN_REQUIRED: { status: 403, when: "only an admin may do this", fix: "Use an admin's API key.", origin: "project" },
+  ADMIN_REQUIRED: {
+    status: 403,
+    when: "the caller is not an admin",
+    fix: "Use the API key of an admin.",
+    origin: "project",
+  },
   AUDIT_INVALID_QUERY: {
     status: 400,
-    when: "the audit query is not valid",
-    fix: "Give limit as 1 to 100 and cursor as returned.",
+    when: "the audit query is invalid",
+    fix: "Send limit as 1 to 100, and cursor as the nextCursor of the previous page.",
     origin: "project",
   },
   SIGNING_KEYS_CONFIGURED: {
@@ -110,92 +134,92 @@ const TABLE = {
   },
   SIGNING_KEYS_TOO_MANY: {
     status: 409,
-    when: "the store holds as many signing keys as it may",
-    fix: "Rotate again when a retired key has left the key document, or set REGISTRY_SIGNING_KEYS.",
+    when: "the store holds the maximum number of signing keys",
+    fix: "Rotate again after a retired key has left the key document, or set REGISTRY_SIGNING_KEYS.",
     origin: "project",
   },
   // Registry: agent registration and lifecycle
   AGENT_REGISTRATION_CHALLENGE_INVALID: {
     status: 400,
-    when: "the body of a challenge is not valid",
-    fix: "Send publicKey: base64url of a 32-byte Ed25519 key.",
+    when: "the body of the challenge is invalid",
+    fix: "Send publicKey as base64url of a 32-byte Ed25519 key.",
     origin: "spec",
   },
   AGENT_REGISTRATION_CHALLENGE_NOT_FOUND: {
     status: 400,
-    when: "this owner has no such challenge",
-    fix: "Ask for a new challenge with the same API key.",
+    when: "the challenge does not exist, or another owner requested it",
+    fix: "Request a new challenge with the same API key.",
     origin: "spec",
   },
   AGENT_REGISTRATION_CHALLENGE_EXPIRED: {
     status: 400,
     when: "the challenge is older than five minutes",
-    fix: "Ask for a new challenge.",
+    fix: "Request a new challenge.",
     origin: "spec",
   },
   AGENT_REGISTRATION_CHALLENGE_REPLAYED: {
     status: 400,
-    when: "the challenge was used before",
-    fix: "Ask for a new challenge; each works once.",
+    when: "the challenge has already been used",
+    fix: "Request a new challenge; each can be used once.",
     origin: "spec",
   },
   AGENT_REGISTRATION_INVALID: {
     status: 400,
-    when: "the body of a registration is not valid",
+    when: "the body of the registration is invalid",
     fix: "Check name, publicKey, challengeId, challengeSignature, framework and ttlDays.",
     origin: "spec",
   },
   AGENT_REGISTRATION_PROOF_MISMATCH: {
     status: 400,
-    when: "the public key is not the challenge's",
-    fix: "Register with the key that the challenge was made for.",
+    when: "the public key is not the key of the challenge",
+    fix: "Register with the key that the challenge was requested for.",
     origin: "spec",
   },
   AGENT_REGISTRATION_PROOF_INVALID: {
     status: 400,
     when: "the registration signature does not verify",
-    fix: "Sign the message of messageTemplate with the agent's private key.",
+    fix: "Sign the message built from messageTemplate with the agent's private key.",
     origin: "spec",
   },
   AGENT_NOT_FOUND: {
     status: 404,
-    when: "the caller owns no such agent",
-    fix: "List your agents to see their ids.",
+    when: "no such agent, or the caller does not own it",
+    fix: "List your agents to get their IDs.",
     origin: "spec",
   },
   AGENT_REVOKE_INVALID_PATH: {
     status: 400,
-    when: "the agent id in the path is no ULID",
-    fix: "Use the agent's id, 26 upper-case characters.",
+    when: "the agent ID in the path is not a ULID",
+    fix: "Use the agent's ID, 26 upper-case characters.",
     origin: "spec",
   },
   AGENT_REVOKE_INVALID_STATE: {
     status: 409,
-    when: "the agent cannot be revoked in its state",
-    fix: "Nothing to do when it is revoked already.",
+    when: "the agent is already revoked",
+    fix: "List your agents to check its status.",
     origin: "spec",
   },
   AGENT_REISSUE_INVALID_STATE: {
     status: 409,
-    when: "the agent cannot be reissued in its state",
-    fix: "A revoked agent stays revoked; otherwise try again.",
+    when: "the agent is revoked, or another change came first",
+    fix: "Check the agent's status; if it is active, try again.",
     origin: "spec",
   },
   AGENT_RESOLVE_INVALID_PATH: {
     status: 400,
-    when: "the id in the path is no ULID",
-    fix: "Use the agent's id, 26 upper-case characters.",
+    when: "the ID in the path is not a ULID",
+    fix: "Use the agent's ID, 26 upper-case characters.",
     origin: "spec",
   },
   AGENT_LIST_INVALID_QUERY: {
     status: 400,
-    when: "the query of the agent list is not valid",
+    when: "the query of the agent list is invalid",
     fix: "Check status, framework, limit (1 to 100) and cursor.",
     origin: "spec",
   },
   AGENT_OWNERSHIP_INVALID: {
     status: 400,
-    when: "the body of an ownership query is not valid",
+    when: "the body of the ownership query is invalid",
     fix: "Send ownerDid and agentDid.",
     origin: "project",
   },
@@ -208,7 +232,7 @@ const TABLE = {
   },
   AGENT_AUTH_VALIDATE_UNAUTHORIZED: {
     status: 401,
-    when: "the access token is not this agent's",
+    when: "the access token does not belong to this agent",
     fix: "Refresh the session.",
     origin: "spec",
   },
@@ -220,93 +244,93 @@ const TABLE = {
   },
   AGENT_AUTH_REFRESH_INVALID: {
     status: [400, 401],
-    when: "the refresh request is not valid or the token is not this agent's current one",
-    fix: "Use the newest refresh token; after a lost answer set recovery.",
+    when: "the refresh request is invalid, or the token is not this agent's current refresh token",
+    fix: "Use the newest refresh token; after a lost response, set recovery.",
     origin: "spec",
   },
   AGENT_AUTH_REFRESH_UNAUTHORIZED: {
     status: 401,
-    when: "the refresh request does not prove who sent it",
-    fix: "Sign anew with the agent's key and its current AIT.",
+    when: "the proof of possession of the refresh request is missing or invalid",
+    fix: "Sign again with the agent's key and its current AIT.",
     origin: "spec",
   },
   AGENT_AUTH_REFRESH_REVOKED: {
     status: 401,
     when: "the agent or its session is revoked",
-    fix: "Have the owner reissue the agent's token.",
+    fix: "Ask the owner to reissue the agent's token.",
     origin: "spec",
   },
   AGENT_AUTH_REFRESH_EXPIRED: {
     status: 401,
     when: "the refresh token has expired",
-    fix: "Have the owner revoke the session and reissue the agent's token.",
+    fix: "Ask the owner to revoke the session and to reissue the agent's token.",
     origin: "spec",
   },
   AGENT_AUTH_REFRESH_CONFLICT: {
     status: 409,
     when: "the session changed during the refresh",
-    fix: "Wait a second, sign anew and try again.",
+    fix: "Wait 1 s, sign again and retry.",
     origin: "spec",
   },
   // Registry: API keys, services, CRL, rate limit
   API_KEY_CREATE_INVALID: {
     status: 400,
-    when: "the body of an API key is not valid",
-    fix: "Send name as text of 1 to 64 characters.",
+    when: "the body of the API key is invalid",
+    fix: "Send name as a string of 1 to 64 characters.",
     origin: "spec",
   },
   API_KEY_REVOKE_INVALID_PATH: {
     status: 400,
-    when: "the key id in the path is no ULID",
-    fix: "Use the key's id, 26 upper-case characters.",
+    when: "the key ID in the path is not a ULID",
+    fix: "Use the key's ID, 26 upper-case characters.",
     origin: "spec",
   },
   API_KEY_NOT_FOUND: {
     status: 404,
-    when: "the caller owns no such API key",
-    fix: "List your keys to see their ids.",
+    when: "no such API key, or the caller does not own it",
+    fix: "List your keys to get their IDs.",
     origin: "spec",
   },
   API_KEY_MISSING: {
     status: 401,
-    when: "the request carries no API key",
+    when: "the request has no API key",
     fix: "Send Authorization: Bearer with your API key.",
     origin: "project",
   },
   API_KEY_INVALID: {
     status: 401,
-    when: "the API key is not known",
-    fix: "Check the key; it is shown once, at its creation.",
+    when: "the API key does not exist",
+    fix: "Check the key; it was shown only at its creation.",
     origin: "project",
   },
   API_KEY_REVOKED: {
     status: 401,
     when: "the API key is revoked",
-    fix: "Use another key, or create one with a key that works.",
+    fix: "Use an active key, or create a new one with it.",
     origin: "project",
   },
   INTERNAL_SERVICE_INVALID: {
     status: 400,
-    when: "the body of an internal service is not valid",
+    when: "the body of the internal service is invalid",
     fix: "Send name (2 to 64 of a-z, 0-9, _ and -) and scopes.",
     origin: "project",
   },
   INTERNAL_SERVICE_FORBIDDEN: {
     status: 403,
-    when: "the caller may not do this with internal services",
-    fix: "Use an admin's API key, or a service with the scope.",
+    when: "the caller is not an admin, or the service lacks the scope",
+    fix: "Use the API key of an admin, or a service with the scope.",
     origin: "project",
   },
   INTERNAL_SERVICE_NOT_FOUND: {
     status: 404,
-    when: "there is no such internal service",
-    fix: "List the services to see their ids.",
+    when: "the internal service does not exist",
+    fix: "List the services to get their IDs.",
     origin: "project",
   },
   INTERNAL_SERVICE_ALREADY_EXISTS: {
     status: 409,
-    when: "an internal service of this name exists",
-    fix: "Choose another name, or rotate the one that is there.",
+    when: "an internal service with this name already exists",
+    fix: "Choose another name, or rotate the existing service.",
     origin: "project",
   },
   INTERNAL_SERVICE_UNAUTHORIZED: {
@@ -318,19 +342,19 @@ const TABLE = {
   RATE_LIMIT_EXCEEDED: {
     status: 429,
     when: "too many requests",
-    fix: "Wait for the seconds in Retry-After.",
+    fix: "Wait for the number of seconds in Retry-After.",
     origin: "spec",
   },
   CRL_NOT_FOUND: {
     status: 404,
-    when: "nothing was ever revoked",
-    fix: "Treat it as an empty list until a signed one was seen.",
+    when: "no token has ever been revoked",
+    fix: "Treat the response as an empty list until the first signed list.",
     origin: "spec",
   },
   CRL_BUILD_FAILED: {
     status: 500,
     when: "the revocation list could not be built",
-    fix: "Look into the registry's log.",
+    fix: "Check the registry's log.",
     origin: "spec",
   },
   // Proxy: authentication
@@ -348,26 +372,26 @@ const TABLE = {
   },
   PROXY_AUTH_INVALID_AIT: {
     status: 401,
-    when: "the AIT is malformed, expired or not signed by the registry",
-    fix: "Have the owner reissue it, or check which registry it is of.",
+    when: "the AIT is malformed, expired, or not signed by this registry",
+    fix: "Ask the owner to reissue the AIT, or check which registry issued it.",
     origin: "spec",
   },
   PROXY_AUTH_INVALID_TIMESTAMP: {
     status: 401,
-    when: "X-Svc-Timestamp is missing or no unix time",
-    fix: "Send whole unix seconds.",
+    when: "X-Svc-Timestamp is missing or not a Unix timestamp",
+    fix: "Send whole Unix seconds.",
     origin: "spec",
   },
   PROXY_AUTH_TIMESTAMP_SKEW: {
     status: 401,
-    when: "X-Svc-Timestamp is over 300 s off",
-    fix: "Set the machine's clock; the answer's Date header tells the time.",
+    when: `X-Svc-Timestamp is over ${LIMITS.timestampSkewSeconds} s off`,
+    fix: "Set the machine's clock; the Date header of the response is the service's time.",
     origin: "spec",
   },
   PROXY_AUTH_INVALID_PROOF: {
     status: 401,
     when: "the proof of possession does not verify",
-    fix: "Sign method, origin, path, timestamp, nonce, body hash, recipient and AIT as sent.",
+    fix: "Sign the method, origin, path, timestamp, nonce, body hash, recipient and AIT exactly as sent.",
     origin: "spec",
   },
   PROXY_AUTH_INVALID_NONCE: {
@@ -378,15 +402,20 @@ const TABLE = {
   },
   PROXY_AUTH_REPLAY: {
     status: 401,
-    when: "the nonce was used before",
-    fix: "Sign every request anew with a fresh nonce.",
+    when: "the nonce has already been used",
+    fix: "Sign every request with a new nonce.",
     origin: "spec",
   },
-  PROXY_AUTH_REVOKED: { status: 401, when: "the AIT is revoked", fix: "Have the owner reissue it.", origin: "spec" },
+  PROXY_AUTH_REVOKED: {
+    status: 401,
+    when: "the AIT is revoked",
+    fix: "Ask the owner to reissue the AIT.",
+    origin: "spec",
+  },
   PROXY_AUTH_FORBIDDEN: {
     status: 403,
     when: "the two agents are not a confirmed pair",
-    fix: "Pair them first.",
+    fix: "Pair the two agents first.",
     origin: "spec",
   },
   PROXY_AGENT_ACCESS_REQUIRED: {
@@ -397,33 +426,33 @@ const TABLE = {
   },
   PROXY_AGENT_ACCESS_INVALID: {
     status: 401,
-    when: "the access token is expired or not valid",
+    when: "the access token is expired or invalid",
     fix: "Refresh the session.",
     origin: "spec",
   },
   PROXY_AUTH_DEPENDENCY_UNAVAILABLE: {
     status: 503,
-    when: "the registry or the store cannot be asked",
+    when: "the registry or the store is unreachable",
     fix: "Try again in a moment.",
     origin: "spec",
   },
   PROXY_RATE_LIMIT_EXCEEDED: {
     status: 429,
-    when: "the agent's limit is used up",
-    fix: "Wait for the seconds in Retry-After.",
+    when: "the agent has exceeded its rate limit",
+    fix: "Wait for the number of seconds in Retry-After.",
     origin: "spec",
   },
   // Proxy: hooks and relay
   PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE: {
     status: 415,
     when: "the Content-Type is not application/json",
-    fix: "Send JSON and say so.",
+    fix: "Send JSON with Content-Type: application/json.",
     origin: "spec",
   },
   PROXY_HOOK_INVALID_JSON: {
     status: 400,
-    when: "the body is no valid JSON",
-    fix: "Send UTF-8 JSON with message at most once at its top level.",
+    when: "the body is not valid JSON",
+    fix: "Send UTF-8 JSON with at most one member message at its top level.",
     origin: "spec",
   },
   PROXY_HOOK_RECIPIENT_REQUIRED: {
@@ -434,74 +463,75 @@ const TABLE = {
   },
   PROXY_HOOK_RECIPIENT_INVALID: {
     status: 400,
-    when: "the recipient header is no agent DID",
-    fix: "Send one DID of an agent.",
+    when: "the recipient header is not the DID of an agent",
+    fix: "Send the DID of one agent.",
     origin: "spec",
   },
   PROXY_HOOK_CONVERSATION_INVALID: {
     status: 400,
-    when: "the conversation id is not valid",
+    when: "the conversation ID is invalid",
     fix: "Send 1 to 128 visible ASCII characters without a comma.",
     origin: "project",
   },
   PROXY_HOOK_REQUEST_ID_REUSED: {
     status: 409,
-    when: "the request id was accepted with another body",
+    when: "the request ID was accepted with another body",
     fix: "Use a new x-request-id for a new message.",
     origin: "project",
   },
   PROXY_RELAY_UNAVAILABLE: {
     status: 503,
-    when: "the relay cannot take the message now",
+    when: "the relay cannot accept the message now",
     fix: "Try again in a moment.",
     origin: "spec",
   },
   PROXY_RELAY_DELIVERY_FAILED: {
     status: 502,
-    when: "the recipient's connector did not acknowledge",
-    fix: "Send it again with the same x-request-id.",
+    when: "the recipient's connector did not acknowledge the message",
+    fix: "Send the message again with the same x-request-id.",
     origin: "spec",
   },
   PROXY_RELAY_CONNECTOR_OFFLINE: {
     status: 502,
-    when: "the recipient has no connector connected",
+    when: "the recipient is offline",
     fix: "Try later, or send Prefer: respond-async.",
     origin: "spec",
   },
   PROXY_RELAY_UPGRADE_REQUIRED: {
     status: 426,
-    when: "the request is no WebSocket upgrade",
+    when: "the request is not a WebSocket upgrade",
     fix: "Connect with a WebSocket client.",
     origin: "spec",
   },
   PROXY_RELAY_AUTH_CONTEXT_MISSING: {
     status: 500,
     when: "the handler was reached without a verified identity",
-    fix: "This is a defect of the service: report it.",
+    fix: "Report this defect of the service.",
     origin: "spec",
   },
   PROXY_RELAY_MAILBOX_FULL: {
     status: 507,
     when: "the recipient's mailbox is full",
-    fix: "Try again when the recipient has been online.",
+    fix: "Try again after the recipient has been online.",
     origin: "project",
   },
   PROXY_RELAY_RECEIPT_FORBIDDEN: {
     status: 403,
-    when: "only the recipient may submit a receipt",
-    fix: "Submit it as the agent that received the message.",
+    when: "the caller is not the recipient of the message",
+    fix: "Submit the receipt as the agent that received the message.",
     origin: "project",
   },
   PROXY_RELAY_RECEIPT_INVALID: {
     status: 400,
-    when: "the body of a receipt is not valid",
-    fix: "Send requestId, recipientAgentDid, status and timestamp; senderAgentDid if several sent that id.",
+    when: "the body of the receipt is invalid",
+    fix:
+      "Send requestId, recipientAgentDid, status and timestamp; add senderAgentDid if several senders used the request ID.",
     origin: "project",
   },
   PROXY_RELAY_RECEIPT_INVALID_QUERY: {
     status: 400,
-    when: "the receipt query is not valid",
-    fix: "Give requestId and recipientAgentDid.",
+    when: "the receipt query is invalid",
+    fix: "Send requestId and recipientAgentDid.",
     origin: "project",
   },
   PROXY_RECEIPT_DELIVERY_NOT_FOUND: {
@@ -514,18 +544,18 @@ const TABLE = {
   PROXY_PAIR_OWNERSHIP_FORBIDDEN: {
     status: 403,
     when: "the registry does not confirm an active agent of this owner",
-    fix: "Check that the agent is active and its session is live.",
+    fix: "Check that the agent is active and has a live session.",
     origin: "spec",
   },
   PROXY_PAIR_OWNERSHIP_UNAVAILABLE: {
     status: 503,
-    when: "the registry's ownership look-up is unavailable",
+    when: "the registry's ownership check is unavailable",
     fix: "Try again in a moment.",
     origin: "spec",
   },
   PROXY_PAIR_TICKET_NOT_FOUND: {
     status: 404,
-    when: "there is no such ticket",
+    when: "the ticket does not exist",
     fix: "Check the ticket, or start a new pairing.",
     origin: "spec",
   },
@@ -537,92 +567,154 @@ const TABLE = {
   },
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: {
     status: 409,
-    when: "another agent confirmed the ticket",
+    when: "another agent has confirmed the ticket",
     fix: "Start a new pairing.",
     origin: "project",
   },
   PROXY_PAIR_RESPONDER_FORBIDDEN: {
     status: 403,
     when: "the ticket is for another agent",
-    fix: "Ask for a ticket of your own.",
+    fix: "Ask for a ticket for your agent.",
     origin: "project",
   },
   PROXY_PAIR_INVALID_BODY: {
     status: 400,
-    when: "the pairing body is not valid",
-    fix: "Send the profile's agentName and humanName, and the ticket or ttlSeconds.",
+    when: "the body of the pairing request is invalid",
+    fix: "Send agentName and humanName of the profile, and the ticket or ttlSeconds.",
     origin: "project",
   },
   // Both services
   NOT_FOUND: {
     status: 404,
-    when: "there is no such route",
+    when: "the route does not exist",
     fix: "Check the path; /docs lists the routes.",
     origin: "project",
   },
   METHOD_NOT_ALLOWED: {
     status: 405,
-    when: "the route has no such method",
-    fix: "Use one of the methods in Allow.",
+    when: "the route does not support this method",
+    fix: "Use a method from the Allow header.",
     origin: "project",
   },
-  PAYLOAD_TOO_LARGE: { status: 413, when: "the body is too large", fix: "Send less.", origin: "project" },
-  REQUEST_TIMEOUT: { status: 408, when: "the body did not arrive in time", fix: "Send it faster.", origin: "project" },
+  PAYLOAD_TOO_LARGE: {
+    status: 413,
+    when: "the body is too large",
+    fix: "Reduce the body below the route's limit.",
+    origin: "project",
+  },
+  REQUEST_TIMEOUT: {
+    status: 408,
+    when: "the body did not arrive in time",
+    fix: `Send the whole body within ${LIMITS.bodyTimeoutMs / 1000} s.`,
+    origin: "project",
+  },
   INTERNAL_ERROR: {
     status: 500,
-    when: "something unexpected happened",
-    fix: "Try again; the service's log has the request id.",
+    when: "an unexpected error occurred",
+    fix: "Try again, or search the service's log for the request ID.",
     origin: "project",
   },
   SERVICE_UNAVAILABLE: {
     status: 503,
-    when: "the store cannot be reached",
+    when: "the store is unreachable",
     fix: "Try again in a moment.",
     origin: "project",
   },
 } as const satisfies Record<string, ErrorRow>;
+Object.freeze(ERRORS);
 
-/** The rows. */
-export const ERRORS: Readonly<typeof TABLE> = Object.freeze(TABLE);
-
-/** A code of the table. */
+/**
+ * A code of the table.
+ *
+ * @example
+ * ```ts
+ * import { type ErrorCode, ERRORS } from "./errors.ts";
+ * const code: ErrorCode = "NOT_FOUND";
+ * console.log(ERRORS[code].status); // 404
+ * ```
+ */
 export type ErrorCode = keyof typeof ERRORS;
 
 type CodeWithTwoStatuses = {
   [K in ErrorCode]: (typeof ERRORS)[K]["status"] extends number ? never : K;
 }[ErrorCode];
 
-/** True for a code of the table; inherited names such as `constructor` are none. */
+/**
+ * Returns true for a code of the table. Inherited names such as `constructor` are not codes.
+ *
+ * @example
+ * ```ts
+ * import { isErrorCode } from "./errors.ts";
+ * console.log(isErrorCode("NOT_FOUND"), isErrorCode("constructor")); // true false
+ * ```
+ */
 export function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(ERRORS, text);
 }
 
-/** Problems of an input, by field and as a whole; answered in `local` and `dev` only. */
+/**
+ * Problems of an input, by member and as a whole. Sent in `local` and `dev` only.
+ *
+ * @example
+ * ```ts
+ * import { type ErrorDetails, ServiceError } from "./errors.ts";
+ * const details: ErrorDetails = { fieldErrors: { name: ["is missing; expected text"] }, formErrors: [] };
+ * console.log(new ServiceError("API_KEY_CREATE_INVALID", { details }).details === details); // true
+ * ```
+ */
 export interface ErrorDetails {
+  /** Problems of each member, by its name. */
   fieldErrors: Record<string, string[]>;
+  /** Problems of the input as a whole. */
   formErrors: string[];
 }
 
-/** What may accompany a code. */
+/**
+ * Options of a `ServiceError`.
+ *
+ * @example
+ * ```ts
+ * import { ServiceError, type ServiceErrorOptions } from "./errors.ts";
+ * const options: ServiceErrorOptions = { headers: { "Retry-After": "7" } };
+ * console.log(new ServiceError("RATE_LIMIT_EXCEEDED", options).headers);
+ * ```
+ */
 export interface ServiceErrorOptions {
-  /** In place of the table's text. Never holds a secret. */
+  /** Message (default: the table's `when`). Never contains a secret. */
   message?: string;
+  /** Problems of the input. */
   details?: ErrorDetails;
-  /** Response headers, for instance `Retry-After`. */
+  /** Response headers, for example `Retry-After`. */
   headers?: Record<string, string>;
-  /** What went wrong inside; logged, never answered. */
+  /** Internal cause; logged, never sent. */
   cause?: unknown;
 }
 
-/** An error that is answered with its code. */
+/**
+ * An error whose code is sent to the client.
+ *
+ * @example
+ * ```ts
+ * import { ServiceError } from "./errors.ts";
+ * const error = new ServiceError("AGENT_NOT_FOUND");
+ * console.log(error.status, error.message); // 404 "No such agent, or the caller does not own it"
+ * ```
+ */
 export class ServiceError extends Error {
+  /** Name of the class. */
   override name = "ServiceError";
+  /** Code of the table. */
   readonly code: ErrorCode;
+  /** HTTP status. */
   readonly status: number;
+  /** Problems of the input, if any. */
   readonly details: ErrorDetails | undefined;
+  /** Headers of the response. */
   readonly headers: Record<string, string>;
 
+  /** Creates an error with a code; the status only where the table has two. */
   constructor(code: Exclude<ErrorCode, CodeWithTwoStatuses>, options?: ServiceErrorOptions);
+  /** Creates an error with a code; the status only where the table has two. */
   constructor(code: CodeWithTwoStatuses, options: ServiceErrorOptions & { status: 400 | 401 });
   constructor(code: ErrorCode, options: ServiceErrorOptions & { status?: number } = {}) {
     super(options.message ?? capitalised(ERRORS[code].when), { cause: options.cause });
@@ -634,25 +726,57 @@ export class ServiceError extends Error {
   }
 }
 
-/** The body of every error answer. */
+/**
+ * Body of every error response.
+ *
+ * @example
+ * ```ts
+ * import { type ErrorEnvelope, errorEnvelope, ServiceError } from "./errors.ts";
+ * const body: ErrorEnvelope = errorEnvelope(new ServiceError("NOT_FOUND"), false);
+ * console.log(JSON.stringify(body));
+ * ```
+ */
 export interface ErrorEnvelope {
+  /** The error. */
   error: { code: ErrorCode; message: string; details?: ErrorDetails };
 }
 
-/** Builds the envelope; `details` only where the environment shows them. */
+/**
+ * Returns the envelope of an error, with its `details` only if `showDetails` is true.
+ *
+ * @example
+ * ```ts
+ * import { errorEnvelope, ServiceError } from "./errors.ts";
+ * console.log(errorEnvelope(new ServiceError("NOT_FOUND"), false).error.code); // NOT_FOUND
+ * ```
+ */
 export function errorEnvelope(error: ServiceError, showDetails: boolean): ErrorEnvelope {
   const { code, message, details } = error;
   return { error: { code, message, ...(showDetails && details ? { details } : {}) } };
 }
 
-/** Stands for a code that is missing or malformed. */
+/**
+ * Replaces a code that is missing or malformed.
+ *
+ * @example
+ * ```ts
+ * import { errorCodeOf, UNKNOWN_ERROR } from "./errors.ts";
+ * console.log(errorCodeOf(undefined) === UNKNOWN_ERROR); // true
+ * ```
+ */
 export const UNKNOWN_ERROR = "UNKNOWN_ERROR";
 
 const WIRE_CODE = /^[A-Z0-9_]{1,64}$/;
 
 /**
- * Returns the `code` member of a received envelope, also one that this version does not know, or `UNKNOWN_ERROR` for a
- * value that cannot be a code (D-246). The result is safe to print.
+ * Returns the `code` member of a received envelope, also a code that this version does not define, or `UNKNOWN_ERROR` for
+ * a value that cannot be a code (D-246). The result is safe to print.
+ *
+ * @example
+ * ```ts
+ * import { errorCodeOf } from "./errors.ts";
+ * console.log(errorCodeOf("A_NEW_CODE"), errorCodeOf("\u001b[2J")); // A_NEW_CODE UNKNOWN_ERROR
+ * ```
  */
 export function errorCodeOf(code: unknown): string {
   return typeof code === "string" && WIRE_CODE.test(code) ? code : UNKNOWN_ERROR;

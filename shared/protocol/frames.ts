@@ -1,16 +1,16 @@
 /**
- * Relay frames: what travels over the WebSocket at `/v1/relay/connect`.
+ * Relay frames: the messages on the WebSocket at `/v1/relay/connect` (docs/protocol.md#relay-frames).
  *
  *   proxy                          connector
  *     │ ── deliver ───────────────▶ │   a message; the connector stores it, then
- *     │ ◀────────────── deliver_ack │   says whether it took it
- *     │ ── heartbeat ─────────────▶ │   every 30 s, either way;
+ *     │ ◀────────────── deliver_ack │   reports whether it did
+ *     │ ── heartbeat ─────────────▶ │   every 30 s, in both directions;
  *     │ ◀──────────── heartbeat_ack │   60 s of silence close the socket (4408)
- *     │ ── paired, revoked ───────▶ │   news; need no answer
+ *     │ ── paired, revoked ───────▶ │   need no answer
  *
  * Text messages, one JSON object each: at most 1 MiB from a proxy, at most 8 KiB from a connector (D-213). Unknown members
  * are ignored; unknown types and malformed frames count as misuse. `payload` is the last member of `deliver`: the sender's
- * JSON text, spliced in and cut out unparsed.
+ * JSON text, inserted and extracted without parsing.
  */
 import { utf8Bytes } from "./base64url.ts";
 import { isAgentDid, isHumanDid } from "./did.ts";
@@ -19,7 +19,7 @@ import { topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 import { parseIso } from "./time.ts";
 
-/** Why a socket was closed. */
+/** Close codes of a relay socket. */
 export const CLOSE = {
   shuttingDown: 1001,
   misuse: 1008,
@@ -32,6 +32,7 @@ export const CLOSE = {
 
 /** Members that every frame has. */
 export interface FrameHead {
+  /** Version of the protocol. */
   v: 1;
   /** ULID, new for each frame. */
   id: string;
@@ -39,45 +40,63 @@ export interface FrameHead {
   ts: string;
 }
 
-/** The sender as the proxy verified it. Consumers trust these fields, not the text of a message. */
+/** The sender, as verified by the proxy. Recipients trust these fields, not the text of a message. */
 export interface FrameIdentity {
+  /** DID of the sender. */
   agentDid: string;
+  /** DID of the sender's owner. */
   ownerDid: string;
+  /** Origin of the registry that issued the AIT. */
   issuer: string;
+  /** `jti` of the sender's AIT. */
   aitJti: string;
+  /** Name of the sender. */
   name: string;
 }
 
 /** A message for the agent; `payload` is JSON text. (`fromAgentDid`, `requestId`) is stable across attempts. */
 export interface DeliverFrame extends FrameHead {
+  /** Name of the frame. */
   type: "deliver";
+  /** ID that the sender chose for the message. */
   requestId: string;
+  /** DID of the sender. */
   fromAgentDid: string;
+  /** DID of the recipient. */
   toAgentDid: string;
+  /** The verified sender. */
   identity: FrameIdentity;
+  /** Content-Type of the message. */
   contentType: string;
-  /** 1 for the first try. */
+  /** 1 for the first attempt. */
   attempt: number;
+  /** ID of the conversation, if the sender named one. */
   conversationId?: string;
+  /** JSON text of the message. */
   payload: string;
 }
 
-/** The connector has stored the message (`accepted`), or says why it cannot. */
+/** Acknowledges a message: the connector has stored it (`accepted`), or gives the reason why it cannot. */
 export interface DeliverAckFrame extends FrameHead {
+  /** Name of the frame. */
   type: "deliver_ack";
   /** `id` of the `deliver` frame. */
   ackId: string;
+  /** True when the message is stored. */
   accepted: boolean;
+  /** Why the message was not stored. */
   reason?: string;
 }
 
-/** Are you there? */
+/** Asks for a heartbeat acknowledgement. */
 export interface HeartbeatFrame extends FrameHead {
+  /** Name of the frame. */
   type: "heartbeat";
 }
 
-/** I am. */
+/** Acknowledges a heartbeat. */
 export interface HeartbeatAckFrame extends FrameHead {
+  /** Name of the frame. */
   type: "heartbeat_ack";
   /** `id` of the `heartbeat` frame. */
   ackId: string;
@@ -85,38 +104,46 @@ export interface HeartbeatAckFrame extends FrameHead {
 
 /** The agent has a new peer. */
 export interface PairedFrame extends FrameHead {
+  /** Name of the frame. */
   type: "paired";
+  /** DID of the new peer. */
   peerAgentDid: string;
+  /** Profile of the new peer. */
   profile: { agentName: string; humanName: string };
 }
 
-/** The agent itself is no longer authorised; the socket closes with 4401 next. */
+/** The agent is no longer authorised. The socket then closes with 4401. */
 export interface RevokedFrame extends FrameHead {
+  /** Name of the frame. */
   type: "revoked";
+  /** Why the agent is not authorised. */
   reason: string;
 }
 
-/** What a connector may send. */
+/** A frame that a connector may send. */
 export type ConnectorFrame = DeliverAckFrame | HeartbeatFrame | HeartbeatAckFrame;
-/** What a proxy may send. */
+/** A frame that a proxy may send. */
 export type ProxyFrame = DeliverFrame | HeartbeatFrame | HeartbeatAckFrame | PairedFrame | RevokedFrame;
 /** Any frame. */
 export type Frame = ConnectorFrame | ProxyFrame;
 /** The name of a frame. */
 export type FrameType = Frame["type"];
 
-type Check = (value: unknown) => boolean;
-const isText = (max: number): Check => (value) => typeof value === "string" && value.length <= max;
-const optional = (check: Check): Check => (value) => value === undefined || check(value);
-const isBoolean: Check = (value) => typeof value === "boolean";
-const isProfile: Check = (value) => isRecord(value) && isText(256)(value.agentName) && isText(256)(value.humanName);
-const isIdentity: Check = (value) =>
+/** True when the member of a frame is valid; `undefined` stands for an absent member. */
+export type FrameMemberCheck = (value: unknown) => boolean;
+
+const isText = (max: number): FrameMemberCheck => (value) => typeof value === "string" && value.length <= max;
+const optional = (check: FrameMemberCheck): FrameMemberCheck => (value) => value === undefined || check(value);
+const isBoolean: FrameMemberCheck = (value) => typeof value === "boolean";
+const isProfile: FrameMemberCheck = (value) =>
+  isRecord(value) && isText(256)(value.agentName) && isText(256)(value.humanName);
+const isIdentity: FrameMemberCheck = (value) =>
   isRecord(value) && isAgentDid(value.agentDid) && isHumanDid(value.ownerDid) && isText(2048)(value.issuer) &&
   isUlid(value.aitJti) && isText(64)(value.name);
 
-/** One row a frame: who sends it, and what each member must be. */
+/** One row per frame: its sender and the check of each member. */
 export const FRAMES: Readonly<
-  Record<FrameType, { from: "proxy" | "connector" | "both"; members: Record<string, Check> }>
+  Record<FrameType, { from: "proxy" | "connector" | "both"; members: Record<string, FrameMemberCheck> }>
 > = Object.freeze({
   deliver: {
     from: "proxy",
@@ -140,28 +167,29 @@ export const FRAMES: Readonly<
   revoked: { from: "proxy", members: { reason: isText(256) } },
 });
 
-const HEAD: Record<string, Check> = {
+const HEAD: Record<string, FrameMemberCheck> = {
   v: (value) => value === 1,
   id: isUlid,
   ts: (value) => typeof value === "string" && parseIso(value) !== null,
 };
 
-/** A text that is no frame, or not one that its sender may send. */
+/** The text is not a frame that its sender may send. */
 export class FrameError extends Error {
+  /** Name of the class. */
   override name = "FrameError";
 }
 
-/** Writes a frame; the payload of `deliver` is spliced in as it is. */
+/** Returns the text of a frame. The payload of `deliver` is inserted unchanged. */
 export function encodeFrame(frame: Frame): string {
   if (frame.type !== "deliver") return JSON.stringify(frame);
   const { payload, ...head } = frame;
   return `${JSON.stringify(head).slice(0, -1)},"payload":${payload}}`;
 }
 
-/** Largest frame of each side, bytes of UTF-8. */
+/** Largest frame of each sender, bytes of UTF-8. */
 const MAX_BYTES = { proxy: LIMITS.frameBytes, connector: LIMITS.connectorFrameBytes } as const;
 
-/** True for a text that is larger, as UTF-8, than a frame of its sender may be. Encodes only when the length is unclear. */
+/** Returns true for a text that exceeds, as UTF-8, the largest frame of its sender. Encodes the text only if needed. */
 export function isOversize(text: string, from: "proxy" | "connector"): boolean {
   const maxBytes = MAX_BYTES[from];
   if (text.length * 3 <= maxBytes) return false;
@@ -169,12 +197,17 @@ export function isOversize(text: string, from: "proxy" | "connector"): boolean {
 }
 
 /**
- * Reads a frame as sent by the other side.
+ * Returns the frame in a received text.
  *
  * @throws {FrameError} when it is too large for its sender, is not a JSON object, is of an unknown type, or a member is
  * malformed
  */
 export function decodeFrame(text: string, from: "connector"): ConnectorFrame;
+/**
+ * Returns the frame in a text received from a proxy.
+ *
+ * @throws {FrameError}
+ */
 export function decodeFrame(text: string, from: "proxy"): ProxyFrame;
 export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
   if (isOversize(text, from)) throw new FrameError(`The frame is over ${MAX_BYTES[from]} bytes`);
@@ -187,7 +220,7 @@ export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
   if (!isRecord(value)) throw new FrameError("The frame is not a JSON object");
   const { type } = value;
   const row = typeof type === "string" && Object.hasOwn(FRAMES, type) ? FRAMES[type as FrameType] : undefined;
-  if (!row || (row.from !== from && row.from !== "both")) throw new FrameError("The frame is of no known type");
+  if (!row || (row.from !== from && row.from !== "both")) throw new FrameError("The frame has an unknown type");
   for (const [name, check] of [...Object.entries(HEAD), ...Object.entries(row.members)]) {
     if (!check(Object.hasOwn(value, name) ? value[name] : undefined)) {
       throw new FrameError(`The frame's ${name} is missing or malformed`);
@@ -199,7 +232,7 @@ export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
 function cutPayload(text: string): string {
   const last = topLevelMembers(text).at(-1);
   if (last?.key !== "payload") throw new FrameError("The frame's payload is not its last member");
-  // To the last byte: white space around the sender's JSON is the sender's too.
+  // White space around the sender's JSON belongs to the payload.
   return text.slice(last.after, text.lastIndexOf("}"));
 }
 

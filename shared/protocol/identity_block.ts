@@ -1,18 +1,22 @@
 /**
- * The identity block (D-71) that the proxy puts in front of a message: five lines that the sender cannot write.
- * Also the splice that puts it there without touching any other byte of the sender's JSON.
+ * The identity block (D-71) that the proxy inserts in front of a message: five lines that the sender cannot forge. The
+ * insertion changes no other byte of the sender's JSON.
  */
 import { topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 
-/** First line of every block. */
+/** First line of every identity block. */
 export const IDENTITY_MARKER = "[Svc Identity]";
 
-/** Who sent a message, taken from the verified AIT. */
+/** The sender of a message, from the verified AIT. */
 export interface SenderIdentity {
+  /** DID of the sender. */
   agentDid: string;
+  /** DID of the sender's owner. */
   ownerDid: string;
+  /** Origin of the registry that issued the AIT. */
   issuer: string;
+  /** `jti` of the AIT. */
   aitJti: string;
 }
 
@@ -30,31 +34,31 @@ const INVISIBLE = /[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu;
 // deno-lint-ignore no-control-regex
 const LINE_ENDS = /(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/;
 const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
-/** UTF-16 units. The marker has 14 characters, and no character that is kept here can vanish when it is normalised. */
+/** UTF-16 units. The marker has 14 characters, and normalisation removes no character that is kept here. */
 const MAX_MARKER_UNITS = 128;
 
-/** A field's value as it stands in the block: one line, bounded, never blank. */
+/** Returns the value of a field for the block: one line, bounded, never blank. */
 export function sanitizeField(value: string, maxCodePoints: number): string {
   const line = value.replace(CONTROL, "").replace(/[\s\u0085]+/g, " ").trim();
-  // No more UTF-16 units than that are no more code points either.
+  // A text never has more code points than UTF-16 units.
   const cut = line.length <= maxCodePoints ? line : [...line].slice(0, maxCodePoints).join("").trim();
   return cut || "unknown";
 }
 
-/** The block, an empty line, then the text, in which any line that could pass for a block's first is quoted. */
+/** Returns the block, an empty line and the text. Lines of the text that look like the block's first line are quoted. */
 export function withIdentityBlock(message: string, identity: SenderIdentity): string {
   const lines = FIELDS.map(([name, max]) => `${name}: ${sanitizeField(identity[name], max)}`);
   return `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n${quoteMarkers(message)}`;
 }
 
-/** What became of a payload: its text, or that it names `message` twice. */
+/** Result of an insertion: the new payload, or a refusal because `message` is duplicate. */
 export type Injected = { payload: string } | { refused: "duplicate_message" };
 
 /**
- * Puts the block into the `message` string of a JSON object; any other payload is given back as it is.
+ * Inserts the block into the `message` string of a JSON object. Any other payload is returned unchanged.
  *
  * @param json the sender's JSON text
- * @param value the same, parsed
+ * @param value the parsed JSON text
  */
 export function injectIdentity(json: string, value: unknown, identity: SenderIdentity): Injected {
   if (typeof value !== "object" || value === null || Array.isArray(value) || !Object.hasOwn(value, "message")) {
@@ -71,11 +75,11 @@ export function injectIdentity(json: string, value: unknown, identity: SenderIde
 }
 
 function quoteMarkers(text: string): string {
-  // Splitting with a captured separator keeps every line end as it was.
+  // A captured separator keeps every line end unchanged.
   return text.split(LINE_ENDS).map((part, i) => i % 2 === 0 && isMarker(part) ? `> ${part}` : part).join("");
 }
 
-/** NFKC of a line of any length takes time that grows with its square: only a short rest is normalised (D-212). */
+/** Normalises short lines only, because the time of NFKC grows with the square of the length (D-212). */
 function isMarker(line: string): boolean {
   const visible = line.replace(INVISIBLE, "").trim();
   return visible !== "" && visible.length <= MAX_MARKER_UNITS && foldLine(visible) === MARKER_FOLDED;

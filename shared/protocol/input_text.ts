@@ -1,10 +1,8 @@
 /**
- * Texts for input that does not fit its schema: the field and what is expected, never the value (D-240). Shared by the
- * services and the connector's local API.
+ * Texts about invalid input: the member and the expectation, never the value (D-240). Shared by the services and the
+ * connector's local API.
  */
-import type * as z from "zod";
-
-/** What a schema expects, as it is named to people. */
+/** Names of expected types in messages. */
 const EXPECTED: Readonly<Record<string, string>> = {
   nonoptional: "any JSON value",
   string: "text",
@@ -17,23 +15,43 @@ const EXPECTED: Readonly<Record<string, string>> = {
   null: "null",
 };
 
-/** Units of a size, by what has it. */
+/** Units of a size, by type. */
 const UNITS: Readonly<Record<string, string | undefined>> = {
   string: " characters",
   array: " entries",
   object: " members",
 };
 
-/** The error map for `safeParse(value, { error: inputText })`: what is wrong with one field, without its name. */
-export function inputText(issue: z.core.$ZodRawIssue): string | undefined {
+/** What zod reports about an input, as far as it is read here. */
+export interface InputIssue {
+  /** Kind of the problem. */
+  readonly code?: string | undefined;
+  /** The input; `undefined` when it is missing. */
+  readonly input?: unknown;
+  /** Expected type. */
+  readonly expected?: string | undefined;
+  /** Allowed values. */
+  readonly values?: readonly unknown[] | undefined;
+  /** Type of the value that has a wrong size. */
+  readonly origin?: string | undefined;
+  /** Smallest size or value. */
+  readonly minimum?: number | bigint | undefined;
+  /** Largest size or value. */
+  readonly maximum?: number | bigint | undefined;
+  /** Expected pattern. */
+  readonly pattern?: string | undefined;
+}
+
+/** Error map for `safeParse(value, { error: inputText })`. Returns the problem of one member, without its name. */
+export function inputText(issue: InputIssue): string | undefined {
   const expected = expectationOf(issue);
   if (expected === undefined) return undefined;
   if (issue.input === undefined) return `is missing; expected ${expected}`;
-  const isSize = (issue.code === "too_small" || issue.code === "too_big") && UNITS[issue.origin] !== undefined;
+  const isSize = (issue.code === "too_small" || issue.code === "too_big") && UNITS[issue.origin ?? ""] !== undefined;
   return `must ${isSize ? "have" : "be"} ${expected}`;
 }
 
-function expectationOf(issue: z.core.$ZodRawIssue): string | undefined {
+function expectationOf(issue: InputIssue): string | undefined {
   switch (issue.code) {
     case "invalid_type":
       return EXPECTED[issue.expected ?? ""] ?? String(issue.expected);
@@ -54,7 +72,7 @@ function expectationOf(issue: z.core.$ZodRawIssue): string | undefined {
   }
 }
 
-/** One problem as a sentence: `to is missing; expected text`. */
+/** Returns one problem as a sentence: `to is missing; expected text`. */
 export function problemText(issue: { path: readonly PropertyKey[]; message: string }): string {
   return `${issue.path.length === 0 ? "the input" : issue.path.map(String).join(".")} ${issue.message}`;
 }

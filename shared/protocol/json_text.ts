@@ -1,14 +1,17 @@
 /**
- * Reads JSON texts where `JSON.parse` alone is not enough: which bytes a member's value covers, whether an object names a
- * key twice, and a long array in pieces. The first two expect a text that `JSON.parse` has accepted.
+ * Reads JSON texts where `JSON.parse` is not sufficient: the position of a member's value, duplicate keys, and long arrays
+ * in chunks. The first two require a text that `JSON.parse` has accepted.
  */
 
-/** A member of the outermost object: its key, decoded, and where its value's text starts and ends. */
+/** A member of the outermost object, with the position of its value in the text. */
 export interface Member {
+  /** Name of the member, decoded. */
   key: string;
-  /** Just past the colon: white space before the value, if any, starts here. */
+  /** Index just past the colon, before any white space. */
   after: number;
+  /** Index of the first character of the value. */
   start: number;
+  /** Index just past the value. */
   end: number;
 }
 
@@ -16,7 +19,7 @@ const QUOTE = 0x22, BACKSLASH = 0x5c, OPEN_BRACE = 0x7b, CLOSE_BRACE = 0x7d, OPE
 const CLOSE_BRACKET = 0x5d, COLON = 0x3a, COMMA = 0x2c;
 
 /**
- * The members of the outermost object in the order of the text, doubles included; none when the text is no object.
+ * Returns the members of the outermost object in the order of the text, including duplicates; none for another value.
  *
  * @param json a valid JSON text
  */
@@ -59,7 +62,7 @@ export function topLevelMembers(json: string): Member[] {
 }
 
 /**
- * True when any object in the text names a key twice, at any depth.
+ * Returns true when an object in the text has a duplicate key, at any depth.
  *
  * @param json a valid JSON text
  */
@@ -98,35 +101,39 @@ export function hasDuplicateKeys(json: string): boolean {
 
 /** Longest text of one element, and of everything outside the array. */
 const MAX_PART = 65_536;
-/** Text in front of the array in which its name must stand. */
+/** Characters in front of the array that are searched for its name. */
 const NAME_CHARS = 256;
 
 /**
- * Reads an object whose one long member is an array, from pieces of its text: `JSON.parse` is called for a few elements at
- * a time, so that no call takes long (D-210). Accepts what `JSON.parse` accepts, except doubled or escaped names of outer
- * members, and an element or a rest of more than 65,536 characters that is not in one piece.
+ * Reads an object with one long array member from chunks of its text. `JSON.parse` is called for a few elements at a time,
+ * so that no call takes long (D-210). Accepts what `JSON.parse` accepts, except duplicate or escaped names of outer
+ * members, and an element or a remainder of more than 65,536 characters that is not in one chunk.
  */
 export class LongArrayReader {
   readonly #before: RegExp;
   #state: "before" | "array" | "after" = "before";
-  /** Text outside the array, which stays empty there. */
+  /** Text outside the array, with an empty array. */
   #outside = "";
-  /** Text of the array from the last complete element on. */
+  /** Text of the array after the last complete element. */
   #pending = "";
   #depth = 0;
   #inString = false;
   #isEscaped = false;
   #hasElements = false;
 
-  /** @param member name of the outer member that holds the array; letters only */
+  /**
+   * Creates a reader.
+   *
+   * @param member name of the outer member with the array; letters only
+   */
   constructor(readonly member: string) {
     this.#before = new RegExp(`[{,][ \\t\\n\\r]*"${member}"[ \\t\\n\\r]*:[ \\t\\n\\r]*$`);
   }
 
   /**
-   * Takes the next piece of the text. Returns the elements that are complete now.
+   * Adds the next chunk of the text. Returns the elements that are now complete.
    *
-   * @throws {SyntaxError}
+   * @throws {SyntaxError} for an invalid text
    */
   push(piece: string): unknown[] {
     const text = this.#pending + piece;
@@ -193,24 +200,24 @@ export class LongArrayReader {
   }
 
   /**
-   * Ends the text. Returns the object, with the array empty.
+   * Ends the text. Returns the object with an empty array.
    *
-   * @throws {SyntaxError} also when there is no such array
+   * @throws {SyntaxError} for an invalid text, also when it does not have the array
    */
   end(): Record<string, unknown> {
     if (this.#state !== "after") throw new SyntaxError(`The array ${this.member} is missing`);
     const value = JSON.parse(this.#outside) as Record<string, unknown>;
-    if (hasDuplicateKeys(this.#outside)) throw new SyntaxError("The object names a member twice");
+    if (hasDuplicateKeys(this.#outside)) throw new SyntaxError("The object has a duplicate member");
     return value;
   }
 
   #leave(text: string): void {
     this.#outside += text;
-    if (this.#outside.length > MAX_PART) throw new SyntaxError("The object is too long beside its array");
+    if (this.#outside.length > MAX_PART) throw new SyntaxError("The object is too long outside its array");
   }
 }
 
-/** The index just past the string that opens at `open`. */
+/** Returns the index just past the string that starts at `open`. */
 function stringEnd(json: string, open: number): number {
   for (let i = open + 1; i < json.length; i++) {
     const unit = json.charCodeAt(i);

@@ -1,12 +1,12 @@
 /**
- * The one JWS profile of this network (D-20, D-21): compact, EdDSA, a header of exactly `alg`, `typ` and `kid`.
- * Shared by identity tokens and revocation lists. The signature itself is checked by `jose`.
+ * The JWS profile of identity tokens and revocation lists (D-20, D-21): compact, EdDSA, a header of exactly `alg`, `typ` and
+ * `kid`. `jose` checks the signature.
  */
 import { CompactSign, compactVerify } from "jose";
 import { fromBase64Url, utf8Bytes } from "./base64url.ts";
 import { hasDuplicateKeys } from "./json_text.ts";
 
-/** Why a token was refused. Only `unknown_kid` may be worth a second try with fresher keys. */
+/** Why a token was rejected. Only after `unknown_kid` can a retry with newer keys succeed. */
 export type TokenRefusal =
   | "malformed"
   | "header"
@@ -17,38 +17,46 @@ export type TokenRefusal =
   | "expired"
   | "not_yet_valid";
 
-/** A token that must not be believed. `message` is for people and holds nothing of the token. */
+/** A token was rejected. `message` is for people and contains no part of the token. */
 export class TokenError extends Error {
+  /** Name of the class. */
   override name = "TokenError";
+  /** Creates an error with a reason. */
   constructor(readonly reason: TokenRefusal, message: string) {
     super(message);
   }
 }
 
-/** What may sign: a private key and the `kid` under which its public half is published. */
+/** A private key and the `kid` of its published public key. */
 export interface SigningKey {
+  /** ID of the signing key. */
   kid: string;
+  /** Private key, Ed25519. */
   privateKey: CryptoKey;
 }
 
-/** A published key that verifies. Retired keys verify identity tokens but no revocation lists. */
+/** A published key. Retired keys verify identity tokens but not revocation lists. */
 export interface VerificationKey {
+  /** Whether the key still signs. */
   status: "active" | "retired";
+  /** Public key, Ed25519. */
   publicKey: CryptoKey;
 }
 
 /** Published keys by `kid`. */
 export type VerificationKeys = ReadonlyMap<string, VerificationKey>;
 
-/** A token taken apart, not yet believed. */
+/** The parts of a token that is not verified. */
 export interface UnverifiedJws {
+  /** The compact JWS. */
   token: string;
+  /** ID of the key that signed, as the header names it. */
   kid: string;
-  /** The payload as its signer wrote it. */
+  /** The decoded payload, unchanged. */
   payloadJson: string;
 }
 
-/** Signs claims as compact JWS with the profile's header. */
+/** Returns claims as a signed compact JWS with the header of the profile. */
 export function signJws(typ: string, claims: object, key: SigningKey): Promise<string> {
   return new CompactSign(utf8Bytes(JSON.stringify(claims)))
     .setProtectedHeader({ alg: "EdDSA", typ, kid: key.kid })
@@ -56,7 +64,7 @@ export function signJws(typ: string, claims: object, key: SigningKey): Promise<s
 }
 
 /**
- * Takes a token apart, strictly.
+ * Returns the parts of a token without verifying it.
  *
  * @throws {TokenError} `malformed` or `header`
  */
@@ -73,7 +81,7 @@ export function parseJws(token: string, typ: string, maxBytes: number): Unverifi
 }
 
 /**
- * Reads the header of a token, strictly. Returns its `kid`.
+ * Returns the `kid` of a token's header, after a strict check of the header.
  *
  * @param header base64url, as in the token
  * @throws {TokenError} `malformed` or `header`
@@ -81,21 +89,21 @@ export function parseJws(token: string, typ: string, maxBytes: number): Unverifi
 export function readJwsHeader(header: string, typ: string): string {
   const headerJson = decodeText(header);
   const members = parseObject(headerJson, "header");
-  if (hasDuplicateKeys(headerJson)) throw new TokenError("header", "The header names a member twice");
+  if (hasDuplicateKeys(headerJson)) throw new TokenError("header", "The header has a duplicate member");
   const { alg, kid } = members;
   if (alg !== "EdDSA") throw new TokenError("header", "The header's alg is not EdDSA");
   if (members.typ !== typ) throw new TokenError("header", `The header's typ is not ${typ}`);
   if (typeof kid !== "string" || kid === "") throw new TokenError("header", "The header has no kid");
   if (Object.keys(members).length !== 3) {
-    throw new TokenError("header", "The header has members besides alg, typ and kid");
+    throw new TokenError("header", "The header has members other than alg, typ and kid");
   }
   return kid;
 }
 
 /**
- * Checks the signature with a published key and gives the payload object.
+ * Verifies the signature with a published key. Returns the payload object.
  *
- * @throws {TokenError} `signature`, or `claims` when the payload is no object
+ * @throws {TokenError} `signature`, or `claims` when the payload is not an object
  */
 export async function verifyJws(jws: UnverifiedJws, key: CryptoKey): Promise<Record<string, unknown>> {
   try {

@@ -1,26 +1,33 @@
 /**
  * The registry's published keys (D-22): a JWK Set at `/.well-known/svc-keys.json`.
- * Reading one is all or nothing: a bad document never yields a usable key.
+ * An invalid document yields no key.
  */
 import * as z from "zod";
 import { importPublicKey, isPublicKey } from "./ed25519.ts";
 import type { Shape } from "./shape.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
 
-/** More than anybody rotates within the lifetime of a token. */
+/** Most keys of a document; more than rotations within the lifetime of a token. */
 export const MAX_KEYS = 1024;
 
 /** One published key. A private member makes the whole document invalid. */
 export interface PublishedKey {
+  /** ID of the key. */
   kid: string;
+  /** Key type. */
   kty: "OKP";
+  /** Curve. */
   crv: "Ed25519";
+  /** Algorithm. */
   alg: "EdDSA";
+  /** Use of the key. */
   use: "sig";
+  /** Public key, base64url of 32 bytes. */
   x: string;
+  /** Whether the key still signs. */
   status: "active" | "retired";
 }
-/** Shape of `PublishedKey`. */
+/** Schema of `PublishedKey`. */
 export const PublishedKey: Shape<PublishedKey> = z.strictObject({
   kid: z.string().min(1).max(128),
   kty: z.literal("OKP"),
@@ -33,9 +40,10 @@ export const PublishedKey: Shape<PublishedKey> = z.strictObject({
 
 /** The document: at least one key, every `kid` once. */
 export interface KeyDocument {
+  /** The keys. */
   keys: PublishedKey[];
 }
-/** Shape of `KeyDocument`. */
+/** Schema of `KeyDocument`. */
 export const KeyDocument: Shape<KeyDocument> = z.object({
   keys: z.array(PublishedKey).min(1).max(MAX_KEYS).refine(
     (keys) => new Set(keys.map((key) => key.kid)).size === keys.length,
@@ -43,7 +51,7 @@ export const KeyDocument: Shape<KeyDocument> = z.object({
   ),
 });
 
-/** Reads a parsed JSON value as a key document and imports its keys, or gives `null` when anything is wrong with it. */
+/** Returns the imported keys of a parsed key document, or `null` for an invalid one. */
 export async function readKeyDocument(value: unknown): Promise<VerificationKeys | null> {
   const parsed = KeyDocument.safeParse(value);
   if (!parsed.success) return null;

@@ -1,7 +1,7 @@
 /**
- * The rules of the svc network, for anyone who talks to it: identifiers, tokens, proofs, tickets, frames, errors and
- * limits, and the bodies of requests and answers by resource (`agentsApi` …). Pure: no clock, no entropy, no network, no
- * storage; keys and times are handed in.
+ * The rules of the svc network for its clients and services: identifiers, tokens, proofs, tickets, frames, errors, limits,
+ * and the bodies of requests and responses by resource (`agentsApi` …). Pure: no clock, no entropy, no network and no
+ * storage; keys and times are parameters.
  *
  * @module
  */
@@ -26,12 +26,21 @@ export * from "./secrets.ts";
 export * from "./shape.ts";
 export * from "./ticket.ts";
 export * from "./time.ts";
+/** Request and response bodies of humans, API keys and the bootstrap. */
 export * as accountsApi from "./api/accounts.ts";
+/** Request and response bodies of agents. */
 export * as agentsApi from "./api/agents.ts";
+/** Request and response bodies of the audit log. */
 export * as auditApi from "./api/audit.ts";
+/** Request and response bodies of invites. */
 export * as invitesApi from "./api/invites.ts";
+/** Request and response bodies of health, metadata, CRL and key rotation. */
 export * as metaApi from "./api/meta.ts";
+/** Request and response bodies of pairing. */
 export * as pairingApi from "./api/pairing.ts";
+/** Request and response bodies of messages and receipts. */
 export * as relayApi from "./api/relay.ts";
+/** Request and response bodies of internal services. */
 export * as servicesApi from "./api/services.ts";
+/** Request and response bodies of sessions of agents. */
 export * as sessionsApi from "./api/sessions.ts";

@@ -1,7 +1,8 @@
 /**
- * The names that people choose: agents (D-05), display names (D-06), frameworks (D-07).
- * One function each for registry, proxy and CLI. An agent's name is also a directory on its owner's machine.
+ * Names that people choose: agents (D-05), display names (D-06), frameworks (D-07). The name of an agent is also a
+ * directory on its owner's machine.
  */
+import { LIMITS } from "./limits.ts";
 
 const AGENT_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/;
 const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$)(?:\.|$)/i;
@@ -9,27 +10,27 @@ const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$)(
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 
-/** The framework label of an agent that names none (D-07). */
+/** The default framework label (D-07). */
 export const DEFAULT_FRAMEWORK = "generic";
 
-/** True for a name an agent may carry. */
+/** Returns true for a valid agent name. */
 export function isAgentName(value: unknown): value is string {
   return typeof value === "string" && AGENT_NAME.test(value) && !value.includes("..") &&
     !WINDOWS_DEVICE.test(value);
 }
 
-/** Trims a display name (1 to 64 code points, no control or bidi characters), or gives `null`. */
+/** Returns a trimmed display name (1 to 64 code points, no control or bidi characters), or `null`. */
 export function parseDisplayName(value: unknown): string | null {
-  return parseText(value, 64, BIDI);
+  return parseText(value, LIMITS.displayName, BIDI);
 }
 
-/** Trims a framework label (1 to 32 code points, no control characters), or gives `null`. */
+/** Returns a trimmed framework label (1 to 32 code points, no control characters), or `null`. */
 export function parseFramework(value: unknown): string | null {
-  return parseText(value, 32);
+  return parseText(value, LIMITS.framework);
 }
 
 function parseText(value: unknown, maxCodePoints: number, banned?: RegExp): string | null {
-  // Four UTF-16 units a code point is more than there are: bounds the work on hostile input.
+  // A code point has at most two UTF-16 units; four leave room for white space and bound the work on hostile input.
   if (typeof value !== "string" || value.length > maxCodePoints * 4) return null;
   if (CONTROL.test(value) || banned?.test(value) || !value.isWellFormed()) return null;
   const trimmed = value.trim();

@@ -1,11 +1,19 @@
 /**
- * Proof of possession (D-24): the canonical string, the request headers, signing and verifying.
- * The same string comes from one request only, so what was signed is what was sent.
+ * Proof of possession (D-24): the canonical string, the request headers, signing and verification. Different requests have
+ * different canonical strings.
  */
 import { type Bytes, sha256, utf8Bytes } from "./base64url.ts";
 import { sign, verify } from "./ed25519.ts";
 
-/** Names of the request headers, as they are sent (D-13). */
+/**
+ * Names of the request headers, in the case in which they are sent (D-13).
+ *
+ * @example
+ * ```ts
+ * import { HEADERS } from "./proof.ts";
+ * console.log(new Headers({ [HEADERS.requestId]: "request-1" }).get("X-Request-Id")); // request-1
+ * ```
+ */
 export const HEADERS = {
   authorization: "Authorization",
   timestamp: "X-Svc-Timestamp",
@@ -20,38 +28,81 @@ export const HEADERS = {
   serviceSecret: "X-Svc-Service-Secret",
 } as const;
 
-/** Body hash of a request without a body. */
+/**
+ * Body hash of a request without a body.
+ *
+ * @example
+ * ```ts
+ * import { sha256 } from "./base64url.ts";
+ * import { EMPTY_BODY_SHA256 } from "./proof.ts";
+ * console.log(await sha256("") === EMPTY_BODY_SHA256); // true
+ * ```
+ */
 export const EMPTY_BODY_SHA256 = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
 
 const NONCE = /^[A-Za-z0-9_-]{16,128}$/;
 
-/** True for a nonce (D-25). It is matched, not decoded. */
+/**
+ * Returns true for a well-formed nonce (D-25): 16 to 128 characters. The nonce is not decoded.
+ *
+ * @example
+ * ```ts
+ * import { isNonce } from "./proof.ts";
+ * console.log(isNonce("bm9uY2UtMDAwMDAwMDAwMQ"), isNonce("short")); // true false
+ * ```
+ */
 export function isNonce(text: string): boolean {
   return NONCE.test(text);
 }
 
-/** What is signed, field by field. */
+/**
+ * The fields of the canonical string.
+ *
+ * @example
+ * ```ts
+ * import type { ProofFields } from "./proof.ts";
+ * const target: Pick<ProofFields, "method" | "target"> = { method: "POST", target: "/hooks/agent" };
+ * console.log(target.method); // POST
+ * ```
+ */
 export interface ProofFields {
+  /** HTTP method, upper case. */
   method: string;
-  /** The service's public origin, for instance `https://proxy.example`; never with `ws:`. */
+  /** Public origin of the service, for example `https://proxy.example`; never `ws:`. */
   origin: string;
-  /** Path and query as in the request line. */
+  /** Path and query, as in the request line. */
   target: string;
   /** Unix seconds, as in the header. */
   timestamp: string;
+  /** Nonce of the request, as in the header. */
   nonce: string;
-  /** base64url. */
+  /** SHA-256 of the body, base64url. */
   bodySha256: string;
-  /** The recipient header as sent, or empty. */
+  /** The recipient header, or an empty string. */
   recipient: string;
-  /** base64url SHA-256 of the AIT. */
+  /** SHA-256 of the AIT, base64url. */
   aitSha256: string;
 }
 
 /**
- * The nine lines that are signed.
+ * Returns the nine lines that are signed.
  *
- * @throws {TypeError} when a field holds a line feed: two requests could then share a string
+ * @throws {TypeError} when a field contains a line feed, because two requests could then share a string
+ * @example
+ * ```ts
+ * import { canonicalProof, EMPTY_BODY_SHA256 } from "./proof.ts";
+ * const text = canonicalProof({
+ *   method: "GET",
+ *   origin: "https://proxy.example",
+ *   target: "/pair/peers",
+ *   timestamp: "1771632010",
+ *   nonce: "bm9uY2UtMDAwMDAwMDAwMQ",
+ *   bodySha256: EMPTY_BODY_SHA256,
+ *   recipient: "",
+ *   aitSha256: EMPTY_BODY_SHA256,
+ * });
+ * console.log(text.split("\n").length); // 9
+ * ```
  */
 export function canonicalProof(fields: ProofFields): string {
   const { method, origin, target, timestamp, nonce, bodySha256, recipient, aitSha256 } = fields;
@@ -63,31 +114,84 @@ export function canonicalProof(fields: ProofFields): string {
   return text;
 }
 
-/** Verifies `X-Svc-Proof` with the key of the AIT's `cnf` claim. */
+/**
+ * Returns true when `X-Svc-Proof` verifies with the key of the AIT's `cnf` claim.
+ *
+ * @throws {TypeError} when a field contains a line feed
+ * @example
+ * ```ts
+ * import { importPublicKey, keyPairFromSeed } from "./ed25519.ts";
+ * import { EMPTY_BODY_SHA256, HEADERS, proofHeaders, verifyProof } from "./proof.ts";
+ * const { publicKey, privateKey } = await keyPairFromSeed(new Uint8Array(32));
+ * const request = { method: "GET", origin: "https://proxy.example", target: "/pair/peers" };
+ * const nonce = "bm9uY2UtMDAwMDAwMDAwMQ";
+ * const headers = await proofHeaders(request, { ait: "", privateKey }, 1_771_632_010, nonce);
+ * const fields = { timestamp: "1771632010", nonce, bodySha256: EMPTY_BODY_SHA256, recipient: "" };
+ * const key = await importPublicKey(publicKey);
+ * const proof = headers[HEADERS.proof] ?? "";
+ * console.log(await verifyProof(key, proof, { ...request, ...fields, aitSha256: EMPTY_BODY_SHA256 })); // true
+ * ```
+ */
 export function verifyProof(publicKey: CryptoKey, proof: string, fields: ProofFields): Promise<boolean> {
   return verify(publicKey, proof, utf8Bytes(canonicalProof(fields)));
 }
 
-/** A request that is to be signed. */
+/**
+ * A request to sign.
+ *
+ * @example
+ * ```ts
+ * import type { UnsignedRequest } from "./proof.ts";
+ * const request: UnsignedRequest = { method: "GET", origin: "https://proxy.example", target: "/pair/peers" };
+ * console.log(request.target);
+ * ```
+ */
 export interface UnsignedRequest {
+  /** HTTP method, upper case. */
   method: string;
-  /** Public origin of the service it is for. */
+  /** Public origin of the service. */
   origin: string;
-  /** Path and query, exactly as they will stand in the request line. */
+  /** Path and query, exactly as in the request line. */
   target: string;
-  /** Raw body; leave out for none. */
+  /** Raw body, if any. */
   body?: Bytes;
-  /** DID of the recipient; leave out for none. */
+  /** DID of the recipient, if any. */
   recipient?: string;
 }
 
-/** What an agent signs with. */
+/**
+ * The AIT and the private key of an agent.
+ *
+ * @example
+ * ```ts
+ * import { keyPairFromSeed } from "./ed25519.ts";
+ * import type { ProofSigner } from "./proof.ts";
+ * const signer: ProofSigner = { ait: "", privateKey: (await keyPairFromSeed(new Uint8Array(32))).privateKey };
+ * console.log(signer.privateKey.type); // private
+ * ```
+ */
 export interface ProofSigner {
+  /** Identity token of the agent. */
   ait: string;
+  /** Private key of the agent. */
   privateKey: CryptoKey;
 }
 
-/** The headers that prove possession of the agent's key; `Authorization` among them. */
+/**
+ * Returns the headers that prove possession of the agent's key, including `Authorization`.
+ *
+ * @param nowSeconds Unix seconds
+ * @throws {TypeError} when a field contains a line feed
+ * @example
+ * ```ts
+ * import { keyPairFromSeed } from "./ed25519.ts";
+ * import { proofHeaders } from "./proof.ts";
+ * const { privateKey } = await keyPairFromSeed(new Uint8Array(32));
+ * const request = { method: "GET", origin: "https://proxy.example", target: "/pair/peers" };
+ * const headers = await proofHeaders(request, { ait: "", privateKey }, 1_771_632_010, "bm9uY2UtMDAwMDAwMDAwMQ");
+ * console.log(Object.keys(headers).length); // 5
+ * ```
+ */
 export async function proofHeaders(
   request: UnsignedRequest,
   signer: ProofSigner,
@@ -110,7 +214,16 @@ export async function proofHeaders(
   };
 }
 
-/** The public origin of an address; `https` and `http` stand in for `wss` and `ws`. */
+/**
+ * Returns the public origin of a URL, with `https` for `wss` and `http` for `ws`.
+ *
+ * @throws {TypeError} when the text is not a URL
+ * @example
+ * ```ts
+ * import { publicOrigin } from "./proof.ts";
+ * console.log(publicOrigin("wss://proxy.example/v1/relay/connect")); // https://proxy.example
+ * ```
+ */
 export function publicOrigin(url: string): string {
   return new URL(url.replace(/^ws(s?):/i, "http$1:")).origin;
 }

@@ -1,15 +1,20 @@
-/**
- * The registration message (D-23) that a new agent signs to show it holds its private key.
- */
+/** The registration message (D-23) that a new agent signs to prove possession of its private key. */
 
-/** The values as the request sends them. */
+/** The values of the registration request, as sent. */
 export interface RegistrationFields {
+  /** ULID of the challenge. */
   challengeId: string;
+  /** Nonce of the challenge. */
   nonce: string;
+  /** DID of the owner. */
   ownerDid: string;
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label, if the request has one. */
   framework?: string | undefined;
+  /** Lifetime of the AIT in days, if the request has one. */
   ttlDays?: number | undefined;
 }
 
@@ -20,9 +25,9 @@ export const REGISTRATION_TEMPLATE: string = [
 ].join("\n");
 
 /**
- * The eight lines that are signed; `framework` and `ttlDays` are empty when the request leaves them out.
+ * Returns the eight lines that are signed. Absent `framework` and `ttlDays` are empty.
  *
- * @throws {TypeError} when a value holds a line feed
+ * @throws {TypeError} when a value contains a line feed
  */
 export function registrationMessage(fields: RegistrationFields): string {
   const lines = [

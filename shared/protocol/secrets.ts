@@ -1,6 +1,5 @@
 /**
- * Bearer secrets (D-08): their formats, and making them from bytes. Nothing but their SHA-256 is ever stored, and none
- * is logged.
+ * Bearer secrets (D-08): formats and generation. Only their SHA-256 is stored, and they are never logged.
  */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
@@ -16,19 +15,19 @@ export const SECRET_KINDS = {
 /** A kind of secret. */
 export type SecretKind = keyof typeof SECRET_KINDS;
 
-/** Makes a secret; `bytes` gives that many random bytes. */
+/** Returns a new secret; `bytes(n)` returns `n` random bytes. */
 export function makeSecret(kind: SecretKind, bytes: (n: number) => Uint8Array): string {
   const { prefix, bytes: length } = SECRET_KINDS[kind];
   return prefix + toBase64Url(bytes(length));
 }
 
-/** True when the text has the form of such a secret; says nothing of its being known. */
+/** Returns true when the text has the format of this kind. Does not check that the secret exists. */
 export function isSecret(kind: SecretKind, text: string): boolean {
   const { prefix, bytes } = SECRET_KINDS[kind];
   return text.startsWith(prefix) && fromBase64Url(text.slice(prefix.length))?.length === bytes;
 }
 
-/** A secret as it may be shown to people: its prefix and four characters. */
+/** Returns the public part of a secret: its prefix and four characters. */
 export function maskSecret(secret: string): string {
   const kind = Object.values(SECRET_KINDS).find(({ prefix }) => secret.startsWith(prefix));
   return kind ? `${secret.slice(0, kind.prefix.length + 4)}…` : "…";

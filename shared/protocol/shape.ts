@@ -1,8 +1,9 @@
-/**
- * The type of an exported schema (D-236): it names the value that it yields, so that no type has to be inferred from the
- * schema's own definition.
- */
-import type * as z from "zod";
+/** The type of an exported schema (D-236): it names the value that the schema yields, so that no type is inferred. */
+import type { ZodType } from "zod";
 
-/** A schema that yields `T`; `I` is what it takes. */
-export interface Shape<T, I = unknown> extends z.ZodType<T, I> {}
+/**
+ * A zod schema that yields `T` and accepts `I`. Not a documented type of the package: the members are zod's.
+ *
+ * @internal
+ */
+export interface Shape<T, I = unknown> extends ZodType<T, I> {}

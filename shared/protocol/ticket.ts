@@ -1,6 +1,6 @@
 /**
- * Pairing tickets (D-26): how one is written, and how a pasted one is read.
- * Whether a ticket is known is the proxy's business: it keeps the digest of the whole text and matches nothing else.
+ * Pairing tickets (D-26): writing a ticket and reading a pasted one. Does not check that a ticket exists: the proxy compares
+ * the digest of the complete text.
  */
 import * as z from "zod";
 import { fromBase64Url, toBase64Url, utf8Bytes } from "./base64url.ts";
@@ -19,11 +19,11 @@ const TicketBody = z.strictObject({
   s: z.string().refine((text) => fromBase64Url(text)?.length === 24),
 });
 
-/** A ticket and what it says. */
+/** A ticket and its content. */
 export interface Ticket {
-  /** The whole text: the secret that is handed from one person to the other. */
+  /** The complete text; a secret that one person gives to the other. */
   ticket: string;
-  /** Origin of the proxy that made it. */
+  /** Origin of the proxy that created the ticket. */
   iss: string;
   /** ULID. */
   id: string;
@@ -31,14 +31,14 @@ export interface Ticket {
   exp: number;
 }
 
-/** Writes a ticket; `secret` is 24 random bytes. */
+/** Returns a ticket; `secret` is 24 random bytes. */
 export function formatTicket(fields: { iss: string; id: string; exp: number }, secret: Uint8Array): string {
   const { iss, id, exp } = fields;
   const body: z.infer<typeof TicketBody> = { v: 1, iss, id, exp, s: toBase64Url(secret) };
   return PREFIX + toBase64Url(utf8Bytes(JSON.stringify(body)));
 }
 
-/** Reads a ticket, forgiving white space and backticks around it; `null` for anything else. */
+/** Returns a pasted ticket without surrounding white space and backticks; `null` for any other text. */
 export function parseTicket(pasted: string): Ticket | null {
   if (pasted.length > MAX_LENGTH) return null;
   const ticket = TEXT.exec(pasted)?.[0] ?? "";

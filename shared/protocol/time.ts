@@ -1,6 +1,5 @@
 /**
- * Times on the wire (D-03): ISO-8601 in bodies, unix seconds in headers and tokens.
- * Parses texts and formats numbers; never asks what time it is.
+ * Times in messages (D-03): ISO 8601 in bodies, Unix seconds in headers and tokens. Does not read a clock.
  */
 
 /** Milliseconds since the Unix epoch. */
@@ -11,14 +10,14 @@ const FIRST = Date.UTC(2000, 0, 1);
 const LAST = Date.UTC(10_000, 0, 1) - 1;
 const UNIX_SECONDS = /^(0|[1-9][0-9]{0,15})$/;
 
-/** ISO-8601 in UTC with milliseconds and `Z`. */
+/** Returns ISO 8601 in UTC with milliseconds and `Z`. */
 export function toIso(ms: EpochMs): string {
   return new Date(ms).toISOString();
 }
 
 /**
- * Reads an RFC 3339 date-time with `Z` or an offset, or gives `null`. The date must be one of the calendar, in UTC
- * of the years 2000 to 9999. Decimals past the third are cut off.
+ * Parses an RFC 3339 date-time with `Z` or an offset; `null` for any other text. The date must exist and be in the years
+ * 2000 to 9999 in UTC. Decimals past the third are ignored.
  *
  * @returns milliseconds since the Unix epoch
  */
@@ -38,12 +37,12 @@ export function parseIso(text: string): EpochMs | null {
   return moment >= FIRST && moment <= LAST ? moment : null;
 }
 
-/** Reads `X-Svc-Timestamp`: decimal unix seconds without sign, leading zero or fraction; else `null`. */
+/** Parses `X-Svc-Timestamp`: decimal Unix seconds without sign, leading zero or fraction; else `null`. */
 export function parseUnixSeconds(text: string): number | null {
   return UNIX_SECONDS.test(text) ? Number(text) : null;
 }
 
-/** Whole unix seconds of a moment. */
+/** Returns the whole Unix seconds of a time. */
 export function unixSeconds(ms: EpochMs): number {
   return Math.floor(ms / 1000);
 }

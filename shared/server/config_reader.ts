@@ -1,18 +1,18 @@
 /**
- * Reading configuration: one table of variables a service, all problems reported together. The only file besides the
- * services' own `config.ts` that asks for the environment.
+ * Reads configuration variables and reports all problems together. Only this file and the `config.ts` of each service
+ * read the environment.
  */
 
-/** Looks a variable up; `undefined` when it is not set. */
+/** Returns a variable; `undefined` when it is not set. */
 export type Environ = (name: string) => string | undefined;
 
-/** The process's environment. An empty value counts as not set. */
+/** Reads the environment of the process. An empty value counts as not set. */
 export const processEnviron: Environ = (name) => Deno.env.get(name) || undefined;
 
-/** Reads one variable's text; throws a `TypeError` whose message completes "NAME: …". */
+/** Parses the text of one variable. @throws {TypeError} with a message that completes "NAME: …" */
 export type Parse<T> = (text: string) => T;
 
-/** The configuration cannot be used; `problems` has one line a variable. */
+/** The configuration is invalid; `problems` has one line per variable. */
 export class ConfigError extends Error {
   override name = "ConfigError";
   constructor(readonly problems: readonly string[]) {
@@ -20,7 +20,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Reads variables and gathers what is wrong with them. */
+/** Reads variables and collects their problems. */
 export class ConfigReader {
   readonly problems: string[] = [];
   readonly #environ: Environ;
@@ -29,7 +29,7 @@ export class ConfigReader {
     this.#environ = environ;
   }
 
-  /** The variable's value, or `fallback` when it is not set or wrong. */
+  /** Returns the variable's value, or `fallback` when it is not set or invalid. */
   read<T>(name: string, parse: Parse<T>, fallback: T): T {
     const text = this.#environ(name);
     if (text === undefined) return fallback;
@@ -41,19 +41,19 @@ export class ConfigReader {
     }
   }
 
-  /** Notes a problem. */
+  /** Adds a problem. */
   problem(name: string, message: string): void {
     this.problems.push(`${name}: ${message}`);
   }
 
-  /** @throws {ConfigError} when anything was wrong */
+  /** @throws {ConfigError} when a problem was added */
   finish<T>(config: T): Readonly<T> {
     if (this.problems.length > 0) throw new ConfigError(this.problems);
     return Object.freeze(config);
   }
 }
 
-/** A whole number within bounds. */
+/** Parses an integer within bounds. */
 export function wholeNumber(min: number, max: number): Parse<number> {
   return (text) => {
     const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
@@ -62,7 +62,7 @@ export function wholeNumber(min: number, max: number): Parse<number> {
   };
 }
 
-/** One of some words. */
+/** Parses one of the given words. */
 export function oneOf<T extends string>(...words: readonly T[]): Parse<T> {
   return (text) => {
     const word = words.find((candidate) => candidate === text);
@@ -71,7 +71,7 @@ export function oneOf<T extends string>(...words: readonly T[]): Parse<T> {
   };
 }
 
-/** An http(s) origin: no path, query, fragment or user info (D-24). */
+/** Parses an http(s) origin: no path, query, fragment or user info (D-24). */
 export const origin: Parse<string> = (text) => {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (!url || !/^https?:$/.test(url.protocol)) throw new TypeError("must be an http or https URL");
@@ -81,5 +81,5 @@ export const origin: Parse<string> = (text) => {
   return url.origin;
 };
 
-/** Words separated by commas. */
+/** Parses words separated by commas. */
 export const list: Parse<string[]> = (text) => text.split(",").map((word) => word.trim()).filter((word) => word !== "");

@@ -1,19 +1,25 @@
 /**
- * Hashing and verifying in the services, on the thread that asks: WebCrypto hands each call to another one, which costs
- * more than the work (D-105). What is accepted is what shared/protocol accepts (D-09). Makes no keys and signs nothing.
+ * Digests and signature verification of the services, synchronous: WebCrypto moves each call to another thread, which
+ * costs more than the work (D-105). Accepts what shared/protocol accepts (D-09). Does not create keys or sign.
  */
-import { createPublicKey, hash, type KeyObject, verify as verifyHere } from "node:crypto";
-import { type Bytes, fromBase64Url } from "../protocol/base64url.ts";
+import { createPublicKey, hash, type KeyObject, timingSafeEqual, verify as verifyHere } from "node:crypto";
+import { type Bytes, fromBase64Url, utf8Bytes } from "../protocol/base64url.ts";
 
-/** base64url SHA-256 of a text (as UTF-8) or of bytes; also the digest under which a secret is kept (D-08). */
+/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest (D-08). */
 export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }
 
+/** Compares two digests in a time that does not depend on where they differ (D-204). */
+export function equalDigests(a: string, b: string): boolean {
+  const [left, right] = [utf8Bytes(a), utf8Bytes(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
 /**
- * Makes a checked public key ready to verify.
+ * Returns the key object of a public key, for `verify()`.
  *
- * @throws {TypeError} when it is not 32 bytes of base64url
+ * @throws {TypeError} when the text is not base64url of 32 bytes
  */
 export function readPublicKey(publicKey: string): KeyObject {
   if (fromBase64Url(publicKey)?.length !== 32) {
@@ -22,13 +28,13 @@ export function readPublicKey(publicKey: string): KeyObject {
   return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: publicKey }, format: "jwk" });
 }
 
-/** Verifies a base64url signature; any malformed one is simply wrong. */
+/** Returns true when a base64url signature verifies; false also for a malformed one. */
 export function verify(publicKey: KeyObject, signature: string, message: Bytes): boolean {
   const bytes = fromBase64Url(signature);
   return bytes?.length === 64 && verifyHere(null, message, publicKey, bytes);
 }
 
-/** A key part made from a text that a user chose: fixed length, no meaning of its own. */
+/** Returns a key part of fixed length for a text that a user chose. */
 export function hashKeyPart(text: string): string {
   return digest(text);
 }

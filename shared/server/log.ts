@@ -1,25 +1,24 @@
 /**
- * One function that logs: one JSON object per line, values redacted by the name of their member.
- * Never called for an accepted message.
+ * The log: one JSON object per line, with secrets redacted. Accepted messages are not logged.
  */
 import type { Clock } from "../clock.ts";
 import { toIso } from "../protocol/time.ts";
 
-/** How much it matters. */
+/** Severity of a line. */
 export type Level = "info" | "warn" | "error";
 
-/** Writes a line about an event; `fields` are its facts. */
+/** Writes a line about an event with its fields. */
 export type Log = (level: Level, event: string, fields?: Record<string, unknown>) => void;
 
 const SECRET_NAME = /secret|token|ticket|password|authorization|proof|privatekey|seed|signature|ait$|code$|access$/i;
-/** Starts of secrets, in any member: a client may have put one into a path. A token is one only when a dot follows. */
+/** Prefixes of secrets, searched in every member: a client may have put one into a path. A JWS needs a dot. */
 const SECRET_STARTS = /svc_(?:pat|agt|rft|srv|inv)_|svcpair1_|eyJ/;
 const SECRETS = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w.~%-]*|eyJ[\w-]+(\.[\w.~%-]*)?/g;
 const SECRETS_IN_WORD = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w-]*/g;
-/** Members whose names look secret and whose values are not. */
+/** Members with secret-like names and public values. */
 const PLAIN_NAMES = new Set(["code", "errorCode", "statusCode"]);
 
-/** A log that writes lines through `write`. */
+/** Returns a log that passes its lines to `write`. */
 export function jsonLog(clock: Clock, service: string, write: (line: string) => void): Log {
   return (level, event, fields = {}) => {
     const line = JSON.stringify({ ts: toIso(clock.now()), level, service, event, ...fields }, redact);
@@ -27,10 +26,10 @@ export function jsonLog(clock: Clock, service: string, write: (line: string) => 
   };
 }
 
-/** What JSON leaves as it is and a terminal or a line reader acts on. */
+/** Characters that JSON does not escape and that a terminal or a line reader interprets. */
 const UNPRINTABLE = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** Says nothing. */
+/** Discards every line. */
 export const silentLog: Log = () => {};
 
 function redact(name: string, value: unknown): unknown {
@@ -41,7 +40,7 @@ function redact(name: string, value: unknown): unknown {
   return clean === value && SECRET_NAME.test(name) && !PLAIN_NAMES.has(name) ? "[redacted]" : clean;
 }
 
-/** The text as it is, or decoded and redacted when a secret is in it, percent-encoded or not. Linear (D-241). */
+/** Returns the text unchanged, or decoded and redacted when it contains a secret, also percent-encoded. Linear (D-241). */
 function withoutSecrets(text: string): string {
   const decoded = text.includes("%") ? percentDecoded(text) : text;
   if (!SECRET_STARTS.test(decoded)) return text;
@@ -52,7 +51,7 @@ function withoutSecrets(text: string): string {
   return redacted === decoded ? text : redacted;
 }
 
-/** Decodes printable ASCII, however often it was encoded, in one pass: each decoded character may complete another. */
+/** Decodes printable ASCII that was encoded any number of times, in one pass. */
 function percentDecoded(text: string): string {
   const out: string[] = [];
   for (let i = 0; i < text.length; i++) {
@@ -67,5 +66,5 @@ function percentDecoded(text: string): string {
   return out.join("");
 }
 
-/** Two hexadecimal digits of a printable ASCII character. */
+/** Matches the two hexadecimal digits of a printable ASCII character. */
 const PRINTABLE_ASCII = /^(?:[2-6][0-9a-f]|7[0-9a-e])$/i;

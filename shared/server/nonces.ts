@@ -1,40 +1,40 @@
 /**
- * Single-use nonces of signed requests (D-25). A nonce is reserved in memory while its request is judged, and made
- * durable by the claim that ends the judgement, which is also what tells of its use elsewhere or long ago. Never stored
- * before the proof has verified.
+ * Single-use nonces of signed requests (D-25). A nonce is reserved in memory while its request is checked. The claim of
+ * the request stores it and detects earlier use, also on another instance. A nonce is stored only after its proof has
+ * verified.
  */
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { BoundedMap } from "./bounded_map.ts";
 import { absent, type Update } from "./store/group_commit.ts";
 
-/** A nonce on record. */
+/** Record of a used nonce. */
 export interface NonceRecord {
   /** Milliseconds since the Unix epoch. */
   expiresAt: number;
-  /** `X-Svc-Timestamp` of the request that used it, unix seconds. */
+  /** `X-Svc-Timestamp` of the request that used it, Unix seconds. */
   timestamp: number;
 }
 
-/** A nonce held for one request. */
+/** A nonce reserved for one request. */
 export interface Reservation {
-  /** Makes it durable; refuses the claim with `"replay"` when it was used before. */
+  /** Stores the nonce; refuses the claim with `"replay"` when it has been used before. */
   update: Update<"replay">;
-  /** Ends the reservation, after the claim; a nonce that turned out to be used is remembered for a while. */
+  /** Ends the reservation after the claim. Used nonces are cached. */
   release(fate: "used" | "replayed" | "unused"): void;
 }
 
-/** True when the record still refuses a request; a stepped-back clock does not revive the very same one. */
+/** Returns true when the record still rejects a request. A clock that steps back does not make a replay valid again. */
 export function isReplay(record: NonceRecord, timestamp: number, now: number): boolean {
   return now < record.expiresAt || record.timestamp === timestamp;
 }
 
-/** When a record may be deleted, milliseconds since the Unix epoch: later than it refuses, for a clock that steps back. */
+/** Returns when a record may be deleted, milliseconds since the Unix epoch: later than it rejects, for a clock that steps back. */
 export function nonceEnd({ expiresAt }: NonceRecord): number {
   return expiresAt + LIMITS.nonceKeptSeconds * 1000;
 }
 
-/** Used nonces that are remembered: a replay of one costs nobody a commit. */
+/** Most cached used nonces; a replay of a cached nonce needs no commit. */
 const REMEMBERED = 20_000;
 
 /** Nonces by agent. */
@@ -45,7 +45,7 @@ export class Nonces {
   readonly #held = new Set<string>();
   readonly #used = new BoundedMap<string, NonceRecord>(REMEMBERED);
 
-  /** @param marginMs how much later than its end the store may delete a nonce, where the service itself does before */
+  /** @param marginMs time from the end of a nonce to its expiry in the store; the service deletes it earlier */
   constructor(clock: Clock, keyOf: (agentDid: string, nonce: string) => Deno.KvKey, marginMs = 0) {
     this.#clock = clock;
     this.#keyOf = keyOf;
@@ -53,9 +53,9 @@ export class Nonces {
   }
 
   /**
-   * Reserves a nonce, or gives `null` when it is being used, or was and that is remembered here.
+   * Returns a reservation, or `null` when the nonce is in use or cached as used.
    *
-   * @param timestamp unix seconds, as the request states them
+   * @param timestamp Unix seconds, as in the request
    */
   reserve(agentDid: string, nonce: string, timestamp: number): Reservation | null {
     const name = `${agentDid} ${nonce}`;
@@ -80,7 +80,7 @@ export class Nonces {
       },
       release: (fate) => {
         this.#held.delete(name);
-        // Of a replay no more is known than that this very request was made before.
+        // A replay shows only that the same request was made before, not when its nonce ends.
         if (fate !== "unused") this.#used.set(name, fate === "used" ? value : { expiresAt: 0, timestamp });
       },
     };

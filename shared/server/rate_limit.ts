@@ -1,12 +1,12 @@
 /**
- * Sliding-window rate limits (D-49, D-51, D-65): the decision, pure, and its record in the store.
- * Never more than the limit in any window. What is refused is not counted.
+ * Sliding-window rate limits (D-49, D-51, D-65): the pure decision and its record in the store. No window contains more
+ * requests than the limit. Rejected requests are not counted.
  */
 import { LIMITS } from "../protocol/limits.ts";
 import type { Clock } from "../clock.ts";
 import type { GroupCommit, Update } from "./store/group_commit.ts";
 
-/** So many requests in any window of so many milliseconds. */
+/** Most requests in any window of `windowMs` milliseconds. */
 export interface WindowRule {
   /** Name in the `RateLimit` header. */
   name: string;
@@ -14,32 +14,32 @@ export interface WindowRule {
   windowMs: number;
 }
 
-/** Requests counted, by time: moment (milliseconds since the Unix epoch) and how many share it. */
+/** Counted requests: time (milliseconds since the Unix epoch) and number of requests at it. */
 export type WindowRecord = (readonly [at: number, count: number])[];
 
-/** What a window says to one more request. */
+/** Decision of a window about a request. */
 export interface Decision {
   allowed: boolean;
   /** Requests left after this one. */
   remaining: number;
-  /** When asking again can succeed, or when the window is empty; milliseconds from now. */
+  /** Time until a retry can succeed or the window is empty, milliseconds. */
   resetMs: number;
-  /** The record to keep. */
+  /** The new record. */
   record: WindowRecord;
-  /** True when the record must be kept although the request is refused: the clock stepped back. */
+  /** True when the record must be stored although the request is rejected, because the clock stepped back. */
   mended: boolean;
 }
 
 /**
- * Judges one more request. Requests closer than a sixtieth of the window share an entry once the limit is over 1 000;
- * an entry counts until all of it has left the window.
+ * Returns the decision about one more request. With a limit over 1,000, requests within a sixtieth of the window share an
+ * entry; an entry counts until all of its requests have left the window.
  *
  * @param now milliseconds since the Unix epoch
  */
 export function decide(rule: WindowRule, record: WindowRecord, now: number): Decision {
   const grain = rule.requests > LIMITS.exactWindowRequests ? rule.windowMs / 60 : 0;
   const life = rule.windowMs + grain;
-  // Entries from the future are a clock that stepped back: they count as made now, for one window and no longer.
+  // Entries in the future come from a clock that stepped back. They count as made now, so they end after one window.
   const mended = (record.at(-1)?.[0] ?? now) > now;
   const all = mended ? merge(record, now) : record;
   let gone = 0, used = 0;
@@ -65,9 +65,9 @@ function merge(record: WindowRecord, now: number): WindowRecord {
 }
 
 /**
- * The update that counts a request in its window, at the moment it takes effect: a request that was long under way
- * must not leave the window early. `seen` learns the decision, at each application anew. A full window
- * leaves the record as it is, or refuses the whole claim with `whenFull.refuse`.
+ * Returns the update that counts a request at the time of its commit, so that a slow request does not leave the window
+ * early. `seen` gets the decision each time the update is applied. A full window keeps the record, or refuses the whole
+ * claim with `whenFull.refuse`.
  */
 export function windowUpdate<R = never>(
   key: Deno.KvKey,
@@ -90,7 +90,7 @@ export function windowUpdate<R = never>(
   };
 }
 
-/** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers), and `Retry-After` for a refusal. */
+/** Returns `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers), and `Retry-After` for a rejected request. */
 export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<string, string> {
   const seconds = Math.max(1, Math.ceil(decision.resetMs / 1000));
   return {
@@ -100,7 +100,7 @@ export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<s
   };
 }
 
-/** Windows kept in the store, for limits that are counted on their own. */
+/** Windows in the store, for limits that have their own commit. */
 export class RateLimiter {
   readonly #kv: Deno.Kv;
   readonly #commits: GroupCommit;
@@ -114,13 +114,13 @@ export class RateLimiter {
     this.#keyOf = keyOf;
   }
 
-  /** Judges without counting. */
+  /** Returns the decision without counting. */
   async peek(rule: WindowRule, who: string): Promise<Decision> {
     const { value } = await this.#kv.get<WindowRecord>(this.#keyOf(rule.name, who));
     return decide(rule, value ?? [], this.#clock.now());
   }
 
-  /** Counts one request, unless the window is full. */
+  /** Counts one request unless the window is full. Returns the decision. */
   async hit(rule: WindowRule, who: string): Promise<Decision> {
     let decision: Decision | undefined;
     const seen = (latest: Decision) => decision = latest;

@@ -1,12 +1,10 @@
-/**
- * Where the services run: the part of the configuration that registry and proxy share (PROTOCOL section 7).
- */
+/** The configuration that registry and proxy share: addresses, store and environment (docs/operations.md#configuration). */
 import type { Environment } from "../protocol/api/meta.ts";
 import { authorityOf } from "../protocol/did.ts";
 import { TrustedProxies } from "./http/client_ip.ts";
 import { type ConfigReader, list, oneOf, origin, wholeNumber } from "./config_reader.ts";
 
-/** Addresses and version that both services know. */
+/** Addresses and version of the services. */
 export interface ServiceAddresses {
   environment: Environment;
   /** Public origin of the registry: the issuer. */
@@ -16,22 +14,22 @@ export interface ServiceAddresses {
   version: string;
 }
 
-/** What the process runs with, before it listens. */
+/** Configuration of the process before it listens. */
 export interface ServerConfig {
   service: "all" | "registry" | "proxy";
   environment: Environment;
   host: string;
-  /** 0: any free one. */
+  /** Port; 0 selects a free one. */
   port: number;
-  /** `null`: the address that is listened on. */
+  /** Public origin; `null` for the listening address. */
   registryUrl: string | null;
   proxyUrl: string | null;
-  /** A path, `:memory:`, an `http(s)` address; `null`: the database attached on Deno Deploy. */
+  /** A path, `:memory:`, or an `http(s)` URL; `null` for the database attached on Deno Deploy. */
   kvUrl: string | null;
   trustedProxies: TrustedProxies;
 }
 
-/** Names of the variables, for the permission that reading them needs. */
+/** Names of the variables, for the permission to read them. */
 export const SERVER_VARIABLES = [
   "SVC_SERVICE",
   "ENVIRONMENT",
@@ -43,7 +41,7 @@ export const SERVER_VARIABLES = [
   "TRUSTED_PROXIES",
 ] as const;
 
-/** Reads the variables; problems stay with the reader. */
+/** Returns the configuration. Problems are added to the reader. */
 export function readServerConfig(reader: ConfigReader, onDeploy: boolean): ServerConfig {
   return {
     service: reader.read("SVC_SERVICE", oneOf("all", "registry", "proxy"), "all"),
@@ -57,7 +55,7 @@ export function readServerConfig(reader: ConfigReader, onDeploy: boolean): Serve
   };
 }
 
-/** What only a whole configuration can get wrong. */
+/** Adds the problems that concern several variables. */
 export function validateServerConfig(
   reader: ConfigReader,
   config: ServerConfig,
@@ -83,7 +81,8 @@ export function validateServerConfig(
 }
 
 /**
- * The origins that a proof may name (D-24): the public one, and in `local` the loopback ones with the listening port.
+ * Returns the origins that a proof may name (D-24): the public origin, and in `local` the loopback origins with the
+ * listening port.
  */
 export function acceptedOrigins(environment: Environment, publicOrigin: string, port: number): readonly string[] {
   if (environment !== "local") return [publicOrigin];

@@ -57,11 +57,11 @@ Deno.test("a store that a newer version wrote: server and store tool refuse in c
     const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1" };
     const { code, stderr } = await refusedStart({ folder: folder.path, env });
     assertEquals(code, 2);
-    assertStringIncludes(stderr, "The store is of format 2, and this version of svc reads format 1.");
+    assertStringIncludes(stderr, "The store has format 2, and this version of svc reads format 1.");
   }
   await using tool = new ChildProcess(["run", "--no-prompt", "-A", "deploy_store.ts", "export"], { KV_URL: path });
   assertEquals((await tool.status).code, 2);
-  assertStringIncludes(tool.stderr.text, "The store is of format 2");
+  assertStringIncludes(tool.stderr.text, "The store has format 2");
   assertEquals(tool.stdout.text, "");
   const after = await openStore(path);
   assertEquals((await Array.fromAsync(after.kv.list({ prefix: [] }))).map(({ key }) => key), [["store", "format"]]);

@@ -91,7 +91,7 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assertEquals(imported.code, 0, imported.err);
   const cut = await store(`${folder.path}/cut.kv`, "import", exported.out.slice(0, -30));
   assertEquals(cut.code, 1);
-  assertMatch(cut.err, /^Cannot import: Line \d+: this is no JSON object$/m);
+  assertMatch(cut.err, /^Cannot import: Line \d+: not a JSON object$/m);
   const started = await refusedStart({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
   assertEquals(started.code, 2);
   assertStringIncludes(started.stderr, "Remove the store and import again.");
@@ -178,7 +178,7 @@ Deno.test("a store is refused when another process holds it under the same pid, 
   await using server = await startServer({ folder: folder.path });
   await Deno.writeTextFile(`${kvUrl}.lock`, `${Deno.pid}\n`);
   const error = await assertRejects(() => openStore(kvUrl), StoreRefused);
-  assertStringIncludes(error.message, `another process with the pid ${Deno.pid} uses it`);
+  assertStringIncludes(error.message, `another process with PID ${Deno.pid} uses it`);
   assertEquals((await server.end()).code, 0);
   const store = await openStore(kvUrl);
   // An isolate of this process may use the file too.

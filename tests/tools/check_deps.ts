@@ -1,11 +1,10 @@
 /**
- * The shape of the tree: who may import whom, which file names say nothing, how long a file may be. Prints each
- * violation with its reason, and the size report; exits with 1 on any. Knows imports and lines, never what code does:
- * that is lint_plugin.ts.
+ * Checks the tree: import directions, file names and file lengths. Prints each violation with its reason and the size
+ * report; exits with 1 on any violation. Reads imports and lines only; lint_plugin.ts checks the syntax.
  *
  *   deno run -A tests/tools/check_deps.ts [--strict]
  *
- * With `--strict` also what KNOWN lists, and the rules of PREPARED_RULES.
+ * `--strict` also reports what KNOWN lists, and applies PREPARED_RULES.
  */
 
 /** A source file; `path` from the project root, with forward slashes. */
@@ -22,23 +21,23 @@ export interface Violation {
 }
 
 interface DependencyRule {
-  /** Whose imports: a path, `folder/`, or `*`. */
+  /** Importing files: a path, `folder/`, or `*`. */
   from: string[];
-  /** Files of `from` that the rule leaves alone. */
+  /** Files of `from` that are exempt. */
   notFrom?: string[];
-  /** Imports that are refused: the same, or the name of a package. */
+  /** Forbidden imports: a path, `folder/`, `*`, or the name of a package. */
   forbidden: string[];
-  /** Imports that are allowed all the same. */
+  /** Imports that are allowed. */
   except?: string[];
   why: string;
 }
 
-/** THE directions. Of the rules that refuse an import, the first one is reported. */
+/** Import directions. The first rule that forbids an import is reported. */
 export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   {
     from: ["*"],
     forbidden: ["tests/"],
-    why: "tests are not shipped; what both need belongs to the source",
+    why: "tests are not shipped; move shared code to the source",
   },
   {
     from: ["shared/protocol/"],
@@ -50,12 +49,12 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     from: ["shared/clock.ts", "shared/random.ts"],
     forbidden: ["*"],
     except: ["shared/protocol/"],
-    why: "everything stands on the clock and the entropy, so they stand on the protocol only",
+    why: "all code depends on clock and entropy, so they import the protocol only",
   },
   {
     from: ["shared/"],
     forbidden: ["registry/", "proxy/", "cli/"],
-    why: "shared code serves both services and knows neither; hand in what it needs",
+    why: "shared code serves both services; pass dependencies as parameters",
   },
   {
     from: ["registry/"],
@@ -65,19 +64,19 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   {
     from: ["proxy/"],
     forbidden: ["registry/", "cli/"],
-    why: "the proxy knows the registry by its HTTP API (registry_client.ts) only, also in one process",
+    why: "the proxy uses the HTTP API of the registry (registry_client.ts), also in one process",
   },
   {
     from: ["proxy/"],
     notFrom: ["proxy/app.ts", "proxy/routes.ts"],
     forbidden: ["proxy/deps.ts"],
-    why: "one wide type ties every file to every other; declare the members that the file uses (D-196)",
+    why: "one wide type couples all files; declare the members that the file uses (D-196)",
   },
   {
     from: ["proxy/schema/"],
     forbidden: ["*"],
     except: ["proxy/schema/", "shared/"],
-    why: "records and keys are the ground of the service: they import shared/ and themselves only (D-196)",
+    why: "records and keys import shared/ and their own folder only (D-196)",
   },
   {
     from: ["cli/"],
@@ -92,7 +91,7 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   {
     from: ["shared/", "registry/", "proxy/", "cli/"],
     forbidden: ["deploy.ts", "deploy_store.ts"],
-    why: "the composition root puts the parts together; no part knows it",
+    why: "the composition root imports the parts; no part imports it",
   },
 ];
 
@@ -102,22 +101,22 @@ export const PREPARED_RULES: readonly DependencyRule[] = [
     from: ["registry/"],
     notFrom: ["registry/app.ts", "registry/routes.ts"],
     forbidden: ["registry/deps.ts"],
-    why: "one wide type ties every file to every other; declare the members that the file uses (D-196)",
+    why: "one wide type couples all files; declare the members that the file uses (D-196)",
   },
   {
     from: ["registry/schema/"],
     forbidden: ["*"],
     except: ["registry/schema/", "shared/"],
-    why: "records and keys are the ground of the service: they import shared/ and themselves only (D-196)",
+    why: "records and keys import shared/ and their own folder only (D-196)",
   },
 ];
 
 /** Direct children that a folder of the product may have (D-195). */
 const MAX_CHILDREN = 24;
 
-/** What the tree has still to lose (D-195). The lists only shrink; at the end they are empty. */
+/** Known violations of D-195. The lists only shrink; at the end they are empty. */
 export const KNOWN: Readonly<Record<"cycles" | "children" | "tests", readonly string[]>> = {
-  cycles: ["cli", "registry", "shared/server"],
+  cycles: ["cli", "registry"],
   children: [],
   tests: [],
 };
@@ -127,15 +126,15 @@ const TABLES = ["errors.ts", "limits.ts", "routes.ts", "kv_keys.ts"];
 const MAX_LINES = 400;
 const TARGET = { median: 120, p90: 250 };
 
-/** Folders that hold no source of the project; as is any folder whose name starts with a dot. */
+/** Folders without source of the project, in addition to folders whose name starts with a dot. */
 const NOT_SOURCE = ["tests", "shared/jsr", "docs", "dist", "node_modules"];
 
-/** Judges the files; in the order given, from top to bottom. */
+/** Returns the violations of the files, in the given order, from top to bottom. */
 export function check(files: SourceFile[], rules = DEPENDENCY_RULES): Violation[] {
   return files.flatMap((file) => [...nameViolations(file), ...importViolations(file, rules), ...sizeViolations(file)]);
 }
 
-/** Checks the tree as a whole: cycles between the children of a folder, their number, tests outside of tests/. */
+/** Returns the violations of the tree: cycles between the children of a folder, their number, tests outside of tests/. */
 export function checkTree(files: SourceFile[], known: typeof KNOWN = KNOWN): Violation[] {
   return [
     ...cycles(files).filter(({ folder }) => !known.cycles.includes(folder)).map(({ violation }) => violation),
@@ -236,7 +235,7 @@ function components(graph: Map<string, Map<string, unknown>>): string[][] {
   return found;
 }
 
-/** The shortest way from the first member back to it. */
+/** Returns the shortest cycle through the first member. */
 function cycleWithin(graph: Map<string, Map<string, unknown>>, members: string[]): string[] {
   const [start = ""] = members;
   let ways = [[start]];
@@ -256,7 +255,7 @@ function cycleWithin(graph: Map<string, Map<string, unknown>>, members: string[]
   return [start];
 }
 
-/** A line for each folder with more than ten children. */
+/** Returns a line for each folder with more than ten children. */
 export function treeReport(files: SourceFile[]): string[] {
   const graphs = arrowsOf(files);
   const circles = cycles(files);
@@ -274,7 +273,7 @@ export interface Sizes {
   max: number;
 }
 
-/** Lines of the files: middle, nine in ten, longest. */
+/** Returns median, 90th percentile and maximum of the file lengths, in lines. */
 export function measure(files: SourceFile[]): Sizes {
   const lines = files.map(({ text }) => lineCount(text)).sort((a, b) => a - b);
   const atMost = (share: number) => lines[Math.ceil(lines.length * share) - 1] ?? 0;
@@ -323,7 +322,7 @@ function matches(target: string, patterns: string[]): boolean {
   );
 }
 
-/** The path from the project root, or the package's name: `../errors.ts` → `shared/errors.ts`, `npm:zod@4` → `zod`. */
+/** Returns the path from the project root, or the name of the package: `../errors.ts` → `shared/errors.ts`, `npm:zod@4` → `zod`. */
 function resolved(from: string, specifier: string): string {
   if (/^\.{0,2}\//.test(specifier)) return new URL(specifier, `file:///${from}`).pathname.slice(1);
   const name = specifier.replace(/^(?:npm|jsr):\/?/, "");
@@ -335,7 +334,7 @@ function lineCount(text: string): number {
   return text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
 }
 
-/** All source files under the folder, sorted by path. */
+/** Returns all source files under the folder, sorted by path. */
 async function sourceFiles(root: URL, folder = ""): Promise<SourceFile[]> {
   const files: SourceFile[] = [];
   for await (const { name, isDirectory } of Deno.readDir(new URL(folder, root))) {

@@ -1,4 +1,4 @@
-/** The pure part of check_deps.ts: directions, names and sizes of files made up here. */
+/** Checks the pure part of check_deps.ts with example files: directions, names and sizes. */
 import { assertEquals } from "@std/assert";
 import {
   check,
@@ -11,7 +11,7 @@ import {
   treeReport,
 } from "./check_deps.ts";
 
-/** What is said about one import; the empty text when it is allowed. */
+/** Returns the violation of one import; an empty text when it is allowed. */
 function verdict(path: string, specifier: string): string {
   const [violation] = check([{ path, text: `import "${specifier}";\n` }]);
   return violation?.what ?? "";
@@ -142,7 +142,7 @@ Deno.test("importsOf() finds every form of import and nothing else", () => {
   ]);
 });
 
-/** Files made of their imports: path → specifiers. */
+/** Returns files with the given imports: path → specifiers. */
 function tree(imports: Record<string, string[]>) {
   return Object.entries(imports).map(([path, list]) => ({ path, text: list.join("\n") }));
 }

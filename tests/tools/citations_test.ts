@@ -1,6 +1,6 @@
 /**
- * Shows that what the project cites exists (D-201): decisions, RFCs, requirements and anchors of documents. Four forms
- * are allowed; every other one is reported, and fails once REPORT_ONLY is false.
+ * Checks that every citation has one of four forms and that its target exists (D-201): decisions, RFCs, requirements and
+ * anchors of documents.
  */
 import { assertEquals } from "@std/assert";
 import { anchorsOf, exists, filesOf, readText, rowsOf } from "./markdown.ts";
@@ -11,7 +11,7 @@ const DECISIONS = "docs/decisions.md";
 const SKIPPED = new Set([".git", ".data", "node_modules", "dist", DECISIONS]);
 const TEXT = /\.(?:ts|md|json|jsonc|sh|ya?ml|js)$|^\.ci\//;
 
-/** Numbers that a text cites; two joined by "to" cite those between them as well. There is no 00. */
+/** Returns the decisions that a text cites. Two joined by "to" include those between them. */
 function citedIn(text: string): Set<string> {
   const cited = new Set<string>();
   for (const [, first, last = first] of text.matchAll(/\bD-(?!00)(\d{2,3})\b(?: to D-(\d{2,3})\b)?/g)) {
@@ -20,7 +20,7 @@ function citedIn(text: string): Set<string> {
   return cited;
 }
 
-/** Every text file of the project, by its path from the root. */
+/** Yields every text file of the project, with its path from the root. */
 async function* texts(folder = ""): AsyncGenerator<{ path: string; text: string }> {
   for await (const { name, isDirectory } of Deno.readDir(new URL(folder || ".", ROOT))) {
     const path = folder + name;
@@ -45,7 +45,7 @@ async function entries(): Promise<Entry[]> {
   });
 }
 
-/** Where each number is cited, outside of the decisions themselves. */
+/** Returns the paths that cite each decision, without docs/decisions.md. */
 async function citations(): Promise<Map<string, string[]>> {
   const found = new Map<string, string[]>();
   for await (const { path, text } of texts()) {
@@ -90,14 +90,23 @@ Deno.test("the entries ascend, each number once, and name tests that exist", asy
   assertEquals(missing, []);
 });
 
-/** True until every citation has one of the four forms. */
-const REPORT_ONLY = true;
+/** Paths with wrong citations: a file or `folder/`. They are reported only. The list shrinks; at the end it is empty. */
+const OPEN: readonly string[] = [
+  "cli/",
+  "proxy/",
+  "registry/",
+  "tests/cli/",
+  "tests/proxy/",
+  "tests/registry/",
+  "tests/shared/",
+  "tests/simulation/",
+];
 
-/** Citations of texts outside of the project, and identifiers of checks. */
+/** Citations of documents outside the project, and identifiers of checks. */
 const FOREIGN =
   /\bSPEC\b|\bPROTOCOL\b|\bARCHITECTURE(?: section)? \d|\bARCHITECTURE "|\bCHECKS\b|\bRUNTIMES\b|\b[A-Z]\d\d\b/;
 
-/** Comments of a TypeScript file, by the parser of the linter. */
+/** Returns the comments of a TypeScript file, found by the parser of the linter. */
 function commentsIn(path: string, text: string): string[] {
   const comments: string[] = [];
   const plugin: Deno.lint.Plugin = {
@@ -114,7 +123,7 @@ function commentsIn(path: string, text: string): string[] {
   return comments;
 }
 
-/** Faults of the citations in comments, test names and documents. */
+/** Returns the wrong citations in comments, test names and documents, as `path: fault`. */
 async function citationFaults(): Promise<string[]> {
   const faults: string[] = [];
   const protocol = await exists("docs/protocol.md") ? await readText("docs/protocol.md") : null;
@@ -152,6 +161,8 @@ async function citationFaults(): Promise<string[]> {
 
 Deno.test("every citation has one of the four forms, and what it names exists", async () => {
   const faults = await citationFaults();
-  if (REPORT_ONLY) console.log(`${faults.length} citations to correct; the first: ${faults.slice(0, 3).join("; ")}`);
-  else assertEquals(faults, []);
+  const isOpen = (fault: string) => OPEN.some((path) => fault.startsWith(path));
+  const open = faults.filter(isOpen);
+  if (open.length > 0) console.log(`${open.length} citations to correct; the first: ${open.slice(0, 3).join("; ")}`);
+  assertEquals(faults.filter((fault) => !isOpen(fault)), []);
 });

@@ -1,18 +1,18 @@
 /**
- * `deno task compile`: the CLI as one executable file. Bundles first, so that nothing unused is compiled in; then
- * compiles for this system (dist/svc), or with --all for six. Every file is checked for its header and machine, this
- * system's is also run. What was not built is said aloud, and the exit code is 1.
+ * `deno task compile`: builds the CLI as one executable file. Bundles first to remove unused code, then compiles for this
+ * system (dist/svc), or with --all for six systems. Checks header and machine of every file, and runs the file of this
+ * system. Prints every failed target; then the exit code is 1.
  *
  *   deno run -A tests/tools/compile.ts [--all] [--dist <folder>]
  *
- * The runtime stub is downloaded by `deno compile`; DENORT_BIN names one that is here already.
+ * The runtime stub is downloaded by `deno compile`; DENORT_BIN names an existing one.
  */
 import project from "../../deno.json" with { type: "json" };
 import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
-/** A system that can be compiled for. */
+/** A compile target. */
 interface Target {
   triple: string;
   file: string;
@@ -30,7 +30,7 @@ export const TARGETS: readonly Target[] = [
   { triple: "aarch64-pc-windows-msvc", file: "svc-windows-arm64.exe", machine: "pe arm64" },
 ];
 
-/** For what machine an executable file is, from its first bytes; `null` for none of those above. */
+/** Returns the target of an executable file, from its first bytes; `null` for another one. */
 export function machineOf(head: Uint8Array): Machine | null {
   const view = new DataView(head.buffer, head.byteOffset, head.byteLength);
   const has = (offset: number, size: number) => offset >= 0 && offset + size <= head.byteLength;
@@ -46,7 +46,7 @@ export function machineOf(head: Uint8Array): Machine | null {
   return ({ 0x8664: "pe x64", 0xaa64: "pe arm64" } as const)[view.getUint16(pe + 4, true)] ?? null;
 }
 
-/** Whether a runtime stub names a version anywhere. One that does not is of another. */
+/** Returns true when a runtime stub contains the version; a stub of another version does not. */
 export function namesVersion(stub: Uint8Array, version: string): boolean {
   const text = new TextDecoder("latin1").decode(stub);
   for (let at = text.indexOf(version); at !== -1; at = text.indexOf(version, at + 1)) {
@@ -55,18 +55,18 @@ export function namesVersion(stub: Uint8Array, version: string): boolean {
   return false;
 }
 
-/** Something that could not be built, and why. */
+/** A target that could not be built, with the reason. */
 class NotBuilt extends Error {}
 
-/** Bundles the CLI, or another program, into one JavaScript file. The bundler itself, esbuild, comes from npm at the first use. */
+/** Bundles the CLI, or another program, into one JavaScript file. The first use downloads the bundler, esbuild, from npm. */
 export async function bundle(output: string, program = "cli/main.ts"): Promise<void> {
   await runBundler("-o", output, program);
   await withoutNodeModule(output);
 }
 
 /**
- * Bundles the CLI into a folder (D-103): what every command needs in `main.js`, the rest in files beside it that are read when a
- * command asks for them. V8 parses a program's whole text at its start; one file would cost half as much again.
+ * Bundles the CLI into a folder (D-103): the code of every command in `main.js`, the rest in files that are loaded on
+ * demand. V8 parses the whole text of a program at its start; one file would take half as much time again.
  */
 async function bundleInParts(folder: string): Promise<string> {
   await runBundler("--code-splitting", "--outdir", folder, "cli/main.ts");
@@ -82,15 +82,15 @@ async function runBundler(...args: string[]): Promise<void> {
 }
 
 /**
- * The WebSocket library asks for its modules by `require`, which a bundle does not have; nothing outside it is found.
- * They are loaded when they are asked for: most commands need none of them.
+ * The WebSocket library loads its modules with `require`, which a bundle does not have. They are loaded on demand, because
+ * most commands do not need them.
  */
 const REQUIRE =
   'const require=(id)=>{const found=id.startsWith("node:")&&process.getBuiltinModule(id);if(found)return found;' +
   "throw new Error(`${id} is not in the bundle`)};\n";
 
 async function withoutNodeModule(file: string): Promise<void> {
-  // A newer bundler brings a `require` of its own, made from a module that is slow to load.
+  // A newer bundler adds its own `require`, from a module that is slow to load.
   const text = (await Deno.readTextFile(file)).replace(
     /import *\{ *createRequire as (\w+) *\} *from *"node:module";/,
     "var $1=()=>require;",
@@ -99,8 +99,8 @@ async function withoutNodeModule(file: string): Promise<void> {
 }
 
 /**
- * Compiles what was bundled. Without Deno's code cache (D-103): it would be a file in the system's folder for temporary files,
- * under a name that everybody knows, and whoever puts one there first has his code run.
+ * Compiles the bundle. Without Deno's code cache (D-103): it would be a file with a predictable name in the folder for
+ * temporary files, so another user could create it first and run code.
  */
 async function compile(bundled: string, output: string, target?: string): Promise<void> {
   const to = target === undefined ? [] : ["--target", target];
@@ -122,7 +122,7 @@ async function deno(args: string[]): Promise<{ success: boolean; text: string }>
   return { success, text: new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr) };
 }
 
-/** Header and machine; `machine` is left out for this system, whatever it is. */
+/** Checks header and machine; `machine` is absent for this system. */
 async function checkHeader(path: string, machine?: Machine): Promise<Machine> {
   using file = await Deno.open(path);
   const head = new Uint8Array(4096);
@@ -134,13 +134,13 @@ async function checkHeader(path: string, machine?: Machine): Promise<Machine> {
   return found;
 }
 
-/** Runs what was built: the version must be ours, and the configuration of an empty folder must be shown. */
+/** Runs the built file: it must print the version of the project and the configuration of an empty folder. */
 async function smokeTest(path: string): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "svc_compile_" });
   try {
     const run = async (...args: string[]) => {
-      // Nothing of this machine's environment but the PATH: Deno before 2.9 looks the names of --allow-run up at its
-      // start, and ends where there is none. Deno 2.9 starts without.
+      // Only PATH of the environment: Deno before 2.9 resolves the names of --allow-run at its start and ends without it.
+      // Deno 2.9 starts without PATH.
       const env = { PATH: Deno.env.get("PATH") ?? "" };
       const command = new Deno.Command(path, {
         args,
@@ -168,7 +168,7 @@ async function smokeTest(path: string): Promise<void> {
   }
 }
 
-/** Builds `svc` for this system into a folder; the path of the file. */
+/** Builds `svc` for this system into a folder. Returns the path of the file. */
 export async function buildHere(dist: string, bundled: string): Promise<string> {
   await judgeStub();
   const path = `${dist}/svc${Deno.build.os === "windows" ? ".exe" : ""}`;
@@ -178,7 +178,7 @@ export async function buildHere(dist: string, bundled: string): Promise<string> 
   return path;
 }
 
-/** A stub of another version would be built in without a word, and fail wherever it likes. */
+/** Checks the version of the stub: `deno compile` accepts another version, whose file fails at run time. */
 async function judgeStub(): Promise<void> {
   const stub = Deno.env.get("DENORT_BIN");
   if (!stub) return;

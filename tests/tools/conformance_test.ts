@@ -1,5 +1,5 @@
 /**
- * Shows that docs/conformance.md holds together (D-200): each row `| R-001 | requirement | rule | test |` has its own
+ * Checks docs/conformance.md (D-200): each row `| R-001 | requirement | rule | test |` has its own
  * number, a rule that exists and a test that exists. Without the document there is nothing to check.
  */
 import { assertEquals } from "@std/assert";

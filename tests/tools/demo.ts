@@ -1,6 +1,6 @@
 /**
- * `deno task demo`: the whole story on one machine, step by step, by the code that users run. Starts registry and proxy
- * in this process on a free loopback port with a fresh store, talks to them over real sockets, and ends by itself.
+ * `deno task demo`: shows every step from bootstrap to revocation on one machine. Starts registry and proxy in this process
+ * on a free loopback port with a new store, uses real sockets, and ends.
  */
 import { startServer } from "../../deploy.ts";
 import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "../support/agent_client.ts";
@@ -21,7 +21,7 @@ const REVOCATION_MS = 10_000;
 const RETRY_MS = 50;
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
-/** Runs one step; says what, who and how long. A failing step ends the demo and names itself. */
+/** Runs one step and prints its name, actor and duration. A failing step ends the demo. */
 async function step<T>(title: string, run: () => Promise<T>, tell: (result: T) => string[]): Promise<T> {
   const began = performance.now();
   try {
@@ -151,7 +151,7 @@ async function story(bootstrapSecret: string, url: string, links: Link[]): Promi
     const until = systemClock.now() + REVOCATION_MS;
     for (;;) {
       const error = await refusal(() => sender.sendMessage({ recipientDid: beta.identity.did, payload }));
-      // The session ends at once; the proxy has the new revocation list a moment later (D-235).
+      // The session ends at once; the proxy gets the new revocation list shortly after (D-235).
       if (error.code === "PROXY_AUTH_REVOKED") return error;
       if (systemClock.now() > until) throw error;
       await sleep(systemClock, RETRY_MS);
@@ -159,7 +159,7 @@ async function story(bootstrapSecret: string, url: string, links: Link[]): Promi
   }, (error) => [`answer   ${error.status} ${error.code}: ${error.message}`]);
 }
 
-/** Returns the 401 that a call is refused with. */
+/** Returns the 401 response of a rejected call. */
 async function refusal(call: () => Promise<unknown>): Promise<ApiError> {
   try {
     await call();

@@ -1,8 +1,8 @@
-/** Shows that every link of the documents resolves, and that each document keeps its size and names its reader (D-200). */
+/** Checks that links of the documents resolve, and that each document has a bounded size and names its reader (D-200). */
 import { assertEquals } from "@std/assert";
 import { anchorsOf, brokenLink, exists, linksOf, markdownFiles, readText, wordCount } from "./markdown.ts";
 
-/** Most words of each document, and the words its second paragraph at most says whom it is for with. */
+/** Most words of each document. */
 const DOCUMENTS: Readonly<Record<string, number>> = {
   "README.md": 1_300,
   "ARCHITECTURE.md": 1_100,
@@ -17,7 +17,7 @@ const DOCUMENTS: Readonly<Record<string, number>> = {
   "docs/runtimes.md": 700,
 };
 
-/** Not written yet. The list only shrinks. */
+/** Documents that do not exist yet. The list only shrinks. */
 const MISSING: readonly string[] = [
   "docs/protocol.md",
   "docs/conformance.md",
@@ -26,7 +26,7 @@ const MISSING: readonly string[] = [
   "docs/runtimes.md",
 ];
 
-/** Longer than they are to be, or without a line "For …" at the top. The list only shrinks. */
+/** Documents that are too long or have no line "For …" at the top. The list only shrinks. */
 const UNFINISHED: readonly string[] = [
   "README.md",
   "ARCHITECTURE.md",

@@ -1,5 +1,5 @@
 /**
- * Reads from the product every name that is stored or sent between two versions: key parts, records' kinds, notes between
+ * Reads every name from the product that is stored or sent between two versions: key parts, record kinds, notes between
  * instances, tables, frames, event names. frozen_names_test.ts compares them with tests/support/frozen_names.ts.
  */
 import { EVENTS } from "../../cli/connector/events.ts";
@@ -45,7 +45,7 @@ export async function namesInProduct(): Promise<Names> {
 function keyParts(keys: object): string[] {
   const parts: string[] = [];
   for (const make of Object.values(keys) as ((...args: unknown[]) => unknown)[]) {
-    // Numbers serve as texts as well; a part that a caller gives is the number or its hash.
+    // Numbers also serve as texts: a part from a caller is the number or its hash.
     const made = make(...Array.from({ length: make.length }, () => "0")) as Deno.KvKey | { start: Deno.KvKey };
     const key = Array.isArray(made) ? made : (made as { start: Deno.KvKey }).start;
     parts.push(`${String(key[0])}/${String(key[1])}`);

@@ -1,4 +1,4 @@
-/** Shows that names which are stored or sent stay as they are, so that two versions can share a store and a socket (D-99). */
+/** Checks that stored and sent names do not change, so that two versions can share a store and a socket (D-99). */
 import { assertEquals } from "@std/assert";
 import { FROZEN_NAMES } from "../support/frozen_names.ts";
 import { namesInProduct } from "./frozen_names.ts";

@@ -1,6 +1,6 @@
 /**
- * Writes the documents of `docs/` that are pictures of a table: one row of DOCUMENTS each. With `--check` writes
- * nothing, names the stale ones and exits with 1. Never states a fact of its own: it all comes from the tables.
+ * Writes the documents of `docs/` that are generated from a table: one row of DOCUMENTS each. `--check` writes nothing,
+ * names the stale documents and exits with 1. Contains no facts; they come from the tables.
  *
  *   deno run --allow-read --allow-write tests/tools/gen.ts [--check]
  */
@@ -20,9 +20,9 @@ const ROOT = new URL("../../", import.meta.url);
 interface Document {
   /** From the project root. */
   path: string;
-  /** The files that hold its table. */
+  /** Files with its table. */
   from: string[];
-  /** The text below the line that says where it comes from. */
+  /** Returns the text below the line with the sources. */
   render: () => string | Promise<string>;
 }
 
@@ -37,7 +37,7 @@ const DOCUMENTS: readonly Document[] = [
   { path: "docs/routes.md", from: ["registry/routes.ts", "proxy/routes.ts"], render: routes },
 ];
 
-/** A section for each group of the table, as its comments name them: `// Proxy: pairing`. */
+/** Returns a section for each group of the table, named by its comments: `// Proxy: pairing`. */
 async function errors(): Promise<string> {
   const source = await Deno.readTextFile(new URL("shared/protocol/errors.ts", ROOT));
   const groups: { title: string; rows: string[][] }[] = [];
@@ -54,7 +54,7 @@ async function errors(): Promise<string> {
   return `# Errors\n\n${[...sections, commandErrors(), connectorErrors()].join("\n")}`;
 }
 
-/** What the command svc itself ends with. */
+/** Returns the section with the errors of the command svc. */
 function commandErrors(): string {
   const rows = Object.entries(CLI_ERRORS).map((
     [code, { exit, when, fix }],
@@ -62,7 +62,7 @@ function commandErrors(): string {
   return `## The command svc\n\n${table(["Code", "Exit code", "When", "What to do"], rows)}`;
 }
 
-/** What the connector's local API answers besides the services' codes. */
+/** Returns the section with the errors of the connector's local API. */
 function connectorErrors(): string {
   const rows = CONNECTOR_CODES.map((code) => {
     const { status, when, fix } = LOCAL_ERRORS[code as LocalCode];
@@ -118,7 +118,7 @@ function table(head: string[], rows: string[][]): string {
   return line(head) + line(head.map(() => "---")) + rows.map(line).join("");
 }
 
-/** Escapes what would end a cell or vanish as HTML; code spans show everything but `|` as it is. */
+/** Escapes characters that end a cell or are HTML; in code spans only `|`. */
 function cell(text: string): string {
   return text.replaceAll(/\s*\n\s*/g, " ")
     .replaceAll(/`[^`]*`|[\\<]/g, (part) => part === "<" ? "&lt;" : part === "\\" ? "\\\\" : part)

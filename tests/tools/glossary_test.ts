@@ -1,6 +1,5 @@
 /**
- * Shows that the code names of docs/glossary.md exist (D-191), and that no product file exports a word that means many
- * things. Without the document, or before the renames, there is nothing to check.
+ * Checks that the code names of docs/glossary.md exist (D-191), and that no product file exports an ambiguous word. Without the document, or before the renames, there is nothing to check.
  */
 import { assertEquals } from "@std/assert";
 import { exists, filesOf, readText, rowsOf } from "./markdown.ts";

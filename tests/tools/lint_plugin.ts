@@ -1,7 +1,7 @@
 /**
- * The project's own lint rules: where clock, entropy, environment, error bodies and KV keys may be written.
- * Each rule is a list of what it bans, where it is allowed and what to do instead. Looks at one file's syntax only:
- * who may import whom is check_deps.ts. Guards against slips, not against someone who hides a global on purpose.
+ * The lint rules of the project: where clock, entropy, environment, error bodies and KV keys may be used. Each rule lists
+ * what it forbids, where it is allowed and the alternative. Reads the syntax of one file; check_deps.ts checks imports.
+ * Detects mistakes, not deliberately hidden globals.
  */
 
 import { CHECKED, hitsIn, isChecked, plainComment } from "./prose_rules.ts";
@@ -118,7 +118,7 @@ export default {
   },
 } satisfies Deno.lint.Plugin;
 
-/** The rule `svc/prose` over the paths; tests give other ones. */
+/** Returns the rule `svc/prose` for the paths; tests pass other paths. */
 export function proseRule(checked: readonly string[]): Deno.lint.Rule {
   return {
     create(context) {
@@ -156,7 +156,7 @@ const NO_MOMENT: Advice = {
 
 type Report = (node: Node, what: string, advice: Advice) => void;
 
-/** A rule that says nothing in the files named: a path, `folder/` or `**` + `/name.ts`. */
+/** Returns a rule that is off in the named files: a path, `folder/` or `**` + `/name.ts`. */
 function rule(allowedIn: string[], visit: (report: Report) => Deno.lint.LintVisitor): Deno.lint.Rule {
   return {
     create(context) {
@@ -206,7 +206,7 @@ function bannedNames(names: string[], report: Report, advice: Advice): Deno.lint
   };
 }
 
-/** True for a name that only labels something: `x` in `a.x`, `{ x: 1 }` and `interface { x(): void }`. */
+/** Returns true for a name that is only a label: `x` in `a.x`, `{ x: 1 }` and `interface { x(): void }`. */
 function isLabel(node: Deno.lint.Identifier): boolean {
   const { parent } = node;
   if (parent.type === "MemberExpression") return !parent.computed && parent.property === node;

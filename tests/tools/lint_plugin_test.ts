@@ -1,4 +1,4 @@
-/** Each lint rule, held against what it must report and what it must leave alone. */
+/** Checks what each lint rule reports and what it allows. */
 import { assertEquals } from "@std/assert";
 import plugin from "./lint_plugin.ts";
 

@@ -1,4 +1,4 @@
-/** Reads Markdown for the tests of the documents: links, anchors, words, tables. Knows nothing of single documents. */
+/** Reads Markdown for the tests of the documents: links, anchors, words, tables. */
 
 export const ROOT = new URL("../../", import.meta.url);
 
@@ -10,12 +10,12 @@ export async function readText(path: string): Promise<string> {
   return await Deno.readTextFile(new URL(path, ROOT));
 }
 
-/** Every Markdown file of the project, by its path from the root. */
+/** Returns every Markdown file of the project, as a path from the root. */
 export async function markdownFiles(folder = ""): Promise<string[]> {
   return (await filesOf(/\.md$/, folder)).sort();
 }
 
-/** Every file of the project whose name fits. */
+/** Returns every file of the project whose name matches. */
 export async function filesOf(pattern: RegExp, folder = ""): Promise<string[]> {
   const found: string[] = [];
   for await (const { name, isDirectory } of Deno.readDir(new URL(folder || ".", ROOT))) {
@@ -26,12 +26,12 @@ export async function filesOf(pattern: RegExp, folder = ""): Promise<string[]> {
   return found;
 }
 
-/** A text without fenced blocks; the lines stay where they are. */
+/** Returns a text without fenced blocks, with unchanged line numbers. */
 export function withoutFences(text: string): string {
   return text.replace(/^([ \t]*)(```|~~~)[\s\S]*?^\1\2[^\n]*$/gm, (block) => block.replace(/[^\n]/g, ""));
 }
 
-/** Anchors of the headings, as the forge makes them. */
+/** Returns the anchors of the headings, as the forge creates them. */
 export function anchorsOf(text: string): Set<string> {
   const anchors = new Set<string>();
   for (const [, title = ""] of withoutFences(text).matchAll(/^#{1,6} +(.+?) *#*$/gm)) {
@@ -44,14 +44,14 @@ export function anchorsOf(text: string): Set<string> {
   return anchors;
 }
 
-/** Targets of the links that stay in the project, as they are written. */
+/** Returns the targets of links within the project, unchanged. */
 export function linksOf(text: string): string[] {
   const prose = withoutFences(text).replace(/`[^`\n]*`/g, "");
   return [...prose.matchAll(/\]\(\s*<?([^)\s>]+)>?[^)]*\)/g), ...prose.matchAll(/^\[[^\]]+\]:\s*(\S+)/gm)]
     .map(([, target = ""]) => target).filter((target) => !/^[a-z][a-z+.-]*:/i.test(target));
 }
 
-/** What is wrong with a link in a file; `null` when it resolves. */
+/** Returns the fault of a link in a file; `null` when it resolves. */
 export async function brokenLink(file: string, link: string): Promise<string | null> {
   const [target = "", anchor] = link.split("#");
   const path = target === "" ? file : new URL(target, `file:///${file}`).pathname.slice(1);
@@ -60,12 +60,12 @@ export async function brokenLink(file: string, link: string): Promise<string | n
   return anchorsOf(await readText(path)).has(anchor) ? null : `${file}: ${link} names no heading`;
 }
 
-/** Words of a document, with its tables and code. */
+/** Returns the number of words of a document, with its tables and code. */
 export function wordCount(text: string): number {
   return text.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
 }
 
-/** Cells of the table rows whose first cell fits. */
+/** Returns the cells of the table rows whose first cell matches. */
 export function rowsOf(text: string, first: RegExp): string[][] {
   return withoutFences(text).split("\n").filter((line) => line.startsWith("|")).map((line) =>
     line.replace(/^\|/, "").replace(/\|\s*$/, "").split(/(?<!\\)\|/).map((cell) => cell.trim())

@@ -1,6 +1,6 @@
 /**
- * `deno task pack`: the CLI as an npm package, for `npx` and `npm install --global`. The package holds the bundled
- * JavaScript and a short launcher, and depends on the npm package `deno` of the very version that packs it.
+ * `deno task pack`: builds the CLI as an npm package, for `npx` and `npm install --global`. The package contains the bundled
+ * JavaScript and a short launcher, and depends on the npm package `deno` of the same version as the packing Deno.
  *
  *   deno run -A tests/tools/pack.ts [--dist <folder>]
  */
@@ -10,7 +10,7 @@ import { bundle } from "./compile.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
-/** What npm reads. */
+/** Content of package.json. */
 export function packageJson(): Record<string, unknown> {
   const { name, version, license } = project;
   return {
@@ -25,10 +25,10 @@ export function packageJson(): Record<string, unknown> {
   };
 }
 
-/** Deno finds no project of the user's, no lock, nothing to download: only the one file. */
+/** Options with which Deno reads only the bundle: no project of the user, no lock, no download. */
 export const FLAGS = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm", ...PERMISSIONS];
 
-/** The launcher: Deno with our file, its streams, signals and exit code handed through. */
+/** The launcher: runs Deno with the bundle and forwards streams, signals and exit code. */
 export function launcher(): string {
   return `#!/usr/bin/env node
 // Starts svc on the Deno that came with this package.
@@ -58,7 +58,7 @@ child.on("exit", (code, signal) => {
 `;
 }
 
-/** Builds the package and has npm pack it; the path of the tarball. */
+/** Builds the package with `npm pack`. Returns the path of the tarball. */
 export async function pack(dist: string): Promise<string> {
   const folder = `${dist}/npm`;
   await Deno.remove(folder, { recursive: true }).catch(() => {});

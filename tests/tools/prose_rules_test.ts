@@ -1,4 +1,4 @@
-/** Shows what each rule of prose_rules.ts finds and what it leaves (D-192), and that exceptions are few and explained. */
+/** Checks what each rule of prose_rules.ts finds and allows (D-192), and that exceptions are few and have reasons. */
 import { assertEquals } from "@std/assert";
 import { checkMarkdown, checkMessage } from "./check_prose.ts";
 import { proseRule } from "./lint_plugin.ts";

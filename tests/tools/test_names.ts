@@ -1,4 +1,4 @@
-/** Finds the names of the tests in a file, and what is wrong with them (D-205). */
+/** Finds the names of the tests in a file and their faults (D-205). */
 
 export interface TestName {
   name: string;
@@ -6,7 +6,7 @@ export interface TestName {
 }
 
 const MAX_LENGTH = 100;
-/** Numbers of checks, decisions and requirements: `A24`, `D-42`, `R-007`. */
+/** Identifiers of checks (a letter and two digits), decisions (`D-42`) and requirements (`R-007`). */
 const IDENTIFIER = /\b(?:[A-Z]\d{2}|[DR]-\d{2,3})\b/;
 
 /** Names in `Deno.test("…")`, `Deno.test({ name: "…" })` and `Deno.test(function …)`; a template as it is written. */

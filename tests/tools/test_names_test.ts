@@ -1,4 +1,4 @@
-/** Shows that test names say what a test shows, without identifiers, in at most 100 characters, once in a file (D-205). */
+/** Checks that test names have no identifiers and at most 100 characters, and are unique in a file (D-205). */
 import { assertEquals } from "@std/assert";
 import { filesOf, readText } from "./markdown.ts";
 import { nameFaults, testNames } from "./test_names.ts";

@@ -1,7 +1,7 @@
 /**
- * Runs `deno test`, once for each group of arguments, and ends with one plain line, `N passed, N failed`, over all of
- * them. Tests are counted from the JUnit report that Deno writes, never from its printed text; a step is part of its
- * test and not counted. The exit code is the first that is not 0.
+ * Runs `deno test` once for each group of arguments and ends with one line, `N passed, N failed`, for all groups. Tests are
+ * counted from the JUnit report of Deno, not from its output; steps are not counted. The exit code is the first that is not
+ * 0.
  *
  *   deno run -A tests/tools/test_report.ts <arguments of deno test> [+ <arguments of the next>] [-- <for the tests>]
  */
@@ -12,7 +12,7 @@ export interface Counts {
   skipped: number;
 }
 
-/** Counts the tests of a JUnit report of `deno test`. */
+/** Returns the number of tests in a JUnit report of `deno test`. */
 export function countTests(xml: string): Counts {
   const counts: Counts = { passed: 0, failed: 0, skipped: 0 };
   for (const [, suite = ""] of xml.matchAll(/<testsuite\b([\s\S]*?)<\/testsuite>/g)) {
@@ -28,13 +28,13 @@ export function countTests(xml: string): Counts {
   return counts;
 }
 
-/** Deno reports the step `b` of the test `a` as one more test case of the same file, named `a > b`. */
+/** Deno reports the step `b` of the test `a` as another test case of the same file, named `a > b`. */
 function isStep(name: string, names: Set<string>): boolean {
   const parts = name.split(" &gt; ");
   return parts.some((_, i) => i > 0 && names.has(parts.slice(0, i).join(" &gt; ")));
 }
 
-/** The line for the counts. A run that failed has a failure, also when no test was to blame: a type error, for one. */
+/** Returns the line for the counts. A failed run has at least one failure, also without a failed test (a type error). */
 export function summary(counts: Counts, exitCode: number): string {
   const failed = exitCode === 0 ? counts.failed : Math.max(1, counts.failed);
   const skipped = counts.skipped === 0 ? "" : `, ${counts.skipped} skipped`;
@@ -42,7 +42,7 @@ export function summary(counts: Counts, exitCode: number): string {
 }
 
 /**
- * Splits arguments at each `+`: one run of `deno test` a group. What follows the first `--` is for the tests themselves,
+ * Splits arguments at each `+`: one run of `deno test` per group. Arguments after the first `--` are passed to the tests
  * of every group: `deno task e2e -- --trials 100`.
  */
 export function groups(args: readonly string[]): string[][] {
@@ -56,7 +56,7 @@ export function groups(args: readonly string[]): string[][] {
   return all.filter((group) => group.length > 0).map((group) => [...group, ...forTests]);
 }
 
-/** What the dot reporter says, without the dots of its progress: they are for a terminal. */
+/** Returns the output of the dot reporter without the progress dots. */
 async function copyWithoutDots(output: ReadableStream<Uint8Array>): Promise<void> {
   let rest = "";
   for await (const text of output.pipeThrough(new TextDecoderStream())) {

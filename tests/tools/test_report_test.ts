@@ -1,8 +1,8 @@
-/** The counting of test_report.ts, on reports as Deno writes them, and how it deals out its arguments. */
+/** Checks how test_report.ts counts reports of Deno and splits its arguments. */
 import { assertEquals } from "@std/assert";
 import { countTests, groups, summary } from "./test_report.ts";
 
-/** One test case of a report; `inner` is what Deno puts inside. */
+/** Returns one test case of a report; `inner` is its content. */
 function testCase(name: string, inner = ""): string {
   return `<testcase name="${name}" classname="./a_test.ts" time="0.000" line="1" col="6">${inner}</testcase>\n`;
 }

@@ -74,6 +74,7 @@ export class RefusedError extends ApiError {
 
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
+const SILENT = `silent for ${LIMITS.silentSocketMs / 1000} s`;
 const HANDSHAKE_LATE = `did not answer within ${CONNECTOR_LIMITS.handshakeMs / 1000} s`;
 
 /**
@@ -202,9 +203,9 @@ class OpenLink implements Link {
       // Nobody would answer a close frame; the end is told here, since the socket itself knows only that it broke.
       this.#socket.removeAllListeners();
       this.#socket.on("error", () => {});
-      this.#socket.close(CLOSE.silent, "silent for 60 s");
+      this.#socket.close(CLOSE.silent, SILENT);
       this.#socket.terminate();
-      this.#events.closed(CLOSE.silent, "silent for 60 s");
+      this.#events.closed(CLOSE.silent, SILENT);
     });
   }
 }

@@ -2,9 +2,9 @@
  * The connector's HTTP API on this machine (D-87): for the agent's runtime and its person. Safe from web pages (no
  * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; listens elsewhere.
  */
+import { hash, timingSafeEqual } from "node:crypto";
 import * as z from "zod";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
-import { equalConstantTime } from "../../../shared/protocol/base64url.ts";
 import { inputText, problemText } from "../../../shared/protocol/input_text.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
@@ -97,9 +97,14 @@ function admit({ headers }: Request, hosts: readonly string[], token: string, ag
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
   if (headers.has("origin")) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");
   const given = /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
-  if (equalConstantTime(given, token)) return;
+  if (timingSafeEqual(sha256(given), sha256(token))) return;
   const whose = `This is the connector of ${agentName}; its token is in connector.json of that agent`;
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
+}
+
+/** Digests have one length, as `timingSafeEqual` requires (D-204). */
+function sha256(text: string): Uint8Array {
+  return hash("sha256", text, "buffer");
 }
 
 async function bodyOf(request: Request): Promise<string> {

@@ -1,4 +1,4 @@
-/** Wire bodies of humans, API keys and the bootstrap (D-33 to D-35). */
+/** Request and response bodies of humans, API keys and the bootstrap (D-33 to D-35). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { ActiveOrRevoked, DisplayName, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
@@ -13,54 +13,68 @@ const human = z.object({
 
 /** A human account. */
 export interface Human {
+  /** ULID of the record. */
   id: string;
+  /** DID of the human. */
   did: string;
+  /** Name that is shown to other people. */
   displayName: string;
+  /** Role of the account. */
   role: "user" | "admin";
+  /** Present status. */
   status: "active";
 }
-/** Shape of `Human`. */
+/** Schema of `Human`. */
 export const Human: Shape<Human> = human;
 
-/** A new API key; `token` is shown this once. */
+/** A new API key; `token` is shown only once. */
 export interface NewApiKey {
+  /** ULID of the record. */
   id: string;
+  /** Name of the API key. */
   name: string;
+  /** The secret, shown only in this response. */
   token: string;
 }
-/** Shape of `NewApiKey`. */
+/** Schema of `NewApiKey`. */
 export const NewApiKey: Shape<NewApiKey> = z.object({ id: Ulid, name: z.string(), token: z.string() });
 
 /** Body of `POST /v1/admin/bootstrap`. */
 export interface BootstrapBody {
+  /** Display name of the admin. */
   displayName: string;
+  /** Name of the new API key. */
   apiKeyName: string;
 }
-/** Shape of `BootstrapBody`. */
+/** Schema of `BootstrapBody`. */
 export const BootstrapBody: Shape<BootstrapBody> = z.object({
   displayName: DisplayName.default("Admin"),
   apiKeyName: DisplayName.default("bootstrap-admin"),
 });
 
-/** Answer of `POST /v1/admin/bootstrap`; both secrets are shown this once. */
+/** Response of `POST /v1/admin/bootstrap`; both secrets are shown only once. */
 export interface BootstrapAnswer {
+  /** The admin. */
   human: Human;
+  /** The API key. */
   apiKey: NewApiKey;
+  /** Credential of the proxy. */
   internalService: {
     id: string;
     name: string;
     secret: string;
   };
 }
-/** Shape of `BootstrapAnswer`. */
+/** Schema of `BootstrapAnswer`. */
 export const BootstrapAnswer: Shape<BootstrapAnswer> = z.object({
   human: Human,
   apiKey: NewApiKey,
   internalService: z.object({ id: Ulid, name: z.string(), secret: z.string() }),
 });
 
-/** Answer of `GET /v1/me`. */
+/** Response of `GET /v1/me`. */
 export interface AccountProfile {
+  /** The account. */
   human: {
     id: string;
     did: string;
@@ -69,12 +83,13 @@ export interface AccountProfile {
     status: "active";
     createdAt: string;
   };
+  /** The API key of this request. */
   apiKey: {
     id: string;
     name: string;
   };
 }
-/** Shape of `Profile`. */
+/** Schema of `AccountProfile`. */
 export const AccountProfile: Shape<AccountProfile> = z.object({
   human: human.extend({ createdAt: IsoTime }),
   apiKey: z.object({ id: Ulid, name: z.string() }),
@@ -90,31 +105,39 @@ const apiKey = z.object({
 
 /** An API key as it is listed. */
 export interface ApiKey {
+  /** ULID of the record. */
   id: string;
+  /** Name of the API key. */
   name: string;
+  /** Present status. */
   status: "active" | "revoked";
+  /** Time of creation, ISO 8601. */
   createdAt: string;
+  /** Time of the last use, ISO 8601; `null` before the first use. */
   lastUsedAt: string | null;
 }
-/** Shape of `ApiKey`. */
+/** Schema of `ApiKey`. */
 export const ApiKey: Shape<ApiKey> = apiKey;
 
 /** Body of `POST /v1/me/api-keys`. */
 export interface CreateApiKeyBody {
+  /** Name of the new API key. */
   name: string;
 }
-/** Shape of `CreateApiKeyBody`. */
+/** Schema of `CreateApiKeyBody`. */
 export const CreateApiKeyBody: Shape<CreateApiKeyBody> = z.object({ name: DisplayName.default("api-key") });
 
 /** Path of `/v1/me/api-keys/:id`. */
 export interface ApiKeyPath {
+  /** ULID of the record. */
   id: string;
 }
-/** Shape of `ApiKeyPath`. */
+/** Schema of `ApiKeyPath`. */
 export const ApiKeyPath: Shape<ApiKeyPath> = z.object({ id: Ulid });
 
-/** Answer of `POST /v1/me/api-keys`; the token is shown this once. */
+/** Response of `POST /v1/me/api-keys`; the token is shown only once. */
 export interface CreateApiKeyAnswer {
+  /** The API key. */
   apiKey: {
     id: string;
     name: string;
@@ -124,13 +147,15 @@ export interface CreateApiKeyAnswer {
     token: string;
   };
 }
-/** Shape of `CreateApiKeyAnswer`. */
+/** Schema of `CreateApiKeyAnswer`. */
 export const CreateApiKeyAnswer: Shape<CreateApiKeyAnswer> = z.object({ apiKey: apiKey.extend({ token: z.string() }) });
 
-/** Answer of `GET /v1/me/api-keys`, newest first. */
+/** Response of `GET /v1/me/api-keys`, newest first. */
 export interface ApiKeyList {
+  /** One page of API keys. */
   apiKeys: ApiKey[];
+  /** Position in the list. */
   pagination: Pagination;
 }
-/** Shape of `ApiKeyList`. */
+/** Schema of `ApiKeyList`. */
 export const ApiKeyList: Shape<ApiKeyList> = z.object({ apiKeys: z.array(ApiKey), pagination: Pagination });

@@ -1,4 +1,4 @@
-/** Wire bodies of agents: challenge, registration, the record (D-38 to D-41). */
+/** Request and response bodies of agents: challenge, registration, the record (D-38 to D-41). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { fromBase64Url } from "../base64url.ts";
@@ -19,28 +19,36 @@ import { AgentAuth } from "./sessions.ts";
 
 /** Path of `/v1/agents/:id` and below. */
 export interface AgentPath {
+  /** ULID of the record. */
   id: string;
 }
-/** Shape of `AgentPath`. */
+/** Schema of `AgentPath`. */
 export const AgentPath: Shape<AgentPath> = z.object({ id: Ulid });
 
 /** Body of `POST /v1/agents/challenge`. */
 export interface ChallengeBody {
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
 }
-/** Shape of `ChallengeBody`. */
+/** Schema of `ChallengeBody`. */
 export const ChallengeBody: Shape<ChallengeBody> = z.object({ publicKey: PublicKey });
 
-/** Answer of `POST /v1/agents/challenge`. */
+/** Response of `POST /v1/agents/challenge`. */
 export interface Challenge {
+  /** ULID of the challenge. */
   challengeId: string;
+  /** base64url of 24 random bytes. */
   nonce: string;
+  /** DID of the caller. */
   ownerDid: string;
+  /** Time of expiry, ISO 8601. */
   expiresAt: string;
+  /** Algorithm of the signature. */
   algorithm: "Ed25519";
+  /** Text to sign, with placeholders for the values. */
   messageTemplate: string;
 }
-/** Shape of `Challenge`. */
+/** Schema of `Challenge`. */
 export const Challenge: Shape<Challenge> = z.object({
   challengeId: Ulid,
   /** base64url of 24 random bytes. */
@@ -51,16 +59,22 @@ export const Challenge: Shape<Challenge> = z.object({
   messageTemplate: z.string(),
 });
 
-/** Body of `POST /v1/agents`; `framework` and `ttlDays` stay absent when left out, since the proof covers that. */
+/** Body of `POST /v1/agents`; absent `framework` and `ttlDays` stay absent, because the signed message distinguishes them. */
 export interface RegisterBody {
+  /** Name of the agent. */
   name: string;
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
+  /** ULID of the challenge. */
   challengeId: string;
+  /** Signature of the registration message, base64url of 64 bytes. */
   challengeSignature: string;
+  /** Framework label (default `generic`). */
   framework?: string | undefined;
+  /** Lifetime of the AIT, 1 to 90 days (default 30). */
   ttlDays?: number | undefined;
 }
-/** Shape of `RegisterBody`. */
+/** Schema of `RegisterBody`. */
 export const RegisterBody: Shape<RegisterBody> = z.object({
   name: AgentName,
   publicKey: PublicKey,
@@ -75,20 +89,32 @@ export const RegisterBody: Shape<RegisterBody> = z.object({
 
 /** The full record of an agent. */
 export interface Agent {
+  /** ULID of the record. */
   id: string;
+  /** DID of the agent. */
   did: string;
+  /** DID of the agent's owner. */
   ownerDid: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label. */
   framework: string;
+  /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;
+  /** `jti` of the current AIT. */
   currentJti: string;
+  /** Lifetime of the AIT, days. */
   ttlDays: number;
+  /** Present status. */
   status: "active" | "revoked";
+  /** Time at which the current AIT expires, ISO 8601. */
   expiresAt: string;
+  /** Time of creation, ISO 8601. */
   createdAt: string;
+  /** Time of the last change, ISO 8601. */
   updatedAt: string;
 }
-/** Shape of `Agent`. */
+/** Schema of `Agent`. */
 export const Agent: Shape<Agent> = z.object({
   id: Ulid,
   did: AgentDid,
@@ -105,43 +131,54 @@ export const Agent: Shape<Agent> = z.object({
   updatedAt: IsoTime,
 });
 
-/** Answer of `POST /v1/agents`. */
+/** Response of `POST /v1/agents`. */
 export interface RegisterAnswer {
+  /** The agent. */
   agent: Agent;
+  /** The identity token, a compact JWS. */
   ait: string;
+  /** Tokens of the agent's session. */
   agentAuth: AgentAuth;
 }
-/** Shape of `RegisterAnswer`. */
+/** Schema of `RegisterAnswer`. */
 export const RegisterAnswer: Shape<RegisterAnswer> = z.object({ agent: Agent, ait: z.string(), agentAuth: AgentAuth });
 
-/** Answer of `POST /v1/agents/:id/reissue`; `agentAuth` when the agent had no live session (D-40). */
+/** Response of `POST /v1/agents/:id/reissue`; `agentAuth` when the agent had no live session (D-40). */
 export interface ReissueAnswer {
+  /** The agent. */
   agent: Agent;
+  /** The identity token, a compact JWS. */
   ait: string;
+  /** Tokens of a new session; absent when the agent has a live session. */
   agentAuth?: AgentAuth | undefined;
 }
-/** Shape of `ReissueAnswer`. */
+/** Schema of `ReissueAnswer`. */
 export const ReissueAnswer: Shape<ReissueAnswer> = z.object({
   agent: Agent,
   ait: z.string(),
   agentAuth: AgentAuth.optional(),
 });
 
-/** Answer of `GET /v1/agents/:id`. */
+/** Response of `GET /v1/agents/:id`. */
 export interface AgentAnswer {
+  /** The agent. */
   agent: Agent;
 }
-/** Shape of `AgentAnswer`. */
+/** Schema of `AgentAnswer`. */
 export const AgentAnswer: Shape<AgentAnswer> = z.object({ agent: Agent });
 
 /** Query of `GET /v1/agents`. */
 export interface AgentListQuery {
+  /** Only agents with this status. */
   status?: "active" | "revoked" | undefined;
+  /** Only agents with this framework label. */
   framework?: string | undefined;
+  /** Records per page. */
   limit: number;
+  /** `nextCursor` of the previous page. */
   cursor?: string | undefined;
 }
-/** Shape of `AgentListQuery`. */
+/** Schema of `AgentListQuery`. */
 export const AgentListQuery: Shape<AgentListQuery> = z.object({
   status: ActiveOrRevoked.optional(),
   framework: FrameworkAsSent.optional(),
@@ -151,13 +188,18 @@ export const AgentListQuery: Shape<AgentListQuery> = z.object({
 
 /** An agent as it is listed; `expires` is when its AIT does. */
 export interface AgentSummary {
+  /** ULID of the record. */
   id: string;
+  /** DID of the agent. */
   did: string;
+  /** Name of the agent. */
   name: string;
+  /** Present status. */
   status: "active" | "revoked";
+  /** Time at which the current AIT expires, ISO 8601. */
   expires: string;
 }
-/** Shape of `AgentSummary`. */
+/** Schema of `AgentSummary`. */
 export const AgentSummary: Shape<AgentSummary> = z.object({
   id: Ulid,
   did: AgentDid,
@@ -166,29 +208,36 @@ export const AgentSummary: Shape<AgentSummary> = z.object({
   expires: IsoTime,
 });
 
-/** Answer of `GET /v1/agents`, newest first. */
+/** Response of `GET /v1/agents`, newest first. */
 export interface AgentList {
+  /** One page of agents. */
   agents: AgentSummary[];
+  /** Position in the list. */
   pagination: {
     limit: number;
     nextCursor: string | null;
   };
 }
-/** Shape of `AgentList`. */
+/** Schema of `AgentList`. */
 export const AgentList: Shape<AgentList> = z.object({
   agents: z.array(AgentSummary),
   pagination: Pagination,
 });
 
-/** Answer of `GET /v1/resolve/:id`: what anybody may know of an agent. */
+/** Response of `GET /v1/resolve/:id`: the public data of an agent. */
 export interface ResolvedAgent {
+  /** DID of the agent. */
   did: string;
+  /** Name of the agent. */
   name: string;
+  /** Framework label. */
   framework: string;
+  /** Present status. */
   status: "active" | "revoked";
+  /** DID of the agent's owner. */
   ownerDid: string;
 }
-/** Shape of `ResolvedAgent`. */
+/** Schema of `ResolvedAgent`. */
 export const ResolvedAgent: Shape<ResolvedAgent> = z.object({
   did: AgentDid,
   name: z.string(),

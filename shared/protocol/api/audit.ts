@@ -1,10 +1,11 @@
-/** Wire bodies of the audit log (D-50). */
+/** Request and response bodies of the audit log (D-50). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { IsoTime, Pagination, Ulid } from "./fields.ts";
 
-/** Answer of `GET /v1/admin/audit`, newest first. */
+/** Response of `GET /v1/admin/audit`, newest first. */
 export interface AuditList {
+  /** One page of audit events. */
   events: {
     id: string;
     at: string;
@@ -13,12 +14,13 @@ export interface AuditList {
     subject: string;
     requestId: string;
   }[];
+  /** Position in the list. */
   pagination: {
     limit: number;
     nextCursor: string | null;
   };
 }
-/** Shape of `AuditList`. */
+/** Schema of `AuditList`. */
 export const AuditList: Shape<AuditList> = z.object({
   events: z.array(z.object({
     id: Ulid,

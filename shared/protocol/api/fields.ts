@@ -1,5 +1,5 @@
 /**
- * Field rules as zod schemas, shared by the wire bodies beside this file. The rules themselves live one folder up.
+ * Schemas of members that several request and response bodies share. The rules themselves are in the folder above.
  */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
@@ -36,16 +36,22 @@ export const IsoTime = text((value) => parseIso(value) !== null, "must be an RFC
 export const AgentName = text(isAgentName, "must be 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'", { maxLength: 64 });
 /** Ed25519 public key. */
 export const PublicKey = text(isPublicKey, "must be base64url of an Ed25519 public key", { maxLength: 43 });
-/** Request id (D-11). */
+/** Request ID (D-11). */
 export const RequestId = text(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'", {
   pattern: "^[A-Za-z0-9._:-]{8,128}$",
 });
 /** Display name, trimmed (D-06). */
-export const DisplayName = parsedText(parseDisplayName, "must be 1 to 64 characters of text", 64);
-/** Framework label as sent; trim it with `parseFramework` (D-07, D-23). */
-export const FrameworkAsSent = text((value) => parseFramework(value) !== null, "must be 1 to 32 characters of text", {
-  maxLength: 32,
-});
+export const DisplayName = parsedText(
+  parseDisplayName,
+  `must be 1 to ${LIMITS.displayName} characters of text`,
+  LIMITS.displayName,
+);
+/** Framework label, not trimmed; trim it with `parseFramework` (D-07, D-23). */
+export const FrameworkAsSent = text(
+  (value) => parseFramework(value) !== null,
+  `must be 1 to ${LIMITS.framework} characters of text`,
+  { maxLength: LIMITS.framework },
+);
 /** `active` or `revoked`. */
 export const ActiveOrRevoked = z.enum(["active", "revoked"]);
 /** Where the next page of a list begins (D-215). */
@@ -54,16 +60,17 @@ export interface Pagination {
   /** ID of the last record of this page; `null` on the last page. */
   nextCursor: string | null;
 }
-/** Shape of `Pagination`. */
+/** Schema of `Pagination`. */
 export const Pagination: Shape<Pagination> = z.object({ limit: z.int(), nextCursor: Ulid.nullable() });
 /** Page size in a query: 1 to 100. */
-export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).pipe(z.int().max(LIMITS.agentListMax));
+export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).transform(Number)
+  .pipe(z.int().min(LIMITS.agentListMin).max(LIMITS.agentListMax));
 /** Query of a list other than that of agents: 100 records a page (default), newest first (D-215). */
 export interface PageQuery {
   limit: number;
   cursor?: string | undefined;
 }
-/** Shape of `PageQuery`. */
+/** Schema of `PageQuery`. */
 export const PageQuery: Shape<PageQuery> = z.object({
   limit: PageLimit.default(LIMITS.listPageDefault),
   cursor: Ulid.optional(),

@@ -1,21 +1,25 @@
-/** Wire bodies of health and metadata (D-30, D-31, D-78). */
+/** Request and response bodies of health and metadata (D-30, D-31, D-78). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { IsoTime } from "./fields.ts";
 
 /** Where a service runs. */
 export type Environment = "local" | "dev" | "production";
-/** Shape of `Environment`. */
+/** Schema of `Environment`. */
 export const Environment: Shape<Environment> = z.enum(["local", "dev", "production"]);
 
-/** Answer of `GET /v1/metadata`. */
+/** Response of `GET /v1/metadata`. */
 export interface Metadata {
+  /** Origin of the registry. */
   registryUrl: string;
+  /** Origin of the proxy. */
   proxyUrl: string;
+  /** Environment of the service. */
   environment: Environment;
+  /** Version of the service. */
   version: string;
 }
-/** Shape of `Metadata`. */
+/** Schema of `Metadata`. */
 export const Metadata: Shape<Metadata> = z.object({
   registryUrl: z.string(),
   proxyUrl: z.string(),
@@ -30,12 +34,17 @@ const health = {
   ready: z.boolean(),
 };
 
-/** Answer of the registry's `GET /health`. */
+/** Response of the registry's `GET /health`. */
 export interface RegistryHealth {
+  /** Present status. */
   status: "ok" | "unavailable";
+  /** Version of the service. */
   version: string;
+  /** Environment of the service. */
   environment: Environment;
+  /** True when the service accepts requests. */
   ready: boolean;
+  /** Result of each check. */
   checks: {
     kv: boolean;
     signingKey: boolean;
@@ -43,65 +52,79 @@ export interface RegistryHealth {
   /** Size of the revocation list as a share of what verifiers read, 0 to 1, two decimals (D-210). */
   crlFill: number;
 }
-/** Shape of `RegistryHealth`. */
+/** Schema of `RegistryHealth`. */
 export const RegistryHealth: Shape<RegistryHealth> = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }),
   crlFill: z.number().min(0).max(1),
 });
 
-/** Answer of the proxy's `GET /health`. */
+/** Response of the proxy's `GET /health`. */
 export interface ProxyHealth {
+  /** Present status. */
   status: "ok" | "unavailable";
+  /** Version of the service. */
   version: string;
+  /** Environment of the service. */
   environment: Environment;
+  /** True when the service accepts requests. */
   ready: boolean;
+  /** Result of each check. */
   checks: {
     kv: boolean;
     registryKeys: boolean;
     crl: boolean;
   };
+  /** Relay sockets of this instance. */
   connectedSockets: number;
 }
-/** Shape of `ProxyHealth`. */
+/** Schema of `ProxyHealth`. */
 export const ProxyHealth: Shape<ProxyHealth> = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), registryKeys: z.boolean(), crl: z.boolean() }),
   connectedSockets: z.int(),
 });
 
-/** Answer of `GET /health` where both services share a process. */
+/** Response of `GET /health` where both services share a process. */
 export interface ServiceHealth {
+  /** Present status. */
   status: "ok" | "unavailable";
+  /** Version of the service. */
   version: string;
+  /** Environment of the service. */
   environment: Environment;
+  /** True when the service accepts requests. */
   ready: boolean;
+  /** Health of the registry. */
   registry: RegistryHealth;
+  /** Health of the proxy. */
   proxy: ProxyHealth;
 }
-/** Shape of `ServiceHealth`. */
+/** Schema of `ServiceHealth`. */
 export const ServiceHealth: Shape<ServiceHealth> = z.object({
   ...health,
   registry: RegistryHealth,
   proxy: ProxyHealth,
 });
 
-/** Answer of `GET /v1/crl` (D-21): the signed list. */
+/** Response of `GET /v1/crl` (D-21): the signed list. */
 export interface CrlAnswer {
+  /** The list, a compact JWS. */
   crl: string;
 }
-/** Shape of `CrlAnswer`. */
+/** Schema of `CrlAnswer`. */
 export const CrlAnswer: Shape<CrlAnswer> = z.object({ crl: z.string() });
 
-/** Answer of `POST /v1/admin/keys/rotate` (D-53). */
+/** Response of `POST /v1/admin/keys/rotate` (D-53). */
 export interface RotateKeysAnswer {
+  /** ID of the new key. */
   kid: string;
   /** The key that signed until now. */
   retiredKid: string;
   /** When `kid` begins to sign, and `retiredKid` ends. ISO 8601. */
   signsFrom: string;
 }
-/** Shape of `RotateKeysAnswer`. */
+/** Schema of `RotateKeysAnswer`. */
 export const RotateKeysAnswer: Shape<RotateKeysAnswer> = z.object({
   kid: z.string(),
   retiredKid: z.string(),

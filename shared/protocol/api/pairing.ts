@@ -1,4 +1,4 @@
-/** Wire bodies of pairing (D-73 to D-75). */
+/** Request and response bodies of pairing (D-73 to D-75). */
 import * as z from "zod";
 import type { Shape } from "../shape.ts";
 import { LIMITS } from "../limits.ts";
@@ -6,36 +6,45 @@ import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 
 /** How the two sides introduce themselves. */
 export interface PairingProfile {
+  /** Name of the agent. */
   agentName: string;
+  /** Name of the agent's owner. */
   humanName: string;
 }
-/** Shape of `Profile`. */
+/** Schema of `PairingProfile`. */
 export const PairingProfile: Shape<PairingProfile> = z.object({ agentName: DisplayName, humanName: DisplayName });
 
-/** A ticket as it was pasted; white space and backticks around it are forgiven, and are no ticket by themselves. */
+/** A pasted ticket; surrounding white space and backticks are removed and are not a ticket alone. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
 
 /** Body of `POST /pair/start`. */
 export interface PairStartBody {
+  /** Lifetime of the ticket, seconds. */
   ttlSeconds: number;
+  /** Profile of the caller. */
   initiatorProfile: PairingProfile;
+  /** The only agent that may confirm the ticket (default: any). */
   allowResponderAgentDid?: string | undefined;
 }
-/** Shape of `PairStartBody`. */
+/** Schema of `PairStartBody`. */
 export const PairStartBody: Shape<PairStartBody> = z.object({
   ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
   initiatorProfile: PairingProfile,
   allowResponderAgentDid: AgentDid.optional(),
 });
 
-/** Answer of `POST /pair/start`. */
+/** Response of `POST /pair/start`. */
 export interface PairStartAnswer {
+  /** The pairing ticket. */
   ticket: string;
+  /** Time of expiry, ISO 8601. */
   expiresAt: string;
+  /** DID of the agent that created the ticket. */
   initiatorAgentDid: string;
+  /** Profile of the agent that created the ticket. */
   initiatorProfile: PairingProfile;
 }
-/** Shape of `PairStartAnswer`. */
+/** Schema of `PairStartAnswer`. */
 export const PairStartAnswer: Shape<PairStartAnswer> = z.object({
   ticket: z.string(),
   expiresAt: IsoTime,
@@ -45,24 +54,31 @@ export const PairStartAnswer: Shape<PairStartAnswer> = z.object({
 
 /** Body of `POST /pair/confirm`. */
 export interface PairConfirmBody {
+  /** The pairing ticket. */
   ticket: string;
+  /** Profile of the caller. */
   responderProfile: PairingProfile;
 }
-/** Shape of `PairConfirmBody`. */
+/** Schema of `PairConfirmBody`. */
 export const PairConfirmBody: Shape<PairConfirmBody> = z.object({
   ticket: PastedTicket,
   responderProfile: PairingProfile,
 });
 
-/** Answer of `POST /pair/confirm`. */
+/** Response of `POST /pair/confirm`. */
 export interface PairConfirmAnswer {
+  /** Always true. */
   paired: true;
+  /** DID of the agent that created the ticket. */
   initiatorAgentDid: string;
+  /** Profile of the agent that created the ticket. */
   initiatorProfile: PairingProfile;
+  /** DID of the agent that confirmed the ticket. */
   responderAgentDid: string;
+  /** Profile of the agent that confirmed the ticket. */
   responderProfile: PairingProfile;
 }
-/** Shape of `PairConfirmAnswer`. */
+/** Schema of `PairConfirmAnswer`. */
 export const PairConfirmAnswer: Shape<PairConfirmAnswer> = z.object({
   paired: z.literal(true),
   initiatorAgentDid: AgentDid,
@@ -73,22 +89,30 @@ export const PairConfirmAnswer: Shape<PairConfirmAnswer> = z.object({
 
 /** Body of `POST /pair/status`. */
 export interface PairStatusBody {
+  /** The pairing ticket. */
   ticket: string;
 }
-/** Shape of `PairStatusBody`. */
+/** Schema of `PairStatusBody`. */
 export const PairStatusBody: Shape<PairStatusBody> = z.object({ ticket: PastedTicket });
 
-/** Answer of `POST /pair/status`; the last three once confirmed. */
+/** Response of `POST /pair/status`; the last three once confirmed. */
 export interface PairStatusAnswer {
+  /** Present status. */
   status: "pending" | "confirmed";
+  /** DID of the agent that created the ticket. */
   initiatorAgentDid: string;
+  /** Profile of the agent that created the ticket. */
   initiatorProfile: PairingProfile;
+  /** Time of expiry, ISO 8601. */
   expiresAt: string;
+  /** DID of the agent that confirmed the ticket, once confirmed. */
   responderAgentDid?: string | undefined;
+  /** Profile of the agent that confirmed the ticket, once confirmed. */
   responderProfile?: PairingProfile | undefined;
+  /** Time of confirmation, ISO 8601, once confirmed. */
   confirmedAt?: string | undefined;
 }
-/** Shape of `PairStatusAnswer`. */
+/** Schema of `PairStatusAnswer`. */
 export const PairStatusAnswer: Shape<PairStatusAnswer> = z.object({
   status: z.enum(["pending", "confirmed"]),
   initiatorAgentDid: AgentDid,
@@ -99,12 +123,14 @@ export const PairStatusAnswer: Shape<PairStatusAnswer> = z.object({
   confirmedAt: IsoTime.optional(),
 });
 
-/** Query of `GET /pair/peers` (D-215); `cursor` is the `nextCursor` of the page before. */
+/** Query of `GET /pair/peers` (D-215); `cursor` is the `nextCursor` of the previous page. */
 export interface PeerListQuery {
+  /** Peers per page. */
   limit: number;
+  /** `nextCursor` of the previous page. */
   cursor?: string | undefined;
 }
-/** Shape of `PeerListQuery`. */
+/** Schema of `PeerListQuery`. */
 export const PeerListQuery: Shape<PeerListQuery> = z.object({
   limit: z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).pipe(z.int().max(LIMITS.peerListMax)).default(
     LIMITS.peerListDefault,
@@ -112,19 +138,21 @@ export const PeerListQuery: Shape<PeerListQuery> = z.object({
   cursor: AgentDid.optional(),
 });
 
-/** Answer of `GET /pair/peers` (D-76): one page, by DID. */
+/** Response of `GET /pair/peers` (D-76): one page, by DID. */
 export interface PeerList {
+  /** One page of peers. */
   peers: {
     agentDid: string;
     profile: PairingProfile;
     pairedAt: string;
   }[];
+  /** Position in the list. */
   pagination: {
     limit: number;
     nextCursor: string | null;
   };
 }
-/** Shape of `PeerList`. */
+/** Schema of `PeerList`. */
 export const PeerList: Shape<PeerList> = z.object({
   peers: z.array(z.object({ agentDid: AgentDid, profile: PairingProfile, pairedAt: IsoTime })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
@@ -132,7 +160,8 @@ export const PeerList: Shape<PeerList> = z.object({
 
 /** Body of `POST /pair/remove` (D-76). */
 export interface PairRemoveBody {
+  /** DID of the peer. */
   peerAgentDid: string;
 }
-/** Shape of `PairRemoveBody`. */
+/** Schema of `PairRemoveBody`. */
 export const PairRemoveBody: Shape<PairRemoveBody> = z.object({ peerAgentDid: AgentDid });

@@ -1,46 +1,53 @@
-/** Wire bodies of message delivery and receipts (D-66 to D-72). */
+/** Request and response bodies of message delivery and receipts (D-66 to D-72). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import type { Shape } from "../shape.ts";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
 /**
- * Body of `POST /hooks/agent`: any JSON value. The proxy puts the identity block (D-71) in front of a text `message` of an
- * object and passes everything else on byte for byte.
+ * Body of `POST /hooks/agent`: any JSON value. The proxy inserts the identity block (D-71) in front of a string member
+ * `message` of an object. All other bytes are forwarded unchanged.
  */
 export type HookBody = unknown;
-/** Shape of `HookBody`. */
+/** Schema of `HookBody`. */
 export const HookBody: Shape<HookBody> = z.unknown().meta({
-  description: "Any JSON value. In an object, the identity block is put in front of a text member `message`.",
+  description: "Any JSON value. In an object, the identity block is inserted in front of a string member `message`.",
   examples: [{ message: "hello" }],
 });
 
 /** `X-Svc-Conversation-Id`: visible ASCII without a comma. */
 export type ConversationId = string;
-/** Shape of `ConversationId`. */
+/** Schema of `ConversationId`. */
 export const ConversationId: Shape<ConversationId> = z.string().regex(/^[!-+\--~]{1,128}$/);
 
-/** `Prefer` of a message, as far as it is read. */
+/** Schema of the `Prefer` header of a message. */
 export const PreferHeader: Shape<string> = z.string().max(LIMITS.preferLength).meta({ example: "respond-async" });
 
-/** `Content-Type` of a message. */
+/** Schema of the `Content-Type` header of a message. */
 export const ContentTypeHeader: Shape<string> = z.string().max(LIMITS.contentTypeLength)
   .meta({ example: "application/json" });
 
 /**
- * Answer of `POST /hooks/agent`; `reason` when the connector refused the message; `queued` and `expiresAt` when it waits
+ * Response of `POST /hooks/agent`; `reason` when the connector rejected the message; `queued` and `expiresAt` when it waits
  * for an offline recipient (D-68).
  */
 export interface HookAnswer {
+  /** Always true. */
   accepted: true;
+  /** True when the recipient's connector stored the message. */
   delivered: boolean;
+  /** Relay sockets of the recipient. */
   connectedSockets: number;
+  /** ID of the message. */
   requestId: string;
+  /** Why the connector rejected the message. */
   reason?: string | undefined;
+  /** True when the message waits in the mailbox. */
   queued?: true | undefined;
+  /** Time at which a queued message expires, ISO 8601. */
   expiresAt?: string | undefined;
 }
-/** Shape of `HookAnswer`. */
+/** Schema of `HookAnswer`. */
 export const HookAnswer: Shape<HookAnswer> = z.object({
   accepted: z.literal(true),
   delivered: z.boolean(),
@@ -55,18 +62,23 @@ export const HookAnswer: Shape<HookAnswer> = z.object({
 export const RECEIPT_STATUSES = ["processed_by_svc", "dead_lettered"] as const;
 /** How a message ended. */
 export type ReceiptStatus = (typeof RECEIPT_STATUSES)[number];
-/** Shape of `ReceiptStatus`. */
+/** Schema of `ReceiptStatus`. */
 export const ReceiptStatus: Shape<ReceiptStatus> = z.enum(RECEIPT_STATUSES);
 
 /** Body of `POST /v1/relay/delivery-receipts`. */
 export interface ReceiptBody {
+  /** ID of the request that carried the message. */
   requestId: string;
+  /** DID of the recipient. */
   recipientAgentDid: string;
+  /** How the message ended. */
   status: ReceiptStatus;
+  /** Time at which the message ended, ISO 8601. */
   timestamp: string;
+  /** DID of the sender; required when several senders used the request ID. */
   senderAgentDid?: string | undefined;
 }
-/** Shape of `ReceiptBody`. */
+/** Schema of `ReceiptBody`. */
 export const ReceiptBody: Shape<ReceiptBody> = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
@@ -77,12 +89,16 @@ export const ReceiptBody: Shape<ReceiptBody> = z.object({
 
 /** A receipt; `receivedAt` is when the proxy recorded it. */
 export interface Receipt {
+  /** ID of the request that carried the message. */
   requestId: string;
+  /** DID of the recipient. */
   recipientAgentDid: string;
+  /** How the message ended. */
   status: ReceiptStatus;
+  /** Time at which the proxy recorded the receipt, ISO 8601. */
   receivedAt: string;
 }
-/** Shape of `Receipt`. */
+/** Schema of `Receipt`. */
 export const Receipt: Shape<Receipt> = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
@@ -90,24 +106,28 @@ export const Receipt: Shape<Receipt> = z.object({
   receivedAt: IsoTime,
 });
 
-/** Answer of `POST /v1/relay/delivery-receipts`. */
+/** Response of `POST /v1/relay/delivery-receipts`. */
 export interface ReceiptAnswer {
+  /** The recorded receipt. */
   receipt: Receipt;
 }
-/** Shape of `ReceiptAnswer`. */
+/** Schema of `ReceiptAnswer`. */
 export const ReceiptAnswer: Shape<ReceiptAnswer> = z.object({ receipt: Receipt });
 
 /** Query of `GET /v1/relay/delivery-receipts`. */
 export interface ReceiptQuery {
+  /** ID of the request that carried the message. */
   requestId: string;
+  /** DID of the recipient. */
   recipientAgentDid: string;
 }
-/** Shape of `ReceiptQuery`. */
+/** Schema of `ReceiptQuery`. */
 export const ReceiptQuery: Shape<ReceiptQuery> = z.object({ requestId: RequestId, recipientAgentDid: AgentDid });
 
-/** Answer of `GET /v1/relay/delivery-receipts`. */
+/** Response of `GET /v1/relay/delivery-receipts`. */
 export interface ReceiptList {
+  /** Receipts of the message. */
   receipts: Receipt[];
 }
-/** Shape of `ReceiptList`. */
+/** Schema of `ReceiptList`. */
 export const ReceiptList: Shape<ReceiptList> = z.object({ receipts: z.array(Receipt) });

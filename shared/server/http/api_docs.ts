@@ -1,19 +1,19 @@
 /**
- * The documents a service serves of itself: `/openapi.json`, and a page for people at `/docs`, both from the same rows.
- * The page has no script and loads nothing but its own style sheet.
+ * The API documents of a service: `/openapi.json`, and a page at `/docs`, both from the route table. The page has no
+ * script and loads only its own style sheet.
  */
 import { ServiceHealth } from "../../protocol/api/meta.ts";
 import { ERRORS } from "../../protocol/errors.ts";
 import { CREDENTIALS, type DocumentPart, openApiDocument, type Operation, schemaOf } from "./openapi.ts";
 import type { Route } from "./route.ts";
 
-/** Texts, made once, when first asked for. */
+/** The documents; each is built at its first request. */
 export interface ApiDocs {
   readonly openApi: string;
   readonly page: string;
 }
 
-/** Makes the documents of one service, or of both together. */
+/** Returns the documents of one service, or of both. */
 export function apiDocsOf(services: readonly DocumentPart[], version: string): ApiDocs {
   const parts = services.length > 1 ? withoutRepeats(services) : services;
   let openApi: string | undefined, page: string | undefined;
@@ -27,7 +27,7 @@ export function apiDocsOf(services: readonly DocumentPart[], version: string): A
   };
 }
 
-/** What both services in one process answer together (D-249). */
+/** Operations with one response of both services in one process (D-249). */
 const TOGETHER: readonly Operation[] = [{
   method: "GET",
   path: "/health",
@@ -43,7 +43,7 @@ const TOGETHER: readonly Operation[] = [{
   errors: ["SERVICE_UNAVAILABLE", "INTERNAL_ERROR"],
 }];
 
-/** Each operation once: as both services answer it together, else as the first that has it. */
+/** Returns each operation once: the shared one, else that of the first service that has it. */
 function withoutRepeats(parts: readonly DocumentPart[]): DocumentPart[] {
   const nameOf = ({ method, path }: Operation) => `${method} ${path}`;
   const together = new Map(TOGETHER.map((operation) => [nameOf(operation), operation]));
@@ -65,7 +65,7 @@ td { border-top: 1px solid #eaeef2; padding: .2rem .5rem; vertical-align: top } 
 @media (prefers-color-scheme: dark) { body { background: #0d1117; color: #e6edf3 } .muted { color: #8b949e } }
 `;
 
-/** The three rows that serve them; `documents` is a member of the service's dependencies. */
+/** Returns the three routes of the documents; `documents` is a member of the service's dependencies. */
 export function apiDocsRoutes<D extends { documents: ApiDocs }>(): Route<D>[] {
   const row = (
     path: string,

@@ -1,6 +1,6 @@
 /**
- * From a table of routes to an app: the order in which a request is judged (D-15), and the one place that writes error
- * answers (D-10). Knows no route, no rule and no store of either service.
+ * Builds an app from a route table. Defines the request pipeline (D-15) and is the only place that writes error responses
+ * (D-10).
  */
 import { Hono } from "@hono/hono";
 import type { Clock } from "../../clock.ts";
@@ -25,40 +25,40 @@ import type { Level, Log } from "../log.ts";
 import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
 import { StoreUnavailable } from "../store/store_errors.ts";
 
-/** What every service hands to its app. */
+/** What every service passes to its app. */
 export interface AppDeps {
   clock: Clock;
   newId: NewId;
   log: Log;
-  /** Counts the limits of the table. */
+  /** Counts requests for the limits of the route table. */
   limiter: RateLimiter;
   trustedProxies: TrustedProxies;
-  /** Whether errors show `details`: `local` and `dev` only. */
+  /** True when errors contain `details`: in `local` and `dev` only. */
   showDetails: boolean;
 }
 
-/** What a service needs from the world. */
+/** External dependencies of a service. */
 export interface ServiceDeps {
   kv: Deno.Kv;
-  /** Checks that one commit of the store may hold. */
+  /** Most checks of one commit (D-208). */
   maxChecks: number;
   clock: Clock;
   random: Random;
   newId: NewId;
   log: Log;
   trustedProxies: TrustedProxies;
-  /** Origins that a proof may name; the public one first. */
+  /** Origins that a proof may name; the public origin first. */
   origins: readonly string[];
-  /** What `/openapi.json` and `/docs` tell. */
+  /** Content of `/openapi.json` and `/docs`. */
   documents: ApiDocs;
 }
 
-/** A service that answers requests. */
+/** A service that handles requests. */
 export interface App {
   fetch(request: Request, peer: Peer): Promise<Response>;
-  /** True when the request's path is one of the table's, for any method. */
+  /** Returns true when the table has the request's path, for any method. */
   owns(request: Request): boolean;
-  /** The router, for a test that compares it with the table. */
+  /** The router, for tests that compare it with the table. */
   hono: Hono<Env>;
 }
 
@@ -66,7 +66,7 @@ interface Env {
   Bindings: { exchange: RequestContext };
 }
 
-/** Mounts a table. */
+/** Returns the app of a route table. */
 export function createApp<D extends AppDeps, Callers>(
   routes: readonly Route<D>[],
   authenticators: Authenticators<D, Callers>,
@@ -102,14 +102,14 @@ export function createApp<D extends AppDeps, Callers>(
     async fetch(request, peer) {
       const exchange = newRequestContext(deps, request, peer);
       if (request.method !== "HEAD") return addCommonHeaders(await hono.fetch(request, { exchange }), exchange);
-      // Answered as GET is, and its length told (RFC 9110 section 8.6); the proof stays one for HEAD.
+      // Handled as GET, with the Content-Length of its body (RFC 9110 section 8.6). The proof must name HEAD.
       const response = await hono.fetch(new Request(request.url, { headers: request.headers }), { exchange });
       return addCommonHeaders(await withoutBody(response), exchange);
     },
   };
 }
 
-/** The answer to HEAD in place of the one to GET: no body, and its length. */
+/** Returns the response to HEAD for the response to GET: without the body, with its length. */
 export async function withoutBody(response: Response): Promise<Response> {
   const { status, headers } = response;
   if (response.body) headers.set("Content-Length", String((await response.arrayBuffer()).byteLength));
@@ -117,8 +117,8 @@ export async function withoutBody(response: Response): Promise<Response> {
 }
 
 /**
- * The path by which requests are routed: percent-encoded letters count as the letters themselves, in every form of
- * deployment (D-241). What a proof covers is `rawTarget`.
+ * Returns the path for routing, with percent-encoded letters decoded, in every form of deployment (D-241). A proof covers
+ * `rawTarget`.
  */
 export function routedPath(request: Request): string {
   return ROUTER.getPath(request);
@@ -126,13 +126,13 @@ export function routedPath(request: Request): string {
 
 const ROUTER = new Hono();
 
-/** Path and query as the request line has them; `Request.url` keeps them, a parsed URL would not. */
+/** Returns path and query of the request line. `Request.url` keeps them unchanged; a parsed URL does not. */
 export function rawTarget(url: string): string {
   const start = url.indexOf("/", url.indexOf("://") + 3);
   return start === -1 ? "/" : url.slice(start);
 }
 
-/** The client's own request id where it is one, else a new one (D-11). */
+/** Returns the client's request ID if it is valid, else a new one (D-11). */
 export function requestIdOf(request: Request, newId: NewId): string {
   const own = request.headers.get("x-request-id");
   return isRequestId(own) ? own : newId();
@@ -176,7 +176,7 @@ async function handleRequest<D extends AppDeps>(
   try {
     await authenticate("before_limit");
   } catch (error) {
-    // Whoever guesses credentials is not exempt.
+    // A failed authentication still counts against the per-IP limit.
     await spendPerIp();
     throw error;
   }
@@ -185,7 +185,7 @@ async function handleRequest<D extends AppDeps>(
     await authenticate("before_body");
     const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
     const length = declaredBytes(exchange.request);
-    // What this process asks itself is small, and must not wait for what others send.
+    // Requests of this process to itself are small and must not wait for uploads of clients.
     const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
     const room = exchange.room = await bodies.take(exchange.ip, expected);
     exchange.body = await readBody(exchange.request, maxBytes, deps.clock, { room, length });
@@ -206,12 +206,12 @@ async function handleRequest<D extends AppDeps>(
     throw error;
   } finally {
     exchange.room?.release();
-    // A large body's memory goes back now, not when the collector comes by: many at once would be much by then.
+    // Frees the memory of a large body now. Many bodies at once would exceed memory before the next garbage collection.
     if (exchange.body.length > LIMITS.bodyFreeBytes) exchange.body.buffer.transfer(0);
   }
 }
 
-/** Counts a request in its window, or only looks when just failures count. */
+/** Counts a request in its window; only checks the window when the limit counts failures. */
 async function countRequest(deps: AppDeps, exchange: RequestContext, limit: RouteLimit, who: string): Promise<void> {
   if (exchange.peer.from === "process") return;
   const decision = limit.counts ? await deps.limiter.peek(limit, who) : await deps.limiter.hit(limit, who);
@@ -219,7 +219,7 @@ async function countRequest(deps: AppDeps, exchange: RequestContext, limit: Rout
   if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED");
 }
 
-/** Counts a failure; many at once must not pass on the strength of one look. */
+/** Counts a failure. Rejects also a request that passed the check before concurrent failures filled the window. */
 async function countFailure(deps: AppDeps, exchange: RequestContext, limit: RouteLimit): Promise<void> {
   const { counts: _, ...every } = limit;
   await countRequest(deps, exchange, every, exchange.ip);
@@ -229,7 +229,7 @@ function setHeaders(exchange: RequestContext, headers: Record<string, string>): 
   for (const [name, value] of Object.entries(headers)) exchange.responseHeaders.set(name, value);
 }
 
-/** The query by name; a name that is repeated has a list. */
+/** Returns the query by name; a repeated name has a list. */
 function queryOf(target: string, code: ErrorCode | undefined): Record<string, string | string[]> {
   const at = target.indexOf("?");
   const text = at === -1 ? "" : target.slice(at + 1);
@@ -255,7 +255,7 @@ function jsonBody<D>(route: Route<D>, { body }: RequestContext): unknown {
 
 function errorResponse(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Response {
   const known = asServiceError(error);
-  // What a sibling in the same process is refused, it judges and logs itself.
+  // The other service in this process handles and logs its own rejected calls.
   const isRoutine = exchange.peer.from === "process" && known.status < 500;
   if (!isRoutine) {
     deps.log(levelOf(known.status), "request_refused", {
@@ -275,7 +275,7 @@ function errorResponse(deps: AppDeps, exchange: RequestContext, error: unknown, 
   });
 }
 
-/** An agent that is offline (502) or a full mailbox (507) is no trouble of the service. */
+/** 502 (agent offline) and 507 (mailbox full) are not service failures. */
 function levelOf(status: number): Level {
   return status === 500 || status === 503 ? "error" : "info";
 }
@@ -288,7 +288,7 @@ function asServiceError(error: unknown): ServiceError {
   return new ServiceError("INTERNAL_ERROR", { cause: error });
 }
 
-/** Puts on what every answer carries. */
+/** Adds the headers of every response. */
 function addCommonHeaders(response: Response, exchange: RequestContext): Response {
   exchange.responseHeaders.forEach((value, name) => response.headers.set(name, value));
   response.headers.set("x-request-id", exchange.requestId);

@@ -1,6 +1,6 @@
 /**
- * Reading request bodies (D-12): counted while they stream, cut at the cap, given up after 10 s. A body that is not read
- * to its end ends its connection (D-248).
+ * Reads request bodies (D-12) with a size limit and a deadline of 10 s. An incompletely read body ends its connection
+ * (D-248).
  */
 import type { Clock } from "../../clock.ts";
 import type { Bytes } from "../../protocol/base64url.ts";
@@ -8,35 +8,35 @@ import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { BodyLease } from "./body_budget.ts";
 
-/** @throws {ServiceError} `PAYLOAD_TOO_LARGE` when `Content-Length` alone says so */
+/** @throws {ServiceError} `PAYLOAD_TOO_LARGE` when `Content-Length` exceeds the limit */
 export function refuseByLength(headers: Headers, maxBytes: number): void {
   if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
 }
 
-/** Bytes that a request says its body has; `null` when it does not say, 0 when there is none. */
+/** Returns the declared length of a body in bytes: `null` when it is not declared, 0 without a body. */
 export function declaredBytes({ body, headers }: Request): number | null {
   if (!body) return 0;
   const length = headers.get("content-length");
   return length === null ? null : Number(length);
 }
 
-/** Whatever has a body: a request, or an answer of another service. */
+/** A request, or a response of another service. */
 export interface BodySource {
   readonly body: ReadableStream<Uint8Array<ArrayBuffer>> | null;
 }
 
-/** What is known of a body ahead. */
+/** Options of `readBody`. */
 export interface ReadOptions {
-  /** Room that it takes up. */
+  /** Lease of the body budget. */
   room?: BodyLease;
-  /** Its length, where the connection holds it to that. */
+  /** Length in bytes, if the connection enforces it. */
   length?: number | null;
 }
 
 /**
- * Reads a body to its end.
+ * Returns a complete body.
  *
- * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`, `REQUEST_TIMEOUT` after 10 s or when its room is cut
+ * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`, `REQUEST_TIMEOUT` after 10 s or when its lease is aborted
  */
 export async function readBody(
   source: BodySource,
@@ -46,7 +46,7 @@ export async function readBody(
 ): Promise<Bytes> {
   const { body } = source;
   if (!body) return new Uint8Array();
-  // A large body goes into one buffer of its size: in pieces it would cost 64 KiB for each.
+  // A large body is read into one buffer: each chunk would allocate 64 KiB.
   const reader = length && length > LIMITS.bodyFreeBytes ? fillingReader(body) : body.getReader();
   const late = Promise.withResolvers<never>();
   const giveUp = () => late.reject(new ServiceError("REQUEST_TIMEOUT"));
@@ -71,8 +71,8 @@ export async function readBody(
 }
 
 /**
- * Reads what an answered request still sends, up to 256 KiB, and ends the connection of one that sends more, or takes
- * over 2 s. Without this the platform reads a declared body to its end, however long, after any answer.
+ * Reads the rest of a body after its response, up to 256 KiB. Ends the connection if more arrives or after 2 s. Otherwise
+ * the platform reads a declared body of any length completely after the response.
  */
 export async function leaveBody({ body }: BodySource, clock: Clock): Promise<void> {
   if (!body || body.locked) return;
@@ -91,8 +91,8 @@ export async function leaveBody({ body }: BodySource, clock: Clock): Promise<voi
 }
 
 /**
- * Cancels a body 2 s from now: the answer needs that time to get through, and nothing more is read meanwhile. A body that
- * is cancelled before its answer would be read on by the platform.
+ * Cancels a body after 2 s, so that the response can be sent first; nothing is read in this time. If a body is cancelled
+ * before its response, the platform continues to read it.
  */
 function endLater(
   reader: { cancel(): Promise<void> },
@@ -105,7 +105,7 @@ function endLater(
   });
 }
 
-/** Bodies that come over a connection can fill a buffer; others, made in the process, come in pieces. */
+/** Bodies from a connection can be read into a buffer; bodies made in this process arrive in chunks. */
 function fillingReader(body: NonNullable<BodySource["body"]>) {
   try {
     return body.getReader({ mode: "byob" });
@@ -127,7 +127,7 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
 }
 
 async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes: number): Promise<Bytes> {
-  // One more: a full buffer could not be asked whether the body has ended.
+  // One extra byte, so that a full read can detect the end of the body.
   let buffer = new ArrayBuffer(length + 1);
   let size = 0;
   for (let pieces = 0; size <= length; pieces++) {
@@ -159,7 +159,7 @@ function tooLarge(maxBytes: number): ServiceError {
   });
 }
 
-/** Each piece costs a turn of the event loop: a body in pieces of one byte costs seconds (D-211). */
+/** Limits the chunks: each takes a turn of the event loop, so one-byte chunks would take seconds (D-211). */
 function tooManyPieces(): ServiceError {
   return new ServiceError("PAYLOAD_TOO_LARGE", {
     message: `The body comes in over ${LIMITS.bodyPieces} pieces`,
@@ -167,7 +167,7 @@ function tooManyPieces(): ServiceError {
   });
 }
 
-/** Decodes UTF-8 and parses JSON; `undefined` for anything that is not a JSON text. */
+/** Returns the parsed UTF-8 JSON text, or `undefined` for any other bytes. */
 export function parseJson(body: Bytes): { text: string; value: unknown } | undefined {
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body);

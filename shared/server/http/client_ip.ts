@@ -1,20 +1,20 @@
 /**
- * Whose request it is, as far as an address can tell (D-49): the socket's peer, or behind a trusted proxy the
- * right-most hop that is not one. Never believes a header from anybody else.
+ * The client address of a request (D-49): the peer of the socket, or behind a trusted proxy the right-most hop that is not
+ * a trusted proxy. Ignores headers from other peers.
  */
 import { BlockList, isIP } from "node:net";
 
-/** Where a request came from: a socket's peer address, or this very process. */
+/** Origin of a request: the peer address of a socket, or this process. */
 export type Peer = { from: "socket"; address: string | null } | { from: "process" };
 
-/** Bucket of callers whose address is not known. */
+/** Bucket of clients without a known address. */
 const UNKNOWN = "unknown";
 
-/** Addresses and CIDR blocks whose `X-Forwarded-For` counts. */
+/** Addresses and CIDR blocks whose `X-Forwarded-For` is trusted. */
 export class TrustedProxies {
   readonly #list = new BlockList();
 
-  /** @throws {TypeError} for a text that is no address or block */
+  /** @throws {TypeError} for a text that is not an address or a block */
   constructor(blocks: readonly string[]) {
     for (const block of blocks) {
       const [address = "", prefix, ...more] = block.split("/");
@@ -27,7 +27,7 @@ export class TrustedProxies {
     }
   }
 
-  /** True when the address is one of them. */
+  /** Returns true when the address is trusted. */
   has(address: string): boolean {
     const plain = unmapped(address);
     const family = isIP(plain);
@@ -35,7 +35,7 @@ export class TrustedProxies {
   }
 }
 
-/** The bucket of a request: an IPv4 address, the /64 of an IPv6 address, or `unknown`. */
+/** Returns the bucket of a request: an IPv4 address, the /64 of an IPv6 address, or `unknown`. */
 export function clientBucket(peer: Peer, forwardedFor: string | null, trusted: TrustedProxies): string {
   if (peer.from === "process") return "process";
   let address = peer.address;
@@ -58,7 +58,7 @@ function bucketOf(address: string): string {
   }
 }
 
-/** An IPv4-mapped IPv6 address as its IPv4 address; any other as it is, without zone. */
+/** Returns the IPv4 address of an IPv4-mapped IPv6 address; any other address without its zone. */
 function unmapped(address: string): string {
   const plain = address.replace(/^\[|\]$/g, "").replace(/%.*$/s, "");
   if (isIP(plain) !== 6) return plain;
@@ -68,9 +68,9 @@ function unmapped(address: string): string {
   return [high >> 8, high & 255, low >> 8, low & 255].join(".");
 }
 
-/** The eight groups of a valid IPv6 address in short form. */
+/** Returns the eight groups of a valid IPv6 address, without leading zeros. */
 function ipv6Groups(address: string): string[] {
-  // The URL parser writes every form of an address the same way, an embedded IPv4 part included.
+  // The URL parser normalises every form of an address, including an embedded IPv4 part.
   const [head = "", tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split("::");
   const left = head === "" ? [] : head.split(":");
   if (tail === undefined) return left;

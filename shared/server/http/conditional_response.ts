@@ -1,12 +1,10 @@
-/**
- * Answers that may be asked for again with `If-None-Match` (RFC 9110 section 13).
- */
+/** Responses to conditional requests with `If-None-Match` (RFC 9110 section 13). */
 import type { Bytes } from "../../protocol/base64url.ts";
 
-/** A large body goes out in pieces of this size (D-104): the whole of it copied for each request is memory that others need. */
+/** Chunk size of a large body (D-104): one copy of the whole body for each request would use too much memory. */
 const PIECE_BYTES = 262_144;
 
-/** 200 with the JSON text, or 304 when the client has it already. */
+/** Returns 200 with the JSON text, or 304 when the client has this version. */
 export function conditionalResponse(request: Request, body: Bytes, etag: string, cacheControl: string): Response {
   const headers = { ETag: etag, "Cache-Control": cacheControl };
   const known = request.headers.get("if-none-match")?.split(",").map((tag) => tag.trim().replace(/^W\//, ""));

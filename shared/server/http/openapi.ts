@@ -1,6 +1,6 @@
 /**
- * OpenAPI 3.1 from the route tables (D-52): one operation a row, with every code it can answer. States nothing that is
- * not in the rows.
+ * OpenAPI 3.1 from the route tables (D-52): one operation per row, with every code that it can send. Contains only what
+ * the rows contain.
  */
 import * as z from "zod";
 import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
@@ -16,19 +16,19 @@ import {
   type RouteHeader,
 } from "./route.ts";
 
-/** One service's part of a document. */
+/** The part of one service in a document. */
 export interface DocumentPart {
   title: string;
   operations: readonly Operation[];
 }
 
-/** A row, and all that its answers can be. */
+/** A row and its possible responses. */
 export interface Operation {
   method: string;
   path: string;
   summary: string;
   credential: Credential;
-  /** Every limit and bound, as text. */
+  /** Texts of every limit and bound. */
   limits: readonly string[];
   headers: readonly RouteHeader[];
   params: z.ZodType | undefined;
@@ -41,7 +41,7 @@ export interface Operation {
 
 type Json = Record<string, unknown>;
 
-/** The operations of a table. */
+/** Returns the operations of a table. */
 export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): Operation[] {
   return routes.map((route) => {
     const authenticator = authenticators[route.auth as keyof C];
@@ -63,7 +63,7 @@ export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: 
   });
 }
 
-/** Every limit and bound of a row, as text. */
+/** Returns the texts of every limit and bound of a row. */
 export function limitsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "limit">): string[] {
   const { limit, maxBodyBytes = LIMITS.bodyBytes, bounds = [] } = route;
   const texts: string[] = [];
@@ -76,7 +76,7 @@ export function limitsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D
   return [...texts, ...bounds];
 }
 
-/** What each credential looks like in a request. */
+/** Name and headers of each credential. */
 export const CREDENTIALS: Readonly<Record<Credential, { what: string; headers: readonly string[] }>> = {
   none: { what: "none", headers: [] },
   api_key: { what: "API key", headers: ["Authorization: Bearer"] },
@@ -94,7 +94,7 @@ function proofHeaderNames(): string[] {
   return [HEADERS.timestamp, HEADERS.nonce, HEADERS.bodySha256, HEADERS.proof];
 }
 
-/** Headers of every request and answer (D-11). */
+/** Header of every request and response (D-11). */
 const REQUEST_ID: Json = { type: "string", pattern: "^[A-Za-z0-9._:-]{8,128}$" };
 const PROOF_PATTERNS: Readonly<Record<string, string>> = {
   [HEADERS.timestamp]: "^(0|[1-9][0-9]{0,15})$",
@@ -104,7 +104,7 @@ const PROOF_PATTERNS: Readonly<Record<string, string>> = {
   [HEADERS.access]: "^svc_agt_[A-Za-z0-9_-]{43}$",
 };
 
-/** The document as a JSON value. */
+/** Returns the document as a JSON value. */
 export function openApiDocument(parts: readonly DocumentPart[], version: string): Json {
   const paths: Record<string, Json> = {};
   for (const { title, operations } of parts) {
@@ -226,7 +226,7 @@ function responsesOf({ response, errors, limits }: Operation): Record<string, Js
   return responses;
 }
 
-/** Headers of error answers, by status. */
+/** Headers of error responses, by status. */
 const ERROR_HEADERS: Readonly<Record<number, readonly string[]>> = {
   401: ["WWW-Authenticate"],
   426: ["Upgrade"],
@@ -251,7 +251,7 @@ function jsonContent(schema: Json): Json {
   return { "application/json": { schema } };
 }
 
-/** JSON schema of a shape. */
+/** Returns the JSON schema of a schema. */
 export function schemaOf(schema: z.ZodType, io: "input" | "output"): Json {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
   return rest;

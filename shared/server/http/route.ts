@@ -1,6 +1,5 @@
 /**
- * What a route is: one complete row of a service's table. Method, path, who may call it, its limit, the shapes of its
- * input, the code for invalid input, every error it can answer, and its handler.
+ * The row of a route table: method, path, authentication, limit, input schemas, error codes and handler.
  */
 import type * as z from "zod";
 import type { Bytes } from "../../protocol/base64url.ts";
@@ -8,7 +7,7 @@ import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
 import type { BodyLease } from "./body_budget.ts";
 import type { Peer } from "./client_ip.ts";
 
-/** HTTP methods in use. */
+/** HTTP methods of the services. */
 export type Method = "GET" | "POST" | "DELETE";
 
 /** A limit of a route. */
@@ -16,13 +15,13 @@ export interface RouteLimit {
   name: string;
   requests: number;
   windowMs: number;
-  /** Who shares a window. */
+  /** What a window is counted for. */
   per: "ip" | "api-key";
-  /** Count only requests that end in one of these codes; without it, every request. */
+  /** Counts only requests that end with one of these codes (default: every request). */
   counts?: readonly ErrorCode[];
 }
 
-/** A request header that a route reads, for the documents (D-234). */
+/** A request header that a route reads, for the API documents (D-234). */
 export interface RouteHeader {
   name: string;
   required: boolean;
@@ -30,26 +29,26 @@ export interface RouteHeader {
   what: string;
 }
 
-/** A request on its way through the pipeline. */
+/** Everything known about one HTTP request. */
 export interface RequestContext {
   request: Request;
   requestId: string;
   peer: Peer;
-  /** Bucket of the client's address. */
+  /** Rate-limit bucket of the client's address. */
   ip: string;
-  /** Path and query exactly as in the request line. */
+  /** Path and query, exactly as in the request line. */
   target: string;
-  /** Raw body, once read. */
+  /** Raw body, after it was read. */
   body: Bytes;
-  /** Room that the body takes up until the answer, or until the handler gives it back. */
+  /** Lease of the body budget, held until the response or until the handler releases it. */
   room?: BodyLease;
-  /** Headers that the answer gets, whatever it is. */
+  /** Headers of the response, including error responses. */
   responseHeaders: Headers;
-  /** Who it turned out to be, for the log. */
+  /** The authenticated caller, for the log. */
   agentDid?: string;
 }
 
-/** What a handler is called with. */
+/** Parameters of a handler. */
 export interface Input<P, Q, B, C> {
   params: P;
   query: Q;
@@ -61,20 +60,20 @@ export interface Input<P, Q, B, C> {
 type Schema = z.ZodType;
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
-/** What a success answers. */
+/** The success response. */
 export interface RouteAnswer {
   status: number;
   body?: Schema;
   contentType?: string;
-  /** Headers of the answer that a client may need. */
+  /** Response headers that a client may need. */
   headers?: readonly string[];
-  /** The same body with 503, when the service is not ready. */
+  /** True when a service that is not ready sends the same body with 503. */
   mayBeUnready?: true;
-  /** 304 to a request with a current `If-None-Match`. */
+  /** True when a current `If-None-Match` gets 304. */
   isCacheable?: true;
 }
 
-/** A row, with its types known. */
+/** A row with the types of its input. */
 export interface RouteSpec<D, C, P, Q, B> {
   method: Method;
   path: string;
@@ -83,35 +82,35 @@ export interface RouteSpec<D, C, P, Q, B> {
   params?: P;
   query?: Q;
   body?: B;
-  /** Shape of a body that the handler parses itself. */
+  /** Schema of a body that the handler parses. */
   rawBody?: Schema;
   /** Headers that the handler reads. */
   headers?: readonly RouteHeader[];
-  /** Bounds beside `limit` and the size of the body, for the documents. */
+  /** Further bounds, for the API documents. */
   bounds?: readonly string[];
-  /** An empty body stands for `{}`. */
+  /** True when an empty body means `{}`. */
   emptyBody?: true;
-  /** Largest body in bytes, when not the usual one. */
+  /** Largest body in bytes (default `LIMITS.bodyBytes`). */
   maxBodyBytes?: number;
-  /** Code for invalid query or body. */
+  /** Code for an invalid query or body. */
   invalid?: ErrorCode;
   /** Code for invalid path parameters. */
   invalidPath?: ErrorCode;
-  /** Refuses before anything else is looked at, for instance when the route is switched off. */
+  /** Rejects a request before any other check, for example when the route is disabled. */
   precondition?: { check(deps: D): void; errors: readonly ErrorCode[] };
-  /** What a success answers. */
+  /** The success response. */
   response: RouteAnswer;
-  /** Codes of the handler; those of authentication, limits and input follow from the row. */
+  /** Codes of the handler. The codes of authentication, limits and input are derived from the row. */
   errors: readonly ErrorCode[];
   handler(deps: D, input: Input<Output<P>, Output<Q>, Output<B>, C>): Response | Promise<Response>;
 }
 
-/** A row whose types have been checked and forgotten; `auth` names an authenticator of the service. */
+/** A row without the types of its input; `auth` names an authenticator of the service. */
 export type Route<D> = RouteSpec<D, unknown, Schema | undefined, Schema | undefined, Schema | undefined> & {
   auth: string;
 };
 
-/** What a caller must show, for the documents. */
+/** Credential of the caller, for the API documents. */
 export type Credential =
   | "none"
   | "api_key"
@@ -121,24 +120,24 @@ export type Credential =
   | "agent_proof"
   | "agent_session";
 
-/** Proves who calls; one of a service's named ways. */
+/** Authenticates the caller of a route. */
 export interface Authenticator<D, C> {
-  /** When in the order of a request (D-15, D-42, D-45, D-60). */
+  /** Stage of the request pipeline (D-15, D-42, D-45, D-60). */
   stage: "before_limit" | "before_body" | "after_body" | "after_input";
   credential: Credential;
-  /** What `WWW-Authenticate` of a 401 names. */
+  /** Scheme in `WWW-Authenticate` of a 401. */
   scheme: "Bearer" | "Svc";
   errors: readonly ErrorCode[];
-  /** A limit that the authenticator counts itself, as text for the documents. */
+  /** Text about a limit that the authenticator counts, for the API documents. */
   limit?: string;
-  /** Refuses at a glance, before the body is read. */
+  /** Rejects a request by its headers, before the body is read. */
   precheck?(deps: D, exchange: RequestContext): void;
   run(deps: D, exchange: RequestContext): Promise<C>;
-  /** True for a caller whom the limit per IP does not concern. */
+  /** Returns true for a caller that is exempt from the per-IP limit. */
   exempt?(caller: C): boolean;
-  /** Bucket of a `per: "api-key"` limit. */
+  /** Returns the bucket of a `per: "api-key"` limit. */
   bucket?(caller: C): string;
-  /** Judged after the limit: a role, a scope (403). */
+  /** Checks role or scope after the limit (403). */
   authorise?(caller: C): void;
   /**
    * Runs after the handler if authentication succeeded, on success and on error (D-198). Its error replaces that of the
@@ -150,7 +149,7 @@ export interface Authenticator<D, C> {
 /** The authenticators of a service, by name. */
 export type Authenticators<D, Callers> = { [A in keyof Callers]: Authenticator<D, Callers[A]> };
 
-/** Gives the function that makes rows of a service: it infers a handler's input from the row. */
+/** Returns the function that creates rows of a service; it infers the handler's input from the row. */
 export function routeFor<D, Callers>() {
   return function route<
     A extends keyof Callers & string,
@@ -162,7 +161,7 @@ export function routeFor<D, Callers>() {
   };
 }
 
-/** A JSON answer. */
+/** Returns a JSON response. */
 export function json(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
   return new Response(JSON.stringify(body), {
     status,
@@ -170,12 +169,12 @@ export function json(body: unknown, status = 200, headers: Record<string, string
   });
 }
 
-/** 204. */
+/** Returns a response with status 204. */
 export function noContent(): Response {
   return new Response(null, { status: 204, headers: { "Cache-Control": "no-store" } });
 }
 
-/** Every code that a route can answer: its own, and those that follow from its row. */
+/** Returns every code that a route can send. */
 export function errorsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "errors">): ErrorCode[] {
   const codes: (ErrorCode | undefined)[] = [
     ...(route.precondition?.errors ?? []),

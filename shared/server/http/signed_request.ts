@@ -1,6 +1,6 @@
 /**
- * Reading a signed request (D-13, D-24, D-25): what its headers say, and whether the proof holds for it. Registry and
- * proxy share these; each gives a failure its own code.
+ * Reads a signed request (D-13, D-24, D-25): its headers and its proof. Registry and proxy share these functions; each
+ * service has its own error codes.
  */
 import type { KeyObject } from "node:crypto";
 import { LIMITS } from "../../protocol/limits.ts";
@@ -10,7 +10,7 @@ import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
 import { digest, verify } from "../crypto.ts";
 import type { RequestContext } from "./route.ts";
 
-/** The one token of an `Authorization` header of this scheme; `null` without a header, `""` for any other form. */
+/** Returns the token of an `Authorization` header of this scheme; `null` without a header, `""` for any other form. */
 export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
   const value = headers.get(HEADERS.authorization);
   if (value === null) return null;
@@ -19,7 +19,7 @@ export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): 
   return token;
 }
 
-/** What the timestamp header says: unix seconds, or why it cannot be used. */
+/** Returns the timestamp header in Unix seconds, or why it is rejected. */
 export function requestTimestamp(headers: Headers, now: number): number | "invalid" | "skew" {
   const timestamp = parseUnixSeconds(headers.get(HEADERS.timestamp) ?? "");
   if (timestamp === null) return "invalid";
@@ -27,8 +27,8 @@ export function requestTimestamp(headers: Headers, now: number): number | "inval
 }
 
 /**
- * True when the proof was made with the agent's key for this very request: body, path, recipient and AIT as received,
- * and one of the origins that the service answers to.
+ * Returns true when the agent's key signed this request: body, path, recipient and AIT as received, and one of the
+ * service's origins.
  */
 export function holdsProof(
   exchange: RequestContext,

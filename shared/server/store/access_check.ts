@@ -1,10 +1,10 @@
 /**
- * What registry and proxy agree on about access tokens where they share process and store (D-63). Types only.
+ * The interface between registry and proxy for access tokens when they share process and store (D-63). Types only.
  */
 import type { RecordReader } from "./preconditions.ts";
 import type { Update } from "./group_commit.ts";
 
-/** An access token, and who shows it with which identity token. */
+/** An access token with the agent and the AIT of its request. */
 export interface AccessTokenCheck {
   accessToken: string;
   agentDid: string;
@@ -12,8 +12,8 @@ export interface AccessTokenCheck {
 }
 
 /**
- * Judges an access token for a claim that takes effect only while the judgement holds: the updates that see to that,
- * each refusing with `refuse`, or `null` for a token that is not good.
+ * Checks an access token. Returns `null` for an invalid token, else the updates that make a claim depend on the token being
+ * valid at its commit; each refuses with `refuse`.
  */
 export type CheckAccessToken = <R>(
   claim: AccessTokenCheck,

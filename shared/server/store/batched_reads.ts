@@ -1,6 +1,5 @@
 /**
- * Reading together: whatever is asked for in one turn goes to the store in calls of ten keys. Nobody waits for a timer,
- * nothing is kept.
+ * Batched reads: reads of one turn of the event loop go to the store in calls of ten keys. There is no timer and no cache.
  */
 
 interface QueuedRead {
@@ -20,7 +19,7 @@ export class BatchedReads {
     this.#kv = kv;
   }
 
-  /** Reads one record. */
+  /** Returns one record, read from the store. */
   get<T>(key: Deno.KvKey): Promise<Deno.KvEntryMaybe<T>> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ key, resolve: resolve as QueuedRead["resolve"], reject });

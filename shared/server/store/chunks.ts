@@ -1,16 +1,14 @@
-/**
- * Payloads in parts: a stored value holds 64 KiB, a message up to four times that.
- */
+/** Splits payloads into chunks: a stored value holds 64 KiB, a message up to 256 KiB (D-208). */
 import { LIMITS } from "../../protocol/limits.ts";
 
-/** Bytes in parts that fit a stored value. */
+/** Returns the bytes in chunks that fit a stored value. */
 export function splitChunks(bytes: Uint8Array): Uint8Array[] {
   const parts: Uint8Array[] = [];
   for (let at = 0; at < bytes.length; at += LIMITS.chunkBytes) parts.push(bytes.slice(at, at + LIMITS.chunkBytes));
   return parts;
 }
 
-/** Parts as they were before. */
+/** Returns the bytes of all chunks. */
 export function concatChunks(parts: readonly Uint8Array[]): Uint8Array {
   const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;

@@ -1,22 +1,21 @@
 /**
- * Deletes ended records in small commits (D-217). Deno KV deletes everything that has expired in one transaction, about
- * once a minute, and commits wait meanwhile: families of many records therefore get an expiry in the store that is later
- * than their end. One instance at a time walks each family in key order, without an index and without memory of what was
- * written: a restart, a crash or another instance changes nothing. Late deletion changes no decision, since every reader
- * compares the times in the record.
+ * Deletes ended records in small commits (D-217). About once a minute, Deno KV deletes all expired records in one
+ * transaction that blocks commits. Families of many records therefore expire in the store later than they end. One
+ * instance at a time reads each family in key order, without an index, so a restart or a crash loses nothing. Late
+ * deletion changes no decision, because every reader compares the times in the record.
  */
 import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";
 
-/** A family of records that is swept. */
+/** A key family with records to delete. */
 export interface SweptFamily {
   prefix: Deno.KvKey;
-  /** True when the record may be deleted at `now`, milliseconds since the Unix epoch. */
+  /** Returns true when the record may be deleted at `now`, milliseconds since the Unix epoch. */
   hasEnded(entry: Deno.KvEntry<unknown>, now: number): boolean | Promise<boolean>;
 }
 
-/** Which instance sweeps, until when. */
+/** Lease of the instance that sweeps. */
 export interface SweepLease {
   instance: string;
   /** Milliseconds since the Unix epoch. */
@@ -25,7 +24,7 @@ export interface SweepLease {
 
 interface SweeperDeps {
   kv: Deno.Kv;
-  /** Checks that one commit of the store may hold. */
+  /** Most checks of one commit (D-208). */
   maxChecks: number;
   clock: Clock;
   log: Log;
@@ -45,7 +44,7 @@ export class ExpirySweeper {
     this.#families = families;
   }
 
-  /** Starts a loop for each family. */
+  /** Starts one loop for each family. */
   start(): void {
     for (const family of this.#families) void this.#loop(family);
   }
@@ -56,7 +55,7 @@ export class ExpirySweeper {
 
   async #loop(family: SweptFamily): Promise<void> {
     const { clock, log } = this.#deps;
-    // Not before the start is over: an instance may live for a single request.
+    // Wait first: an instance may run for a single request only.
     await sleep(clock, LIMITS.sweepFirstMs, this.#stopped.signal);
     while (!this.#stopped.signal.aborted) {
       await this.pass(family).catch((cause) => log("warn", "sweep_failed", { family: family.prefix.join(), cause }));
@@ -64,7 +63,7 @@ export class ExpirySweeper {
     }
   }
 
-  /** Walks a family once. */
+  /** Reads a family once and deletes its ended records. */
   async pass(family: SweptFamily): Promise<void> {
     const { kv, clock } = this.#deps;
     const limit = LIMITS.sweepRows;
@@ -83,14 +82,14 @@ export class ExpirySweeper {
     }
   }
 
-  /** Deletes records that are still as they were read; the others wait for the next pass. */
+  /** Deletes records that are unchanged since they were read; the next pass handles the others. */
   async #delete(entries: readonly Deno.KvEntry<unknown>[]): Promise<void> {
     const { kv, maxChecks } = this.#deps;
     for (let i = 0; i < entries.length;) {
       const operation = kv.atomic();
       for (let checks = 0, bytes = 0; i < entries.length && checks < maxChecks; checks++, i++) {
         const entry = entries[i] as Deno.KvEntry<unknown>;
-        // Each key is there twice, in its check and in its deletion.
+        // Each key counts twice: in its check and in its deletion.
         bytes += 2 * keyBytes(entry.key);
         if (checks > 0 && bytes > LIMITS.sweepBytes) break;
         operation.check(entry).delete(entry.key);
@@ -99,7 +98,7 @@ export class ExpirySweeper {
     }
   }
 
-  /** True while this instance sweeps. The lease saves work only: two instances that sweep at once do no harm. */
+  /** Returns true while this instance has the lease. The lease only saves work: two concurrent sweeps are safe. */
   async #holdsLease(): Promise<boolean> {
     if (this.#deps.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
     this.#claiming ??= this.#claim().finally(() => this.#claiming = null);
@@ -119,7 +118,7 @@ export class ExpirySweeper {
   }
 }
 
-/** Size of a key whose texts are ASCII, as all of these families' are. */
+/** Returns the size of a key with ASCII texts, as in all swept families. */
 function keyBytes(key: Deno.KvKey): number {
   return key.reduce<number>((sum, part) => sum + (typeof part === "string" ? part.length : 8) + 2, 0);
 }

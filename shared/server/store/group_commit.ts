@@ -1,17 +1,17 @@
 /**
- * Group commit: many small claims, one atomic commit. While a commit is under way the next batch gathers; nobody waits
- * for a timer. A claim is a few pure updates of records; it takes effect whole or not at all, and learns its own fate.
- * The only writer of nonces, windows and delivery records.
+ * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; there is no
+ * timer. A claim is a list of pure record updates. It is applied completely or rejected, and receives its own result. The
+ * only writer of nonces, rate-limit windows and delivery records.
  *
  * A commit whose call fails or is late may have taken effect, or may still do so (D-216). Each commit therefore also
  * writes a mark: one record of this instance, with the number of the commit. The mark takes effect with the commit, so it
- * answers the question exactly; the records cannot, since a replay of the same request writes the same values.
+ * shows exactly whether the commit did. The records cannot, because a replay of the same request writes the same values.
  * - After an error the mark is read. When it has the commit's number, the claims of that commit have taken effect.
  * - When it has not, the batch is halved once, read again and committed again. The mark is read after the records, so a
  *   commit that takes effect late is either found by its mark or changes a record that the new commit checks.
  * - After an error the next commit writes a mark at another key, so a late commit cannot overwrite a newer mark.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
- *   take effect. The claim of a later request is not a part of it: the same nonce in another request is a replay.
+ *   take effect. A later request has its own claim: the same nonce in another request is a replay.
  */
 import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
@@ -19,12 +19,12 @@ import { BoundedMap } from "../bounded_map.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 
-/** A key that is written or deleted unseen, beside a record that is checked. */
+/** A key that is written or deleted without a check, together with a checked record. */
 export type Write = { key: Deno.KvKey; value: unknown; expireInMs: number } | { key: Deno.KvKey; delete: true };
 
 /**
- * What an update makes of the record as it stands; `also` takes effect with it. `"hold"` leaves the record alone, and
- * the claim takes effect only while it stands just so; `"keep"` does not mind what becomes of it.
+ * The result of an update. `also` is written with the new value. `"hold"` keeps the record and requires that it is
+ * unchanged at the commit; `"keep"` keeps the record without this requirement.
  */
 export type RecordChange<R> =
   | { value: unknown; expireInMs: number; also?: readonly Write[] }
@@ -33,86 +33,86 @@ export type RecordChange<R> =
   | "hold"
   | "keep";
 
-/** One record of a claim: `next` is called with the record or `null`, perhaps more than once, and must be pure. */
+/** The update of one record. `next` gets the record or `null`, may be called more than once, and must be pure. */
 export interface Update<R> {
   key: Deno.KvKey;
   next(current: unknown): RecordChange<R>;
-  /** The record as the caller has read it a moment ago: spares a read. When it is stale the claim is judged anew. */
+  /** The record as the caller has read it, which saves a read. If it is stale, the claim is evaluated again. */
   seen?: Deno.KvEntryMaybe<unknown>;
-  /** The record is written once and not asked for again: it is not kept in mind. */
+  /** True for a record that is written once and not read again; it is not cached. */
   uncached?: true;
-  /** About how many bytes it writes, when they are many. */
+  /** Approximate bytes written, if many. */
   bytes?: number;
 }
 
-/** The fate of a claim: taken, or refused by one of its updates. */
+/** Result of a claim: taken, or refused by one of its updates. */
 export type ClaimResult<R> = { taken: true } | { taken: false; refused: R };
 
 interface QueuedClaim {
   updates: readonly Update<unknown>[];
   ids: string[];
-  /** When it was made, milliseconds since the Unix epoch. */
+  /** Time of the claim, milliseconds since the Unix epoch. */
   since: number;
-  /** Commits that may have made it take effect: two at most. */
+  /** Commits that may have applied the claim: at most two. */
   doubts?: Mark[];
   resolve(fate: ClaimResult<unknown>): void;
   reject(error: unknown): void;
 }
 
-/** A record that is taken to be absent: spares a read of what hardly ever exists. */
+/** Stands for an absent record, which saves a read of a record that rarely exists. */
 export function absent(key: Deno.KvKey): Deno.KvEntryMaybe<never> {
   return { key, value: null, versionstamp: null };
 }
 
-/** A record as far as it is known. */
+/** A cached record. */
 interface CachedRecord {
   key: Deno.KvKey;
   versionstamp: string | null;
   value: unknown;
 }
 
-/** What a commit writes to be recognised: its number. */
+/** The mark of a commit: its number. */
 interface Mark {
   key: Deno.KvKey;
   number: number;
 }
 
-/** What a group commit can be given besides the store. */
+/** Options of a group commit. */
 export interface GroupCommitOptions {
   clock?: Clock;
-  /** Where marks are kept, a key of this instance alone; without it a commit whose answer is lost counts as failed. */
+  /** Key of the marks of this instance. Without it, a commit whose response is lost counts as failed. */
   markKey?: Deno.KvKey;
 }
 
-/** How a commit is tried: which try it is, and whether an error may still halve the batch. */
+/** An attempt to commit: its number, and whether an error may still halve the batch. */
 interface Try {
   attempt: number;
   maySplit: boolean;
 }
 
 interface BatchRecord extends CachedRecord {
-  /** What the batch makes of it, once a claim has changed it. */
+  /** The change by the batch, after a claim has changed the record. */
   change: Exclude<RecordChange<never>, "hold" | "keep" | { refuse: never }> | null;
   isHeld: boolean;
   also: Write[];
-  /** All that is asked of it is asked once. */
+  /** True when every update writes the record only once. */
   uncached: boolean;
 }
 
-/** Gathers claims and commits them. */
+/** Collects claims and commits them in batches. */
 export class GroupCommit {
   readonly #kv: Deno.Kv;
   readonly #maxChecks: number;
   readonly #clock: Clock;
   readonly #markKey: Deno.KvKey | undefined;
-  /** What commits of this instance wrote or held, by key: the next claim on it needs no read. */
+  /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #waiting: QueuedClaim[] = [];
-  /** Claims of the batch that is being committed, and when the oldest of them was made. */
+  /** Number of claims in the current commit, and the time of the oldest. */
   #inBatch = 0;
   #batchSince = 0;
   #running = false;
-  /** Commits and errors so far: number of the next mark, and generation of its key. */
+  /** Number of the next mark, and generation of its key: commits and errors so far. */
   #commits = 0;
   #errors = 0;
 
@@ -123,16 +123,17 @@ export class GroupCommit {
     this.#markKey = markKey;
   }
 
-  /** How long the oldest claim without a fate has waited, milliseconds. */
+  /** Wait of the oldest claim without a result, milliseconds. */
   get oldestWaitMs(): number {
     const since = this.#inBatch > 0 ? this.#batchSince : this.#waiting[0]?.since;
     return since === undefined ? 0 : Math.max(0, this.#clock.now() - since);
   }
 
   /**
-   * Makes a claim. Resolves once it is durable, or refused by the record that stands.
+   * Adds a claim. Resolves after its commit, or when a current record refuses it.
    *
-   * @throws {StoreUnavailable} when the store fails or stays contended, or too many claims wait, or one for too long
+   * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, or when one
+   * waits for too long
    */
   claim<R>(updates: readonly Update<R>[]): Promise<ClaimResult<R>> {
     if (this.#waiting.length + this.#inBatch >= LIMITS.claimsWaiting || this.oldestWaitMs > LIMITS.claimWaitMs) {
@@ -148,7 +149,7 @@ export class GroupCommit {
     });
   }
 
-  /** The record as the last commit here left or found it; a claim that builds on it is judged anew when it is stale. */
+  /** Returns the record after the last commit of this instance. A claim that uses a stale record is evaluated again. */
   cachedRecord(key: Deno.KvKey): Deno.KvEntryMaybe<unknown> | undefined {
     return this.#known.get(idOf(key)) as Deno.KvEntryMaybe<unknown> | undefined;
   }
@@ -164,7 +165,7 @@ export class GroupCommit {
     this.#running = false;
   }
 
-  /** As many waiting claims as one commit can check and carry. */
+  /** Takes the waiting claims that fit one commit. */
   #nextBatch(): QueuedClaim[] {
     const ids = new Set<string>();
     let count = 0, bytes = 0;
@@ -178,7 +179,7 @@ export class GroupCommit {
   }
 
   async #commit(whole: QueuedClaim[], now: Try): Promise<void> {
-    // The first try builds on what is known; what that refuses, or what was stale, is judged by a fresh read.
+    // The first attempt uses cached records. A refusal or a stale record needs a read from the store.
     const isFresh = now.attempt > 1;
     let batch = whole, fates: ClaimResult<unknown>[] = [], refused: QueuedClaim[] = [], mark: Mark | undefined;
     try {
@@ -201,11 +202,11 @@ export class GroupCommit {
     }
     const next = { ...now, attempt: now.attempt + 1 };
     if (refused.length > 0) return await this.#commit(refused, next);
-    // A record was not as it was known; once more, and the claims that are not concerned must not suffer.
+    // A cached record was stale. Try again, so that the other claims of the batch are not affected.
     if (!isFresh) return await this.#commit(batch, next);
     if (batch.length > 1) return await this.#split(batch, next);
     if (now.attempt < LIMITS.commitRetries) return await this.#commit(batch, next);
-    batch[0]?.reject(new StoreUnavailable(new Error("The record stayed contended")));
+    batch[0]?.reject(new StoreUnavailable(new Error("Conflicts did not end")));
   }
 
   async #split(batch: QueuedClaim[], now: Try): Promise<void> {
@@ -214,7 +215,7 @@ export class GroupCommit {
     await this.#commit(batch.slice(half), now);
   }
 
-  /** Goes on after an error: rejects the claims that caused it, halves the others once, or gives all of them up. */
+  /** Handles an error: rejects the claims that caused it and halves the others once, or rejects all of them. */
   async #afterError(batch: QueuedClaim[], { attempt, maySplit }: Try, error: unknown): Promise<void> {
     this.#errors++;
     for (const { ids } of batch) for (const id of ids) this.#known.delete(id);
@@ -230,7 +231,7 @@ export class GroupCommit {
     for (const claim of rest) claim.reject(error);
   }
 
-  /** Resolves the claims that an earlier commit has made take effect although its answer was lost; gives the others. */
+  /** Resolves the claims of an earlier commit that took effect although its response was lost. Returns the others. */
   async #undoubted(batch: QueuedClaim[]): Promise<QueuedClaim[]> {
     const doubts = new Set(batch.flatMap((claim) => claim.doubts ?? []));
     if (doubts.size === 0) return batch;
@@ -245,7 +246,7 @@ export class GroupCommit {
     return rest;
   }
 
-  /** The records of a batch: as they are known, or read. */
+  /** Returns the records of a batch, from the cache or the store. */
   async #entries(batch: QueuedClaim[], isFresh: boolean): Promise<Map<string, BatchRecord>> {
     const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, Deno.KvKey>();
@@ -296,7 +297,7 @@ export class GroupCommit {
 const REMEMBERED = 5_000;
 const MARK_KEPT_MS = LIMITS.commitMarkSeconds * 1000;
 
-/** A key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
+/** Returns a key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
 function idOf(key: Deno.KvKey): string {
   return key.join("\0");
 }
@@ -305,7 +306,7 @@ function untouched({ key, value, versionstamp }: CachedRecord): BatchRecord {
   return { key, value, versionstamp, change: null, isHeld: false, also: [], uncached: true };
 }
 
-/** Of two pictures of a record the one that was written later. */
+/** Returns the later of two versions of a record. */
 function newer(a: CachedRecord | undefined, b: CachedRecord | undefined): CachedRecord | undefined {
   if (!a || !b) return a ?? b;
   return (a.versionstamp ?? "") >= (b.versionstamp ?? "") ? a : b;
@@ -317,7 +318,7 @@ export function addWrite(operation: Deno.AtomicOperation, change: Write): void {
   else operation.set(change.key, change.value, { expireIn: change.expireInMs });
 }
 
-/** Applies claims one after another; one whose update throws is rejected with that, and left out. */
+/** Applies claims in order. A claim whose update throws is rejected with this error and left out. */
 function applyAll(batch: QueuedClaim[], entries: Map<string, BatchRecord>): [QueuedClaim[], ClaimResult<unknown>[]] {
   const applied: QueuedClaim[] = [], fates: ClaimResult<unknown>[] = [];
   for (const claim of batch) {
@@ -331,14 +332,14 @@ function applyAll(batch: QueuedClaim[], entries: Map<string, BatchRecord>): [Que
   return [applied, fates];
 }
 
-/** Rejects a claim that the store refuses whatever else is in its commit; false for any other. */
+/** Rejects a claim that the store refuses regardless of the rest of its commit. Returns false for any other claim. */
 function rejectIfWrong(claim: QueuedClaim, error: unknown): boolean {
   const isWrong = claim.updates.some((update) => writesOf(update).some(isWrongMutation));
   if (isWrong) claim.reject(error);
   return isWrong;
 }
 
-/** What an update writes where there is no record yet; nothing when it needs one. */
+/** Returns what an update writes without an existing record; nothing when it requires one. */
 function writesOf({ key, next }: Update<unknown>): Mutation[] {
   try {
     const verdict = next(null);
@@ -352,7 +353,7 @@ function writesOf({ key, next }: Update<unknown>): Mutation[] {
   }
 }
 
-/** Applies a claim to the batch's picture of the records: all of its updates, or none. */
+/** Applies all updates of a claim to the batch's records, or none. */
 function apply(claim: QueuedClaim, entries: Map<string, BatchRecord>): ClaimResult<unknown> {
   const verdicts: [BatchRecord, Update<unknown>, Exclude<RecordChange<never>, { refuse: never }>][] = [];
   for (const [i, update] of claim.updates.entries()) {

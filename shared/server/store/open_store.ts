@@ -1,13 +1,12 @@
 /**
- * Opens the store and names its failures. The store is Deno KV itself: nothing here hides its interface. Every call has
- * a deadline (D-216), and everything that a call rejects with is `StoreUnavailable` unless its arguments are wrong
- * (D-220). Also optimistic changes, and the shortening of key parts that users choose.
+ * Opens the store: a file, memory, KV Connect or the database of a deployment. Callers use the interface of Deno KV;
+ * its calls have deadlines and reject as store_errors.ts defines. Does not check the store's format.
  */
 import { dirname } from "node:path";
-import { type Clock, systemClock } from "../../clock.ts";
+import { systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { systemRandom } from "../../random.ts";
-import { retryWhileLocked, StoreUnavailable, wrapStoreErrors } from "./store_errors.ts";
+import { retryWhileLocked, wrapStoreErrors } from "./store_errors.ts";
 import { lockFile, StoreRefused } from "./store_lock.ts";
 
 export { StoreRefused } from "./store_lock.ts";
@@ -15,18 +14,18 @@ export { StoreRefused } from "./store_lock.ts";
 /** An open store. */
 export interface Store {
   kv: Deno.Kv;
-  /** Checks that one commit may hold: fewer over KV Connect. */
+  /** Checks that one commit may hold; fewer over KV Connect (D-208). */
   maxChecks: number;
-  /** True for a file that nobody else has open: whoever used it before is gone. */
+  /** True for a file that no other isolate or process has open, so that every earlier user has ended. */
   isExclusive: boolean;
   close(): void;
 }
 
 /**
  * Opens the store that `KV_URL` names: a file, `:memory:`, an `http(s)` KV Connect address, or with `null` the
- * database attached on Deno Deploy.
+ * database attached on Deno Deploy. Creates a missing file and its folder. `close()` releases the file's lock.
  *
- * @throws {StoreRefused} when another process holds the file
+ * @throws {StoreRefused} when another process holds the file, or when it cannot be opened
  */
 export async function openStore(url: string | null): Promise<Store> {
   if (url === null || /^https?:/.test(url)) {
@@ -71,24 +70,7 @@ function toStore(kv: Deno.Kv, maxChecks: number, isExclusive: boolean, unlock: (
   };
 }
 
-/**
- * Runs a call that must settle within `ms` milliseconds. A late call cannot be cancelled: it goes on, and `isOver` stops
- * it from being repeated.
- *
- * @throws {StoreUnavailable} when it is late
- */
-export function withDeadline<T>(clock: Clock, ms: number, run: (isOver: () => boolean) => Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    let over = false;
-    const cancel = clock.after(ms, () => {
-      over = true;
-      reject(new StoreUnavailable(new Error(`No answer within ${ms} ms`)));
-    });
-    run(() => over).then(resolve, reject).finally(cancel);
-  });
-}
-
-/** The file holds identities: nobody but the owner reads it, from its first byte on. */
+/** Creates the file readable by its owner only, before it holds an identity. */
 async function createPrivate(path: string): Promise<void> {
   try {
     (await Deno.open(path, { write: true, createNew: true, mode: 0o600 })).close();

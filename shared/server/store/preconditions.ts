@@ -1,19 +1,18 @@
 /**
- * The grounds of a decision (D-101): records that must stand for it, and must still stand when its claim takes effect. One that
- * this instance has seen stand need not be read for that; one that would refuse is read first. Never the last word: that
- * is the commit's.
+ * Preconditions of a claim (D-101): records that must be unchanged when the claim commits. A cached record may be used to
+ * accept. A record that would cause a refusal is read from the store first. The commit makes the final check.
  */
 import type { GroupCommit, Update } from "./group_commit.ts";
 import type { BatchedReads } from "./batched_reads.ts";
 
-/** Where records are known from, and read. */
+/** The cache and the reader of records. */
 export interface RecordReader {
   commits: GroupCommit;
   reads: BatchedReads;
 }
 
 /**
- * A record as it was last seen here, if that will do, or as it is read now.
+ * Returns the cached record if it is good, else the record read from the store.
  *
  * @param isGood pure
  */
@@ -26,7 +25,7 @@ export function readCached<T>(
   return known && isGood(known.value) ? known : reads.get<T>(key);
 }
 
-/** The update that holds a record to what was found; refuses when it no longer is. */
+/** Returns the update that requires an unchanged record. It refuses with `refuse` when the record is no longer good. */
 export function requireUnchanged<T, R>(
   seen: Deno.KvEntryMaybe<T>,
   isGood: (value: T | null) => boolean,

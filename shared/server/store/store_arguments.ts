@@ -1,13 +1,13 @@
 /**
- * The rules that Deno KV has for its arguments (D-220). They tell a wrong call, which is a defect of this program, from a
- * store that fails: Deno reports both as `TypeError`. Applied only to a call that was rejected, so they cost nothing
- * while the store works; Deno checks arguments before it writes anything.
+ * The rules of Deno KV for its arguments (D-220). They distinguish a wrong call, which is a defect of this program, from a
+ * failing store: Deno reports both as `TypeError`. Only rejected calls are checked, so a working store has no extra cost.
+ * Deno checks arguments before it writes.
  */
 import { serialize } from "node:v8";
 import { LIMITS } from "../../protocol/limits.ts";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 
-/** A key or a value that a commit carries. */
+/** A key and a value of a commit. */
 export interface Mutation {
   key: Deno.KvKey;
   /** Absent for a deletion. */
@@ -15,12 +15,12 @@ export interface Mutation {
   expireIn?: number | undefined;
 }
 
-/** True when the store refuses the key: empty, over 2 KiB, or with a part of another type. */
+/** Returns true when the store refuses the key: empty, over 2 KiB, or with a part of another type. */
 export function isWrongKey(key: Deno.KvKey): boolean {
   return !Array.isArray(key) || key.length === 0 || !(keyBytes(key) <= LIMITS.storeKeyBytes);
 }
 
-/** True when the store refuses to write this. */
+/** Returns true when the store refuses the mutation. */
 export function isWrongMutation({ key, value, expireIn }: Mutation): boolean {
   if (isWrongKey(key)) return true;
   if (expireIn !== undefined && !(Number.isSafeInteger(expireIn) && expireIn >= 0)) return true;
@@ -28,20 +28,21 @@ export function isWrongMutation({ key, value, expireIn }: Mutation): boolean {
 }
 
 /**
- * True when the store refused a commit for what it holds, before it wrote anything. Told by Deno's words: to keep what
- * each commit holds only for this would cost every message a tenth of its time. Other words count as a failing store.
+ * Returns true when the store refused the content of a commit before it wrote anything. The message of Deno decides,
+ * because keeping the content of each commit would cost a tenth of the time of every message. Other messages mean a
+ * failing store.
  */
 export function isCommitRefusal({ message }: TypeError): boolean {
   return /^(?:Value|Key|Total (?:key|mutation) size) too large|^Too many (?:checks|mutations)|^key cannot be empty/
     .test(message) || /^expected string, number, bigint|^expireIn must be/.test(message);
 }
 
-/** Bytes of a key as it is stored; `NaN` when a part has a type that no key may have. */
+/** Returns the stored bytes of a key; `NaN` when a part has an invalid type. */
 export function keyBytes(key: Deno.KvKey): number {
   return key.reduce<number>((sum, part) => sum + partBytes(part), 0);
 }
 
-/** Bytes of a value as it is stored; `NaN` when it cannot be stored. */
+/** Returns the stored bytes of a value; `NaN` when it cannot be stored. */
 export function valueBytes(value: unknown): number {
   if (value instanceof Uint8Array) return value.length;
   if (value instanceof Deno.KvU64) return 8;
@@ -67,7 +68,7 @@ function partBytes(part: unknown): number {
   }
 }
 
-/** A type byte, the bytes with each zero doubled, and a zero at the end. */
+/** Counts a type byte, the bytes with each zero doubled, and a final zero. */
 function escaped(bytes: Uint8Array): number {
   return 2 + bytes.length + bytes.reduce((zeros, byte) => byte === 0 ? zeros + 1 : zeros, 0);
 }

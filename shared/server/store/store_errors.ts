@@ -1,14 +1,16 @@
-/** Names the failures of the store, and repeats a call while another isolate holds the file's lock. */
+/**
+ * Deadlines and errors of store calls. Every call has a deadline (D-216) and rejects with `StoreUnavailable` unless its
+ * arguments are wrong (D-220). Calls are retried while another isolate holds the file's lock.
+ */
 import { type Clock, sleep, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { fraction, type Random, systemRandom } from "../../random.ts";
-import { withDeadline } from "./open_store.ts";
 import { isCommitRefusal, isWrongKey, isWrongMutation } from "./store_arguments.ts";
 
-/** Waits up to about two seconds for a lock. */
+/** About 2 s of waiting for a lock. */
 const LOCKED_TRIES = 64;
 
-/** The store did not answer. Answered as 503, with the code that fits the place. */
+/** The store failed or did not respond. Handlers respond with 503 and the code of their service. */
 export class StoreUnavailable extends Error {
   override name = "StoreUnavailable";
   constructor(cause: unknown) {
@@ -17,9 +19,9 @@ export class StoreUnavailable extends Error {
 }
 
 /**
- * Makes every failed call of the store reject with `StoreUnavailable`; a call with wrong arguments stays a `TypeError`.
- * A call without an answer is rejected after 10 s; it may still take effect later. A file that another isolate of this
- * process is just writing to is waited for: the store answers "database is locked" at once, and has then done nothing.
+ * Wraps the calls of a store in place. A failed call rejects with `StoreUnavailable`; a call with wrong arguments still
+ * rejects with a `TypeError`. A call without a response is rejected after 10 s and may still take effect later. A call
+ * that fails with "database is locked" has changed nothing and is retried.
  */
 export function wrapStoreErrors(kv: Deno.Kv, deps = { clock: systemClock, random: systemRandom }): void {
   const guard =
@@ -49,7 +51,7 @@ export function wrapStoreErrors(kv: Deno.Kv, deps = { clock: systemClock, random
   };
 }
 
-/** Calls again while another isolate holds the file's lock. */
+/** Retries a call while another isolate holds the file's lock, at most 64 times. Rejects with the error of the call. */
 export async function retryWhileLocked<R>(
   deps: { clock: Clock; random: Random },
   call: () => Promise<R>,
@@ -67,4 +69,21 @@ export async function retryWhileLocked<R>(
 
 function isLocked(error: unknown): boolean {
   return error instanceof Error && /database (?:table )?is locked/.test(error.message);
+}
+
+/**
+ * Runs a call that must settle within `ms` milliseconds. A late call is not cancelled; `isOver` then returns true, so
+ * that the call is not repeated.
+ *
+ * @throws {StoreUnavailable} when the call is late
+ */
+export function withDeadline<T>(clock: Clock, ms: number, run: (isOver: () => boolean) => Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let over = false;
+    const cancel = clock.after(ms, () => {
+      over = true;
+      reject(new StoreUnavailable(new Error(`No answer within ${ms} ms`)));
+    });
+    run(() => over).then(resolve, reject).finally(cancel);
+  });
 }

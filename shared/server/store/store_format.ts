@@ -1,23 +1,24 @@
 /**
- * The format of the store (D-99): a number in the store itself, so that a version never works on records that a newer one has
- * laid out. Read together with what else a start needs; knows none of the records.
+ * The format of the store (D-99): a number in the store, so that a version never uses records of a newer format. It is
+ * read together with the records that a start needs.
  */
 import { LIMITS } from "../../protocol/limits.ts";
 import { StoreRefused } from "./open_store.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 
-/** Format of the records that this version writes, in the store and in an export; raised when an older one cannot read them. */
+/** Format of the records in the store and in exports. Raised when an older version cannot read them. */
 export const STORE_FORMAT = 1;
 
 const KEY: Deno.KvKey = ["store", "format"];
-/** Stands in the format's place while an import is under way. */
+/** Value of the format during an import. */
 const HALF = "half imported";
 
 /**
- * Reads records at the start, in one call with the format; a store that has none yet gets this version's.
+ * Returns records that a start needs, read in one call with the format. An empty store gets the format of this version.
  *
- * @param keys nine at most
- * @throws {StoreRefused} when the store was written by a newer version, or an import did not come to its end
+ * @param keys at most nine
+ * @throws {StoreRefused} when the store has another format or an incomplete import
+ * @throws {StoreUnavailable} when the format cannot be written
  */
 export async function readWithFormatCheck<T extends readonly unknown[]>(
   kv: Deno.Kv,
@@ -27,11 +28,11 @@ export async function readWithFormatCheck<T extends readonly unknown[]>(
     const [format, ...entries] = await kv.getMany<unknown[]>([KEY, ...keys]);
     const value = format?.value ?? null;
     if (value === HALF) {
-      throw new StoreRefused("An import into this store did not come to its end. Remove the store and import again.");
+      throw new StoreRefused("An import into this store was not completed. Remove the store and import again.");
     }
     if (value !== null && value !== STORE_FORMAT) {
       throw new StoreRefused(
-        `The store is of format ${value}, and this version of svc reads format ${STORE_FORMAT}. ` +
+        `The store has format ${value}, and this version of svc reads format ${STORE_FORMAT}. ` +
           `Start the version that wrote it, or a newer one.`,
       );
     }
@@ -39,15 +40,15 @@ export async function readWithFormatCheck<T extends readonly unknown[]>(
       (await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, STORE_FORMAT).commit()).ok;
     if (isMarked) return entries as { [K in keyof T]: Deno.KvEntryMaybe<T[K]> };
   }
-  throw new StoreUnavailable(new Error("The store's format stayed contended"));
+  throw new StoreUnavailable(new Error("Conflicts about the store's format did not end"));
 }
 
-/** Keeps everybody off the store until `importEnded()`. */
+/** Marks the store as incomplete, so that no service starts on it before `importEnded()`. */
 export async function importBegins(kv: Deno.Kv): Promise<void> {
   await kv.set(KEY, HALF);
 }
 
-/** The store is whole. */
+/** Marks the store as complete. */
 export async function importEnded(kv: Deno.Kv): Promise<void> {
   await kv.set(KEY, STORE_FORMAT);
 }

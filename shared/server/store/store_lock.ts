@@ -1,30 +1,31 @@
 /**
- * The lock that keeps two processes off one store file. The system holds it, so a process that was killed leaves nothing
- * to clean up. Isolates of one process (`deno serve --parallel`) share the file: they recognise each other over a
- * `BroadcastChannel`, which no other process hears. A pid is not enough, two containers can both be pid 1 (D-241).
+ * The lock that prevents two processes from using one store file. The operating system releases the lock of a killed
+ * process. Isolates of one process (`deno serve --parallel`) share the file: they find each other over a
+ * `BroadcastChannel`, which is limited to the process. A PID is not enough, because two containers can both have PID 1
+ * (D-241).
  */
 import type { Clock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { systemRandom } from "../../random.ts";
 import { toBase64Url } from "../../protocol/base64url.ts";
 
-/** The store is in use by another process, or cannot be used from here. For the person who starts the service. */
+/** The store is in use by another process, or cannot be opened. The message is for the operator. */
 export class StoreRefused extends Error {
   override name = "StoreRefused";
 }
 
 /** A lock that this process holds. */
 export interface HeldLock {
-  /** True for the isolate that holds the system's lock. */
+  /** True for the isolate that holds the lock of the operating system. */
   isSole: boolean;
   unlock(): void;
 }
 
 const CHANNEL = "svc store lock";
-/** Time between questions to the holder, which may not listen yet. */
+/** Time between two questions; the holder may not be ready for the first. */
 const ASK_AGAIN_MS = 100;
 
-/** A question of an isolate, or the answer of the one that holds the lock. */
+/** A question of an isolate, or the answer of the isolate that holds the lock. */
 interface LockMessage {
   path: string;
   asker: string;
@@ -32,7 +33,7 @@ interface LockMessage {
 }
 
 /**
- * Locks a file for this process and writes the pid into it.
+ * Locks a file for this process and writes the PID into it.
  *
  * @throws {StoreRefused} when another process holds it
  */
@@ -61,7 +62,7 @@ export async function lockFile(clock: Clock, path: string): Promise<HeldLock> {
     }
     channel.close();
   }
-  const who = holder === String(Deno.pid) ? `another process with the pid ${holder}` : `process ${holder || "unknown"}`;
+  const who = holder === String(Deno.pid) ? `another process with PID ${holder}` : `process ${holder || "unknown"}`;
   throw new StoreRefused(
     `Cannot open the store ${path.slice(0, -".lock".length)}: ${who} uses it. ` +
       `Stop that one, or set KV_URL to another path.`,
@@ -76,7 +77,7 @@ function answerSiblings(path: string): BroadcastChannel {
   return channel;
 }
 
-/** True when an isolate of this process says within 2 s that it holds the lock. */
+/** Returns true when another isolate of this process answers within 2 s that it holds the lock. */
 async function isHeldBySibling(clock: Clock, path: string, channel: BroadcastChannel): Promise<boolean> {
   const asker = toBase64Url(systemRandom.bytes(16));
   const question: LockMessage = { path, asker, isAnswer: false };

@@ -1,11 +1,11 @@
 /**
- * Whether the store works, as a health check reports it: it can be read, it can be written (D-220), and no claim waits
- * over 5 s for its commit (D-216). A check takes 5 s at most, also when the store hangs.
+ * The store part of a health check: the store can be read and written (D-220), and no claim waits over 5 s for its commit
+ * (D-216). A check takes at most 5 s, also when the store does not respond.
  */
 import type { Clock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { GroupCommit } from "./group_commit.ts";
-import { withDeadline } from "./open_store.ts";
+import { withDeadline } from "./store_errors.ts";
 
 interface StoreProbeDeps {
   kv: Deno.Kv;
@@ -15,9 +15,9 @@ interface StoreProbeDeps {
 
 export class StoreProbe {
   readonly #deps: StoreProbeDeps;
-  /** The record that is written. */
+  /** Key of the probe record. */
   readonly #key: Deno.KvKey;
-  /** When the newest probe was written, and what became of it. */
+  /** Time and result of the newest probe write. */
   #wroteAt = -Infinity;
   #written: Promise<unknown> = Promise.resolve();
 
@@ -26,7 +26,7 @@ export class StoreProbe {
     this.#key = key;
   }
 
-  /** Reads and, once in 5 s, writes; between two writes the result of the last one stands. */
+  /** Returns true when the store works. Writes at most once in 5 s; between two writes the last result is used. */
   async works(): Promise<boolean> {
     const { kv, clock, commits } = this.#deps;
     if (commits.oldestWaitMs > LIMITS.claimHealthyMs) return false;

@@ -1,18 +1,17 @@
 /**
- * Sizes of a store (D-210): how many records each kind of key has, and how many bytes they take. Reads every record once
- * and keeps one row for each kind.
+ * Sizes of a store (D-210): number and bytes of the records of each kind. Reads every record once.
  */
 import { keyBytes, valueBytes } from "./store_arguments.ts";
 
-/** Records of one kind: the first two parts of their keys. */
+/** Size of one kind: the records with the same first two key parts. */
 export interface KindSize {
   kind: string;
   records: number;
-  /** Keys and values as they are stored; without the store's own indexes and free pages. */
+  /** Stored keys and values, without indexes and free pages of the store. */
   bytes: number;
 }
 
-/** Sizes of every kind, largest first; `seen` is called with each record. */
+/** Returns the sizes of every kind, largest first. Calls `seen` with each record. */
 export async function sizesOf(
   kv: Deno.Kv,
   seen: (entry: Deno.KvEntry<unknown>) => void | Promise<void> = () => {},

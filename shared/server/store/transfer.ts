@@ -1,7 +1,7 @@
 /**
- * Moving a store (D-97): every record as a line of JSON, streamed out of one Deno KV and into another, checked on the
- * way in. Knows keys by the services' tables and values not at all; how long a record is kept comes from its table,
- * since a store does not tell when a key expires.
+ * Exports and imports a store (D-97): every record is a line of JSON, and the import checks each line. Keys are checked
+ * with the key tables of the services; values are not checked. The key table defines how long a record is kept, because
+ * Deno KV does not return the expiry of a key.
  */
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { LIMITS } from "../../protocol/limits.ts";
@@ -9,12 +9,12 @@ import { parseIso, toIso } from "../../protocol/time.ts";
 import { importBegins, importEnded, STORE_FORMAT } from "./store_format.ts";
 
 /**
- * How long records of a kind are kept when a store is moved: forever, not moved at all, or until a moment (milliseconds
- * since the Unix epoch; `null` for a record that has not ended yet).
+ * How long imported records of a kind are kept: forever, never (not exported), or until a time (milliseconds since the
+ * Unix epoch; `null` for a record without an end).
  */
 export type Keep = "forever" | "never" | ((value: never, now: number) => number | null);
 
-/** How the records of a key family end (D-218): by an expiry, by a rule in words, or bounded by a quota. */
+/** How the records of a key family end (D-218): by an expiry, by a rule, or bounded by a quota. */
 export type FamilyEnd = { expiry: string } | { rule: string } | { quota: string };
 
 /** Kinds of records of one service, by the second part of their key. */
@@ -29,7 +29,7 @@ interface Line {
   bytes?: string;
 }
 
-/** The text is not an export, or not a whole one. `line` counts from 1; 0 when it is not about a line. */
+/** The text is not a complete export. `line` counts from 1; 0 without a line. */
 export class TransferError extends Error {
   override name = "TransferError";
   constructor(line: number, message: string) {
@@ -37,7 +37,7 @@ export class TransferError extends Error {
   }
 }
 
-/** The lines of an export, without line ends: a head, a line for each record, and a count that shows it is whole. */
+/** Yields the lines of an export without line ends: a head, one line per record, and a count that shows completeness. */
 export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: number): AsyncGenerator<string> {
   yield JSON.stringify({ svcStore: STORE_FORMAT, exportedAt: toIso(now) });
   let count = 0;
@@ -48,7 +48,7 @@ export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: numbe
         yield lineOf(key, value);
         count++;
       }
-      // A kind that is one record has it at the bare key, which no prefix lists.
+      // A kind with a single record stores it at the bare key, which no prefix lists.
       const { value } = await kv.get([service, kind]);
       if (value !== null) {
         yield lineOf([service, kind], value);
@@ -60,10 +60,9 @@ export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: numbe
 }
 
 /**
- * Writes an export into a store that is empty of these records.
+ * Imports into a store without these records. Returns the number of records written.
  *
- * @returns how many records were written
- * @throws {TransferError} at the first line that is wrong; what was written before it stays, and no start takes the store
+ * @throws {TransferError} at the first invalid line. Records before it stay, and the services refuse to start on the store
  */
 export async function importLines(
   kv: Deno.Kv,
@@ -84,7 +83,7 @@ export async function importLines(
   };
   for await (const text of lines) {
     number++;
-    if (isWhole) throw new TransferError(number, "there is more after the last line");
+    if (isWhole) throw new TransferError(number, "the export continues after its last line");
     const value = parseLine(text, number);
     if (number === 1) {
       readHead(value);
@@ -105,13 +104,13 @@ export async function importLines(
     bytes += text.length;
     if (writes >= BATCH || bytes >= LIMITS.commitBytes) await flush();
   }
-  if (!isWhole) throw new TransferError(number, number === 0 ? "the export is empty" : "the export breaks off");
+  if (!isWhole) throw new TransferError(number, number === 0 ? "the export is empty" : "the export is incomplete");
   await flush();
   await importEnded(kv);
   return count;
 }
 
-/** Writes per commit; the keys of one must fit 80 KiB. */
+/** Writes per commit; their keys must fit 80 KiB. */
 const BATCH = 200;
 
 function lineOf(key: Deno.KvKey, value: unknown): string {
@@ -123,7 +122,7 @@ function lineOf(key: Deno.KvKey, value: unknown): string {
 
 function readHead({ svcStore, exportedAt }: Record<string, unknown>): void {
   if (!Number.isSafeInteger(svcStore) || parseIso(String(exportedAt)) === null) {
-    throw new TransferError(1, "this is no export of a store");
+    throw new TransferError(1, "not an export of a store");
   }
   if (svcStore === STORE_FORMAT) return;
   const wanted =
@@ -136,9 +135,9 @@ function parseLine(text: string, number: number): Record<string, unknown> {
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // Said below.
+    // The error is thrown below.
   }
-  throw new TransferError(number, "this is no JSON object");
+  throw new TransferError(number, "not a JSON object");
 }
 
 function readRecord(
@@ -154,12 +153,12 @@ function readRecord(
   const [service, kind] = key.map(String) as [string, string];
   const kinds = Object.hasOwn(tables, service) ? tables[service] : undefined;
   const keep = kinds && Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
-  if (keep === undefined || keep === "never") throw new TransferError(number, "no such kind of record is moved");
+  if (keep === undefined || keep === "never") throw new TransferError(number, "records of this kind are not imported");
   const value = "bytes" in line ? fromBase64Url(String(line.bytes)) : line.json;
   if (value === null || value === undefined) throw new TransferError(number, "the value is missing or malformed");
   if (keep === "forever") return { key, value, expireIn: null };
   const until = keep(value as never, now);
   if (until === null) return { key, value, expireIn: null };
-  if (!Number.isFinite(until)) throw new TransferError(number, "the record does not say how long it is kept");
+  if (!Number.isFinite(until)) throw new TransferError(number, "the record has no valid end");
   return { key, value, expireIn: until - now };
 }

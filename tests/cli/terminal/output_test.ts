@@ -327,7 +327,7 @@ Deno.test("an error in text says code, cause, cure, request and where to read mo
   assertEquals([code, stdout], [3, ""]);
   for (
     const part of [
-      "API_KEY_INVALID: The API key is not known.",
+      "API_KEY_INVALID: The API key does not exist.",
       "svc config set apiKey -",
       "as request ",
       "More: svc explain API_KEY_INVALID",

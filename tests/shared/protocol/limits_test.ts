@@ -1,13 +1,13 @@
 /**
- * Shows that the table of limits is sound: whole numbers, units that fit the names, a source for each row.
- * The decisions' own numbers are held here; the specification's are in spec_tables_test.ts.
+ * Checks the table of limits (D-202): integers, units that fit the names, a source for each row, and no text of the
+ * product that repeats a number. The numbers of decisions are listed here, those of requirements in spec_tables_test.ts.
  */
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { LIMIT_TABLE, type LimitName, LIMITS } from "../../../shared/protocol/limits.ts";
 
 const rows = Object.entries(LIMIT_TABLE);
 
-/** PROTOCOL.md: name and value, in the unit of the name. */
+/** Name and value, in the unit of the name. */
 const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-12", "hookBodyBytes", 256 * 1024],
   ["D-12", "bodyBytes", 64 * 1024],
@@ -45,12 +45,12 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-70", "shutdownMs", 5000],
   ["D-72", "deliveryKeptSeconds", 8 * 86_400],
   ["D-73", "openTickets", 20],
-  ["PROTOCOL 5", "frameBytes", 1024 * 1024],
+  ["docs/protocol.md#relay-frames", "frameBytes", 1024 * 1024],
   ["D-213", "connectorFrameBytes", 8 * 1024],
-  ["PROTOCOL 5", "silentSocketMs", 60_000],
-  ["PROTOCOL 5", "malformedFrames", 3],
-  ["ARCHITECTURE 5", "commitChecks", 100],
-  ["ARCHITECTURE 5", "commitChecksConnect", 10],
+  ["docs/protocol.md#relay-frames", "silentSocketMs", 60_000],
+  ["docs/protocol.md#relay-frames", "malformedFrames", 3],
+  ["D-208", "commitChecks", 100],
+  ["D-208", "commitChecksConnect", 10],
   ["D-211", "preferLength", 256],
   ["D-211", "queryLength", 4096],
   ["D-211", "bodyPieces", 1024],
@@ -70,7 +70,7 @@ Deno.test("LIMITS holds the numbers of the decisions, and the table says where f
 Deno.test("LIMIT_TABLE's rows are positive whole numbers with a source and words", () => {
   for (const [name, { value, source, what }] of rows) {
     assert(Number.isSafeInteger(value) && value > 0, name);
-    assertMatch(source, /^(SPEC Limits|(D-\d{2,3}|PROTOCOL \d|ARCHITECTURE \d)(, D-\d{2,3})*)$/);
+    assertMatch(source, /^(R-\d{3}|docs\/[a-z]+\.md#[a-z-]+|D-\d{2,3}(, D-\d{2,3})*)$/);
     assert(what.trim() !== "", name);
   }
 });
@@ -89,6 +89,73 @@ Deno.test("LIMIT_TABLE's names end in their unit", () => {
       if (row.unit === unit && (unit === "ms" || unit === "bytes")) assertMatch(name, ending);
     }
   }
+});
+
+/** Texts that name the value of a limit and do not mean it: path, text, reason. */
+const OTHER_NUMBERS: [path: string, text: string, reason: string][] = [
+  ["cli/commands/provider.ts", "none within 30 s", "the wait of the relay test, a number of the CLI"],
+  ["proxy/schema/kv_keys.ts", "60 s", "the lifetime of a note between instances, which is not a limit"],
+  ["proxy/schema/kv_keys.ts", "60 s; deleted when it is read", "the lifetime of a note between instances"],
+];
+
+/** String literals and text parts of templates of a TypeScript file, by the parser of the linter. */
+function stringsIn(path: string, text: string): string[] {
+  const strings: string[] = [];
+  const plugin: Deno.lint.Plugin = {
+    name: "strings",
+    rules: {
+      all: {
+        create: () => ({
+          Literal: ({ value }) => void (typeof value === "string" && strings.push(value)),
+          TemplateElement: ({ cooked }) => void strings.push(cooked),
+        }),
+      },
+    },
+  };
+  Deno.lint.runPlugin(plugin, path, text);
+  return strings;
+}
+
+/** Amounts in a text that equal a limit: seconds, minutes or KiB. */
+function repeatedLimits(text: string): string[] {
+  const times = new Set<number>(), sizes = new Set<number>();
+  for (const [, { value, unit }] of rows) {
+    if (unit === "ms") times.add(value);
+    else if (unit === "s") times.add(value * 1000);
+    else if (unit === "bytes") sizes.add(value);
+  }
+  return [...text.matchAll(/(?<![\d.,])(\d[\d,]*) (s|min|KiB)\b/g)].flatMap(([amount, digits = "", unit]) => {
+    const n = Number(digits.replaceAll(",", ""));
+    const isLimit = unit === "KiB" ? sizes.has(n * 1024) : times.has(n * (unit === "s" ? 1000 : 60_000));
+    return isLimit ? [amount] : [];
+  });
+}
+
+Deno.test("repeatedLimits() finds amounts that equal a limit", () => {
+  const limits = `${LIMITS.timestampSkewSeconds} s, ${LIMITS.bodyBytes / 1024} KiB, 5 min`;
+  assertEquals(repeatedLimits(limits), ["300 s", "64 KiB", "5 min"]);
+  assertEquals(repeatedLimits("7 s, 1.300 s, 63 KiB, 300 seconds"), []);
+});
+
+Deno.test("texts of the product are built from LIMITS when they name the value of a limit", async () => {
+  const root = new URL("../../../", import.meta.url);
+  const found: string[] = [];
+  const read = async (path: string) => {
+    for (const text of stringsIn(path, await Deno.readTextFile(new URL(path, root)))) {
+      for (const amount of repeatedLimits(text)) found.push(`${path}: ${amount} in ${text}`);
+    }
+  };
+  const readFolder = async (folder: string): Promise<void> => {
+    for await (const { name, isDirectory } of Deno.readDir(new URL(folder, root))) {
+      const path = folder + name;
+      if (isDirectory && path !== "shared/jsr") await readFolder(`${path}/`);
+      else if (name.endsWith(".ts")) await read(path);
+    }
+  };
+  for (const folder of ["shared/", "registry/", "proxy/", "cli/"]) await readFolder(folder);
+  for (const path of ["deploy.ts", "deploy_store.ts"]) await read(path);
+  const allowed = OTHER_NUMBERS.map(([path, text]) => `${path}: ${repeatedLimits(text)[0]} in ${text}`);
+  assertEquals([...new Set(found)].sort(), allowed.sort());
 });
 
 Deno.test("LIMITS cannot be changed", () => {

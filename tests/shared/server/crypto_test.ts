@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { importPublicKey, keyPairFromSeed, sign, verify as verifyAnywhere } from "../../../shared/protocol/ed25519.ts";
 import { EMPTY_BODY_SHA256 } from "../../../shared/protocol/proof.ts";
-import { digest, readPublicKey, verify } from "../../../shared/server/crypto.ts";
+import { digest, equalDigests, readPublicKey, verify } from "../../../shared/server/crypto.ts";
 import { sharedVectors } from "../../support/vectors.ts";
 
 Deno.test("digest() is base64url SHA-256, of a secret with its prefix", async () => {
@@ -15,6 +15,18 @@ Deno.test("digest() is base64url SHA-256, of a secret with its prefix", async ()
   assertEquals([digest(""), digest(new Uint8Array())], [EMPTY_BODY_SHA256, EMPTY_BODY_SHA256]);
   assertEquals(digest("caf\u00e9"), await sha256(utf8Bytes("caf\u00e9")));
   assertNotEquals(digest("svc_pat_AAAA"), digest("svc_agt_AAAA"));
+});
+
+Deno.test("equalDigests() is equality, also of texts of different length", () => {
+  const text = fc.string({ unit: fc.constantFrom("a", "b", "\0", "é"), maxLength: 3 });
+  fc.assert(
+    fc.property(text, text, (a, b) => {
+      assertEquals(equalDigests(a, b), a === b);
+      assert(equalDigests(a, `${a}`));
+      assert(!equalDigests(a, `${a}\0`));
+    }),
+    { seed: 1, numRuns: 500 },
+  );
 });
 
 Deno.test("verify() gives the stated verdict for every Wycheproof vector", () => {

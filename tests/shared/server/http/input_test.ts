@@ -65,7 +65,7 @@ Deno.test("a validation text names the field and what is expected, in the messag
   for (const [change, field, text] of cases) {
     const value = change && { ...good, ...change };
     const error = assertThrows(() => parseInput(All, value, "INVITE_CREATE_INVALID"), ServiceError);
-    assertEquals(error.message, `The body of an invite is not valid: ${text}`);
+    assertEquals(error.message, `The body of the invite is invalid: ${text}`);
     assertEquals(field ? error.details?.fieldErrors[field] : error.details?.formErrors, [text]);
   }
 });

@@ -113,7 +113,7 @@ Deno.test("a call of the store that is not answered within 10 s is StoreUnavaila
   }
 });
 
-Deno.test("optimistically() reads and judges anew until its commit meets no other", async () => {
+Deno.test("commitOptimistically() repeats the attempt until no other commit conflicts", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   let tries = 0;
@@ -126,7 +126,7 @@ Deno.test("optimistically() reads and judges anew until its commit meets no othe
   assertEquals([await change, (await kv.get(KEY)).value], [5, 401]);
 });
 
-Deno.test("optimistically() gives up after ten tries, and at once when the change throws", async () => {
+Deno.test("commitOptimistically() gives up after ten attempts, and at once when the attempt throws", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   let tries = 0;
@@ -146,7 +146,26 @@ Deno.test("optimistically() gives up after ten tries, and at once when the chang
   );
 });
 
-Deno.test("optimistically() lets changes at once all take effect", async () => {
+Deno.test("commitOptimistically() returns done without a commit", async () => {
+  using kv = await Deno.openKv(":memory:");
+  const deps = { clock: new ManualClock(), random: seededRandom() };
+  const before = kv.atomic;
+  kv.atomic = () => {
+    throw new Error("A commit was begun");
+  };
+  assertEquals(await commitOptimistically(deps, () => ({ done: "nothing to change" })), "nothing to change");
+  kv.atomic = before;
+  let attempts = 0;
+  const result = await commitOptimistically(deps, async () => {
+    const entry = await kv.get<number>(KEY);
+    if (++attempts === 2) return { done: entry.value };
+    await kv.set(KEY, 7);
+    return { operation: kv.atomic().check(entry).set(KEY, 1), result: null };
+  });
+  assertEquals([attempts, result, (await kv.get(KEY)).value], [2, 7, 7]);
+});
+
+Deno.test("commitOptimistically() lets concurrent changes all take effect", async () => {
   using kv = await Deno.openKv(":memory:");
   const clock = new ManualClock();
   let done = 0;

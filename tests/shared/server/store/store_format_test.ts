@@ -64,7 +64,7 @@ Deno.test("a store that a newer version wrote is refused in clear words, and not
   await faulty.kv.set(FORMAT_KEY, STORE_FORMAT + 1);
   const { versionstamp } = await faulty.kv.get(FORMAT_KEY);
   const error = await assertRejects(() => World.open({ kv: faulty.kv }), StoreRefused);
-  assertStringIncludes(error.message, `The store is of format ${STORE_FORMAT + 1}`);
+  assertStringIncludes(error.message, `The store has format ${STORE_FORMAT + 1}`);
   assertStringIncludes(error.message, "Start the version that wrote it, or a newer one.");
   const left = await Array.fromAsync(faulty.kv.list({ prefix: [] }));
   assertEquals(left.map((entry): unknown[] => [entry.key, entry.versionstamp]), [[FORMAT_KEY, versionstamp]]);
