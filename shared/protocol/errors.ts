@@ -269,7 +269,7 @@ export const ERRORS = {
   AGENT_AUTH_REFRESH_CONFLICT: {
     status: 409,
     when: "the session changed during the refresh",
-    fix: "Wait 1 s, sign again and retry.",
+    fix: "Wait a moment, sign again and retry.",
     origin: "spec",
   },
   // Registry: API keys, services, CRL, rate limit

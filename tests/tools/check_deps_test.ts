@@ -74,7 +74,7 @@ Deno.test("check() says where and why", () => {
     path: "proxy/app.ts",
     line: 5,
     what: "imports registry/keys.ts",
-    why: "the proxy knows the registry by its HTTP API (registry_client.ts) only, also in one process",
+    why: "the proxy uses the HTTP API of the registry (registry_client.ts), also in one process",
   }]);
 });
 

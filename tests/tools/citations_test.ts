@@ -95,11 +95,14 @@ const OPEN: readonly string[] = [
   "cli/",
   "proxy/",
   "registry/",
+  "tests/bench/",
   "tests/cli/",
+  "tests/e2e/",
   "tests/proxy/",
   "tests/registry/",
   "tests/shared/",
   "tests/simulation/",
+  "tests/support/",
 ];
 
 /** Citations of documents outside the project, and identifiers of checks. */
