@@ -82,13 +82,13 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     from: ["proxy/"],
     notFrom: ["proxy/app.ts", "proxy/routes.ts"],
     forbidden: ["proxy/deps.ts"],
-    why: "one wide type ties every file to every other; declare the members that the file uses (D-196)",
+    why: "one wide type couples all files; declare the members that the file uses (D-196)",
   },
   {
     from: ["proxy/schema/"],
     forbidden: ["*"],
     except: ["proxy/schema/", "shared/"],
-    why: "records and keys are the ground of the service: they import shared/ and themselves only (D-196)",
+    why: "records and keys import shared/ and their own folder only (D-196)",
   },
   {
     from: ["cli/"],

@@ -5,10 +5,13 @@
 import { assertEquals } from "@std/assert";
 import type { AdmittedAgent } from "../../../proxy/caller.ts";
 import { AUTHENTICATORS } from "../../../proxy/routes.ts";
+import { packDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { KEYS as REGISTRY_KEYS } from "../../../registry/schema/kv_keys.ts";
+import { sha256, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { type App, createApp } from "../../../shared/server/http/app.ts";
 import { json, routeFor } from "../../../shared/server/http/route.ts";
@@ -16,6 +19,7 @@ import type { WindowRecord } from "../../../shared/server/rate_limit.ts";
 import type { Update } from "../../../shared/server/store/group_commit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { refused } from "../../support/registry_world.ts";
+import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
 
@@ -149,6 +153,39 @@ Deno.test("a store failure after the handler replaces its answer with 503", asyn
       delete store.faults.fails;
     });
   }
+});
+
+Deno.test("a duplicate is counted before it waits for an attempt of the same instance", async () => {
+  await using w = await openProxy();
+  const { a, b, socket } = await w.story();
+  socket.behaviour = "silent";
+  const before = await counted(w, a);
+  const send = () => w.message(a, b, { headers: { "x-request-id": "duplicate-here" } });
+  const first = send();
+  await until(() => socket.delivered.length === 1);
+  const duplicate = send();
+  await until(async () => await counted(w, a) === before + 2);
+  socket.ack(socket.delivered[0]?.id ?? "");
+  assertEquals([(await first).status, (await duplicate).status, socket.delivered.length], [202, 202, 1]);
+});
+
+Deno.test("a duplicate is counted before it waits for an attempt of another instance", async () => {
+  await using w = await openProxy();
+  const a = await w.agent(), b = await w.agent();
+  await w.pair(a, b);
+  const requestId = "duplicate-elsewhere", body = "{}", startedAt = w.clock.now();
+  const attempt = { startedAt, instance: "other", answer: null, answeredAt: 0, receiptAt: 0 };
+  await w.kv.set(
+    KEYS.delivery(b.agent.did, requestId, a.agent.did),
+    packDelivery({ ...attempt, bodySha256: await sha256(utf8Bytes(body)) }),
+  );
+  await w.kv.set(KEYS.instance("other"), { until: startedAt + LIMITS.instanceLeaseMs, pid: 1 });
+  const before = await counted(w, a);
+  const duplicate = w.message(a, b, { body, headers: { "x-request-id": requestId } });
+  await until(async () => await counted(w, a) === before + 1);
+  await w.kv.delete(KEYS.instance("other"));
+  await w.clock.advance(LIMITS.underWayLookMs);
+  await refused(await duplicate, "PROXY_RELAY_CONNECTOR_OFFLINE");
 });
 
 Deno.test("conclude is not called when authentication fails or yields no caller", async () => {
