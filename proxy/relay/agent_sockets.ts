@@ -1,6 +1,6 @@
 /**
- * One agent's relay session (D-67, D-70): up to four connections, newest first; frames out, acks in. Knows no WebSocket,
- * only what it needs of one. Whatever happens to a connection, whoever waits on it is answered.
+ * The relay sockets of one agent (D-67, D-70): sends frames and receives acks, over up to four sockets. Each delivery
+ * gets a result, also when its socket is lost. Does not use a WebSocket directly, only the interface `SocketTransport`.
  */
 import type { Message } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -16,15 +16,15 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 
-/** What the session needs of a socket. */
+/** The members of a WebSocket that a relay socket uses. */
 export interface SocketTransport {
   send(text: string): void;
   close(code: number, reason: string): void;
-  /** Bytes handed over and not yet sent. */
+  /** Bytes that are buffered and not yet sent. */
   readonly unsentBytes: number;
 }
 
-/** Who connected, as admitted. */
+/** The agent of a socket, as admission verified it. */
 export interface ConnectedAgent {
   agentDid: string;
   ownerDid: string;
@@ -33,7 +33,7 @@ export interface ConnectedAgent {
   aitExpiresAt: number;
 }
 
-/** How a delivery ended. */
+/** The result of a delivery. */
 export type DeliveryResult = { acked: true; accepted: boolean; reason?: string } | { acked: false };
 
 type AttemptResult = DeliveryResult | "lost";
@@ -43,17 +43,17 @@ const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
 interface LinkDeps {
   clock: Clock;
   newId: NewId;
-  /** Called before something is sent to a connection that has not kept up. */
+  /** Called before a frame is sent to a socket with many unsent bytes. */
   onSlow(): void;
 }
 
-/** One connection of an agent. */
+/** One socket of an agent. */
 export class RelaySocket {
   readonly #deps: LinkDeps;
   readonly #connection: SocketTransport;
   readonly #onEnd: (link: RelaySocket) => void;
-  readonly #inFlight = new Map<string, (fate: AttemptResult) => void>();
-  /** Heartbeats that wait for their ack, oldest first. */
+  readonly #inFlight = new Map<string, (result: AttemptResult) => void>();
+  /** IDs of heartbeats without an ack, oldest first. */
   readonly #heartbeats = new Set<string>();
   #malformed = 0;
   #countedSince = 0;
@@ -73,22 +73,22 @@ export class RelaySocket {
     this.#lastHeard = deps.clock.now();
   }
 
-  /** Deliveries that wait for their ack. */
+  /** Returns the number of deliveries without an ack. */
   get inFlight(): number {
     return this.#inFlight.size;
   }
 
-  /** Bytes handed over and not yet sent. */
+  /** Returns the bytes that are buffered and not yet sent. */
   get unsentBytes(): number {
     return this.#connection.unsentBytes;
   }
 
-  /** Milliseconds since anything was heard. */
+  /** Returns the milliseconds since the last message from the connector. */
   silence(now: number): number {
     return now - this.#lastHeard;
   }
 
-  /** Sends a frame; a connection that does not keep up is closed instead. */
+  /** Sends a frame. Returns false when the socket is closed, or too slow and closed now. */
   send(frame: ProxyFrame): boolean {
     if (this.unsentBytes > LIMITS.unsentNotedBytes) this.#deps.onSlow();
     if (!this.#open) return false;
@@ -110,27 +110,27 @@ export class RelaySocket {
     const id = this.#deps.newId();
     this.#heartbeats.add(id);
     const [oldest] = this.#heartbeats;
-    // A connector that never acknowledges must not make the set grow.
+    // The set is bounded, so that a connector that never acknowledges does not grow it.
     if (oldest && this.#heartbeats.size > LIMITS.heartbeatsInFlight) this.#heartbeats.delete(oldest);
     this.send({ v: 1, type: "heartbeat", id, ts: toIso(this.#deps.clock.now()) });
   }
 
-  /** Sends a message and waits for its ack, its loss with the connection, or `cancelled`. */
+  /** Sends a message. Resolves with its ack, with "lost" when the socket closes, or with `cancelled`. */
   deliver(message: Message, attempt: number, cancelled: Promise<DeliveryResult>): Promise<AttemptResult> {
     const id = this.#deps.newId();
     const ts = toIso(this.#deps.clock.now());
-    const fate = new Promise<AttemptResult>((resolve) => this.#inFlight.set(id, resolve));
+    const settled = new Promise<AttemptResult>((resolve) => this.#inFlight.set(id, resolve));
     const { payload, ...head } = message;
     if (!this.send({ v: 1, type: "deliver", id, ts, ...head, attempt, payload })) this.#settle(id, "lost");
-    return Promise.race([fate, cancelled]).finally(() => this.#inFlight.delete(id));
+    return Promise.race([settled, cancelled]).finally(() => this.#inFlight.delete(id));
   }
 
-  /** Takes in a text message of the connector. */
+  /** Handles a text message of the connector. */
   receive(text: string): void {
     if (!this.#open) return;
     const { clock, newId } = this.#deps;
     const now = this.#lastHeard = clock.now();
-    // Before it is parsed: the worst JSON of this size takes about 0.3 ms (D-213).
+    // The size is checked before parsing: the worst JSON of this size takes about 0.3 ms (D-213).
     if (isOversize(text, "connector")) return this.end(CLOSE.tooLarge, FRAME_TOO_LARGE);
     try {
       const frame = decodeFrame(text, "connector");
@@ -149,20 +149,20 @@ export class RelaySocket {
     }
   }
 
-  /** Notes a message that is no frame; the third closes. */
+  /** Counts a message that is not a frame. The third one closes the socket. */
   misuse(now = this.#deps.clock.now()): void {
     this.#lastHeard = now;
     if (this.#floods(now) || ++this.#malformed >= LIMITS.malformedFrames) this.end(CLOSE.misuse, "malformed frames");
   }
 
-  /** Ends the link: out of the session at once, waiters answered, the socket asked to close. */
+  /** Closes the socket. Removes it from its agent and ends its deliveries at once. Idempotent. */
   end(code: number, reason: string): void {
     if (!this.#open) return;
     this.lost();
     this.#connection.close(code, reason);
   }
 
-  /** The connection is gone. */
+  /** Handles a closed connection: removes the socket and ends its deliveries. Idempotent. */
   lost(): void {
     if (!this.#open) return;
     this.#open = false;
@@ -170,8 +170,8 @@ export class RelaySocket {
     for (const id of [...this.#inFlight.keys()]) this.#settle(id, "lost");
   }
 
-  #settle(id: string, fate: AttemptResult): void {
-    this.#inFlight.get(id)?.(fate);
+  #settle(id: string, result: AttemptResult): void {
+    this.#inFlight.get(id)?.(result);
     this.#inFlight.delete(id);
   }
 
@@ -184,7 +184,7 @@ export class RelaySocket {
   }
 }
 
-/** The links of one agent, oldest first. */
+/** The sockets of one agent, oldest first. */
 export class AgentSockets {
   readonly links: RelaySocket[] = [];
   readonly #clock: Clock;
@@ -194,10 +194,11 @@ export class AgentSockets {
   }
 
   /**
-   * Delivers a message: to the newest link, to the next when that is lost before the ack, within `timeoutMs` over all
-   * tries. `isWelcome` is asked before each try but the first, as the message may be no more by then.
+   * Delivers a message to the newest socket, and to the next newest when that one is lost before its ack.
    *
-   * @param triedBefore tries of this message before these
+   * @param timeoutMs milliseconds for all attempts together
+   * @param isStillAllowed is called before each attempt but the first, because the pair may have ended
+   * @param triedBefore attempts of this message before this call
    */
   async deliver(
     message: Message,
@@ -215,8 +216,8 @@ export class AgentSockets {
         const link = this.links.findLast((candidate) => !tried.has(candidate));
         if (!link || attempt > 1 && !(await isStillAllowed())) return { acked: false };
         tried.add(link);
-        const fate = await link.deliver(message, triedBefore + attempt, timeout);
-        if (fate !== "lost") return fate;
+        const result = await link.deliver(message, triedBefore + attempt, timeout);
+        if (result !== "lost") return result;
       }
     } finally {
       cancel();

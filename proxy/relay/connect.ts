@@ -1,5 +1,6 @@
 /**
- * `GET /v1/relay/connect`: from an admitted upgrade to a link of the hub. The only file that knows a WebSocket.
+ * `GET /v1/relay/connect`: upgrades an admitted request to a WebSocket and attaches it to its agent. The only file that
+ * uses a WebSocket.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
@@ -11,7 +12,7 @@ import type { ConnectedAgents } from "./connected_agents.ts";
 import type { MessageForwarder } from "./message_forwarder.ts";
 import type { Revalidation } from "./revalidation.ts";
 
-/** Turns a request into a socket and the answer that opens it; `Deno.upgradeWebSocket` in the service. */
+/** Returns a socket and the response that opens it; `Deno.upgradeWebSocket` in the service. */
 export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; response: Response };
 
 /** The version of the WebSocket protocol. */
@@ -49,7 +50,7 @@ export async function relayConnect(
   return upgraded.response;
 }
 
-/** What the platform does not judge of an upgrade: it is a GET, and of the version that it speaks (RFC 6455, 4.2.1). */
+/** Checks what Deno does not check of an upgrade: the method and the version (RFC 6455 section 4.2.1). */
 function opensWebSocket({ method, headers }: Request): boolean {
   return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket" &&
     (headers.get("sec-websocket-version") ?? VERSION) === VERSION;
@@ -62,7 +63,7 @@ function upgradeRequired(cause?: unknown): ServiceError {
   });
 }
 
-/** Sockets that were asked to close and have not gone: a peer that reads nothing keeps what was sent to it. */
+/** Sockets that are closing: a peer that does not read keeps the sent bytes in memory. */
 export class ClosedSocketBytes {
   readonly #sockets = new Set<WebSocket>();
 
@@ -74,7 +75,7 @@ export class ClosedSocketBytes {
     this.#sockets.delete(socket);
   }
 
-  /** What they hold together. */
+  /** Returns the bytes that all closing sockets hold. */
   get bytes(): number {
     let bytes = 0;
     for (const socket of this.#sockets) bytes += socket.bufferedAmount;
@@ -82,7 +83,7 @@ export class ClosedSocketBytes {
   }
 }
 
-/** Attaches the socket when it opens, and passes on what it brings. */
+/** Attaches the socket when it opens, and forwards its messages and its end. */
 function bind(socket: WebSocket, { hub, lingering, revalidation }: ConnectDeps, agent: ConnectedAgent): void {
   let link: RelaySocket | undefined;
   socket.onopen = () => {

@@ -1,6 +1,6 @@
 /**
- * The hub: which agents are connected to this instance. Adds and drops links, keeps them alive with heartbeats, closes
- * the silent ones and those whose identity token has expired. Holds memory between requests, and nothing else does.
+ * Tracks the agents connected to this instance. Adds and removes sockets, sends heartbeats, and closes sockets that are
+ * silent or whose identity token has expired.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
@@ -15,11 +15,11 @@ export class ConnectedAgents {
   readonly #newId: NewId;
   readonly #heartbeatMs: number;
   readonly #sessions = new Map<string, AgentSockets>();
-  /** Live links, each with the end of its timer. */
+  /** Open sockets, each with the cancel function of its timer. */
   readonly #watches = new Map<RelaySocket, Cancel>();
-  /** Called when an agent has a new link. */
+  /** Called when an agent has a new socket. */
   onAttached: (agentDid: string) => void = () => {};
-  /** Called when an agent's last link is gone. */
+  /** Called when an agent's last socket has closed. */
   onGone: (agentDid: string) => void = () => {};
 
   constructor(clock: Clock, newId: NewId, heartbeatMs: number) {
@@ -28,24 +28,24 @@ export class ConnectedAgents {
     this.#heartbeatMs = heartbeatMs;
   }
 
-  /** Live links of all agents. */
+  /** Returns the number of open sockets. */
   get size(): number {
     return this.#watches.size;
   }
 
-  /** Deliveries that wait for an ack, over all agents. */
+  /** Returns the number of deliveries without an ack, over all agents. */
   get inFlight(): number {
     let count = 0;
     for (const link of this.#watches.keys()) count += link.inFlight;
     return count;
   }
 
-  /** The session of an agent, when it has a live link here. */
+  /** Returns the sockets of an agent, or `undefined` when it is not connected here. */
   session(agentDid: string): AgentSockets | undefined {
     return this.#sessions.get(agentDid);
   }
 
-  /** Adds a link; the fifth of an agent closes its oldest. */
+  /** Adds a socket and returns it. The fifth socket of an agent closes its oldest. */
   attach(agent: ConnectedAgent, connection: SocketTransport): RelaySocket {
     const { agentDid } = agent;
     const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.#clock);
@@ -59,12 +59,12 @@ export class ConnectedAgents {
     return link;
   }
 
-  /** A connection that was prepared did not come about: unless its agent is here by another, it is gone. */
+  /** The upgrade failed. Reports the agent as gone unless it has another socket. */
   upgradeFailed(agentDid: string): void {
     if (!this.#sessions.has(agentDid)) this.onGone(agentDid);
   }
 
-  /** Tells an agent, if it is connected, that it has a new peer. */
+  /** Sends a paired frame to an agent that is connected here. */
   tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): void {
     this.#sessions.get(agentDid)?.links.at(-1)?.send({
       v: 1,
@@ -76,28 +76,28 @@ export class ConnectedAgents {
     });
   }
 
-  /** Every live link, of one agent or of all. */
+  /** Returns the open sockets of one agent, or of all. */
   links(agentDid?: string): RelaySocket[] {
     return agentDid === undefined ? [...this.#watches.keys()] : [...this.#sessions.get(agentDid)?.links ?? []];
   }
 
-  /** Closes every link of an agent whose session has moved to another instance. */
+  /** Closes every socket of an agent whose presence has moved to another instance. */
   replace(agentDid: string): void {
     for (const link of this.links(agentDid)) link.end(CLOSE.replaced, "replaced by a newer one elsewhere");
   }
 
-  /** Tells an agent that it is no longer authorised, and closes the link. */
+  /** Sends a revoked frame and closes the socket. */
   revoke(link: RelaySocket, reason: string): void {
     link.send({ v: 1, type: "revoked", id: this.#newId(), ts: toIso(this.#clock.now()), reason });
     link.end(CLOSE.notAuthorised, reason);
   }
 
-  /** Closes everything, for a shut-down. */
+  /** Closes every socket, for a shutdown. */
   closeAll(): void {
     for (const link of [...this.#watches.keys()]) link.end(CLOSE.shuttingDown, "shutting down");
   }
 
-  /** When all links together have too much unsent, the one with the most is closed. */
+  /** Closes the socket with the most unsent bytes when all sockets together have too many. */
   #endSlowest(): void {
     let unsent = 0;
     let slowest: RelaySocket | undefined;
@@ -118,14 +118,14 @@ export class ConnectedAgents {
     this.onGone(agentDid);
   }
 
-  /** Looks after a link at its next heartbeat, or when its identity token ends if that comes first. */
+  /** Checks a socket at its next heartbeat, or when its identity token expires if that is earlier. */
   #watch(link: RelaySocket): void {
     const expiresAt = link.agent.aitExpiresAt * 1000;
     const wait = Math.max(0, Math.min(this.#heartbeatMs, expiresAt - this.#clock.now()));
     const look = () => {
       const now = this.#clock.now();
       if (now >= expiresAt) return link.end(CLOSE.notAuthorised, "the identity token has expired");
-      // With rarer heartbeats than usual a connector may have had nothing to answer for longer.
+      // With rarer heartbeats a connector may have nothing to answer for longer than the limit.
       const patienceMs = Math.max(LIMITS.silentSocketMs, 2 * this.#heartbeatMs);
       if (link.silence(now) >= patienceMs) return link.end(CLOSE.silent, "silent for too long");
       this.#watch(link);

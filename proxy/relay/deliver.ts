@@ -1,10 +1,10 @@
 /**
- * `POST /hooks/agent`: an admitted message to the recipient's connector, and its ack back to the sender.
+ * `POST /hooks/agent`: delivers an admitted message to the recipient's connector and returns its ack to the sender.
  *
  *   admitted ─ media type ─ JSON ─ recipient ─ pair ─ identity block ─┬─ connected here: one commit (nonce, window,
  *                                                                     │  delivery record) ─ frame ─ ack ─ 202
  *                                                                     ├─ connected elsewhere: one commit with a note to
- *                                                                     │  that instance ─ its answer
+ *                                                                     │  that instance ─ its result
  *                                                                     ├─ offline, may queue: one commit with the
  *                                                                     │  mailbox ─ 202 queued
  *                                                                     └─ offline: 502
@@ -47,16 +47,16 @@ export async function postMessage(
   const message = await parseMessage(deps, caller, exchange);
   const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
   const id: DeliveryId = { sender, recipient, requestId };
-  // A duplicate may wait until the other attempt ends: it counts before it waits.
+  // Commit the duplicate's nonce and count before it waits for the first delivery.
   if (deps.deliveries.isUnderWay(id)) await caller.admission.commitAlone();
   const attempt = () => deliver(deps, caller, id, message, exchange);
   return await deps.deliveries.runExclusive(id, () => waitForOtherInstance(deps, id, attempt));
 }
 
-/** Another instance delivers the message, until that moment at the latest. */
+/** Another instance delivers the message, until `until` at the latest. */
 type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
-/** Repeats while another instance delivers the same message: its answer is this one's too. */
+/** Repeats `attempt` while another instance delivers the same message, whose response is then returned here as well. */
 async function waitForOtherInstance(
   { presence, clock, deliveries }: DeliverDeps,
   id: DeliveryId,
@@ -79,15 +79,18 @@ async function deliver(
   exchange: RequestContext,
 ): Promise<Response | InProgress> {
   const { hub, deliveries, dispatch, presence, config } = deps;
-  // The proof has shown that it is the body's.
+  // Admission has verified that this is the digest of the body.
   const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
   const mayQueue = prefersAsync(exchange.request.headers.get("prefer"));
   const begin = deliveries.begin(id, bodySha256);
   let dispatched: ForwardResult = { result: "offline" };
   if (hub.session(id.recipient)) {
-    const fence = presence.requireHeldHere(id.recipient, await asRelayUnavailable(() => caller.prefetched?.presence));
+    const heldHere = presence.requireHeldHere(
+      id.recipient,
+      await asRelayUnavailable(() => caller.prefetched?.presence),
+    );
     const commit = await asRelayUnavailable(() =>
-      caller.admission.commitWith<DuplicateResult | "moved">([begin, fence])
+      caller.admission.commitWith<DuplicateResult | "moved">([begin, heldHere])
     );
     if (commit.committed) {
       dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
@@ -109,12 +112,12 @@ async function deliver(
       return answerRepeat(commit.refused);
     }
     dispatched = await sent.dispatched();
-    // No answer from an instance that died: its agents are offline.
+    // The instance has stopped without a result, so its agents are offline.
     const isGone = dispatched.result === "failed" && !(await asRelayUnavailable(() => presence.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, id, dispatched);
-  // An attempt that was begun and found nobody is over.
+  // The attempt was recorded and did not reach the recipient: it has ended.
   if (elsewhere) await deliveries.markFailed(id);
   if (mayQueue) return await queue(deps, caller, id, message, bodySha256);
   const repeat = await asRelayUnavailable(() => deliveries.repeat(id, bodySha256));
@@ -123,7 +126,7 @@ async function deliver(
   throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
 }
 
-/** What came of a message as the sender's answer; a 202 is put on record. */
+/** Returns the response for a result and records a 202. */
 function answer({ deliveries }: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): Response {
   switch (dispatched.result) {
     case "acked": {
@@ -161,7 +164,7 @@ function queuedAnswer({ requestId }: DeliveryId, expiresAt: number, connectedSoc
   return { accepted: true, delivered: false, connectedSockets, requestId, queued: true, expiresAt: toIso(expiresAt) };
 }
 
-/** Puts the message in the offline recipient's mailbox; the 202 stands in the same commit (D-68). */
+/** Queues the message in the offline recipient's mailbox. The same commit records the 202 (D-68). */
 async function queue(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -180,12 +183,12 @@ async function queue(
     if (commit.refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
     return answerRepeat(commit.refused);
   }
-  // The recipient may have come, and its line been found empty, while this was written.
+  // The recipient may have connected, and found an empty mailbox, before this commit.
   void deps.dispatch.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
 }
 
-/** Media type, JSON, recipient, conversation, pair: in this order (D-60). */
+/** Checks media type, JSON, recipient, conversation and pair, in this order (D-60). */
 async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Message> {
   const { headers } = exchange.request;
   const contentType = headers.get("content-type") ?? "";
@@ -231,7 +234,7 @@ function answerRepeat(repeat: DuplicateResult): Response | InProgress {
   throw new ServiceError("PROXY_HOOK_REQUEST_ID_REUSED");
 }
 
-/** The store failing where a message would be relayed. */
+/** Reports a failure of the store as `PROXY_RELAY_UNAVAILABLE`. */
 async function asRelayUnavailable<T>(read: () => T): Promise<Awaited<T>> {
   try {
     return await read();

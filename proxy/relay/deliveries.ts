@@ -1,6 +1,6 @@
 /**
- * Delivery records (D-69, D-72): which message was sent under which request id, and what was answered. The same message
- * within a day of its 202 gets that answer again; a copy that comes while the first is under way waits for it.
+ * Delivery records (D-69, D-72): which message was sent with which request ID, and its response. The same message
+ * within a day of its 202 gets the same response. A duplicate that arrives during the first delivery waits for it.
  */
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -11,23 +11,23 @@ import { KEYS } from "../schema/kv_keys.ts";
 import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
 
-/** Names a message: who sent it to whom under which id. */
+/** Identifies a message: sender, recipient and request ID. */
 export interface DeliveryId {
   sender: string;
   recipient: string;
   requestId: string;
 }
 
-/** Why a message is not sent anew; `under_way` at another instance, until the moment at which its attempt must be over. */
+/** Why a message is not sent again. `under_way`: another instance delivers it, until `until` at the latest. */
 export type DuplicateResult =
   | { repeat: "same"; answer: HookAnswer }
   | { repeat: "other_body" }
   | { repeat: "under_way"; instance: string; until: number };
 
-/** The service deletes what has ended; the store's own expiry comes later, for what the service did not get to (D-217). */
+/** The service deletes ended records. The expiry in the store is later, for records that the service missed (D-217). */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 
-/** What the record of a message says to the same request id now, at `instance`. */
+/** Returns why a request with the ID of this record is not sent at `instance` now, or `null` when it is. */
 export function checkDuplicate(
   record: DeliveryRecord | null,
   bodySha256: string,
@@ -40,7 +40,7 @@ export function checkDuplicate(
   if (answer && now < answeredAt + LIMITS.sameAnswerSeconds * 1000) {
     return record.bodySha256 === bodySha256 ? { repeat: "same", answer } : { repeat: "other_body" };
   }
-  // What this instance delivers it knows by itself; what it does not know of was cut off by a crash.
+  // An attempt of this instance that is not in memory ended with a crash.
   if (answer || !record.instance || record.instance === instance) return null;
   const until = startedAt + attemptMs;
   return now < until ? { repeat: "under_way", instance: record.instance, until } : null;
@@ -51,27 +51,27 @@ interface DeliveriesDeps {
   clock: Clock;
   commits: GroupCommit;
   log: Log;
-  /** Name of this instance. */
+  /** ID of this instance. */
   instance: string;
-  /** The longest that an attempt takes, milliseconds. */
+  /** Longest duration of an attempt, milliseconds. */
   attemptMs: number;
 }
 
 export class Deliveries {
   readonly #deps: DeliveriesDeps;
-  /** Messages under way on this instance. */
+  /** Deliveries in progress on this instance. */
   readonly #underWay = new Map<string, Promise<void>>();
 
   constructor(deps: DeliveriesDeps) {
     this.#deps = deps;
   }
 
-  /** True while a message with this id is being delivered here. */
+  /** Returns true while a message with this ID is being delivered here. */
   isUnderWay(id: DeliveryId): boolean {
     return this.#underWay.has(nameOf(id));
   }
 
-  /** Runs `send` alone among all with the same id: whoever comes meanwhile waits for its end, then runs. */
+  /** Runs `send` when no other call with the same ID is running. */
   async runExclusive<T>(id: DeliveryId, send: () => Promise<T>): Promise<T> {
     const name = nameOf(id);
     for (let other = this.#underWay.get(name); other; other = this.#underWay.get(name)) await other;
@@ -85,13 +85,17 @@ export class Deliveries {
     }
   }
 
-  /** What the record says, without changing it. */
+  /**
+   * Returns why a request with this ID is not sent, or `null`. Changes nothing.
+   *
+   * @throws {StoreUnavailable}
+   */
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
     const { value } = await this.#deps.kv.get(keyOf(id));
-    return this.#judge(unpackDelivery(value, id.requestId), bodySha256, this.#deps.clock.now());
+    return this.#check(unpackDelivery(value, id.requestId), bodySha256, this.#deps.clock.now());
   }
 
-  /** The update that records a new attempt, with its 202 when that is known already; refused by a 202 that stands. */
+  /** Returns the update that records a new attempt, with its 202 if it has one. An earlier 202 refuses it. */
   begin(id: DeliveryId, bodySha256: string, answer: HookAnswer | null = null): Update<DuplicateResult> {
     const now = this.#deps.clock.now();
     const answeredAt = answer ? now : 0;
@@ -103,19 +107,21 @@ export class Deliveries {
       key,
       seen: absent(key),
       next: (current) => {
-        const repeat = this.#judge(unpackDelivery(current, id.requestId), bodySha256, now);
+        const repeat = this.#check(unpackDelivery(current, id.requestId), bodySha256, now);
         return repeat ? { refuse: repeat } : written;
       },
     };
   }
 
-  /** Records the 202; joins the next batch, nobody waits for it. */
+  /** Records the 202 with the next batch. Never rejects: a failure is logged. */
   answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
     const answeredAt = this.#deps.clock.now();
     return this.#note(id, (record) => ({ ...record, instance: null, answer, answeredAt }));
   }
 
-  /** Records that an instance's attempt ended without a 202, ours unless said: the next one need not wait for it. */
+  /**
+   * Records that the attempt of an instance (default: this one) ended without a 202, so that no duplicate waits for it.
+   */
   markFailed(id: DeliveryId, instance = this.#deps.instance): Promise<void> {
     return this.#note(id, (record) => record.instance === instance ? { ...record, instance: null } : record);
   }
@@ -136,15 +142,15 @@ export class Deliveries {
     }
   }
 
-  #judge(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
+  #check(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
     const { instance, attemptMs } = this.#deps;
     return checkDuplicate(record, bodySha256, now, instance, attemptMs);
   }
 }
 
 /**
- * The update that records the time of a delivery's first receipt, which shortens its life (D-218). Refuses with
- * `"unknown"` when the delivery is not on record, or leaves it so.
+ * Returns the update that records the time of a delivery's first receipt, which shortens its lifetime (D-218). Without
+ * a record it refuses with `"unknown"` or changes nothing.
  */
 export function receiptUpdate(id: DeliveryId, now: number, whenUnknown: "keep"): Update<never>;
 export function receiptUpdate(id: DeliveryId, now: number, whenUnknown: "refuse"): Update<"unknown">;

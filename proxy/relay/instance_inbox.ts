@@ -1,7 +1,7 @@
 /**
- * Notes between proxy instances on one store. A note is stored in the inbox of its receiver, and the same commit changes
- * the receiver's wake key, which the receiver watches. Isolates of one process also wake each other directly (D-105).
- * Does not know what notes mean.
+ * Notes between proxy instances on one store. A note is stored in the inbox of its receiver, and the same commit
+ * changes the receiver's wake key, which the receiver watches. Isolates of one process also wake each other directly
+ * (D-105). Does not know what notes mean.
  */
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredInstanceMessage } from "../schema/records.ts";

@@ -1,7 +1,7 @@
 /**
- * The offline mailbox (D-68): messages that wait for their recipient in the store, in order, bounded, each until it is
- * acknowledged or ends in a receipt. Changes go through the group commit, whole or not at all; who hands a message over
- * is `drain.ts`.
+ * The mailbox of an offline agent (D-68): queued messages in the store, in order and bounded. Each one stays until it
+ * is acknowledged or dead-lettered. All changes are claims of the group commit. mailbox_delivery.ts delivers the
+ * messages.
  */
 import { storedReceipt } from "../schema/receipt_record.ts";
 import type { MailboxEntry, MailboxState, Message } from "../schema/records.ts";
@@ -14,7 +14,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
 import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
 
-/** Kept past its expiry, so that the sweep can still give it its receipt. */
+/** Messages are kept this long after their expiry, so that the sweep can record their receipt. Milliseconds. */
 const GRACE_MS = DAY_MS;
 
 interface MailboxDeps {
@@ -38,12 +38,12 @@ export class Mailbox {
     this.#receiptKeptMs = receiptKeptMs;
   }
 
-  /** When a message that is queued now expires, milliseconds since the Unix epoch. */
+  /** Returns when a message that is queued now expires, milliseconds since the Unix epoch. */
   expiry(): number {
     return this.#clock.now() + this.#ttlMs;
   }
 
-  /** The update that puts a message in line; refuses with `"mailbox_full"`. */
+  /** Returns the update that queues a message. Refuses with `"mailbox_full"`. */
   enqueue(message: Message, expiresAt: number): Update<"mailbox_full"> {
     const { payload, ...rest } = message;
     const { toAgentDid: recipient, fromAgentDid: sender } = message;
@@ -75,14 +75,22 @@ export class Mailbox {
     };
   }
 
-  /** The first message in a recipient's line, or `null`. */
+  /**
+   * Returns the oldest message of a recipient, or `null`.
+   *
+   * @throws {StoreUnavailable}
+   */
   async first(recipient: string): Promise<MailboxEntry | null> {
     const entries = this.#kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient) }, { limit: 1 });
     const { value } = await entries.next();
     return value?.value ?? null;
   }
 
-  /** A waiting message with its payload; `null` when it is gone meanwhile. */
+  /**
+   * Returns a queued message with its payload, or `null` when it was removed.
+   *
+   * @throws {StoreUnavailable}
+   */
   async load(entry: MailboxEntry): Promise<Message | null> {
     const { toAgentDid: recipient } = entry.message;
     const parts: Uint8Array[] = [];
@@ -94,12 +102,20 @@ export class Mailbox {
     return { ...entry.message, payload: new TextDecoder().decode(concatChunks(parts)) };
   }
 
-  /** Takes an acknowledged message out of the line. */
+  /**
+   * Removes an acknowledged message. Idempotent.
+   *
+   * @throws {StoreUnavailable}
+   */
   async remove(entry: MailboxEntry): Promise<void> {
     await this.#commits.claim(this.#removal(entry));
   }
 
-  /** Takes a message out of the line that will never be handed over, and gives it its receipt. */
+  /**
+   * Removes a message that cannot be delivered and records its `dead_lettered` receipt. Idempotent.
+   *
+   * @throws {StoreUnavailable}
+   */
   async deadLetter(entry: MailboxEntry): Promise<void> {
     const status: ReceiptStatus = "dead_lettered";
     const { toAgentDid: recipientAgentDid, fromAgentDid: senderAgentDid, requestId } = entry.message;
@@ -113,7 +129,11 @@ export class Mailbox {
     await this.#commits.claim([...this.#removal(entry), receipt, receiptUpdate(id, receivedAt, "keep")]);
   }
 
-  /** Notes a refusal by the connector; gives the message as it stands now. */
+  /**
+   * Records a refusal by the connector. Returns the changed entry.
+   *
+   * @throws {StoreUnavailable}
+   */
   async noteNack(entry: MailboxEntry): Promise<MailboxEntry> {
     const wait = Math.min(LIMITS.mailboxRetryMs * 2 ** entry.nacks, LIMITS.mailboxRetryMaxMs);
     const noted = { ...entry, nacks: entry.nacks + 1, notBefore: this.#clock.now() + wait };
@@ -125,7 +145,11 @@ export class Mailbox {
     return noted;
   }
 
-  /** Messages whose time is over, of all recipients. */
+  /**
+   * Yields the expired messages of all recipients.
+   *
+   * @throws {StoreUnavailable}
+   */
   async *expired(): AsyncGenerator<MailboxEntry> {
     for await (const { key } of this.#kv.list(KEYS.mailboxExpiredBy(this.#clock.now()))) {
       const [recipient, number] = [String(key.at(-2)), Number(key.at(-1))];

@@ -1,7 +1,6 @@
 /**
- * Handing over what waits in mailboxes (D-68): one line per connected recipient, in order, trust and revocation judged
- * again. Also the sweep that ends messages whose recipient never came. Every message leaves acknowledged or with a
- * receipt; when the store or the registry fails it stays, and is tried again.
+ * Delivers mailboxes (D-68): the messages of each connected recipient one after the other, with trust and revocation
+ * checked again. A sweep dead-letters expired messages. A message stays queued while the store or the registry fails.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -13,7 +12,7 @@ import type { Mailbox } from "./mailbox.ts";
 import type { MailboxEntry } from "../schema/records.ts";
 import type { SenderStatus } from "./sender_status.ts";
 
-/** Expired messages that are ended at the same time. */
+/** Expired messages that are dead-lettered at the same time. */
 const SWEPT_TOGETHER = 20;
 
 interface DrainDeps {
@@ -29,9 +28,9 @@ interface DrainDeps {
 
 export class MailboxDelivery {
   readonly #deps: DrainDeps;
-  /** Recipients whose line is being handed over, with its end. */
+  /** Recipients whose mailbox is being delivered; each promise resolves at the end. */
   readonly #lines = new Map<string, Promise<void>>();
-  /** Of these, the ones that got a message meanwhile, perhaps after the last look. */
+  /** Recipients that got a message during the delivery, possibly after its last read. */
   readonly #again = new Set<string>();
   readonly #stopped = new AbortController();
   #cancelSweep = () => {};
@@ -40,12 +39,12 @@ export class MailboxDelivery {
     this.#deps = deps;
   }
 
-  /** The end of a recipient's line, while there is one; a message that does not queue waits for it. */
+  /** Returns a promise for the end of a mailbox delivery in progress. A message that may not queue waits for it. */
   inProgress(recipient: string): Promise<void> | undefined {
     return this.#lines.get(recipient);
   }
 
-  /** Hands over what waits for a recipient that is connected here. */
+  /** Delivers the mailbox of a recipient that is connected here. */
   deliverTo(recipient: string): void {
     if (!this.#isConnected(recipient)) return;
     if (this.#lines.has(recipient)) {
@@ -67,18 +66,22 @@ export class MailboxDelivery {
     });
   }
 
-  /** Ends everything under way; what was not acknowledged stays in its line. */
+  /** Ends all deliveries and the sweep. Messages that were not acknowledged stay queued. */
   stop(): void {
     this.#stopped.abort();
     this.#cancelSweep();
   }
 
-  /** Ends every message whose time is over. */
+  /**
+   * Dead-letters every expired message.
+   *
+   * @throws {StoreUnavailable}
+   */
   async sweep(): Promise<void> {
     const { mailbox } = this.#deps;
     let together: Promise<void>[] = [];
     for await (const entry of mailbox.expired()) {
-      // Their claims share commits.
+      // Claims made together share commits.
       together.push(mailbox.deadLetter(entry));
       if (together.length < SWEPT_TOGETHER) continue;
       await Promise.all(together);
@@ -104,7 +107,7 @@ export class MailboxDelivery {
     }
   }
 
-  /** Handles the first message of a line; gives how long to wait before the next look, in milliseconds. */
+  /** Handles the oldest message. Returns the milliseconds to wait before the next read. */
   async #handOverOne(entry: MailboxEntry, failures: number): Promise<number> {
     const { mailbox, hub, clock, ackTimeoutMs } = this.#deps;
     const now = clock.now();
@@ -117,7 +120,7 @@ export class MailboxDelivery {
     const session = hub.session(entry.message.toAgentDid);
     if (!session) return 0;
     if (!message) {
-      // Gone, which changes nothing, or incomplete: it would stay first in line.
+      // The message was removed, which makes this a no-op, or it is incomplete and would block the mailbox.
       await mailbox.deadLetter(entry);
       return 0;
     }
@@ -135,9 +138,10 @@ export class MailboxDelivery {
   }
 
   /**
-   * True while the sender is paired with the recipient, and neither deleted nor revoked.
+   * Returns true while the sender is paired with the recipient, and neither deleted nor revoked.
    *
-   * @throws {RegistryUnavailable} while that cannot be asked: the message waits
+   * @throws {RegistryUnavailable} when the status of the sender is not known: the message stays queued
+   * @throws {StoreUnavailable}
    */
   async #isStillAllowed({ message }: MailboxEntry): Promise<boolean> {
     const { kv, crl, senders } = this.#deps;

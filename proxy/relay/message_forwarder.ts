@@ -1,7 +1,7 @@
 /**
- * Bringing a message to the instance that holds its recipient's session, and the answer back (ARCHITECTURE "Delivery
- * between instances"). Here it goes straight to the session; elsewhere it travels as a note, and so does what came of
- * it. Also the other news that instances have for each other.
+ * Passes a message to the instance that holds its recipient's sockets, and its result back
+ * (ARCHITECTURE.md#many-instances). Another instance gets the message as a note and answers with a note. Also sends the
+ * other notes between instances.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
@@ -17,7 +17,7 @@ import type { ConnectedAgents } from "./connected_agents.ts";
 import type { Mailbox } from "./mailbox.ts";
 import type { Message } from "../schema/records.ts";
 
-/** What came of a message. */
+/** The result of a message. */
 export type ForwardResult =
   | { result: "acked"; accepted: boolean; reason?: string; connectedSockets: number }
   | { result: "queued"; expiresAt: number; connectedSockets: number }
@@ -57,7 +57,7 @@ interface DispatchDeps {
 
 export class MessageForwarder {
   readonly #deps: DispatchDeps;
-  /** Messages that are with other instances. */
+  /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, (dispatched: ForwardResult) => void>();
 
   constructor(deps: DispatchDeps) {
@@ -65,12 +65,17 @@ export class MessageForwarder {
     deps.inbox.onNote = (body, bytes) => this.#receive(body as Note, bytes);
   }
 
-  /** Messages that are with other instances. */
+  /** Returns the number of messages that wait for the result of another instance. */
   get away(): number {
     return this.#away.size;
   }
 
-  /** Delivers to the session on this instance, behind what waits in line, within `timeoutMs`. */
+  /**
+   * Delivers to the recipient's sockets on this instance, after its queued messages. Queues instead when `mayQueue`.
+   *
+   * @param timeoutMs milliseconds, with the wait for queued messages
+   * @throws {StoreUnavailable}
+   */
   async deliverHere(message: Message, mayQueue: boolean, timeoutMs: number): Promise<ForwardResult> {
     const { hub, drain, clock } = this.#deps;
     const { toAgentDid: recipient } = message;
@@ -78,21 +83,21 @@ export class MessageForwarder {
     const deadline = clock.now() + timeoutMs;
     const isStillAllowed = () => this.#isStillAllowed(message);
     const line = await this.#lineEnd(recipient, timeoutMs);
-    // While it waited the pair may have ended.
+    // The pair may have ended during the wait.
     if (line === "late" || line === "over" && !(await isStillAllowed())) return { result: "failed" };
     const session = hub.session(recipient);
     if (!session) return { result: "offline" };
     const rest = deadline - clock.now();
-    const outcome = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
-    if (!outcome.acked) return { result: "failed" };
-    const { accepted, reason } = outcome;
+    const delivery = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
+    if (!delivery.acked) return { result: "failed" };
+    const { accepted, reason } = delivery;
     const connectedSockets = session.links.length;
     return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
   }
 
   /**
-   * The update that sends a message to another instance, and the wait for its result. The caller ends with `dispatched`
-   * when the update has taken effect, and with `cancel` when it has not.
+   * Returns the update that sends a message to another instance. The caller then calls `dispatched` to wait for the
+   * result, or `cancel` when the update was not committed.
    */
   forwardTo(
     instance: string,
@@ -105,7 +110,7 @@ export class MessageForwarder {
     const id = newId();
     const note: MessageNote = { kind: "message", id, from: inbox.instance, message: rest, mayQueue, timeoutMs };
     const { promise, resolve } = Promise.withResolvers<ForwardResult>();
-    // Before the commit: the answer may be quicker than its return.
+    // Registered before the commit: the result may arrive before the commit returns.
     this.#away.set(id, resolve);
     const dispatched = async () => {
       inbox.wakeUp(instance);
@@ -121,7 +126,11 @@ export class MessageForwarder {
     return { update: inbox.write(instance, note, utf8Bytes(payload)), dispatched, cancel };
   }
 
-  /** Takes an agent's session to this instance; the one that had it closes its sockets. */
+  /**
+   * Moves an agent's presence to this instance. The previous instance closes its sockets.
+   *
+   * @throws {StoreUnavailable}
+   */
   async claim(agentDid: string): Promise<void> {
     const { presence, inbox, hub } = this.#deps;
     const note: Note = { kind: "moved", agentDid };
@@ -130,25 +139,25 @@ export class MessageForwarder {
     if (left) inbox.wakeUp(left);
   }
 
-  /** Sees to it that what was queued for a recipient is handed over, wherever it is connected. */
+  /** Starts mailbox delivery on the instance that holds the recipient's socket. */
   async startMailboxDelivery(agentDid: string): Promise<void> {
-    await this.#tell(agentDid, { kind: "kick", agentDid });
+    await this.#sendNote(agentDid, { kind: "kick", agentDid });
   }
 
-  /** Tells an agent that it has a new peer, wherever it is connected. */
+  /** Sends a paired frame to an agent, on the instance that holds its socket. */
   async tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): Promise<void> {
-    await this.#tell(agentDid, { kind: "paired", agentDid, peerAgentDid, profile });
+    await this.#sendNote(agentDid, { kind: "paired", agentDid, peerAgentDid, profile });
   }
 
-  async #tell(agentDid: string, note: Note): Promise<void> {
+  async #sendNote(agentDid: string, note: Note): Promise<void> {
     const { presence, inbox, hub, log } = this.#deps;
     if (hub.session(agentDid)) return this.#receive(note, new Uint8Array());
     try {
-      // Also to one that seems dead: with a clock that differs, or a lease that came late, it may hold the session still.
+      // Also to an instance without a lease: with a different clock or a late renewal it may still hold the sockets.
       const instance = await presence.lastSeenAt(agentDid);
       if (instance) await inbox.send(instance, note);
     } catch (cause) {
-      // News: the store's next look, or the agent's next connect, brings the same.
+      // Not an error: the next poll or the agent's next connect has the same effect.
       log("warn", "note_lost", { kind: note.kind, agentDid, cause });
     }
   }
@@ -157,7 +166,7 @@ export class MessageForwarder {
     const { hub, drain } = this.#deps;
     switch (note.kind) {
       case "message":
-        void this.#serve(note, new TextDecoder().decode(bytes));
+        void this.#deliverNote(note, new TextDecoder().decode(bytes));
         break;
       case "dispatched":
         this.#away.get(note.id)?.(note.dispatched);
@@ -174,10 +183,10 @@ export class MessageForwarder {
     }
   }
 
-  async #serve({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
+  async #deliverNote({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
     const { inbox, commits, log } = this.#deps;
     const deliver = async (): Promise<ForwardResult> => {
-      // The note may have waited for this instance to look, and the pair may have ended meanwhile.
+      // The pair may have ended before this instance read the note.
       if (!(await this.#isStillAllowed(message))) return { result: "failed" };
       return await this.deliverHere({ ...message, payload }, mayQueue, timeoutMs);
     };
@@ -201,14 +210,14 @@ export class MessageForwarder {
   async #queue(message: Message): Promise<ForwardResult> {
     const { mailbox, commits, drain, hub } = this.#deps;
     const expiresAt = mailbox.expiry();
-    const fate = await commits.claim([mailbox.enqueue(message, expiresAt)]);
-    if (!fate.taken) return { result: "full" };
+    const claim = await commits.claim([mailbox.enqueue(message, expiresAt)]);
+    if (!claim.taken) return { result: "full" };
     drain.deliverTo(message.toAgentDid);
     const connectedSockets = hub.session(message.toAgentDid)?.links.length ?? 0;
     return { result: "queued", expiresAt, connectedSockets };
   }
 
-  /** Waits until nothing is in line before a message to this recipient, or it is too late. */
+  /** Waits for the end of the recipient's mailbox delivery. Returns "late" after `timeoutMs` milliseconds. */
   async #lineEnd(recipient: string, timeoutMs: number): Promise<"none" | "over" | "late"> {
     const { drain, clock } = this.#deps;
     if (!drain.inProgress(recipient)) return "none";

@@ -1,17 +1,15 @@
-/**
- * The `Prefer` header (RFC 7240): whether it names `respond-async`. One linear pass, bounded input (D-211).
- */
+/** Reads the `Prefer` header (RFC 7240). One linear pass over a bounded input (D-211). */
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
 const WANTED = "respond-async";
 
-/** True when `respond-async` is one of the preferences. A header over the limit counts as absent. */
+/** Returns true when `respond-async` is one of the preferences. A header over the limit counts as absent. */
 export function prefersAsync(prefer: string | null): boolean {
   if (prefer === null || prefer.length > LIMITS.preferLength) return false;
   return namesOf(prefer).includes(WANTED);
 }
 
-/** The lower-case names of the preferences: what stands outside quoted strings before `,`, `;` or `=`. */
+/** Returns the lower-case names of the preferences: the text outside quoted strings before `,`, `;` or `=`. */
 function namesOf(prefer: string): string[] {
   const names: string[] = [];
   let name = "", isName = true, isQuoted = false;

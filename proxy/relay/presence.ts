@@ -56,8 +56,8 @@ export class PresenceStore {
   }
 
   /**
-   * Moves an agent's presence to this instance. Returns the instance that held it before, or `null`. No change when it is
-   * here already and `isHere()`.
+   * Moves an agent's presence to this instance. Returns the instance that held it before, or `null`. No change when it
+   * is here already and `isHere()`.
    *
    * @param onMove writes that are part of the same commit when the presence moves away from another instance
    * @throws {StoreUnavailable}

@@ -1,7 +1,7 @@
 /**
- * Judging connected agents again (D-64): when the bell rings, when a new revocation list is installed, and every few
- * minutes. By the revocation list and the registry's word on agent and session; never by the access token of the
- * handshake, which ages. While the registry cannot be asked a link stays: its messages are judged one by one anyway.
+ * Checks connected agents again (D-64): after a trust change, after a new CRL, and every few minutes. It uses the CRL
+ * and the registry's status of agent and session, not the access token of the upgrade, which expires. While the
+ * registry is unreachable a socket stays open: admission checks each of its messages anyway.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
@@ -28,10 +28,10 @@ export class Revalidation {
     this.#deps = deps;
   }
 
-  /** Starts the regular round. */
+  /** Starts the periodic checks. */
   start(): void {
     this.#cancel = this.#deps.clock.after(this.#deps.intervalMs, async () => {
-      for (const link of this.#deps.hub.links()) await this.#judge(link);
+      for (const link of this.#deps.hub.links()) await this.#check(link);
       if (!this.#stopped) this.start();
     });
   }
@@ -43,25 +43,25 @@ export class Revalidation {
 
   /** Checks a socket that was just attached: trust may have changed since its request was admitted (D-241). */
   async attached(link: RelaySocket): Promise<void> {
-    await this.#judge(link);
+    await this.#check(link);
   }
 
-  /** Trust in these agents has changed: everything kept about them is asked anew, and their links are judged. */
+  /** Drops what is cached about trust, refreshes the CRL and checks the sockets of these agents. */
   async onTrustChange(agentDids: readonly string[]): Promise<void> {
     const { crl, registry, hub } = this.#deps;
     registry.forgetVerdicts();
     await crl.refreshAnew();
-    await Promise.all(agentDids.flatMap((did) => hub.links(did)).map((link) => this.#judge(link)));
+    await Promise.all(agentDids.flatMap((did) => hub.links(did)).map((link) => this.#check(link)));
   }
 
-  /** A new list is installed: closes whoever is on it. */
+  /** Closes the sockets whose identity token is on the new CRL. */
   async onCrlInstalled(): Promise<void> {
     for (const link of this.#deps.hub.links()) {
       if (await this.#isListed(link)) this.#deps.hub.revoke(link, "the identity token is revoked");
     }
   }
 
-  async #judge(link: RelaySocket): Promise<void> {
+  async #check(link: RelaySocket): Promise<void> {
     const { hub, registry, log } = this.#deps;
     const { agentDid, ownerDid } = link.agent;
     try {
@@ -74,7 +74,7 @@ export class Revalidation {
     }
   }
 
-  /** Without a usable list nobody is on it. */
+  /** Returns false when there is no usable CRL. */
   async #isListed({ agent }: RelaySocket): Promise<boolean> {
     return await this.#deps.crl.isRevoked(agent.aitJti).catch(() => false);
   }

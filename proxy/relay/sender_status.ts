@@ -1,6 +1,6 @@
 /**
- * Whether the sender of a queued message is still an active agent (D-222): asked of the registry (D-48) and kept for 30 s.
- * The revocation list alone does not say so: an entry leaves it when the AIT has expired.
+ * Caches for 30 s whether the sender of a queued message is still an active agent (D-222). The registry is the source
+ * (D-48). The CRL is not enough: an entry leaves it when the AIT has expired.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -15,7 +15,7 @@ interface Kept {
 export class SenderStatus {
   readonly #registry: Pick<RegistryClient, "ownership">;
   readonly #clock: Clock;
-  /** By agent, oldest first. */
+  /** By agent DID, oldest first. */
   readonly #kept = new Map<string, Kept>();
 
   constructor(registry: Pick<RegistryClient, "ownership">, clock: Clock) {
@@ -24,7 +24,7 @@ export class SenderStatus {
   }
 
   /**
-   * True while the agent exists, belongs to this owner and is not revoked.
+   * Returns true while the agent exists, belongs to this owner and is not revoked.
    *
    * @throws {RegistryUnavailable}
    */
@@ -35,7 +35,7 @@ export class SenderStatus {
     const isActive = this.#registry.ownership(ownerDid, agentDid)
       .then(({ ownsAgent, agentStatus }) => ownsAgent && agentStatus === "active");
     const entry: Kept = { until: now + LIMITS.senderStatusMs, isActive };
-    // A failure is not kept.
+    // A failure is not cached.
     isActive.catch(() => this.#kept.get(agentDid) === entry && this.#kept.delete(agentDid));
     this.#kept.delete(agentDid);
     const [oldest] = this.#kept.keys();
@@ -44,7 +44,7 @@ export class SenderStatus {
     return isActive;
   }
 
-  /** Trust in these agents has changed: what is kept about them, or is being asked, counts no longer. */
+  /** Drops what is cached, or being read, about these agents. */
   forget(agentDids: readonly string[]): void {
     for (const agentDid of agentDids) this.#kept.delete(agentDid);
   }

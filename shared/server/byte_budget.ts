@@ -1,6 +1,6 @@
 /**
- * Bounds the bytes that are held at one time, per party and in total (D-98, D-197). Does not wait, and does not know what
- * the bytes are.
+ * Bounds the bytes that are held at one time, per party and in total (D-98, D-197). Does not wait, and does not know
+ * what the bytes are.
  */
 
 interface ByteBudgetLimits {

@@ -1,7 +1,6 @@
 /**
- * What the runtime does without the service, for comparison: answers `/bytes` with a fixed text of so many bytes,
- * `/looked` with the same after one read of a store, anything else with `ok`, and holds every WebSocket it is asked for.
- * Knows no agent and no message.
+ * A bare server, to compare the service with the runtime alone. Answers `/bytes` with a fixed text of the given length,
+ * `/looked` with the same text after one read of a store, and any other path with `ok`. Keeps every WebSocket open.
  *
  *   deno run --allow-net=127.0.0.1 tests/bench/bare.ts <bytes> [port]
  */

@@ -1,6 +1,6 @@
 /**
- * The bench still works: every row of a quick run gives figures or says why not, an interrupted run leaves nothing
- * behind, and messages that are lost, doubled or changed are noticed. No test here says anything about time.
+ * Shows that the bench works: every row of a quick run has figures or a reason, an interrupted run leaves no process
+ * and no folder, and messages that are lost, duplicated or changed are detected. No test here asserts a time.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { pause, ROOT } from "./child.ts";
@@ -12,7 +12,7 @@ import { ROWS } from "./rows.ts";
 const BENCH = ["run", "-A", `${ROOT}/tests/bench/main.ts`];
 const TEMPORARY = "svc_bench_";
 
-/** Folders that runs of the bench have left behind, or still use. */
+/** Returns the temporary folders of finished and running benches. */
 function folders(): string[] {
   const temporary = Deno.env.get("TMPDIR") ?? "/tmp";
   return [...Deno.readDirSync(temporary)].map(({ name }) => name).filter((name) => name.startsWith(TEMPORARY));
@@ -20,7 +20,7 @@ function folders(): string[] {
 
 function alive(pid: number): boolean {
   try {
-    // A process that has ended and that nobody has waited for yet is a zombie, and no longer alive.
+    // A process that has ended and was not waited for yet is a zombie, and no longer alive.
     return !/^\d+ \(.*\) Z /s.test(Deno.readTextFileSync(`/proc/${pid}/stat`));
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return false;
@@ -46,7 +46,7 @@ async function runBench(args: string[]): Promise<{ code: number; stdout: string;
   return { code: output.code, stdout: stdout ?? "", stderr: stderr ?? "" };
 }
 
-Deno.test("bench --quick measures every row, says nothing beside its answer and leaves no folder", async () => {
+Deno.test("bench --quick measures every row, prints only its result and leaves no folder", async () => {
   const before = new Set(folders());
   const { code, stdout, stderr } = await runBench(["--quick", "--json"]);
   assertEquals(code, 0, stdout + stderr);
@@ -63,7 +63,7 @@ Deno.test("bench --quick measures every row, says nothing beside its answer and 
   assertEquals(folders().filter((name) => !before.has(name)), []);
 });
 
-Deno.test("bench --only runs the rows that have the text in their name, and refuses what it does not know", async () => {
+Deno.test("bench --only runs the rows with the text in their name, and exits 1 or 2 when the options are wrong", async () => {
   const { code, stdout } = await runBench(["--quick", "--only", "bare commit"]);
   assertEquals(code, 0, stdout);
   assert(stdout.includes("one record in a commit") && stdout.includes("▸ alone"), stdout);
@@ -88,14 +88,14 @@ Deno.test({
     }
     bench.kill("SIGINT");
     assertEquals((await bench.status).code, 130);
-    assertEquals(children.length, 5, "the run was under way");
+    assertEquals(children.length, 5, "the run was in progress");
     for (let i = 0; i < 80 && children.some(alive); i++) await pause(25);
     assertEquals(children.filter(alive), []);
     assertEquals(folders().filter((name) => !before.has(name)), []);
   },
 });
 
-Deno.test("Ledger notices what is lost, doubled, changed, misdirected or under another name", async (t) => {
+Deno.test("Ledger reports a message that is lost, duplicated, changed, misdirected or from another sender", async (t) => {
   const agent = (name: string): FleetAgent => ({
     id: name,
     did: `did:${name}`,
@@ -111,12 +111,12 @@ Deno.test("Ledger notices what is lost, doubled, changed, misdirected or under a
   const cases: [what: string, arrival: typeof good, isRight: boolean][] = [
     ["arrives once", good, true],
     ["is lost", { ...good, times: 0 }, false],
-    ["comes twice", { ...good, times: 2 }, false],
-    ["comes though it was not sent", { ...good, sent: 0 }, false],
-    ["comes to another agent", { ...good, recipient: stranger }, false],
-    ["comes under another name", { ...good, from: stranger }, false],
-    ["comes changed", { ...good, message: `${good.message}!` }, false],
-    ["comes without the identity", { ...good, message: "hello" }, false],
+    ["arrives twice", { ...good, times: 2 }, false],
+    ["arrives and was not sent", { ...good, sent: 0 }, false],
+    ["arrives at another agent", { ...good, recipient: stranger }, false],
+    ["arrives from another sender", { ...good, from: stranger }, false],
+    ["arrives changed", { ...good, message: `${good.message}!` }, false],
+    ["arrives without the identity", { ...good, message: "hello" }, false],
   ];
   for (const [what, arrival, isRight] of cases) {
     await t.step(`a message that ${what}`, () => {
@@ -126,12 +126,12 @@ Deno.test("Ledger notices what is lost, doubled, changed, misdirected or under a
       const frame = { type: "deliver", id: "1", requestId, fromAgentDid: from.did, payload: { message } };
       for (let i = 0; i < times; i++) ledger.delivered(frame, arrival.recipient);
       if (isRight) ledger.close(sent);
-      else assertThrows(() => ledger.close(sent), Error, "not right");
+      else assertThrows(() => ledger.close(sent), Error, "Wrong messages");
     });
   }
 });
 
-Deno.test("figures: middle, rank, ratio and table", () => {
+Deno.test("figures have the right median, percentile, ratio and table", () => {
   assertEquals([median([3, 1, null, 2]), median([1, 2]), median([null])], [2, 1.5, null]);
   const hundred = Array.from({ length: 100 }, (_, i) => i + 1);
   assertEquals([percentile(hundred, 0.5), percentile(hundred, 0.99), percentile([7], 0.99)], [50, 99, 7]);
@@ -154,7 +154,7 @@ Deno.test("figures: middle, rank, ratio and table", () => {
   assert(text.includes("! bound") && text.includes("skipped: why"), text);
 });
 
-Deno.test("a ratio says whether its goal is met, and that it was not measured", () => {
+Deno.test("a ratio reports whether its goal is met or was not measured", () => {
   const cases: [value: number | null, goal: Parameters<typeof standing>[0]["goal"], said: string][] = [
     [0.5, { atLeast: 0.5 }, "goal at least 0.5: met"],
     [0.49, { atLeast: 0.5 }, "goal at least 0.5: NOT met"],

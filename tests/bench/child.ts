@@ -1,24 +1,24 @@
 /**
- * A child process of the bench: Deno with a file of this project, on loopback. Reads its lines, its CPU time and its
- * memory, and ends it by its pid. Keeps no more than the tail of what it says on stderr.
+ * A child process of the bench: Deno with a file of this project, on loopback. Reads its lines, CPU time and memory,
+ * and ends it by its PID. Keeps only the last part of its stderr.
  */
 
 /** Root folder of the project. */
 export const ROOT = decodeURIComponent(new URL("../..", import.meta.url).pathname).replace(/\/$/, "");
 
-/** What a child needs of this process's environment to find its own cache. Nothing else is passed on. */
+/** Environment variables that a child gets, to find its cache. It gets no others. */
 const PASSED_ON = ["HOME", "PATH", "DENO_DIR", "XDG_CACHE_HOME", "TMPDIR"];
 const TICKS_PER_SECOND = 100;
 const PAGE_BYTES = 4_096;
 const TAIL = 4_000;
 const END_MS = 8_000;
 
-/** Resolves after so many milliseconds. */
+/** Resolves after `ms` milliseconds. */
 export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Fails when a promise takes longer than it may. */
+/** Returns the value of a promise, or throws when it takes longer than `ms` milliseconds. */
 export async function within<T>(ms: number, what: string, promise: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -72,7 +72,7 @@ export class Child {
     return this.#child.pid;
   }
 
-  /** The next line of its stdout. */
+  /** Returns the next line of its stdout. */
   async line(): Promise<string> {
     while (true) {
       const line = this.#lines.shift();
@@ -87,24 +87,24 @@ export class Child {
     await this.#stdin.write(new TextEncoder().encode(`${line}\n`));
   }
 
-  /** CPU time of all its threads so far, seconds; `null` where there is no /proc. */
+  /** Returns the CPU time of all its threads, seconds; `null` where there is no /proc. */
   cpuSeconds(): number | null {
     const fields = readProc(this.pid, "stat")?.replace(/^.*\) /s, "").split(" ");
     return fields ? (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND : null;
   }
 
-  /** Memory that is resident now, bytes; `null` where there is no /proc. */
+  /** Returns its resident memory, bytes; `null` where there is no /proc. */
   residentBytes(): number | null {
     const statm = readProc(this.pid, "statm");
     return statm === null ? null : Number(statm.split(" ")[1]) * PAGE_BYTES;
   }
 
-  /** Waits until it has ended by itself. */
+  /** Waits until it ends. */
   async ended(withinMs: number): Promise<Deno.CommandStatus> {
     return await within(withinMs, `the end of process ${this.pid}`, this.#child.status);
   }
 
-  /** Asks it to end, and ends it when it does not. */
+  /** Sends SIGTERM, and SIGKILL when it does not end in time. */
   async end(): Promise<void> {
     if (!this.#over) this.#signal("SIGTERM");
     await this.ended(END_MS).catch(() => this.kill());
@@ -113,7 +113,7 @@ export class Child {
     await this.#read.catch(() => {});
   }
 
-  /** Ends it at once. */
+  /** Sends SIGKILL. */
   kill(): void {
     this.#signal("SIGKILL");
   }
@@ -122,7 +122,7 @@ export class Child {
     try {
       this.#child.kill(name);
     } catch (error) {
-      // It has ended by itself.
+      // It has ended already.
       if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
     }
   }

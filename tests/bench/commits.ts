@@ -1,6 +1,6 @@
 /**
- * Bare commits of the store that the service uses, one after the other: a check and a set of a record as small as a
- * nonce. Then a hundred of them in one commit. Prints what one took, in microseconds; starts nothing else.
+ * Makes bare commits in the store that the service uses, one after the other: a check and a set of a record as small as
+ * a nonce. Then 100 such records in one commit. Prints the time of one record, in microseconds.
  *
  *   deno run --allow-read=<folder> --allow-write=<folder> tests/bench/commits.ts <file> <count>
  */
@@ -17,7 +17,7 @@ async function commit(first: number, size: number): Promise<void> {
     const key = ["bench", "nonce", `record-${String(i).padStart(32, "0")}`];
     operation.check({ key, versionstamp: null }).set(key, value, { expireIn: 600_000 });
   }
-  if (!(await operation.commit()).ok) throw new Error("A commit met another, and there is no other");
+  if (!(await operation.commit()).ok) throw new Error("A commit failed its check, but there is no other writer");
 }
 
 async function measure(commits: number, size: number, from: number): Promise<{ us: number; cpuUs: number }> {

@@ -1,43 +1,43 @@
 /**
- * What a row gives, and how all rows are shown: one table for people, one object for programs. A ratio is a result and
- * is marked as one; a time is only what this machine did just now. A goal that is missed is said, and fails nothing.
+ * The figures of a row, and the table of all rows. A ratio is a result and is marked as one; a time holds only for this
+ * machine and this run. A missed goal is shown and does not fail the bench.
  */
 
-/** One measured number; `null` where the machine cannot tell. */
+/** One measured number; `null` where this machine cannot measure it. */
 export interface Figure {
   name: string;
   value: number | null;
   unit: string;
   /** True for a result: both sides were measured in this run. */
   isRatio: boolean;
-  /** What it ought to be. */
+  /** The goal of the ratio. */
   goal?: Goal;
 }
 
-/** What a ratio ought to be. */
+/** The goal of a ratio. */
 export type Goal = { atLeast: number } | { atMost: number };
 
-/** What became of a row. */
+/** The result of a row. */
 export type Outcome =
   | { figures: Figure[]; notes?: string[] }
   | { skipped: string }
   | { failed: string };
 
-/** A row after its turn. */
+/** A row with its result. */
 export type Finished = { name: string; seconds: number } & Outcome;
 
-/** A number with its unit. */
+/** Returns a number with its unit. */
 export function figure(name: string, value: number | null, unit: string): Figure {
   return { name, value, unit, isRatio: false };
 }
 
-/** A ratio of two numbers of the same run. */
+/** Returns the ratio of two numbers of the same run. */
 export function ratio(name: string, above: number | null, below: number | null, goal?: Goal): Figure {
   const value = above === null || below === null || below === 0 ? null : above / below;
   return { name, value, unit: "×", isRatio: true, ...(goal ? { goal } : {}) };
 }
 
-/** How a figure stands to its goal; nothing where it has none. */
+/** Returns whether a figure meets its goal, as a text; empty without a goal. */
 export function standing({ value, goal }: Pick<Figure, "value" | "goal">): string {
   if (!goal) return "";
   const [isMet, text] = "atLeast" in goal
@@ -46,13 +46,13 @@ export function standing({ value, goal }: Pick<Figure, "value" | "goal">): strin
   return value === null ? `goal ${text}: not measured` : `goal ${text}: ${isMet ? "met" : "NOT met"}`;
 }
 
-/** The value below which a share of the sorted values lies; nearest rank. */
+/** Returns the percentile of sorted values by nearest rank; `share` is 0 to 1. */
 export function percentile(sorted: ArrayLike<number>, share: number): number {
   if (sorted.length === 0) return NaN;
   return sorted[Math.min(sorted.length, Math.max(1, Math.ceil(sorted.length * share))) - 1] ?? NaN;
 }
 
-/** The middle of some values, leaving out what could not be measured. */
+/** Returns the median of the values that were measured, or `null`. */
 export function median(values: readonly (number | null)[]): number | null {
   const known = values.filter((value): value is number => value !== null && Number.isFinite(value));
   const sorted = known.sort((a, b) => a - b);
@@ -62,7 +62,7 @@ export function median(values: readonly (number | null)[]): number | null {
   return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] ?? 0) + upper) / 2;
 }
 
-/** Three significant digits, and as many as the whole part has. */
+/** Returns a number with three significant digits, or all digits of its integer part. */
 export function shown(value: number | null): string {
   if (value === null || !Number.isFinite(value)) return "n/a";
   const size = Math.abs(value);
@@ -70,7 +70,7 @@ export function shown(value: number | null): string {
   return value.toFixed(digits).replace(/\B(?=(\d{3})+$)/g, digits === 0 ? " " : "");
 }
 
-/** The table: a line for each figure, ratios marked with `▸`. */
+/** Returns the table: a line for each figure, ratios marked with `▸`. */
 export function table(rows: readonly Finished[]): string {
   const names = rows.flatMap((row) => "figures" in row ? row.figures.map(({ name }) => name.length) : []);
   const width = Math.max(20, ...names);

@@ -1,6 +1,6 @@
 /**
- * The agents of a load process: made up for the floor, registered and paired at the service for everything else, and the
- * sockets on which they receive. Talks HTTP as any client; every private key stays in this process.
+ * The agents of a load process and their sockets. For the floor the agents are invented; for the service they are
+ * registered and paired over HTTP as by any client. Every private key stays in this process.
  */
 import { sha256, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
@@ -10,7 +10,7 @@ import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { AGENTS_PER_KEY, type Jobs, type Pair } from "./jobs.ts";
 import { SocketWire } from "./socket_wire.ts";
 
-/** An agent with everything that it can do. */
+/** An agent with its keys and tokens. */
 export interface FleetAgent {
   id: string;
   did: string;
@@ -21,7 +21,7 @@ export interface FleetAgent {
   refreshToken: string;
 }
 
-/** A frame of the proxy, as far as an agent that acknowledges everything must read it. */
+/** The members of a frame that an agent needs to acknowledge it. */
 interface HeardFrame {
   type: string;
   id: string | number;
@@ -30,18 +30,18 @@ interface HeardFrame {
   payload: { message?: unknown };
 }
 
-/** Called with each message that arrives. */
+/** Called for each message that arrives. */
 export type Delivered = (frame: HeardFrame, recipient: FleetAgent) => void;
 
 const CONNECT_TARGET = "/v1/relay/connect";
 const AT_ONCE = 16;
-/** About as long as a real identity token. */
+/** A text with about the length of an identity token. */
 const INVENTED_AIT = "a".repeat(640);
 
 const bytes = (n: number) => crypto.getRandomValues(new Uint8Array(n));
 export const newId = ulidSource(() => Date.now(), bytes);
 
-/** Runs `work` for every item, so many at once. */
+/** Runs `work` for every item, with at most `atOnce` calls in progress. */
 export async function forEach<T>(items: readonly T[], atOnce: number, work: (item: T) => Promise<void>): Promise<void> {
   let next = 0;
   const worker = async () => {
@@ -50,7 +50,7 @@ export async function forEach<T>(items: readonly T[], atOnce: number, work: (ite
   await Promise.all(Array.from({ length: Math.min(atOnce, items.length) }, worker));
 }
 
-/** Headers that prove who sends a request; the last one tells the floor what the service reads from the token. */
+/** Returns the headers of a signed request. The last one gives the floor what the service reads from the token. */
 export async function provenHeaders(
   agent: FleetAgent,
   request: { method: string; url: string; target: string; body?: string; recipient?: string },
@@ -76,7 +76,7 @@ export class Fleet {
   readonly agents: FleetAgent[] = [];
   readonly #sockets: SocketWire[] = [];
   readonly #stalled: SocketWire[] = [];
-  /** Who is told of each message. */
+  /** Called for each message that arrives. */
   onDelivered: Delivered = () => {};
 
   agent(index: number): FleetAgent {
@@ -96,7 +96,7 @@ export class Fleet {
     return { publicKey, aitSha256: await sha256(INVENTED_AIT) };
   }
 
-  /** Registers agents; gives their ids. */
+  /** Registers agents. Returns their IDs. */
   async register(registryUrl: string, apiKeys: readonly string[], count: number): Promise<string[]> {
     const turns = Array.from({ length: count }, (_, i) => ({ apiKey: apiKeys[Math.floor(i / AGENTS_PER_KEY)] ?? "" }));
     const ids: string[] = [];
@@ -127,7 +127,7 @@ export class Fleet {
     });
   }
 
-  /** Lets stalled sockets read until they are closed, or `waitMs` is over; counts sockets by close code. */
+  /** Lets stalled sockets read until they are closed, or for `waitMs`. Returns the number of sockets by close code. */
   async resume(waitMs: number): Promise<Record<string, number>> {
     const read = Promise.all(this.#stalled.map((socket) => socket.resume()));
     await Promise.race([read, new Promise((resolve) => setTimeout(resolve, waitMs))]);
@@ -176,7 +176,7 @@ async function registered(registryUrl: string, apiKey: string): Promise<FleetAge
   return { id: agent.id, did: agent.did, ait, aitJti: agent.currentJti, privateKey, accessToken, refreshToken };
 }
 
-/** Posts JSON; anything but success ends the bench. */
+/** Posts JSON. Returns the response body; throws when the status is not 2xx. */
 export async function post(url: string, headers: Record<string, string>, body: string): Promise<unknown> {
   const response = await fetch(url, { method: "POST", headers, body });
   const text = await response.text();

@@ -1,8 +1,8 @@
 /**
- * The floor: the least that any service of this kind does for a message on this runtime. Bare `Deno.serve`, one SHA-256,
- * one native Ed25519 verification, a frame to the recipient's WebSocket, its ack, a 202. Nothing is stored.
+ * The floor: the minimum that any service of this kind does for a message on this runtime. Bare `Deno.serve`, one
+ * SHA-256, one native Ed25519 verification, a frame to the recipient's WebSocket, its ack, a 202. Nothing is stored.
  *
- * FROZEN: figures of different days can only be compared while this file stays as it is.
+ * FROZEN: figures of different days can only be compared while the code of this file is unchanged.
  *
  *   deno run --allow-net=127.0.0.1 tests/bench/floor.ts <public key> <SHA-256 of the token>
  */

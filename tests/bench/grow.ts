@@ -1,6 +1,6 @@
 /**
- * Fills a store as a service that has run for long would have: agents with their sessions and pairs, and nonces that are
- * still remembered. The only thing of the bench that writes a store behind the service's back, before it starts.
+ * Fills a store like that of a service after a long run: agents with their sessions and pairs, and unexpired nonces.
+ * Runs before the service starts.
  *
  *   deno run --allow-read=<folder> --allow-write=<folder> tests/bench/grow.ts <file> <agents> <nonces>
  */

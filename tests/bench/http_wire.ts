@@ -1,10 +1,10 @@
 /**
- * HTTP/1.1 as a client sends it that costs next to nothing: bytes written ahead go out on a kept connection, of the
- * answer only status and body are read. Understands answers with a length; never follows, decodes or repeats anything.
+ * An HTTP/1.1 client with very low cost: it sends prepared bytes on a kept connection and reads only the status and the
+ * body. It needs a Content-Length, and does not follow, decode or repeat anything.
  */
 import { Buffer } from "node:buffer";
 
-/** An answer. A body over 64 KiB is counted and thrown away. */
+/** A response. A body over 64 KiB is counted and dropped. */
 export interface WireAnswer {
   status: number;
   bytes: number;
@@ -13,7 +13,7 @@ export interface WireAnswer {
 
 const KEPT_BYTES = 65_536;
 
-/** Bytes of a request; `body` is UTF-8. */
+/** Returns the bytes of a request; `body` is sent as UTF-8. */
 export function requestBytes(
   method: string,
   url: string,
@@ -35,12 +35,12 @@ export async function openTcp(url: string): Promise<Deno.TcpConn> {
   return conn;
 }
 
-/** Writes all of it. */
+/** Writes all bytes. */
 export async function writeAll(conn: Deno.Conn, bytes: Uint8Array): Promise<void> {
   for (let sent = 0; sent < bytes.length;) sent += await conn.write(bytes.subarray(sent));
 }
 
-/** What the head of an answer says. */
+/** Returns status and body length from the head of a response. */
 export function readHead(head: string): { status: number; length: number } {
   const status = Number(head.slice(9, 12));
   const length = /\r\ncontent-length: *(\d+)/i.exec(head)?.[1];
@@ -50,7 +50,7 @@ export function readHead(head: string): { status: number; length: number } {
   return { status, length: Number(length ?? 0) };
 }
 
-/** A kept connection, with one request at a time. */
+/** A kept connection with one request at a time. */
 export class HttpWire {
   readonly #conn: Deno.TcpConn;
   readonly #buffer = Buffer.alloc(KEPT_BYTES);
@@ -65,9 +65,9 @@ export class HttpWire {
   }
 
   /**
-   * Sends a request and reads its answer.
+   * Sends a request and returns its response.
    *
-   * @throws {Error} when the connection ends before the answer does
+   * @throws {Error} when the connection ends before the response
    */
   async exchange(request: Uint8Array): Promise<WireAnswer> {
     await writeAll(this.#conn, request);

@@ -1,32 +1,32 @@
 /**
- * What a load process can be asked to do: the messages between the bench and `load.ts`, one line of JSON each way. Types
- * and nothing else, so that both sides mean the same.
+ * The jobs of a load process: the messages between the bench and `load.ts`, one line of JSON each way. Types only, used
+ * by both sides.
  */
 
-/** Indexes of two agents: who sends, who receives. */
+/** Indexes of two agents: sender and recipient. */
 export type Pair = [sender: number, recipient: number];
 
-/** How long something took, and what it cost the load process. */
+/** Duration and CPU time of a job. */
 export interface Timed {
   seconds: number;
   /** CPU time of the load process, seconds. */
   cpuSeconds: number;
 }
 
-/** Requests to be written ahead, so that sending them costs little. */
+/** Requests that are built before the run, so that sending them costs little. */
 export type Plan =
   | {
     kind: "messages";
     proxyUrl: string;
     pairs: Pair[];
     count: number;
-    /** Size of a body. */
+    /** Size of a body, bytes. */
     bodyBytes: number;
-    /** The recipient must see the sender's verified identity. */
+    /** Each message must arrive with the sender's verified identity. */
     identity: boolean;
-    /** Sign wrongly: every one must be refused. */
+    /** Sign with a wrong key: every request must be refused. */
     spoil?: boolean;
-    /** `Prefer: respond-async`: the answer says `queued`. */
+    /** Send `Prefer: respond-async`; the response has `queued`. */
     queue?: boolean;
   }
   | { kind: "refreshes"; registryUrl: string; forwarded: boolean }
@@ -35,51 +35,51 @@ export type Plan =
     kind: "gets";
     url: string;
     count: number;
-    /** Least size of a body. */
+    /** Minimum size of a body, bytes. */
     bytes: number;
     /** Headers of every request. */
     headers?: Record<string, string>;
   };
 
-/** A plan of one kind. */
+/** The plan of one kind. */
 export type PlanOf<K extends Plan["kind"]> = Extract<Plan, { kind: K }>;
 
 /** How the requests are sent. */
 export interface RunAsk {
-  /** Connections; at most one request is under way on each. */
+  /** Number of connections, with at most one request in progress on each. */
   concurrency: number;
-  /** No new request after so many seconds. */
+  /** No new request starts after this time, seconds. */
   seconds: number;
-  /** Requests a second, evenly; as fast as answers come when left out. */
+  /** Requests per second at an even pace (default: each connection sends when it has its response). */
   rate?: number;
-  /** Send the written requests again and again, until the time is over. */
+  /** Repeat the prepared requests until the time is over. */
   repeat?: boolean;
-  /** Fail on the first answer that is not as planned, and count messages at their recipients. */
+  /** Fail on the first unexpected response, and count messages at their recipients. */
   strict: boolean;
 }
 
-/** What came of it. Times are milliseconds. */
+/** The result of a run. Times are milliseconds. */
 export interface RunAnswer extends Timed {
   sent: number;
-  /** Answers as planned. */
+  /** Number of expected responses. */
   good: number;
-  /** Answers by status; `broken` for a connection that ended. */
+  /** Number of responses by status; `broken` counts connections that ended. */
   statuses: Record<string, number>;
   p50: number;
   p99: number;
   max: number;
 }
 
-/** Every job: what it is told, and what it answers. */
+/** Request and result of every job. */
 export interface Jobs {
-  /** Makes up agents with one key, for the floor, which registers nobody. */
+  /** Creates agents with one key, for the floor, which has no registration. */
   invent: { ask: { count: number }; answer: { publicKey: string; aitSha256: string } };
-  /** Registers agents. Each API key registers as many as its limit allows in a minute. */
+  /** Registers agents. Each API key registers as many agents as its limit allows in a minute. */
   register: { ask: { registryUrl: string; apiKeys: string[]; count: number }; answer: Timed & { ids: string[] } };
   pair: { ask: { proxyUrl: string; pairs: Pair[] }; answer: null };
   /** Opens a socket for each agent. A stalled one never reads. */
   connect: { ask: { proxyUrl: string; agents: number[]; stalled?: boolean }; answer: Timed };
-  /** Lets stalled sockets read; gives with which codes all sockets that are closed by then were closed. */
+  /** Lets stalled sockets read. The result counts all closed sockets by close code. */
   resume: { ask: { waitMs: number }; answer: { closed: Record<string, number> } };
   prepare: { ask: Plan; answer: { count: number } };
   run: { ask: RunAsk; answer: RunAnswer };
@@ -92,7 +92,7 @@ export type JobName = keyof Jobs;
 /** A line to the load process. */
 export type JobLine = { [N in JobName]: { job: N; ask: Jobs[N]["ask"] } }[JobName];
 
-/** A line from it. */
+/** A line from the load process. */
 export type AnswerLine = { answer: unknown } | { failed: string };
 
 /** Agents that one API key may register within a minute: two requests each, of 600. */

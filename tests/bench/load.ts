@@ -1,6 +1,6 @@
 /**
- * A load process: agents that register, pair, connect and send, one job after the other as its stdin says. Jobs and
- * answers are lines of JSON (jobs.ts). Measures time and its own CPU; ends with its stdin. Decides nothing itself.
+ * A load process: its agents register, pair, connect and send, one job at a time. Jobs and results are lines of JSON on
+ * stdin and stdout (jobs.ts). Measures time and its own CPU. Ends with its stdin.
  *
  *   deno run --allow-net=127.0.0.1 tests/bench/load.ts
  */
@@ -48,7 +48,7 @@ async function work(line: JobLine): Promise<Jobs[keyof Jobs]["answer"]> {
 
 async function collect(waitMs: number): Promise<Jobs["collect"]["answer"]> {
   const { ledger, requests } = prepared;
-  if (!ledger) throw new Error("Nothing was prepared that could arrive");
+  if (!ledger) throw new Error("No messages were prepared");
   const end = performance.now() + waitMs;
   const cost = await timed(async () => {
     while (ledger.arrived < requests.length && performance.now() < end) await pause(5);
@@ -62,7 +62,7 @@ function causes(error: unknown): string {
   return error.cause === undefined ? error.message : `${error.message}: ${causes(error.cause)}`;
 }
 
-// Lines come one at a time: whoever asks waits for the answer first.
+// Jobs do not overlap: the bench waits for the result before it sends the next line.
 await eachLine(Deno.stdin.readable, (text) => {
   void work(JSON.parse(text) as JobLine)
     .then((answer): AnswerLine => ({ answer }), (error): AnswerLine => ({ failed: causes(error) }))

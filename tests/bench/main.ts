@@ -1,6 +1,6 @@
 /**
- * `deno task bench`: starts real servers and real clients on loopback, measures row after row, and prints one table.
- * A ratio is the result; a time is not. Asserts nothing but that every message arrived as it was sent.
+ * `deno task bench`: starts real servers and real clients on loopback, measures one row after the other, and prints a
+ * table. A ratio is a result; a time is not. The only assertion is that every message arrives unchanged.
  *
  *   deno task bench [--quick | --full] [--only <text>] [--json] [--profile <folder>]
  */
@@ -17,7 +17,7 @@ interface Options {
   profiles: string | null;
 }
 
-/** The row under way, for a signal. */
+/** The row in progress, for a signal. */
 let current: World | null = null;
 
 function readOptions(args: string[]): Options {
@@ -41,7 +41,7 @@ function readOptions(args: string[]): Options {
   }
 }
 
-/** Says on the terminal what is going on; says nothing to a file. */
+/** Prints the progress to a terminal, and nothing to a file. */
 function tell(row: string, what: string): void {
   if (!Deno.stderr.isTerminal()) return;
   Deno.stderr.writeSync(new TextEncoder().encode(`\r\x1b[K${row}: ${what}`));
@@ -95,10 +95,12 @@ async function main(args: string[]): Promise<void> {
   else {
     console.log(`${Object.entries(machine).map(([name, value]) => `${name} ${value}`).join(" · ")}\n`);
     console.log(
-      `${table(rows)}\n\n▸ ratio of two numbers of this run: a result. Everything else is this machine, now.`,
+      `${
+        table(rows)
+      }\n\n▸ ratio of two numbers of this run: a result. All other figures hold only for this machine and this run.`,
     );
   }
-  if (rows.length === 0) console.error(`no row has "${options.only}" in its name`);
+  if (rows.length === 0) console.error(`no row name contains "${options.only}"`);
   Deno.exit(rows.length === 0 || rows.some((row) => "failed" in row) ? 1 : 0);
 }
 

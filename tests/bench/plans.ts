@@ -1,6 +1,6 @@
 /**
- * Requests written ahead: every plan becomes bytes, and the rule that an answer is judged by. All signing happens here,
- * before anything is measured; sending is run.ts.
+ * Turns every plan into the bytes of its requests and the check of their responses. All signing happens here, before
+ * the measurement. run.ts sends the requests.
  */
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type Fleet, newId, provenHeaders } from "./fleet.ts";
@@ -8,22 +8,22 @@ import { requestBytes, type WireAnswer } from "./http_wire.ts";
 import type { Plan, PlanOf } from "./jobs.ts";
 import { Ledger } from "./ledger.ts";
 
-/** Requests that are ready to be sent. */
+/** Requests that are ready to send. */
 export interface Prepared {
   requests: Uint8Array<ArrayBuffer>[];
-  /** True for an answer as planned. */
+  /** Returns true for an expected response. */
   isGood(answer: WireAnswer, index: number): boolean;
-  /** Where messages are counted, when these are messages that shall arrive. */
+  /** Counts messages at their recipients; `null` when the requests are not messages that must arrive. */
   ledger: Ledger | null;
-  /** A good answer says that the message has arrived; else it comes later. */
+  /** True when an expected response means that the message has arrived. */
   answersArrival: boolean;
 }
 
 const SIGNED_AT_ONCE = 64;
-/** Refreshes that one address may make within a minute, and a few less. */
+/** Refreshes of one address in a minute, slightly below the limit. */
 const REFRESHES_PER_ADDRESS = 15;
 
-/** Writes the requests of a plan. */
+/** Returns the requests of a plan. */
 export async function prepare(plan: Plan, fleet: Fleet): Promise<Prepared> {
   switch (plan.kind) {
     case "messages":
@@ -63,7 +63,7 @@ async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepare
     ledger: spoil ? null : ledger,
     answersArrival: !queue,
     isGood({ status, text }, index) {
-      // After some, a bad proof is refused for coming too often.
+      // After some bad proofs the rate limit refuses them with 429.
       if (spoil) return status === 401 || status === 429;
       if (status !== 202) return false;
       const answer = JSON.parse(text) as Record<string, unknown>;
@@ -112,7 +112,7 @@ function gets({ url, count, bytes: least, headers = {} }: PlanOf<"gets">): Prepa
   };
 }
 
-/** A made-up client address, as a trusted proxy in front would pass it on. */
+/** Returns the header of an invented client address, as a trusted proxy sends it. */
 function forwardedFor(index: number, perAddress: number): Record<string, string> {
   const client = Math.floor(index / perAddress);
   return { "X-Forwarded-For": `10.${client >> 16 & 255}.${client >> 8 & 255}.${client & 255}` };

@@ -1,7 +1,4 @@
-/**
- * THE rows of the bench, in the order of the table. A row is its name and how it is measured; to add one is to add an
- * entry here.
- */
+/** The rows of the bench in the order of the table: a name and a measurement each. */
 import type { Outcome } from "./figures.ts";
 import * as crl from "./rows/crl.ts";
 import * as expiry from "./rows/expiry.ts";
@@ -21,7 +18,7 @@ export interface Row {
 }
 
 export const ROWS: readonly Row[] = [
-  { name: "floor: a message, nothing stored", measure: messages.floor },
+  { name: "floor: a message, not stored", measure: messages.floor },
   { name: "service: a message, everything on", measure: messages.together },
   { name: "two processes: registry and proxy apart", measure: messages.apart },
   { name: "parallel: isolates on one store", measure: growth.parallel },
@@ -32,8 +29,8 @@ export const ROWS: readonly Row[] = [
   { name: "revocation list", measure: crl.list },
   { name: "trust changes: after none and after many", measure: trust.changes },
   { name: "overload: greedy sender beside idle sockets", measure: overload.greedySender },
-  { name: "overload: bad proofs (H10)", measure: overload.badProofs },
-  { name: "overload: slow reader (K13)", measure: overload.slowReader },
+  { name: "overload: bad proofs", measure: overload.badProofs },
+  { name: "overload: slow reader", measure: overload.slowReader },
   { name: "memory: idle sockets", measure: memory.idleSocket },
   { name: "registry: validate, refresh, register", measure: registry.registry },
   { name: "mailbox: in and out", measure: registry.mailbox },

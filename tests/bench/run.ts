@@ -1,6 +1,6 @@
 /**
- * Sending what was written ahead, and the clock beside it: as fast as answers come, or at an even pace. Bounded by a
- * count and by a time. A strict run ends with the first answer that is not as planned.
+ * Sends prepared requests and measures their responses: each connection as fast as it gets responses, or all at an even
+ * pace. Bounded by a count and by a time. A strict run ends at the first unexpected response.
  */
 import process from "node:process";
 import { percentile } from "./figures.ts";
@@ -8,7 +8,7 @@ import { HttpWire, type WireAnswer } from "./http_wire.ts";
 import type { RunAnswer, RunAsk, Timed } from "./jobs.ts";
 import type { Prepared } from "./plans.ts";
 
-/** Runs something; gives what it took and what it cost this process. */
+/** Runs a function. Returns its result with its duration and CPU time. */
 export async function timed(work: () => Promise<void>): Promise<Timed> {
   const cpu = process.cpuUsage();
   const began = performance.now();
@@ -57,7 +57,7 @@ class Sending {
     for (const wire of this.#wires) wire.close();
   }
 
-  /** Each connection sends its next request when it has its answer. */
+  /** Each connection sends its next request when it has its response. */
   async flatOut(): Promise<void> {
     const end = performance.now() + this.#ask.seconds * 1000;
     await Promise.all(
@@ -70,7 +70,7 @@ class Sending {
     if (this.#failure) throw this.#failure;
   }
 
-  /** Requests leave when they are due; a request that finds no connection free waits, and its time runs. */
+  /** Sends each request when it is due. The time that a request waits for a free connection counts. */
   async paced(rate: number): Promise<void> {
     const began = performance.now();
     const total = Math.floor(rate * this.#ask.seconds);
@@ -103,7 +103,7 @@ class Sending {
     this.#waiting.shift()?.();
   }
 
-  /** Sends the next request; gives the connection, or a new one where it broke. */
+  /** Sends the next request. Returns the connection, or a new one when it broke. */
   async #send(wire: HttpWire, began: number): Promise<HttpWire> {
     const index = this.sent++ % this.#prepared.requests.length;
     const request = this.#prepared.requests[index] ?? new Uint8Array();

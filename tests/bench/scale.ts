@@ -1,22 +1,22 @@
 /**
- * How big and how long each row is: one column for a usual run, one for `--quick`, one for `--full`. No row has a
- * number of its own, so what a run does can be read here.
+ * Size and duration of each row: one set for a usual run, one for `--quick`, one for `--full`. All sizes are here; rows
+ * contain none.
  */
 
 /** The sizes of a run. */
 export interface Scale {
-  /** Runs of each message figure; the middle one counts. */
+  /** Runs of each message figure; the median is the result. */
   trials: number;
-  /** Longest time of one trial, seconds; and how long work that follows the last answer may take, milliseconds. */
+  /** Longest trial, seconds, and time for work after the last response, milliseconds. */
   seconds: number;
   trailingMs: number;
-  /** Most messages of one trial; they are signed ahead and kept in memory. */
+  /** Most messages of one trial; they are signed before it and kept in memory. */
   messages: number;
-  /** Messages sent before anything is measured. */
+  /** Messages before the measurement. */
   warmUp: number;
-  /** Senders, each with a recipient of its own. */
+  /** Senders, each with its own recipient. */
   pairs: number;
-  /** Messages at once. */
+  /** Messages in progress at the same time. */
   concurrency: readonly number[];
   /** Commits of the bare store. */
   commits: number;
@@ -25,40 +25,40 @@ export interface Scale {
   crlRequests: number;
   /** Trust changes before the cost of one is measured again. */
   trustChanges: number;
-  /** How often the list is rebuilt while another request waits. */
+  /** Rebuilds of the list while another request waits. */
   rebuilds: number;
-  /** Sockets that only stay open: beside traffic, and for their memory. */
+  /** Idle sockets: next to traffic, and for their memory. */
   idleBeside: number;
   idleSockets: number;
   /** Length of one phase of the overload rows, seconds. */
   overloadSeconds: number;
-  /** Messages a second of the agents that do nothing wrong. */
+  /** Messages per second of the well-behaved agents. */
   pace: number;
-  /** Requests a second with a bad proof. */
+  /** Requests with a bad proof per second. */
   badProofs: number;
-  /** Messages of 256 KiB to a reader that has stopped, and how long the service waits for its acks. */
+  /** Messages of 256 KiB to a reader that has stopped, and the service's ack time-out, milliseconds. */
   bigMessages: number;
   ackTimeoutMs: number;
   /** Requests of the registry's rows. */
   validations: number;
   refreshes: number;
   registrations: number;
-  /** Mailboxes, each with as many messages as one sender may leave there. */
+  /** Mailboxes, each with as many messages as one sender may queue. */
   mailboxes: number;
   /** Starts of a server, and of a program. */
   starts: number;
-  /** Agents and remembered nonces in a store that has grown. */
+  /** Agents and unexpired nonces in a filled store. */
   grownAgents: number;
   grownNonces: number;
   /** Length of the long run, seconds. */
   lastingSeconds: number;
-  /** Length of the run in which records end, of one part of it, and of the stop after it, seconds; 0 leaves the row out. */
+  /** Duration of the run with expiring records, of one part, and of the stop after it, seconds; 0 skips the row. */
   expirySeconds: number;
   expiryPartSeconds: number;
   expiryStopSeconds: number;
-  /** Messages a second of that run. */
+  /** Messages per second of that run. */
   expiryPace: number;
-  /** Wait until memory has settled, seconds. */
+  /** Time in which memory settles, seconds. */
   settle: number;
 }
 
@@ -144,5 +144,5 @@ export const SCALES = {
   },
 } as const satisfies Record<string, Scale>;
 
-/** Name of a scale. */
+/** The name of a scale. */
 export type ScaleName = keyof typeof SCALES;

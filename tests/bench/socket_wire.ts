@@ -1,12 +1,12 @@
 /**
- * A WebSocket as a connector holds it, on a bare TCP connection: small enough to be held by the thousand, and able to
- * stop reading. Text messages in one frame each, which is what the service sends; anything else ends it.
+ * A WebSocket client on a bare TCP connection: small enough for thousands of sockets, and able to stop reading.
+ * Supports text messages of one frame, as the service sends them. Any other frame ends the connection.
  */
 import { Buffer } from "node:buffer";
 import { openTcp, readHead, requestBytes, writeAll } from "./http_wire.ts";
 
 const FIRST_BYTES = 2_048;
-/** Close code of a connection that ended without one. */
+/** Close code of a connection that ended without a close frame. */
 export const NO_CODE = 1006;
 
 const TEXT = 1, CLOSE = 8, PING = 9, PONG = 10;
@@ -19,7 +19,7 @@ export class SocketWire {
   #end = 0;
   #outbox: Uint8Array[] = [];
   #sending = false;
-  /** The close code, once it is over. */
+  /** The close code, after the end. */
   closeCode: number | null = null;
 
   private constructor(conn: Deno.TcpConn, onText: (text: string, socket: SocketWire) => void) {
@@ -28,9 +28,9 @@ export class SocketWire {
   }
 
   /**
-   * Opens a socket; with `stalled`, reads nothing until `resume`.
+   * Opens a socket. With `stalled` it reads nothing until `resume`.
    *
-   * @throws {Error} with the answer when the upgrade is refused
+   * @throws {Error} with the response when the upgrade is refused
    */
   static async open(
     url: string,
@@ -53,7 +53,7 @@ export class SocketWire {
     return socket;
   }
 
-  /** Sends a text message. The mask is zero: allowed, and free. */
+  /** Sends a text message. The mask is zero, which is allowed and costs nothing. */
   send(text: string): void {
     this.#post(TEXT, Buffer.from(text));
   }
@@ -103,7 +103,7 @@ export class SocketWire {
     return true;
   }
 
-  /** Moves what is left to the front, and makes the buffer hold at least so many bytes more. */
+  /** Moves the unread bytes to the front, and makes room for at least `bytes` bytes. */
   #makeRoom(bytes: number): void {
     const left = this.#end - this.#start;
     const roomy = left + bytes > this.#buffer.length ? Buffer.alloc(left + bytes) : this.#buffer;
@@ -113,7 +113,7 @@ export class SocketWire {
     this.#end = left;
   }
 
-  /** Takes every whole frame out of the buffer. */
+  /** Handles every complete frame in the buffer. */
   #cut(): void {
     while (this.closeCode === null) {
       const left = this.#end - this.#start;
@@ -143,7 +143,7 @@ export class SocketWire {
     if (kind === (0x80 | TEXT)) return this.#onText(payload.toString(), this);
     if (kind === (0x80 | PING)) return this.#post(PONG, Buffer.from(payload));
     if (kind === (0x80 | PONG)) return;
-    if (kind !== (0x80 | CLOSE)) throw new Error(`A WebSocket frame of a kind that nobody expected: ${kind}`);
+    if (kind !== (0x80 | CLOSE)) throw new Error(`Unexpected kind of WebSocket frame: ${kind}`);
     this.closeCode = payload.length >= 2 ? payload.readUInt16BE(0) : NO_CODE;
   }
 
@@ -176,7 +176,7 @@ export class SocketWire {
   }
 }
 
-/** The ways in which a connection says that it is over. */
+/** Returns true for an error that means the end of the connection. */
 function isEnd(error: unknown): boolean {
   return error instanceof Deno.errors.BadResource || error instanceof Deno.errors.Interrupted ||
     error instanceof Deno.errors.ConnectionReset || error instanceof Deno.errors.BrokenPipe ||

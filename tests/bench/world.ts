@@ -1,6 +1,6 @@
 /**
- * What a row measures with: servers, load processes and a folder for their stores, all of them gone when the row is
- * over. Speaks to the service as its users do; the only thing it may do before a server starts is fill its store.
+ * The servers and load processes of a row, and the folder of their stores. All of them are removed after the row. Uses
+ * the service only over its public interfaces; a store may be filled before its server starts.
  */
 import { AMPLE_QUOTA_VARIABLES } from "../support/process.ts";
 import { Child, pause, ROOT, within } from "./child.ts";
@@ -8,21 +8,21 @@ import { post } from "./fleet.ts";
 import { AGENTS_PER_KEY, type AnswerLine, type JobName, type Jobs } from "./jobs.ts";
 import type { Scale } from "./scale.ts";
 
-/** A server that listens. */
+/** A running server. */
 export interface Server {
   child: Child;
   /** For instance `http://127.0.0.1:12345`. */
   url: string;
 }
 
-/** Where the two services are, and the child processes that they are. */
+/** Addresses of the two services, and their child processes. */
 export interface Place {
   registryUrl: string;
   proxyUrl: string;
   children: Child[];
 }
 
-/** What the first admin is given. */
+/** The credentials of the first admin. */
 export interface Admin {
   apiKey: string;
   service: { id: string; secret: string };
@@ -31,7 +31,7 @@ export interface Admin {
 const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-bench";
 const START_MS = 30_000;
 const JOB_MS = 300_000;
-/** Nobody is refused for sending much. */
+/** Rate limits that no row reaches. */
 export const UNLIMITED = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000000" };
 
 /** A load process. */
@@ -42,7 +42,7 @@ export class Load {
     this.#child = child;
   }
 
-  /** Has a job done; one at a time. */
+  /** Runs a job and returns its result. Jobs must not overlap. */
   async ask<N extends JobName>(job: N, ask: Jobs[N]["ask"]): Promise<Jobs[N]["answer"]> {
     await this.#child.tell(JSON.stringify({ job, ask }));
     const line = JSON.parse(await within(JOB_MS, `job ${job}`, this.#child.line())) as AnswerLine;
@@ -59,7 +59,7 @@ export class World implements AsyncDisposable {
   readonly #tell: (what: string) => void;
   #stores = 0;
 
-  /** @param profiles where services leave their CPU profiles; `null` for none */
+  /** @param profiles folder for CPU profiles of the services; `null` for none */
   constructor(scale: Scale, profiles: string | null, tell: (what: string) => void) {
     this.scale = scale;
     this.folder = Deno.makeTempDirSync({ prefix: "svc_bench_" });
@@ -67,7 +67,7 @@ export class World implements AsyncDisposable {
     this.#tell = tell;
   }
 
-  /** Says what is going on. */
+  /** Prints the progress. */
   say(what: string): void {
     this.#tell(what);
   }
@@ -77,43 +77,43 @@ export class World implements AsyncDisposable {
     await Deno.remove(this.folder, { recursive: true });
   }
 
-  /** Ends everything now, for a signal. */
+  /** Ends every process and removes the folder, for a signal. */
   kill(): void {
     for (const child of this.#children) child.kill();
     try {
       Deno.removeSync(this.folder, { recursive: true });
     } catch (error) {
-      // A server that is just dying may have written another file.
+      // A server that is ending may have written another file.
       console.error(`could not remove ${this.folder}: ${error instanceof Error ? error.message : error}`);
     }
   }
 
-  /** Path of a new store's file. */
+  /** Returns the path of a new store. */
   newStore(): string {
     const folder = `${this.folder}/store-${++this.#stores}`;
     Deno.mkdirSync(folder);
     return `${folder}/svc.kv`;
   }
 
-  /** Starts a child process; it is ended with the world. */
+  /** Starts a child process, which ends with this object. */
   spawn(args: readonly string[], env: Record<string, string> = {}, program?: string): Child {
     const child = new Child(args, env, program);
     this.#children.add(child);
     return child;
   }
 
-  /** Starts a file of the bench with leave to use loopback, and waits until it listens. */
+  /** Starts a file of the bench with access to loopback, and waits until it listens. */
   async bare(file: string, args: readonly string[]): Promise<Server> {
     return await this.#listening(["--allow-net=127.0.0.1", `${ROOT}/tests/bench/${file}`, ...args], {});
   }
 
-  /** Registry and proxy in one process, or one of them, as `env` says. */
+  /** Starts registry and proxy in one process, or one of them, depending on `env`. */
   async service(env: Record<string, string> = {}): Promise<Server> {
     const { args, variables } = this.serviceCommand(env);
     return await this.#listening(args, variables);
   }
 
-  /** How a service is started. */
+  /** Returns the command line of a service. */
   serviceCommand(env: Record<string, string>): { args: string[]; variables: Record<string, string> } {
     const store = env.KV_URL ?? this.newStore();
     const folder = store.slice(0, store.lastIndexOf("/"));
@@ -128,14 +128,14 @@ export class World implements AsyncDisposable {
     return { args, variables: { PORT: "0", KV_URL: store, BOOTSTRAP_SECRET, ...AMPLE_QUOTA_VARIABLES, ...env } };
   }
 
-  /** Both services in one process. */
+  /** Starts both services in one process. */
   async together(env: Record<string, string> = {}): Promise<{ place: Place; admin: Admin }> {
     const { child, url } = await this.service(env);
     const place = { registryUrl: url, proxyUrl: url, children: [child] };
     return { place, admin: await bootstrap(url) };
   }
 
-  /** Each service in a process of its own, with a store of its own; the proxy has the registry's credential. */
+  /** Starts each service in its own process with its own store. The proxy has a credential of the registry. */
   async apart(env: Record<string, string> = {}): Promise<{ place: Place; admin: Admin }> {
     const registry = await this.service({ ...env, SVC_SERVICE: "registry" });
     const admin = await bootstrap(registry.url);
@@ -150,7 +150,7 @@ export class World implements AsyncDisposable {
     return { place, admin };
   }
 
-  /** Both services in as many isolates as there are cores, on one store. */
+  /** Starts both services in one isolate per core, on one store. */
   async parallel(env: Record<string, string> = {}): Promise<{ place: Place; admin: Admin }> {
     const port = freePort();
     const url = `http://127.0.0.1:${port}`;
@@ -162,12 +162,12 @@ export class World implements AsyncDisposable {
     return { place: { registryUrl: url, proxyUrl: url, children: [child] }, admin: await bootstrap(url) };
   }
 
-  /** A load process without agents. */
+  /** Starts a load process without agents. */
   load(): Load {
     return new Load(this.spawn(["run", "--no-prompt", "--allow-net=127.0.0.1", `${ROOT}/tests/bench/load.ts`]));
   }
 
-  /** A load process with so many registered agents. */
+  /** Starts a load process with `count` registered agents. */
   async agents(place: Place, admin: Admin, count: number): Promise<Load> {
     this.say(`registering ${count} agents`);
     const load = this.load();
@@ -183,12 +183,12 @@ export class World implements AsyncDisposable {
     const child = this.spawn(["run", "--no-prompt", ...args], env);
     const line = await within(START_MS, "a server listens", child.line());
     const url = /^listening on (http:\S+)$/.exec(line)?.[1];
-    if (!url) throw new Error(`A server said something else than where it listens: ${line}`);
+    if (!url) throw new Error(`A server printed an unexpected line: ${line}`);
     return { child, url };
   }
 }
 
-/** Asks until there is a good answer. */
+/** Repeats a request until its response is 2xx. */
 async function answering(url: string): Promise<void> {
   while (true) {
     try {
@@ -196,14 +196,14 @@ async function answering(url: string): Promise<void> {
       await answer.body?.cancel();
       if (answer.ok) return;
     } catch (error) {
-      // Nobody listens yet.
+      // The server does not listen yet.
       if (!(error instanceof TypeError)) throw error;
     }
     await pause(20);
   }
 }
 
-/** API keys of the admin, enough to register so many agents within a minute. */
+/** Returns enough API keys of the admin to register `count` agents within a minute. */
 export async function newApiKeys({ registryUrl }: Place, { apiKey }: Admin, agents: number): Promise<string[]> {
   const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" };
   const keys: string[] = [];
@@ -230,7 +230,7 @@ async function bootstrap(registryUrl: string): Promise<Admin> {
   return { apiKey: answer.apiKey.token, service: answer.internalService };
 }
 
-/** A port that nobody listens on now; for a server that comes back at the same address. */
+/** Returns a free port, for a server that restarts at the same address. */
 export function freePort(): number {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
@@ -238,7 +238,7 @@ export function freePort(): number {
   return port;
 }
 
-/** CPU time of some processes together, seconds. */
+/** Returns the CPU time of some processes together, seconds. */
 export function cpuOf(children: readonly Child[]): number | null {
   return children.reduce<number | null>((sum, child) => {
     const own = child.cpuSeconds();
@@ -246,7 +246,7 @@ export function cpuOf(children: readonly Child[]): number | null {
   }, 0);
 }
 
-/** Memory once it has settled: the least that is seen within so many seconds. */
+/** Returns the settled memory: the minimum within `seconds`. */
 export async function settledBytes(child: Child, seconds: number): Promise<number | null> {
   const end = performance.now() + seconds * 1000;
   let least = child.residentBytes();

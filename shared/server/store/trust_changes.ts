@@ -1,6 +1,6 @@
 /**
- * Announces to the services on one store that trust in some agents has changed (D-64). The note is part of the commit of
- * the change itself and names the agents, not the change: receivers read the records again.
+ * Announces trust changes between services that share a store (D-64). The announcement is part of the commit that makes
+ * the change and names the affected agents. Receivers read the records again.
  */
 import type { Clock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
@@ -16,15 +16,15 @@ interface Announcement {
   change: "revocation" | "pair";
 }
 
-/** Adds to a commit that sessions or revocations of these agents have changed. */
+/** Adds an announcement to a commit that changes sessions or revocations of these agents. Returns the commit. */
 export function announceTrustChange(
   operation: Deno.AtomicOperation,
   newId: NewId,
   agentDids: readonly string[],
 ): Deno.AtomicOperation {
   const note: Announcement = { agentDids: [...agentDids], change: "revocation" };
-  // The store itself numbers notes, in the order of their commits: a reader needs one cursor, whatever the writers'
-  // clocks say (D-214).
+  // The store numbers the notes in the order of their commits, so a reader needs one cursor, regardless of the clocks of
+  // the writers (D-214).
   const committed = Deno.Kv.prototype.commitVersionstamp();
   return operation.set(BELL, { seq: newId() }).set([...BELL, committed], note, { expireIn: NOTE_KEPT_MS });
 }
@@ -33,8 +33,8 @@ export function announceTrustChange(
 const ULIDS = "01";
 
 /**
- * Receives announcements. It reads only notes that were committed after the newest one it has read (D-214). Each note is
- * handled once.
+ * Receives announcements. It reads only notes that were committed after the newest one it has read (D-214). Each note
+ * is handled once.
  */
 export class TrustChanges {
   readonly #kv: Deno.Kv;

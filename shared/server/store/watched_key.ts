@@ -1,6 +1,6 @@
 /**
- * Runs a handler when one key of the store changes (D-197): by a watch, and by a poll every 2 s in case the watch missed a
- * change. Runs never overlap. Does not know what the key means.
+ * Runs a handler when one key of the store changes (D-197): by a watch, and by a poll every 2 s in case the watch
+ * missed a change. Runs never overlap. Does not know what the key means.
  */
 import type { Clock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";

@@ -1,7 +1,7 @@
 /**
- * The revocation list at its size: how fast the registry hands it out, against a fixed text of the same size, at once and
- * after one read of a store (which D-21 asks of every answer), and for how long another request waits while the list is
- * made anew. Its entries are put into the store before the start.
+ * A large CRL: how fast the registry serves it, compared with a fixed text of the same size, sent at once and after one
+ * read of a store (which D-21 requires for every response). Also how long another request waits while the list is
+ * rebuilt. The entries are written to the store before the start.
  */
 import { formatDid } from "../../../shared/protocol/did.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
@@ -12,7 +12,7 @@ import { figure, type Outcome, ratio } from "../figures.ts";
 import { type Admin, cpuOf, type Load, type Place, revoke, type Server, UNLIMITED, type World } from "../world.ts";
 
 const CONCURRENCY = 4;
-/** Requests a second of the one that waits. */
+/** Requests per second of the client that waits. */
 const PROBES = 500;
 const ENTRIES_PER_COMMIT = 500;
 const YEAR_SECONDS = 31_536_000;
@@ -22,7 +22,7 @@ export async function list(world: World): Promise<Outcome> {
   const store = world.newStore();
   await fill(store, crlEntries);
   const { place, admin } = await world.together({ ...UNLIMITED, KV_URL: store });
-  // A proxy asks with its credential, to which the limit per address does not apply.
+  // A proxy sends its credential, so the limit per address does not apply.
   const headers = { [HEADERS.serviceId]: admin.service.id, [HEADERS.serviceSecret]: admin.service.secret };
   const bytes = await sizeOf(place, headers);
   const bare = await world.bare("bare.ts", [String(bytes)]);
@@ -53,7 +53,7 @@ export async function list(world: World): Promise<Outcome> {
   };
 }
 
-/** Puts revocations into a store that no server has opened yet. */
+/** Writes revocations to a store that no server has opened yet. */
 async function fill(path: string, entries: number): Promise<void> {
   const kv = await Deno.openKv(path);
   const now = Math.floor(Date.now() / 1000);
@@ -93,7 +93,7 @@ async function requests(
   return { perSecond: run.sent / run.seconds, cpuUs };
 }
 
-/** A cheap request, again and again, for as long as the rebuilds take. */
+/** Repeats a cheap request while the list is rebuilt. */
 async function probe(world: World, load: Load, place: Place) {
   const { rebuilds } = world.scale;
   await load.ask("prepare", { kind: "gets", url: `${place.registryUrl}/v1/metadata`, count: 1, bytes: 1 });
@@ -106,7 +106,7 @@ async function probe(world: World, load: Load, place: Place) {
   });
 }
 
-/** Revokes an agent every half second; the list is made anew, and the proxy reads it, each time. */
+/** Revokes an agent every 0.5 s. Each time the list is rebuilt and the proxy reads it. */
 async function whileRebuilding(
   world: World,
   prober: Load,

@@ -1,7 +1,7 @@
 /**
- * What the end of records does to messages (D-217): a pace that is held for longer than a nonce lives, then a stop in which
- * all nonces end, and the first minute after it. An answer waits for its commit, so the slowest answer shows the longest
- * pause of the store. Two load processes take turns: one sends while the other signs.
+ * How expiring records affect messages (D-217): an even pace for longer than the lifetime of a nonce, a stop in which
+ * all nonces expire, and the first minute after it. A response waits for its commit, so the slowest response shows the
+ * longest pause of the store. Two load processes take turns: one sends while the other signs.
  */
 import { DatabaseSync } from "node:sqlite";
 import { pause } from "../child.ts";
@@ -13,16 +13,16 @@ import { pairsOf } from "./messages.ts";
 const BODY_BYTES = 120;
 const AT_ONCE = 64;
 const MINUTE = 60;
-/** Every how many minutes records are counted: counting reads the whole file. */
+/** Minutes between two counts of the records. Counting reads the whole file. */
 const COUNTED_MINUTES = 5;
 const LONGEST_PAUSE_MS = 150;
 const LONGEST_PAUSE_AFTER_STOP_MS = 300;
-/** Nonces end, and are deleted, this long after their message at the earliest. */
+/** Earliest end of a nonce after its message, seconds. */
 const NONCE_SECONDS = 600;
 
 /** One part of a run. */
 interface Part {
-  /** Seconds since the run began. */
+  /** Seconds since the start of the run. */
   at: number;
   run: RunAnswer;
 }
@@ -62,7 +62,7 @@ export async function expiry(world: World): Promise<Outcome> {
         { atMost: 1 },
       ),
     ],
-    notes: ["the generators sign on the same cores: a slow answer need not be the store's"],
+    notes: ["the generators sign on the same cores: the store may not be the cause of a slow response"],
   };
 }
 
@@ -80,7 +80,7 @@ async function connect(world: World, { proxyUrl }: Place, load: Load): Promise<v
   await load.ask("connect", { proxyUrl, agents: pairsOf(world.scale.pairs).map(([, recipient]) => recipient) });
 }
 
-/** Sends at the pace of the scale, part by part. */
+/** Sends at the pace of the scale, one part after the other. */
 async function paced(
   world: World,
   { proxyUrl }: Place,
@@ -125,7 +125,7 @@ function byMinute(parts: readonly Part[]): Figure[] {
   return [...minutes].map(([minute, own]) => figure(`minute ${minute}: slowest answer`, slowest(own), "ms"));
 }
 
-/** Records in the store's file, and the size of the file with its log. */
+/** Returns the number of records in the store's file, and the size of the file with its log. */
 function sizeOf(path: string, when: string): Figure[] {
   using database = new DatabaseSync(path, { readOnly: true });
   const { n } = database.prepare("select count(*) as n from kv").get() as { n: number };

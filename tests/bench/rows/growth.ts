@@ -1,6 +1,6 @@
 /**
- * What time and size do to the message path: the same load on a store of a hundred agents and on one of very many with
- * ten minutes' worth of nonces, a run as long as the scale says, and several isolates on one store.
+ * How time and size affect the message path: the same load on a store of 100 agents and on one of many agents with the
+ * nonces of ten minutes, a long run, and several isolates on one store.
  */
 import { ROOT } from "../child.ts";
 import { figure, median, type Outcome, ratio } from "../figures.ts";
@@ -11,7 +11,7 @@ const AT_ONCE = 64;
 const FEW_AGENTS = 100;
 const PREPARED = /^prepared$/;
 
-/** Speed on a store that has grown, over speed on a small one. */
+/** Measures a filled store against a small one. */
 export async function growth(world: World): Promise<Outcome> {
   const { grownAgents, grownNonces } = world.scale;
   const targets = [];
@@ -39,7 +39,7 @@ export async function growth(world: World): Promise<Outcome> {
   return await compared(world, targets, { concurrency: [AT_ONCE], goal: { atLeast: 0.9 } });
 }
 
-/** A long run, slice after slice: its end over its beginning. */
+/** Measures the end of a long run against its start. */
 export async function lasting(world: World): Promise<Outcome> {
   const { place, admin } = await world.together(UNLIMITED);
   const target = await serviceTarget(world, "service", place, admin);
@@ -63,7 +63,7 @@ export async function lasting(world: World): Promise<Outcome> {
   };
 }
 
-/** Isolates of one process on one store, over one isolate. */
+/** Measures several isolates of one process against one isolate. */
 export async function parallel(world: World): Promise<Outcome> {
   const one = await world.together(UNLIMITED);
   const many = await world.parallel(UNLIMITED);

@@ -1,18 +1,20 @@
 /**
- * What an idle agent costs: memory of the server for each socket that only stays open, at the service and at a bare
- * WebSocket server. Memory is the least that is seen in the seconds after, when garbage is gone.
+ * Memory of an idle agent: the memory of the server for each idle socket, at the service and at a bare WebSocket
+ * server. It is the minimum in the seconds after, when garbage has been collected.
  */
 import type { Child } from "../child.ts";
 import { figure, type Outcome, ratio } from "../figures.ts";
 import { freePort, type Load, settledBytes, UNLIMITED, type World } from "../world.ts";
 
-/** Sockets that are opened before the first look, so that code which runs for the first time counts for nobody. */
+/**
+ * Share of sockets that are opened before the first reading, so that code which runs for the first time does not count.
+ */
 const WARM_UP_SHARE = 0.1;
 
 export async function idleSocket(world: World): Promise<Outcome> {
   const { idleSockets } = world.scale;
   const warmUp = Math.ceil(idleSockets * WARM_UP_SHARE);
-  // Registering leaves garbage that new sockets would move into: they go to a process that registered nobody.
+  // Registration leaves garbage that new sockets would reuse, so they connect to a process without registrations.
   const env = { ...UNLIMITED, PORT: String(freePort()), KV_URL: world.newStore() };
   const { place, admin } = await world.together(env);
   const load = await world.agents(place, admin, warmUp + idleSockets);
@@ -34,7 +36,7 @@ export async function idleSocket(world: World): Promise<Outcome> {
   };
 }
 
-/** KiB for each socket. */
+/** Returns the KiB of each socket. */
 async function growth(
   world: World,
   load: Load,

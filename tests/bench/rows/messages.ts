@@ -1,6 +1,6 @@
 /**
- * The message path: the floor, the service with everything on, and the two services apart. Each is measured against the
- * floor in turns, so that both sides of a ratio had the same machine. What counts is server CPU per message.
+ * The message path: the floor, the service in one process, and the two services in two processes. Each is measured in
+ * turns with the floor, so that both sides of a ratio had the same machine. The result is server CPU per message.
  */
 import { pause } from "../child.ts";
 import type { Child } from "../child.ts";
@@ -9,14 +9,14 @@ import type { Pair, Plan } from "../jobs.ts";
 import { bareCommits } from "./store.ts";
 import { type Admin, cpuOf, type Load, type Place, UNLIMITED, type World } from "../world.ts";
 
-/** Something that takes messages. */
+/** A server that accepts messages. */
 export interface Target {
   name: string;
   load: Load;
   servers: readonly Child[];
-  /** A plan for so many messages. */
+  /** Returns the plan for `count` messages. */
   plan(count: number): Plan;
-  /** Messages a second as last seen, by concurrency: how many to write ahead. */
+  /** Latest messages per second, by concurrency: determines how many to prepare. */
   pace: number;
 }
 
@@ -26,14 +26,14 @@ export interface Trial {
   cpuUs: number | null;
   p50: number;
   p99: number;
-  /** Share of a core that the load process needed. */
+  /** Share of a core that the load process used. */
   loadShare: number;
 }
 
 const BODY_BYTES = 120;
-/** Share of a core past which the load process, not the server, sets the pace. */
+/** Share of a core above which the load process, not the server, limits the pace. */
 const BOUND_SHARE = 0.9;
-/** Messages a second and CPU per message. */
+/** Messages per second and CPU per message. */
 const BASE_FIGURES = 2;
 
 export async function floor(world: World): Promise<Outcome> {
@@ -53,7 +53,7 @@ export async function apart(world: World): Promise<Outcome> {
   return await compared(world, targets, { goal: { atLeast: 0.3 } });
 }
 
-/** Agents 0 and 1 are a pair, 2 and 3, and so on: the even ones send. */
+/** Agents 0 and 1 are a pair, 2 and 3, and so on. The even ones send. */
 export function pairsOf(count: number): Pair[] {
   return Array.from({ length: count }, (_, i) => [2 * i, 2 * i + 1]);
 }
@@ -75,7 +75,7 @@ async function floorTarget(world: World): Promise<Target> {
   return { name: "floor", load, servers: [child], plan, pace: 0 };
 }
 
-/** Pairs of agents at a service. */
+/** Returns a service with pairs of agents. */
 export async function serviceTarget(world: World, name: string, place: Place, admin: Admin): Promise<Target> {
   const pairs = pairsOf(world.scale.pairs);
   const load = await world.agents(place, admin, pairs.length * 2);
@@ -95,15 +95,15 @@ export async function serviceTarget(world: World, name: string, place: Place, ad
 
 /** How two targets are compared. */
 interface Comparison {
-  /** How many messages are under way at once, one figure after the other. */
+  /** Numbers of messages in progress at once, one figure each. */
   concurrency?: readonly number[];
-  /** For the ratio of CPU at the most at once. */
+  /** Goal of the CPU ratio at the highest of these numbers. */
   goal?: Goal;
-  /** What a bare commit takes, for the goal of a single message. */
+  /** Time of a bare commit, for the goal of a single message. */
   bareCommitMs?: number;
 }
 
-/** Measures the targets in turns; with two, the first over the second. */
+/** Measures the targets in turns. With two, returns the ratio of the first to the second. */
 export async function compared(
   world: World,
   targets: readonly Target[],
@@ -125,7 +125,7 @@ export async function compared(
     for (const target of targets) {
       const own = seen.get(target) ?? [];
       const all = figuresOf(`${target.name}, ${atOnce} at once`, own);
-      // Of the floor beside the service, what the ratios are made of is enough.
+      // Of the floor, only the figures that the ratios use are shown.
       figures.push(...target === targets.at(-1) ? all : all.slice(0, BASE_FIGURES));
       const share = Math.max(...own.map(({ loadShare }) => loadShare));
       if (share > BOUND_SHARE) {
@@ -167,14 +167,14 @@ function ratios(name: string, base: readonly Trial[], other: readonly Trial[], g
   ];
 }
 
-/** One run: requests are written ahead, as many as the last pace asks for, or just `count`. */
+/** Runs once. Prepares as many requests as the latest pace needs, or exactly `count`. */
 export async function trial(world: World, target: Target, atOnce: number, count?: number): Promise<Trial> {
   const { messages, seconds, trailingMs } = world.scale;
   const wanted = count ?? Math.max(50, Math.ceil(target.pace * seconds * 1.2));
   await target.load.ask("prepare", target.plan(Math.min(messages, wanted)));
   const before = cpuOf(target.servers);
   const run = await target.load.ask("run", { concurrency: atOnce, seconds, strict: true });
-  // Work that follows the last answer belongs to its message.
+  // Work after the last response belongs to its message.
   await pause(trailingMs);
   const after = cpuOf(target.servers);
   target.pace = run.sent / run.seconds;

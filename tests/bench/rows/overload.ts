@@ -1,6 +1,6 @@
 /**
- * One agent misbehaves: sends twenty times what it may beside idle sockets, floods with bad proofs, or stops reading.
- * What counts is the latency of the messages of all others, with against without.
+ * One agent misbehaves: it sends 20 times its rate limit, floods with bad proofs, or stops reading. The result is the
+ * latency of the other agents' messages with it, compared with the latency without it.
  */
 import { pause } from "../child.ts";
 import { type Figure, figure, median, type Outcome, ratio } from "../figures.ts";
@@ -8,22 +8,22 @@ import type { Pair, PlanOf, RunAnswer } from "../jobs.ts";
 import { type Load, type Place, settledBytes, UNLIMITED, type World } from "../world.ts";
 import { pairsOf } from "./messages.ts";
 
-/** Requests a minute of one agent. The others stay well below it together. */
+/** Requests per minute of one agent. The others together stay well below it. */
 const LIMIT = 600;
 const GREED = 20;
 const LIMITED = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: String(LIMIT) };
-/** Agents that do nothing wrong, two and two. */
+/** Well-behaved agents, in pairs. */
 const OTHERS = 20;
 const BODY_BYTES = 120;
 const BIG_BYTES = 262_144;
-/** The others write their requests before they send; so long, whoever disturbs them goes on after their time. */
+/** The others prepare their requests before they send, so the disturber runs this much longer. */
 const SPARE_SECONDS = 0.3;
-/** Connections of whoever is paced. */
+/** Connections of a load process with an even pace. */
 const CONNECTIONS = 16;
-/** Who misbehaves, and whom it sends to. */
+/** The agent that misbehaves and its recipient. */
 const PAIR: Pair[] = [[0, 1]];
 
-/** One measurement without and one with the disturber, and what became of its requests. */
+/** One measurement without and one with the disturber, and the result of its requests. */
 interface Turn {
   calm: RunAnswer;
   disturbed: RunAnswer;
@@ -46,7 +46,7 @@ export async function greedySender(world: World): Promise<Outcome> {
   const rate = LIMIT * GREED / 60;
   const seconds = overloadSeconds + SPARE_SECONDS;
   const prepared = async () => {
-    world.say("using up the limit");
+    world.say("reaching the rate limit");
     await greedy.ask("prepare", messagesOf(proxyUrl, LIMIT, BODY_BYTES));
     await greedy.ask("run", { concurrency: CONNECTIONS, seconds: 30, strict: false });
     await greedy.ask("prepare", messagesOf(proxyUrl, Math.ceil(rate * seconds), BODY_BYTES));
@@ -125,7 +125,7 @@ function messagesOf(proxyUrl: string, count: number, bodyBytes: number): PlanOf<
   return { kind: "messages", proxyUrl, pairs: PAIR, count, bodyBytes, identity: true };
 }
 
-/** Agents that send to each other at an even pace; gives the way to measure them once. */
+/** Starts agents that send to each other at an even pace. Returns the function that measures them once. */
 async function otherAgents(world: World, { proxyUrl }: Place, load: Load): Promise<() => Promise<RunAnswer>> {
   const { pace: rate, overloadSeconds: seconds } = world.scale;
   const pairs = pairsOf(OTHERS);
@@ -140,7 +140,7 @@ async function otherAgents(world: World, { proxyUrl }: Place, load: Load): Promi
   return () => measure(seconds);
 }
 
-/** Measures the others without and with the disturber, again and again, so that both had the same machine. */
+/** Measures the others without and with the disturber in turns, so that both had the same machine. */
 async function inTurns(
   world: World,
   others: () => Promise<RunAnswer>,
@@ -176,7 +176,7 @@ function rateOf(turns: readonly Turn[]): number | null {
   return median(turns.map(({ disturber }) => disturber.sent / disturber.seconds));
 }
 
-/** Share of the disturber's answers that had this status, in percent. */
+/** Returns the share of the disturber's responses with this status, in percent. */
 function share(turns: readonly Turn[], status: string): number {
   const sum = (of: (answer: RunAnswer) => number) => turns.reduce((total, { disturber }) => total + of(disturber), 0);
   return sum(({ statuses }) => statuses[status] ?? 0) * 100 / sum(({ sent }) => sent);
@@ -186,7 +186,7 @@ function counted(counts: Record<string, number>): string {
   return Object.entries(counts).map(([name, count]) => `${count} × ${name}`).join(", ") || "nothing";
 }
 
-/** Looks at a process's memory until told to end; gives the most that was seen. */
+/** Polls the memory of a process until the end of the run. Returns the maximum. */
 function watchMemory(child: Place["children"][number]): { end(): Promise<number | null> } {
   let watching = true;
   let most: number | null = null;

@@ -1,6 +1,6 @@
 /**
- * What the registry does for agents besides messages, and the mailbox: validations, refreshes and registrations a
- * second; messages into the mailboxes of absent agents, and out of them when these connect.
+ * The registry and the mailbox: validations, refreshes and registrations per second; messages into the mailboxes of
+ * offline agents, and out of them when the agents connect.
  */
 import { type Figure, figure, type Outcome } from "../figures.ts";
 import type { Timed } from "../jobs.ts";
@@ -8,7 +8,7 @@ import { cpuOf, newApiKeys, UNLIMITED, type World } from "../world.ts";
 import { pairsOf } from "./messages.ts";
 
 const CONCURRENCY = 16;
-/** Messages that one sender may leave with one recipient. */
+/** Messages of one sender that a mailbox holds. */
 const PER_MAILBOX = 100;
 const LONGEST_SECONDS = 60;
 

@@ -1,6 +1,6 @@
 /**
- * From nothing to the first good answer: the service on a store that has been used, against a bare server; and the
- * compiled program's `--version` against an empty one. That row is skipped where there is nothing to measure.
+ * Time from the start to the first success: the service on a used store, compared with a bare server; and the compiled
+ * program's `--version`, compared with an empty program. That row is skipped when there is no compiled program.
  */
 import { pause, ROOT } from "../child.ts";
 import { figure, median, type Outcome, ratio } from "../figures.ts";
@@ -32,7 +32,7 @@ export async function server(world: World): Promise<Outcome> {
 }
 
 export async function program(world: World): Promise<Outcome> {
-  if (!await exists(PROGRAM)) return { skipped: "there is no dist/svc; deno task compile makes it" };
+  if (!await exists(PROGRAM)) return { skipped: "there is no dist/svc; run deno task compile" };
   const denort = Deno.env.get("DENORT_BIN");
   if (!denort) return { skipped: "DENORT_BIN is not set, so that no empty program can be compiled beside dist/svc" };
   const compiler = Deno.env.get("COMPILE_DENO") ?? Deno.execPath();
@@ -54,7 +54,7 @@ export async function program(world: World): Promise<Outcome> {
   };
 }
 
-/** Path of an empty program, compiled for this; `null` when compiler and stub do not fit. */
+/** Compiles an empty program. Returns its path, or `null` when compiler and stub do not match. */
 async function compiledEmpty(world: World, compiler: string, denort: string): Promise<string | null> {
   const source = `${world.folder}/empty.ts`, empty = `${world.folder}/empty`;
   await Deno.writeTextFile(source, "");
@@ -65,7 +65,7 @@ async function compiledEmpty(world: World, compiler: string, denort: string): Pr
   return success ? empty : null;
 }
 
-/** A store with an admin, an agent and a revocation, as a server leaves it that was stopped. */
+/** Returns the path of a store with an admin, an agent and a revocation, left by a stopped server. */
 async function usedStore(world: World, port: number): Promise<string> {
   const store = world.newStore();
   const { place, admin } = await world.together({ PORT: String(port), KV_URL: store });
@@ -76,7 +76,7 @@ async function usedStore(world: World, port: number): Promise<string> {
   return store;
 }
 
-/** Milliseconds from spawning to the first 200 of `/health`. */
+/** Returns the milliseconds from spawning to the first 200 of `/health`. */
 async function untilHealthy(world: World, args: string[], env: Record<string, string>, port: number): Promise<number> {
   const began = performance.now();
   const child = world.spawn(["run", "--no-prompt", ...args], env);
@@ -90,7 +90,7 @@ async function untilHealthy(world: World, args: string[], env: Record<string, st
         return took;
       }
     } catch (error) {
-      // Nobody listens yet.
+      // The server does not listen yet.
       if (!(error instanceof TypeError)) throw error;
     }
     await pause(2);

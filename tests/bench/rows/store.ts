@@ -1,6 +1,6 @@
 /**
- * The store alone: what one commit costs where the service keeps its records, and what a record costs when a hundred
- * share a commit. Nothing of the service runs.
+ * The store alone: the cost of a commit in the store that the service uses, and the cost of a record when 100 share a
+ * commit. No service runs.
  */
 import { figure, type Outcome, ratio } from "../figures.ts";
 import { ROOT } from "../child.ts";
@@ -11,7 +11,7 @@ interface Cost {
   cpuUs: number;
 }
 
-/** What a commit costs that holds one record, and a record that shares one with ninety-nine. */
+/** Measures a commit of one record, and a record in a commit of 100. */
 export async function bareCommits(world: World): Promise<{ single: Cost; each: Cost }> {
   const path = world.newStore();
   const leave = ["read", "write"].map((kind) => `--allow-${kind}=${world.folder}`);

@@ -1,6 +1,6 @@
 /**
- * What a trust change costs its reader and its writer (D-214): on a store without earlier changes, and after many within
- * the life of their notes. A real store, a real reader; no server runs.
+ * The cost of a trust change for its writer and its reader (D-214): on a store without earlier changes, and after many
+ * unexpired ones. A real store and a real reader; no server runs.
  */
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { systemClock } from "../../../shared/clock.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, however many are stored; at once
- * when an isolate of the same process wakes the receiver, and by the next poll otherwise.
+ * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, however many are stored; at
+ * once when an isolate of the same process wakes the receiver, and by the next poll otherwise.
  */
 import { assertEquals } from "@std/assert";
 import { InstanceInbox, type LocalWakeups } from "../../../proxy/relay/instance_inbox.ts";

@@ -1,4 +1,6 @@
-/** Shows how an agent's presence moves between instances (D-197, D-209): one commit with its writes, and a rising epoch. */
+/**
+ * Shows how an agent's presence moves between instances (D-197, D-209): one commit with its writes, and a rising epoch.
+ */
 import { assertEquals } from "@std/assert";
 import { PresenceStore } from "../../../proxy/relay/presence.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";

@@ -1,4 +1,7 @@
-/** Shows when a watched key runs its handler (D-197): at a change, at each poll, never twice at once, never after `stop()`. */
+/**
+ * Shows when a watched key runs its handler (D-197): at a change, at each poll, never twice at once, never after
+ * `stop()`.
+ */
 import { assertEquals } from "@std/assert";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { WatchedKey } from "../../../../shared/server/store/watched_key.ts";
