@@ -61,7 +61,9 @@ export const CHECKED: readonly string[] = [
   "tests/proxy/",
   "tests/cli/",
   "tests/e2e/",
+  "proxy/",
   "shared/",
+  "tests/bench/",
   "tests/tools/",
 ];
 
