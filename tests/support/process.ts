@@ -13,6 +13,7 @@ import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts"
 import type { DeliverFrame, PairedFrame, RevokedFrame } from "../../shared/protocol/frames.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { systemRandom } from "../../shared/random.ts";
+import { ProcessOutput } from "./process_output.ts";
 
 /** Root folder of the project. */
 export const ROOT = decodeURIComponent(new URL("../..", import.meta.url).pathname).replace(/\/$/, "");
@@ -80,41 +81,6 @@ export function freePort(): number {
   }
 }
 
-/** The output of a process on one of its streams. */
-class Output {
-  text = "";
-  readonly ended: Promise<void>;
-  #waiting: (() => void)[] = [];
-
-  constructor(stream: ReadableStream<Uint8Array>) {
-    this.ended = this.#read(stream);
-  }
-
-  get lines(): string[] {
-    return this.text.split("\n").filter((line) => line !== "");
-  }
-
-  /** Waits until the text matches. */
-  async match(pattern: RegExp): Promise<RegExpMatchArray> {
-    let ended = false;
-    const end = this.ended.then(() => ended = true);
-    while (true) {
-      const found = this.text.match(pattern);
-      if (found) return found;
-      if (ended) throw new Error(`The process ended without printing ${pattern}`);
-      await Promise.race([new Promise<void>((resolve) => this.#waiting.push(resolve)), end]);
-    }
-  }
-
-  async #read(stream: ReadableStream<Uint8Array>): Promise<void> {
-    const decoder = new TextDecoder();
-    for await (const chunk of stream) {
-      this.text += decoder.decode(chunk, { stream: true });
-      for (const wake of this.#waiting.splice(0)) wake();
-    }
-  }
-}
-
 /** Deno, or another command, in the project's folder. The child gets `env` and the variables of PASSED_ON only. */
 export function childCommand(
   args: readonly string[],
@@ -143,8 +109,8 @@ globalThis.addEventListener("unload", () => running.forEach((child) => child.kil
 /** A process that a test started. */
 export class ChildProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
-  readonly stdout: Output;
-  readonly stderr: Output;
+  readonly stdout: ProcessOutput;
+  readonly stderr: ProcessOutput;
   /** The exit status. */
   readonly status: Promise<Deno.CommandStatus>;
   #ended = false;
@@ -155,8 +121,8 @@ export class ChildProcess implements AsyncDisposable {
   constructor(args: readonly string[], env: Record<string, string> = {}, command = Deno.execPath()) {
     this.#child = childCommand(args, env, { command, stdin: "null" }).spawn();
     running.add(this.#child);
-    this.stdout = new Output(this.#child.stdout);
-    this.stderr = new Output(this.#child.stderr);
+    this.stdout = new ProcessOutput(this.#child.stdout);
+    this.stderr = new ProcessOutput(this.#child.stderr);
     this.status = this.#child.status.then(async (status) => {
       this.#ended = true;
       running.delete(this.#child);

@@ -1,0 +1,34 @@
+/** The output of a process on one of its streams. */
+export class ProcessOutput {
+  text = "";
+  readonly ended: Promise<void>;
+  #waiting: (() => void)[] = [];
+
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.ended = this.#read(stream);
+  }
+
+  get lines(): string[] {
+    return this.text.split("\n").filter((line) => line !== "");
+  }
+
+  /** Waits until the text matches. */
+  async match(pattern: RegExp): Promise<RegExpMatchArray> {
+    let ended = false;
+    const end = this.ended.then(() => ended = true);
+    while (true) {
+      const found = this.text.match(pattern);
+      if (found) return found;
+      if (ended) throw new Error(`The process ended without printing ${pattern}`);
+      await Promise.race([new Promise<void>((resolve) => this.#waiting.push(resolve)), end]);
+    }
+  }
+
+  async #read(stream: ReadableStream<Uint8Array>): Promise<void> {
+    const decoder = new TextDecoder();
+    for await (const chunk of stream) {
+      this.text += decoder.decode(chunk, { stream: true });
+      for (const wake of this.#waiting.splice(0)) wake();
+    }
+  }
+}
