@@ -6,7 +6,7 @@ import { exists, filesOf, readText, rowsOf } from "./markdown.ts";
 
 const PATH = "docs/glossary.md";
 /** Set when the tree has the names of D-194. */
-const IS_RENAMED = false;
+const IS_RENAMED = true;
 const AMBIGUOUS = ["Session", "Verdict", "Fate", "Outcome", "Waiting", "Connection", "Check", "Probe", "Profile"];
 
 async function product(): Promise<string[]> {

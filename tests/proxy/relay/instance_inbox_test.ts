@@ -76,7 +76,7 @@ Deno.test("the instance inbox receives a note at the next poll when the watch re
     assertEquals(received, [{ body: "hello", bytes: 0 }]);
   }, false));
 
-Deno.test("the instance inbox receives notes in the order of their commits, complete and once, when many are stored", () =>
+Deno.test("the instance inbox receives many notes in the order of their commits, complete and once", () =>
   withInboxes(async (a, b, received, _clock, kv) => {
     const commits = new GroupCommit(kv, 100);
     const sizes = Array.from({ length: 130 }, (_, i) => i % 40 === 0 ? 300_000 : i);
