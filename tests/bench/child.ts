@@ -2,7 +2,7 @@
  * A child process of the bench: Deno with a file of this project, on loopback. Reads its lines, CPU time and memory,
  * and ends it by its PID. Keeps only the last part of its stderr.
  */
-import { childCommand, within } from "../support/process.ts";
+import { childCommand, within } from "../support/child_command.ts";
 
 const TICKS_PER_SECOND = 100;
 const PAGE_BYTES = 4_096;

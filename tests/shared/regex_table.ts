@@ -194,6 +194,7 @@ export const REGEXES: readonly RegexRow[] = [
   never("/not valid for name|NotValidForName|ERR_TLS_CERT_ALTNAME_INVALID/", OS_MESSAGE),
   never("/disk is full/", OS_MESSAGE),
   meets("/^[A-Z]/", "", "A", ""),
+  meets(String.raw`/^\d{1,9}$/`, "", "1", "x"),
   meets(
     'new RegExp(`[{,][ \\\\t\\\\n\\\\r]*"${member}"[ \\\\t\\\\n\\\\r]*:[ \\\\t\\\\n\\\\r]*$`)',
     "",

@@ -13,35 +13,17 @@ import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts"
 import type { DeliverFrame, PairedFrame, RevokedFrame } from "../../shared/protocol/frames.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { systemRandom } from "../../shared/random.ts";
+import { childCommand, ROOT, within } from "./child_command.ts";
 import { ProcessOutput } from "./process_output.ts";
 
-/** Root folder of the project. */
-export const ROOT = decodeURIComponent(new URL("../..", import.meta.url).pathname).replace(/\/$/, "");
+export { ROOT, within } from "./child_command.ts";
+
 export const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-e2e-tests";
 export const deps: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
 export const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
-/** Variables of this process's environment that a child needs to find its cache. No other is passed on. */
-const PASSED_ON = ["HOME", "PATH", "DENO_DIR", "XDG_CACHE_HOME", "TMPDIR"];
 const START_MS = 20_000;
 const STOP_MS = 10_000;
-
-/**
- * Returns the result of a promise.
- *
- * @throws {Error} after `ms` milliseconds
- */
-export async function within<T>(ms: number, what: string, promise: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`Not within ${ms} ms: ${what}`)), ms);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
 
 /**
  * Polls until there is an answer, for states that have no event.
@@ -79,27 +61,6 @@ export function freePort(): number {
       if (!(error instanceof Deno.errors.AddrInUse)) throw error;
     }
   }
-}
-
-/** Deno, or another command, in the project's folder. The child gets `env` and the variables of PASSED_ON only. */
-export function childCommand(
-  args: readonly string[],
-  env: Record<string, string>,
-  { command, stdin }: { command: string; stdin: "null" | "piped" },
-): Deno.Command {
-  const passedOn = PASSED_ON.flatMap((name) => {
-    const value = Deno.env.get(name);
-    return value === undefined ? [] : [[name, value]];
-  });
-  return new Deno.Command(command, {
-    args: [...args],
-    cwd: ROOT,
-    clearEnv: true,
-    env: { ...Object.fromEntries(passedOn), NO_COLOR: "1", ...env },
-    stdin,
-    stdout: "piped",
-    stderr: "piped",
-  });
 }
 
 /** Running processes. They are also ended when an uncaught error ends a test file. */
