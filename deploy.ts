@@ -16,11 +16,10 @@ import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
 import { sleep, systemClock } from "./shared/clock.ts";
 import type { ServiceHealth } from "./shared/protocol/api/meta.ts";
 import { toBase64Url } from "./shared/protocol/base64url.ts";
-import { errorEnvelope, ServiceError } from "./shared/protocol/errors.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { LIMITS } from "./shared/protocol/limits.ts";
 import { systemRandom } from "./shared/random.ts";
-import { requestIdOf, routedPath, withoutBody } from "./shared/server/http/app.ts";
+import { earlyRefusal, requestIdOf, routedPath, withoutBody } from "./shared/server/http/app.ts";
 import { leaveBody } from "./shared/server/http/body.ts";
 import type { Peer } from "./shared/server/http/client_ip.ts";
 import { ConfigError, ConfigReader, type Environ, processEnviron } from "./shared/server/config_reader.ts";
@@ -217,7 +216,7 @@ class Entry {
 
   async answer(request: Request, peer: Peer): Promise<Response> {
     if (this.#draining) {
-      return refusal(request, this.#proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE");
+      return earlyRefusal(requestIdOf(request, newId), this.#proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE");
     }
     this.underWay++;
     // Read before an upgrade: afterwards `request.body` is not available.
@@ -227,7 +226,7 @@ class Entry {
       return await this.#dispatch(request, peer);
     } catch (cause) {
       this.#log("error", "request_failed", { cause });
-      return refusal(request, "INTERNAL_ERROR");
+      return earlyRefusal(requestIdOf(request, newId), "INTERNAL_ERROR");
     } finally {
       this.underWay--;
       void leaveBody({ body }, systemClock);
@@ -254,15 +253,6 @@ class Entry {
     const body: ServiceHealth = { status, version, environment, ready, registry: ofRegistry, proxy: ofProxy };
     return json(body, ready ? 200 : 503, { "x-request-id": requestIdOf(request, newId) });
   }
-}
-
-function refusal(
-  request: Request,
-  code: "PROXY_RELAY_UNAVAILABLE" | "SERVICE_UNAVAILABLE" | "INTERNAL_ERROR",
-): Response {
-  const error = new ServiceError(code);
-  const headers = { "Retry-After": "1", Connection: "close", "x-request-id": requestIdOf(request, newId) };
-  return json(errorEnvelope(error, false), error.status, headers);
 }
 
 function peerOf({ remoteAddr }: Deno.ServeHandlerInfo): Peer {

@@ -3,6 +3,7 @@ import * as z from "zod";
 import { AgentDid } from "../shared/protocol/api/fields.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
 import * as pairingApi from "../shared/protocol/api/pairing.ts";
+import * as receiptsApi from "../shared/protocol/api/receipts.ts";
 import * as relayApi from "../shared/protocol/api/relay.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
@@ -121,9 +122,9 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     summary: "Record a receipt of a received message",
     auth: "receipt",
     limit: null,
-    body: relayApi.ReceiptBody,
+    body: receiptsApi.ReceiptBody,
     invalid: "PROXY_RELAY_RECEIPT_INVALID",
-    response: { status: 201, body: relayApi.ReceiptAnswer },
+    response: { status: 201, body: receiptsApi.ReceiptAnswer },
     errors: ["PROXY_RELAY_RECEIPT_FORBIDDEN", "PROXY_RECEIPT_DELIVERY_NOT_FOUND"],
     handler: receipts.submitReceipt,
   }),
@@ -133,9 +134,9 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     summary: "Receipts of a message, for its sender and its recipient",
     auth: "receipt",
     limit: null,
-    query: relayApi.ReceiptQuery,
+    query: receiptsApi.ReceiptQuery,
     invalid: "PROXY_RELAY_RECEIPT_INVALID_QUERY",
-    response: { status: 200, body: relayApi.ReceiptList },
+    response: { status: 200, body: receiptsApi.ReceiptList },
     errors: [],
     handler: receipts.queryReceipts,
   }),

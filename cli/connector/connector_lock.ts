@@ -23,7 +23,9 @@ export async function lockConnector(folder: AgentFolder, pid: number): Promise<D
   if (!await file.tryLock(true)) {
     file.close();
     const owner = readPrivate(path, 32)?.trim() || "unknown";
-    throw new CliError("CLI_BUSY", `A connector of ${folder.name} is already running as process ${owner}`);
+    throw new CliError("CLI_BUSY", `A connector of ${folder.name} is already running as process ${owner}`, {
+      fix: "Stop that process, or use the connector that is running.",
+    });
   }
   await file.truncate(0);
   await file.write(utf8Bytes(`${pid}\n`));

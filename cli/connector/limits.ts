@@ -32,11 +32,6 @@ export const CONNECTOR_LIMITS = Object.freeze({
   patienceMs: DAY_MS,
   /** D-88: time-out of a request to the runtime. */
   runtimeTimeoutMs: 10_000,
-  /** D-89 */
-  reconnectFirstMs: 5_000,
-  reconnectMs: 2_000,
-  reconnectMaxMs: 28_000,
-  reconnectJitter: 0.2,
   /** Time-out of the WebSocket handshake, from the start of the connection. */
   handshakeMs: 10_000,
   /** D-70: extra wait after another connector of the agent has taken over. */

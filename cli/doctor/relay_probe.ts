@@ -1,6 +1,7 @@
 /** `provider relay-test`: sends a real message to a peer and waits for its receipt. */
 import { type Clock, sleep } from "../../shared/clock.ts";
-import { HookAnswer, ReceiptList } from "../../shared/protocol/api/relay.ts";
+import { ReceiptList } from "../../shared/protocol/api/receipts.ts";
+import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { ConnectorClient } from "../connector/local_api/client.ts";
 
 const WAIT_MS = 30_000;

@@ -1,6 +1,6 @@
 /** HTTP handlers of delivery receipts (D-72). */
 import type * as z from "zod";
-import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shared/protocol/api/relay.ts";
+import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shared/protocol/api/receipts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";

@@ -2,7 +2,7 @@
  * Delivery receipts in the store (D-72, D-218): one of each status per delivery; the first one stays. The recipient and the
  * sender of the delivery may read it. A receipt for an unknown delivery is refused.
  */
-import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Clock } from "../../shared/clock.ts";

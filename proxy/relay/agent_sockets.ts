@@ -83,9 +83,16 @@ export class RelaySocket {
     return this.#connection.unsentBytes;
   }
 
-  /** Returns the milliseconds since the last message from the connector. */
-  silence(now: number): number {
-    return now - this.#lastHeard;
+  /**
+   * Closes the socket with 4408 when nothing arrived for two heartbeats and for the limit of silence. With a rarer
+   * heartbeat a connector may have nothing to answer for longer than the limit.
+   *
+   * @returns true when the socket was closed
+   */
+  endIfSilent(now: number, heartbeatMs: number): boolean {
+    const isSilent = now - this.#lastHeard >= Math.max(LIMITS.silentSocketMs, 2 * heartbeatMs);
+    if (isSilent) this.end(CLOSE.silent, "silent for too long");
+    return isSilent;
   }
 
   /** Sends a frame. Returns false when the socket is closed, or too slow and closed now. */
@@ -191,6 +198,12 @@ export class AgentSockets {
 
   constructor(clock: Clock) {
     this.#clock = clock;
+  }
+
+  /** Adds a socket. Closes the oldest with 4409 when the agent then has too many (D-70). */
+  add(link: RelaySocket): void {
+    this.links.push(link);
+    if (this.links.length > LIMITS.socketsPerAgent) this.links[0]?.end(CLOSE.replaced, "replaced by a newer one");
   }
 
   /**

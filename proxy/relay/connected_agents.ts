@@ -52,9 +52,8 @@ export class ConnectedAgents {
     this.#sessions.set(agentDid, session);
     const deps = { clock: this.#clock, newId: this.#newId, onSlow: () => this.#endSlowest() };
     const link = new RelaySocket(deps, agent, connection, (ended) => this.#drop(agentDid, session, ended));
-    session.links.push(link);
     this.#watch(link);
-    if (session.links.length > LIMITS.socketsPerAgent) session.links[0]?.end(CLOSE.replaced, "replaced by a newer one");
+    session.add(link);
     this.onAttached(agentDid);
     return link;
   }
@@ -125,9 +124,7 @@ export class ConnectedAgents {
     const look = () => {
       const now = this.#clock.now();
       if (now >= expiresAt) return link.end(CLOSE.notAuthorised, "the identity token has expired");
-      // With rarer heartbeats a connector may have nothing to answer for longer than the limit.
-      const patienceMs = Math.max(LIMITS.silentSocketMs, 2 * this.#heartbeatMs);
-      if (link.silence(now) >= patienceMs) return link.end(CLOSE.silent, "silent for too long");
+      if (link.endIfSilent(now, this.#heartbeatMs)) return;
       this.#watch(link);
       link.heartbeat();
     };

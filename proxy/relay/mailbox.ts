@@ -8,7 +8,7 @@ import type { MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { receiptUpdate } from "./deliveries.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type Clock, DAY_MS } from "../../shared/clock.ts";
-import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";

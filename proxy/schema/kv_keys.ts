@@ -31,7 +31,7 @@
  * A request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes fewer
  * pages (D-105).
  */
-import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { hashKeyPart } from "../../shared/server/crypto.ts";
 import type { FamilyEnd } from "../../shared/server/store/transfer.ts";

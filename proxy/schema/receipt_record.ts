@@ -2,7 +2,7 @@
  * The stored form of a receipt (D-218): the time at which it was recorded, milliseconds since the Unix epoch. Its key has the
  * other values. Objects of the previous version are still read.
  */
-import type { ReceiptStatus } from "../../shared/protocol/api/relay.ts";
+import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
 /** A receipt. */

@@ -39,6 +39,7 @@ export * as metaApi from "./api/meta.ts";
 /** Request and response bodies of pairing. */
 export * as pairingApi from "./api/pairing.ts";
 /** Request and response bodies of messages and receipts. */
+export * as receiptsApi from "./api/receipts.ts";
 export * as relayApi from "./api/relay.ts";
 /** Request and response bodies of internal services. */
 export * as servicesApi from "./api/services.ts";

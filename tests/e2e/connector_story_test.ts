@@ -84,12 +84,12 @@ for (const program of await programs()) {
     const at = { SVC_REGISTRY_URL: server.address };
     const asAda = (line: string, others = {}) => shell(typed(line, others), program, { ...at, SVC_CONFIG_DIR: ada });
     const asBob = (line: string, others = {}) => shell(typed(line, others), program, { ...at, SVC_CONFIG_DIR: bob });
-    await asAda("svc admin bootstrap --bootstrap-secret <the one that task dev printed>", {
+    await asAda(`svc admin bootstrap --bootstrap-secret "<the one that task dev printed>"`, {
       "<the one that task dev printed>": BOOTSTRAP_SECRET,
     });
     const [code = ""] = /svc_inv_\S+/.exec(await asAda("svc invite create")) ?? [];
     await asAda("svc agent create alpha");
-    await asBob("svc invite redeem <code> --display-name Bob", { "<code>": code });
+    await asBob(`svc invite redeem "<code>" --display-name Bob`, { "<code>": code });
     await asBob("svc agent create beta");
 
     await using runtime = new Listener();

@@ -4,6 +4,7 @@
  */
 import type * as z from "zod";
 import * as pairing from "../../shared/protocol/api/pairing.ts";
+import * as receipts from "../../shared/protocol/api/receipts.ts";
 import * as relay from "../../shared/protocol/api/relay.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type Answer, callService, type HttpDeps } from "../../cli/client/service_call.ts";
@@ -48,13 +49,13 @@ export class AgentClient {
     return this.#call("POST", "/pair/status", pairing.PairStatusAnswer, JSON.stringify({ ticket }));
   }
 
-  submitReceipt(receipt: z.input<typeof relay.ReceiptBody>): Promise<{ receipt: relay.Receipt }> {
-    return this.#call("POST", "/v1/relay/delivery-receipts", relay.ReceiptAnswer, JSON.stringify(receipt));
+  submitReceipt(receipt: z.input<typeof receipts.ReceiptBody>): Promise<{ receipt: receipts.Receipt }> {
+    return this.#call("POST", "/v1/relay/delivery-receipts", receipts.ReceiptAnswer, JSON.stringify(receipt));
   }
 
-  receipts(requestId: string, recipientAgentDid: string): Promise<relay.ReceiptList> {
+  receipts(requestId: string, recipientAgentDid: string): Promise<receipts.ReceiptList> {
     const query = new URLSearchParams({ requestId, recipientAgentDid });
-    return this.#call("GET", `/v1/relay/delivery-receipts?${query}`, relay.ReceiptList);
+    return this.#call("GET", `/v1/relay/delivery-receipts?${query}`, receipts.ReceiptList);
   }
 
   async #call<S extends z.ZodType>(

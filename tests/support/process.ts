@@ -13,7 +13,7 @@ import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts"
 import type { DeliverFrame, PairedFrame, RevokedFrame } from "../../shared/protocol/frames.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { systemRandom } from "../../shared/random.ts";
-import { childCommand, ROOT, within } from "./child_command.ts";
+import { childCommand, within } from "./child_command.ts";
 import { ProcessOutput } from "./process_output.ts";
 
 export { ROOT, within } from "./child_command.ts";

@@ -2,7 +2,7 @@
  * Receipts that are not sent yet (D-72, D-88). Each is stored in the transaction that ends its message and kept until the
  * proxy has it. Sends nothing; receipts.ts does.
  */
-import type { ReceiptStatus } from "../../../shared/protocol/api/relay.ts";
+import type { ReceiptStatus } from "../../../shared/protocol/api/receipts.ts";
 import type { Cell, Database, Row } from "./database.ts";
 
 /** A receipt that is not sent yet; times are milliseconds since the Unix epoch. */

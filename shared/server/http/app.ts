@@ -253,6 +253,19 @@ function jsonBody<D>(route: Route<D>, { body }: RequestContext): unknown {
   return parsed.value;
 }
 
+/**
+ * Returns the response to a request that no app handles: the server is shutting down, or failed before routing. It ends
+ * the connection.
+ */
+export function earlyRefusal(
+  requestId: string,
+  code: "PROXY_RELAY_UNAVAILABLE" | "SERVICE_UNAVAILABLE" | "INTERNAL_ERROR",
+): Response {
+  const error = new ServiceError(code);
+  const headers = { "Retry-After": "1", Connection: "close", "x-request-id": requestId };
+  return json(errorEnvelope(error, false), error.status, headers);
+}
+
 function errorResponse(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Response {
   const known = asServiceError(error);
   // The other service in this process handles and logs its own rejected calls.

@@ -52,7 +52,7 @@ export async function openStore(url: string | null): Promise<Store> {
     if (!(cause instanceof Deno.errors.NotCapable || cause instanceof Deno.errors.PermissionDenied)) throw cause;
     throw new StoreRefused(
       `Cannot keep a store at ${url}: this process may not write there. Set KV_URL to a path where it may ` +
-        `(deno task dev: below .data), or start it with leave to read and write that folder.`,
+        `(deno task dev: below .data), or start it with permission to read and write that folder.`,
     );
   }
   const { isSole: isExclusive, unlock } = await lockFile(systemClock, `${url}.lock`);

@@ -4,7 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import type { ReceiptStatus } from "../../../shared/protocol/api/relay.ts";
+import type { ReceiptStatus } from "../../../shared/protocol/api/receipts.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";

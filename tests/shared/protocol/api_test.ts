@@ -8,7 +8,7 @@ import { BootstrapBody } from "../../../shared/protocol/api/accounts.ts";
 import { AgentPath, ChallengeBody, RegisterBody } from "../../../shared/protocol/api/agents.ts";
 import { CreateInviteBody, RedeemInviteBody } from "../../../shared/protocol/api/invites.ts";
 import { PairConfirmBody, PairStartBody, PairStatusBody } from "../../../shared/protocol/api/pairing.ts";
-import { ReceiptBody, ReceiptQuery } from "../../../shared/protocol/api/relay.ts";
+import { ReceiptBody, ReceiptQuery } from "../../../shared/protocol/api/receipts.ts";
 import { OwnershipBody } from "../../../shared/protocol/api/services.ts";
 import { RefreshBody, ValidateBody } from "../../../shared/protocol/api/sessions.ts";
 import { vectors } from "../../support/vectors.ts";
