@@ -38,8 +38,9 @@ export * as invitesApi from "./api/invites.ts";
 export * as metaApi from "./api/meta.ts";
 /** Request and response bodies of pairing. */
 export * as pairingApi from "./api/pairing.ts";
-/** Request and response bodies of messages and receipts. */
+/** Bodies of delivery receipts. */
 export * as receiptsApi from "./api/receipts.ts";
+/** Bodies of message delivery. */
 export * as relayApi from "./api/relay.ts";
 /** Request and response bodies of internal services. */
 export * as servicesApi from "./api/services.ts";
