@@ -11,8 +11,6 @@ import type {
   RedeemInviteBody,
 } from "../../shared/protocol/api/invites.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
-import { ServiceError } from "../../shared/protocol/errors.ts";
-import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { humanView } from "../accounts/store.ts";
 import type { ApiKeyCaller } from "../callers.ts";
@@ -24,14 +22,7 @@ export async function createInvite(
   deps: InviteDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateInviteBody>, ApiKeyCaller>,
 ): Promise<Response> {
-  const expiresMs = body.expiresAt === null ? null : parseIso(body.expiresAt);
-  if (expiresMs !== null && expiresMs <= deps.clock.now()) {
-    throw new ServiceError("INVITE_CREATE_INVALID", {
-      details: { fieldErrors: { expiresAt: ["must be in the future"] }, formErrors: [] },
-    });
-  }
-  const expiresAt = expiresMs === null ? null : toIso(expiresMs);
-  const { invite, code } = await store.createInvite(deps, caller.human, expiresAt, exchange.requestId);
+  const { invite, code } = await store.createInvite(deps, caller.human, body.expiresAt, exchange.requestId);
   const response: CreateInviteAnswer = {
     invite: { id: invite.id, code, expiresAt: invite.expiresAt, createdAt: invite.createdAt },
   };

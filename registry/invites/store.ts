@@ -26,13 +26,24 @@ export function inviteStatus(invite: InviteRecord, now: number): "unused" | "red
   return invite.expiresAt !== null && now >= (parseIso(invite.expiresAt) ?? 0) ? "expired" : "unused";
 }
 
-/** @throws {ServiceError} `QUOTA_EXCEEDED` */
+/** The expiry that an admin asked for, in the stored form. @throws {ServiceError} `INVITE_CREATE_INVALID` for the past */
+function checkedExpiry(wanted: string | null, now: number): string | null {
+  if (wanted === null) return null;
+  const expiresMs = parseIso(wanted) ?? 0;
+  if (expiresMs > now) return toIso(expiresMs);
+  throw new ServiceError("INVITE_CREATE_INVALID", {
+    details: { fieldErrors: { expiresAt: ["must be in the future"] }, formErrors: [] },
+  });
+}
+
+/** @throws {ServiceError} `INVITE_CREATE_INVALID`, `QUOTA_EXCEEDED` */
 export async function createInvite(
   deps: InviteDeps,
   admin: HumanRecord,
-  expiresAt: string | null,
+  wantedExpiry: string | null,
   requestId: string,
 ): Promise<{ invite: InviteRecord; code: string }> {
+  const expiresAt = checkedExpiry(wantedExpiry, deps.clock.now());
   const code = makeSecret("invite", deps.random.bytes);
   const invite: InviteRecord = {
     id: deps.newId(),

@@ -2,9 +2,7 @@
  * Checks the tree: import directions, file names and file lengths. Prints each violation with its reason and the size
  * report; exits with 1 on any violation. Reads imports and lines only; lint_plugin.ts checks the syntax.
  *
- *   deno run -A tests/tools/check_deps.ts [--strict]
- *
- * With `--strict` also what KNOWN lists.
+ *   deno run -A tests/tools/check_deps.ts
  */
 
 /** A source file; `path` from the project root, with forward slashes. */
@@ -110,13 +108,6 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
 /** Direct children that a folder of the product may have (D-195). */
 const MAX_CHILDREN = 24;
 
-/** Known violations of D-195. The lists only shrink; at the end they are empty. */
-export const KNOWN: Readonly<Record<"cycles" | "children" | "tests", readonly string[]>> = {
-  cycles: [],
-  children: [],
-  tests: [],
-};
-
 const SAYS_NOTHING = ["utils", "helpers", "common", "types", "constants", "manager", "base", "index", "service"];
 const TABLES = ["errors.ts", "limits.ts", "routes.ts", "kv_keys.ts"];
 const MAX_LINES = 400;
@@ -131,15 +122,15 @@ export function check(files: SourceFile[], rules = DEPENDENCY_RULES): Violation[
 }
 
 /** Returns the violations of the tree: cycles between the children of a folder, their number, tests outside of tests/. */
-export function checkTree(files: SourceFile[], known: typeof KNOWN = KNOWN): Violation[] {
+export function checkTree(files: SourceFile[]): Violation[] {
   return [
-    ...cycles(files).filter(({ folder }) => !known.cycles.includes(folder)).map(({ violation }) => violation),
+    ...cycles(files).map(({ violation }) => violation),
     ...[...childrenOf(files)].flatMap(([folder, children]): Violation[] => {
-      if (children.size <= MAX_CHILDREN || known.children.includes(folder)) return [];
+      if (children.size <= MAX_CHILDREN) return [];
       const why = `more than ${MAX_CHILDREN} files and folders in one place are not read from top to bottom`;
       return [{ path: folder || ".", line: 1, what: `has ${children.size} children`, why }];
     }),
-    ...files.filter(({ path }) => path.endsWith("_test.ts") && !known.tests.includes(path)).map(({ path }) => ({
+    ...files.filter(({ path }) => path.endsWith("_test.ts")).map(({ path }) => ({
       path,
       line: 1,
       what: "is named like a test",
@@ -346,13 +337,7 @@ async function sourceFiles(root: URL, folder = ""): Promise<SourceFile[]> {
 
 if (import.meta.main) {
   const files = await sourceFiles(new URL("../../", import.meta.url));
-  const isStrict = Deno.args.includes("--strict");
-  const violations = isStrict
-    ? [
-      ...check(files, DEPENDENCY_RULES),
-      ...checkTree(files, { cycles: [], children: [], tests: [] }),
-    ]
-    : [...check(files), ...checkTree(files)];
+  const violations = [...check(files), ...checkTree(files)];
   for (const { path, line, what, why } of violations) console.error(`${path}:${line} ${what}\n    ${why}`);
   for (const line of treeReport(files)) console.log(line);
   const { files: count, median, p90, max } = measure(files);

@@ -90,9 +90,6 @@ Deno.test("the entries ascend, each number once, and name tests that exist", asy
   assertEquals(missing, []);
 });
 
-/** Paths with wrong citations: a file or `folder/`. They are reported only. The list shrinks; at the end it is empty. */
-const OPEN: readonly string[] = [];
-
 /** Citations of documents outside the project, and identifiers of checks. */
 const FOREIGN =
   /\bSPEC\b|\bPROTOCOL\b|\bARCHITECTURE(?: section)? \d|\bARCHITECTURE "|\bCHECKS\b|\bRUNTIMES\b|\b[A-Z]\d\d\b/;
@@ -152,8 +149,5 @@ async function citationFaults(): Promise<string[]> {
 
 Deno.test("every citation has one of the four forms, and what it names exists", async () => {
   const faults = await citationFaults();
-  const isOpen = (fault: string) => OPEN.some((path) => fault.startsWith(path));
-  const open = faults.filter(isOpen);
-  if (open.length > 0) console.log(`${open.length} citations to correct; the first: ${open.slice(0, 3).join("; ")}`);
-  assertEquals(faults.filter((fault) => !isOpen(fault)), []);
+  assertEquals(faults, []);
 });

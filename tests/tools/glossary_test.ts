@@ -1,12 +1,10 @@
 /**
- * Checks that the code names of docs/glossary.md exist (D-191), and that no product file exports an ambiguous word. Without the document, or before the renames, there is nothing to check.
+ * Checks that the code names of docs/glossary.md exist (D-191), and that no product file exports an ambiguous word.
  */
 import { assertEquals } from "@std/assert";
 import { exists, filesOf, readText, rowsOf } from "./markdown.ts";
 
 const PATH = "docs/glossary.md";
-/** Set when the tree has the names of D-194. */
-const IS_RENAMED = true;
 const AMBIGUOUS = ["Session", "Verdict", "Fate", "Outcome", "Waiting", "Connection", "Check", "Probe", "Profile"];
 
 async function product(): Promise<string[]> {
@@ -17,7 +15,7 @@ async function product(): Promise<string[]> {
 
 Deno.test({
   name: "every code name of the glossary exists",
-  ignore: !IS_RENAMED || !await exists(PATH),
+  ignore: !await exists(PATH),
   async fn() {
     const text = (await Promise.all((await product()).map(readText))).join("\n");
     const missing: string[] = [];
@@ -35,7 +33,6 @@ Deno.test({
 
 Deno.test({
   name: "no product file exports a word that means many things",
-  ignore: !IS_RENAMED,
   async fn() {
     const found: string[] = [];
     const pattern = new RegExp(
