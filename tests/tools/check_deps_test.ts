@@ -180,6 +180,15 @@ Deno.test("checkTree() refuses more than 24 children of a folder", () => {
   assertEquals(treeReport(files(24)), ["a: 24 children, 0 arrows, 0 cycles"]);
 });
 
+Deno.test("a folder with more arrows than its bound is a violation", () => {
+  const names = Array.from({ length: 13 }, (_, n) => `shared/server/f${String(n).padStart(2, "0")}.ts`);
+  const imports = names.map((
+    path,
+    n,
+  ) => [path, names.slice(0, n).map((one) => `import "./${one.split("/").at(-1)}";`)]);
+  assertEquals(whats(tree(Object.fromEntries(imports))), ["has 13 children and 78 arrows, at most 14 and 24"]);
+});
+
 Deno.test("checkTree() refuses a name of a test outside of tests/", () => {
   assertEquals(whats(tree({ "proxy/relay_test.ts": [] })), ["is named like a test"]);
 });
