@@ -103,9 +103,9 @@ for (const sharedProcess of [false, true]) {
     });
     await t.step("the agent's own token, just before and just after it expires", async () => {
       const sender = withAccess(a, next.accessToken);
-      w.clock.step(899_000);
+      await w.clock.stepWhenIdle(899_000);
       assertEquals(await outcome(await w.message(sender, b)), "202");
-      w.clock.step(1_000);
+      await w.clock.stepWhenIdle(1_000);
       assertEquals(await outcome(await w.message(sender, b)), INVALID);
     });
     if (sharedProcess) assertEquals(validations.asked, []);
@@ -262,10 +262,10 @@ Deno.test("a positive validation is cached for AGENT_ACCESS_CACHE_MS when set; a
   await using _ = w;
   for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(a, b)), "202");
   assertEquals(validations.asked.length, 1);
-  w.clock.step(4_999);
+  await w.clock.stepWhenIdle(4_999);
   assertEquals(await outcome(await w.message(a, b)), "202");
   assertEquals(validations.asked.length, 1);
-  w.clock.step(1);
+  await w.clock.stepWhenIdle(1);
   assertEquals(await outcome(await w.message(a, b)), "202");
   assertEquals(validations.asked.length, 2);
   for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(withAccess(a, "junk"), b)), INVALID);

@@ -21,7 +21,7 @@ Deno.test("60 messages pass and the 61st does not; another agent's messages do",
   await using w = await openProxy({ proxy: { agentRequests: 60 } });
   const { a, b } = await w.story();
   w.connect(a);
-  w.clock.step(WINDOW_MS);
+  await w.clock.stepWhenIdle(WINDOW_MS);
   for (let i = 0; i < 60; i++) {
     const answer = await w.message(a, b);
     assertEquals([await outcome(answer), answer.headers.get("ratelimit")], ["202", `"agent";r=${59 - i};t=60`]);
@@ -33,16 +33,16 @@ Deno.test("60 messages pass and the 61st does not; another agent's messages do",
   assertEquals(refused.headers.get("ratelimit"), '"agent";r=0;t=60');
   assertEquals(await outcome(refused), LIMITED);
   assertEquals(await outcome(await w.message(b, a)), "202");
-  w.clock.step(WINDOW_MS - 1);
+  await w.clock.stepWhenIdle(WINDOW_MS - 1);
   assertEquals(await outcome(await w.message(a, b)), LIMITED);
-  w.clock.step(1);
+  await w.clock.stepWhenIdle(1);
   assertEquals(await outcome(await w.message(a, b)), "202");
 });
 
 Deno.test("of 200 messages at once exactly the limit passes", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 25 } });
   const { a, b, socket } = await w.story();
-  w.clock.step(WINDOW_MS);
+  await w.clock.stepWhenIdle(WINDOW_MS);
   const counts = await tally(Array.from({ length: 200 }, () => w.message(a, b)));
   assertEquals(counts, { "202": 25, [LIMITED]: 175 });
   assertEquals(socket.delivered.length, 25);
@@ -51,7 +51,7 @@ Deno.test("of 200 messages at once exactly the limit passes", async () => {
 Deno.test("every kind of route except receipts and connects counts in the same window", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 4 } });
   const { a, b } = await w.story();
-  w.clock.step(WINDOW_MS);
+  await w.clock.stepWhenIdle(WINDOW_MS);
   assertEquals(await outcome(await w.message(a, b)), "202");
   assertEquals(await outcome(await post(w, a, "/pair/start", { initiatorProfile: PROFILE })), "200");
   assertEquals(await outcome(await post(w, a, "/pair/status", { ticket: "junk" })), "404 PROXY_PAIR_TICKET_NOT_FOUND");
@@ -90,7 +90,7 @@ Deno.test("receipts have a window of their own that is ten times as large", asyn
 Deno.test("requests refused before check 9 are not counted; those refused after it are", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 4 } });
   const { a, b } = await w.story();
-  w.clock.step(WINDOW_MS);
+  await w.clock.stepWhenIdle(WINDOW_MS);
   const broken = [{ timestamp: "1" }, { signed: { method: "PUT" } }, { headers: { "X-Svc-Agent-Access": "junk" } }];
   for (const parts of broken) {
     for (let i = 0; i < 5; i++) assertMatch(await outcome(await w.message(a, b, parts)), /^401/);
@@ -109,10 +109,10 @@ Deno.test("requests refused by the limit do not lengthen it", async () => {
   for (let window = 0; window < 3; window++) {
     assertEquals(await tally(Array.from({ length: 20 }, () => peers(w, a))), { "200": 5, [LIMITED]: 15 });
     for (let i = 0; i < 9; i++) {
-      w.clock.step(200);
+      await w.clock.stepWhenIdle(200);
       assertEquals(await outcome(await peers(w, a)), LIMITED);
     }
-    w.clock.step(200);
+    await w.clock.stepWhenIdle(200);
   }
 });
 
@@ -128,14 +128,14 @@ Deno.test("a full window opens again within one window after a clock step of 10 
   for (const minutes of [-10, 10]) {
     await t.step(`${minutes} minutes`, async () => {
       await using w = await openProxy({ proxy: { agentRequests: 5 } });
-      w.clock.step(900_000);
+      await w.clock.stepWhenIdle(900_000);
       const a = await w.agent();
-      w.clock.step(900_000);
+      await w.clock.stepWhenIdle(900_000);
       for (let i = 0; i < 8; i++) await peers(w, a);
-      w.clock.step(minutes * 60_000);
+      await w.clock.stepWhenIdle(minutes * 60_000);
       const granted = await tally(Array.from({ length: 20 }, () => peers(w, a)));
       assert((granted["200"] ?? 0) <= 5, JSON.stringify(granted));
-      w.clock.step(WINDOW_MS);
+      await w.clock.stepWhenIdle(WINDOW_MS);
       assertEquals(await tally(Array.from({ length: 20 }, () => peers(w, a))), { "200": 5, [LIMITED]: 15 });
     });
   }
@@ -144,7 +144,7 @@ Deno.test("a full window opens again within one window after a clock step of 10 
 Deno.test("a slow request does not make later requests leave the window early", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 3 } });
   const { a, b } = await w.story();
-  w.clock.step(WINDOW_MS);
+  await w.clock.stepWhenIdle(WINDOW_MS);
   const { promise, resolve } = Promise.withResolvers<void>();
   let slow = true;
   w.registryAnswer = (request) => {
@@ -154,13 +154,13 @@ Deno.test("a slow request does not make later requests leave the window early", 
   };
   const first = w.message(a, b);
   for (let i = 0; i < 20; i++) await flushTasks();
-  w.clock.step(4_000);
+  await w.clock.stepWhenIdle(4_000);
   // Admitted 4 s after the slow one arrived, and counted first.
   assertEquals([await outcome(await peers(w, a)), await outcome(await peers(w, a))], ["200", "200"]);
   resolve();
   assertEquals(await outcome(await first), "202");
   assertEquals(await outcome(await peers(w, a)), LIMITED);
-  w.clock.step(WINDOW_MS - 4_000);
+  await w.clock.stepWhenIdle(WINDOW_MS - 4_000);
   // Now 60 s after the slow one arrived and 56 s after the other two: only the slow one may have left.
   const { "200": accepted = 0 } = await tally(Array.from({ length: 5 }, () => peers(w, a)));
   assert(accepted <= 1, `${accepted + 2} accepted within 56 s; the limit is 3`);

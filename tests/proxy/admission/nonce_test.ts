@@ -43,7 +43,7 @@ Deno.test("a nonce is refused again for any other request of the agent with a ne
   const { a, b, socket } = await w.story();
   const nonce = "nonce-used-a-second-time";
   assertEquals((await w.message(a, b, { nonce })).status, 202);
-  w.clock.step(10_000);
+  await w.clock.stepWhenIdle(10_000);
   await refused(await w.message(a, b, { nonce, body: '{"message":"another"}' }), "PROXY_AUTH_REPLAY");
   await refused(await w.fetch(await w.signed(a, { nonce, method: "GET", target: "/pair/peers" })), "PROXY_AUTH_REPLAY");
   assertEquals(socket.delivered.length, 1);
@@ -78,21 +78,21 @@ Deno.test("a request dated 300 s ahead is refused as long as its timestamp would
   const request = await w.signed(a, { recipient: b.agent.did, body: "{}", timestamp });
   assertEquals((await w.fetch(request.clone())).status, 202);
   for (let passed = 0; passed < 600; passed += 100) {
-    w.clock.step(100_000);
+    await w.clock.stepWhenIdle(100_000);
     await refused(await w.fetch(request.clone()), "PROXY_AUTH_REPLAY");
   }
-  w.clock.step(1000);
+  await w.clock.stepWhenIdle(1000);
   await refused(await w.fetch(request.clone()), "PROXY_AUTH_TIMESTAMP_SKEW");
 });
 
 Deno.test("a clock that steps back does not make a request valid again, also after its nonce has expired", async () => {
   await using w = await openProxy();
   const { a, b } = await w.story();
-  w.clock.step(200_000);
+  await w.clock.stepWhenIdle(200_000);
   const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
   assertEquals((await w.fetch(request.clone())).status, 202);
   for (const stepMs of [700_000, -700_000, -100_000, 100_000]) {
-    w.clock.step(stepMs);
+    await w.clock.stepWhenIdle(stepMs);
     const code = stepMs === 700_000 ? "PROXY_AUTH_TIMESTAMP_SKEW" : "PROXY_AUTH_REPLAY";
     await refused(await w.fetch(request.clone()), code);
   }

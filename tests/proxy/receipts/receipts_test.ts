@@ -44,7 +44,7 @@ Deno.test("the recipient's receipt is visible to the sender and to the recipient
   await using _ = w;
   await send(w, a, b);
   assertEquals(await list(w, a, b), []);
-  w.clock.step(5_000);
+  await w.clock.stepWhenIdle(5_000);
   const receipt = {
     requestId: ID,
     recipientAgentDid: b.agent.did,
@@ -116,7 +116,7 @@ Deno.test("the first receipt of each status counts among concurrent and later on
   const receivedAt = toIso(w.clock.now());
   assertEquals(await tally(Array.from({ length: 20 }, () => submit(w, b))), { "201": 20 });
   assertEquals((await list(w, a, b)).map(({ status }) => status), [PROCESSED]);
-  w.clock.step(60_000);
+  await w.clock.stepWhenIdle(60_000);
   const { receipt } = await answered<{ receipt: Receipt }>(await submit(w, b), 201);
   assertEquals(receipt.receivedAt, receivedAt, "the first receipt stays");
   await answered(await submit(w, b, { status: DEAD }), 201);
@@ -132,7 +132,7 @@ Deno.test("receipts are listed by the time they arrived, for any status", async 
   await using _ = w;
   await send(w, a, b);
   await answered(await submit(w, b, { status: DEAD }), 201);
-  w.clock.step(1);
+  await w.clock.stepWhenIdle(1);
   await answered(await submit(w, b), 201);
   assertEquals((await list(w, a, b)).map(({ status }) => status), [DEAD, PROCESSED]);
 });
@@ -232,7 +232,7 @@ const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
 
 /** Moves the clock and renews the agents' access tokens. */
 async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void> {
-  w.clock.step(ms);
+  await w.clock.stepWhenIdle(ms);
   for (const agent of agents) {
     agent.agentAuth = await w.client.refresh(agent.identity, agent.agentAuth.refreshToken);
     agent.identity.accessToken = agent.agentAuth.accessToken;
@@ -297,7 +297,7 @@ Deno.test("receipts and deliveries of the previous version are still read", asyn
   await w.kv.set(KEYS.delivery(recipient, ID, sender), delivery);
   const old = { requestId: ID, recipientAgentDid: recipient, status: DEAD, receivedAt: now, senderAgentDid: sender };
   await w.kv.set(KEYS.receipt(recipient, ID, sender, DEAD), old);
-  w.clock.step(1_000);
+  await w.clock.stepWhenIdle(1_000);
   assertEquals(
     await outcome(await w.message(a, b, { headers: { [HEADERS.requestId]: ID } })),
     "409 PROXY_HOOK_REQUEST_ID_REUSED",

@@ -100,10 +100,10 @@ Deno.test("an ID is a new message one day after its 202", async () => {
     all.a.identity.accessToken = accessToken;
     return await send(all, message);
   };
-  w.clock.step(86_400_000 - 1);
+  await w.clock.stepWhenIdle(86_400_000 - 1);
   assertEquals(await answered(await freshly("hi"), 202), first);
   assertEquals(await outcome(await freshly("ho")), REUSED);
-  w.clock.step(1);
+  await w.clock.stepWhenIdle(1);
   await answered(await freshly("ho"), 202);
   assertEquals(all.socket.delivered.length, 2);
   assertEquals(await outcome(await freshly("hi")), REUSED);
