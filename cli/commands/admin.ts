@@ -53,9 +53,9 @@ export const ADMIN_COMMANDS = [
             "For a proxy in a separate process (not needed in the all-in-one server):",
             ...fields([["REGISTRY_INTERNAL_SERVICE_ID", service.id], ["REGISTRY_INTERNAL_SERVICE_SECRET", secret]]),
             "",
-            "Both secrets are shown only once. Store them now.",
+            "Both secrets are shown only once. Store the service secret now; it is not saved.",
           ]
-          : ["The API key is shown only once. Store it now."],
+          : ["The API key is shown only once."],
       ]);
       await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName });
       ctx.out.next(["agent", "create", "my-agent"]);
