@@ -278,6 +278,16 @@ Deno.test("a receipt is listed for its retention, counted from when it was recor
   assertEquals([await list(w, a, b), await list(w, b, b)], [[], []]);
 });
 
+Deno.test("a receipt is recorded again when its retention is over and its delivery is still on record", async () => {
+  await using w = await openProxy({ proxy: { receiptKeptMs: HOUR_MS } });
+  const { a, b } = await w.story();
+  await send(w, a, b);
+  await answered(await submit(w, b), 201);
+  await later(w, HOUR_MS, a, b);
+  await answered(await submit(w, b), 201);
+  assertEquals([(await list(w, a, b)).length, (await list(w, b, b)).length], [1, 1]);
+});
+
 Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps its answer for a duplicate", async () => {
   const { w, a, b } = await openCast();
   await using _ = w;
