@@ -5,10 +5,22 @@ import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
 import { readPrivate, reason } from "../files/private_files.ts";
 
+/** Another process runs the agent's connector; `CLI_BUSY`. */
+export class ConnectorLockedError extends CliError {
+  override name = "ConnectorLockedError";
+
+  constructor(agentName: string, readonly pid: string) {
+    super("CLI_BUSY", `A connector of ${agentName} is already running as process ${pid}`, {
+      fix: "Stop that process, or use the connector that is running.",
+    });
+  }
+}
+
 /**
  * Takes the lock; disposing the result releases it.
  *
- * @throws {CliError} `CLI_BUSY` when another connector has it, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`
+ * @throws {ConnectorLockedError} when another connector has it
+ * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`
  */
 export async function lockConnector(folder: AgentFolder, pid: number): Promise<Disposable> {
   const path = join(folder.path, "connector.lock");
@@ -22,10 +34,7 @@ export async function lockConnector(folder: AgentFolder, pid: number): Promise<D
   }
   if (!await file.tryLock(true)) {
     file.close();
-    const owner = readPrivate(path, 32)?.trim() || "unknown";
-    throw new CliError("CLI_BUSY", `A connector of ${folder.name} is already running as process ${owner}`, {
-      fix: "Stop that process, or use the connector that is running.",
-    });
+    throw new ConnectorLockedError(folder.name, readPrivate(path, 32)?.trim() || "unknown");
   }
   await file.truncate(0);
   await file.write(utf8Bytes(`${pid}\n`));

@@ -14,7 +14,7 @@ import { ConnectorClient } from "./local_api/client.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
 import { proxyAddress } from "./link/proxy_address.ts";
 import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./delivery/runtime_file.ts";
-import type { StartOptions } from "./start.ts";
+import type { StartOptions } from "./agent_connector.ts";
 import type { Status } from "./status.ts";
 
 /** Time for the connector in the service to answer. */

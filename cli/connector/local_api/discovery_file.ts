@@ -143,7 +143,11 @@ export async function announce(folder: AgentFolder, file: ConnectorFile): Promis
 
 /** Removes the discovery files, unless another connector has written its own. */
 export async function withdraw(folder: AgentFolder, token: string): Promise<void> {
-  if (readConnectorFile(folder)?.token !== token) return;
+  if (readConnectorFile(folder)?.token === token) await removeDiscoveryFiles(folder);
+}
+
+/** Removes the discovery files. Only the holder of the lock may do this. */
+export async function removeDiscoveryFiles(folder: AgentFolder): Promise<void> {
   await folder.remove(CONNECTOR_FILE);
   await folder.remove(CURL_FILE);
 }

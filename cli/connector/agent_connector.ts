@@ -1,0 +1,174 @@
+/**
+ * Starts the connector of one agent in this process: lock, database, credentials, local API, discovery file. Prints
+ * nothing; the caller reports its events. Releases everything when the connector ends.
+ */
+import { join } from "node:path";
+import { ulidSource } from "../../shared/protocol/ids.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { connect } from "../account/registry_access.ts";
+import { effectiveConfig } from "../account/config_store.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { PLATFORMS } from "../platforms/table.ts";
+import { Connector } from "./connector.ts";
+import { lockConnector } from "./connector_lock.ts";
+import { Database } from "./delivery/database.ts";
+import { Runtime } from "./delivery/runtime.ts";
+import {
+  RUNTIME_FILE,
+  runtimeSettings,
+  runtimeTarget,
+  type TargetOptions,
+  withTarget,
+} from "./delivery/runtime_file.ts";
+import type { EmitEvent } from "./events.ts";
+import { FileCredentials } from "./link/credentials.ts";
+import { explainEnd } from "./link/final_refusal.ts";
+import { proxyAddress } from "./link/proxy_address.ts";
+import { describeError } from "./link/refusals.ts";
+import { ServiceClock } from "./link/service_clock.ts";
+import { openLink } from "./link/socket_link.ts";
+import { announce, makeToken, openPort, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
+import { localApi } from "./local_api/local_api.ts";
+import { readPeers, writePeers } from "./peers.ts";
+
+export interface StartOptions extends TargetOptions {
+  "proxy-ws-url"?: string | undefined;
+  port?: string | undefined;
+  /** Save the runtime's address and token for later starts. */
+  save?: boolean;
+}
+
+/** What a connector reports to its caller. */
+export interface ConnectorHooks {
+  tell: EmitEvent;
+  /** Called with the ticket of a pairing that the local API started, and with the time when it expires. */
+  onTicket?: (ticket: string, until: string) => void;
+}
+
+/** A connector that runs in this process. */
+export interface RunningConnector {
+  connector: Connector;
+  folder: AgentFolder;
+  /** Address and token of its local API. */
+  url: string;
+  token: string;
+  /** Resolves when everything is released: with `null` after `stop()`, else with the error. Never rejects. */
+  ended: Promise<unknown>;
+  /** Stops it. Resolves when everything is released. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts the connector of an agent.
+ *
+ * @throws {import("./connector_lock.ts").ConnectorLockedError} when another process runs this agent's connector
+ * @throws {CliError} for its options and files
+ */
+export async function startAgentConnector(
+  ctx: Context,
+  name: string,
+  options: StartOptions,
+  { tell, onTicket }: ConnectorHooks,
+): Promise<RunningConnector> {
+  const store = new AgentStore(ctx);
+  const folder = await store.open(name);
+  const identity = folder.identity();
+  const proxy = proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  const settings = runtimeSettings(folder);
+  const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
+  const wantedPort = parsePort(options.port);
+  await using opened = new AsyncDisposableStack();
+  opened.use(await lockConnector(folder, ctx.pid));
+  // From an ended connector. Another program may have its port by now, and must not get a token or a message.
+  await removeDiscoveryFiles(folder);
+  if (options.save) await folder.writeJson(RUNTIME_FILE, withTarget(settings?.file ?? null, target));
+  const database = opened.use(Database.open(join(folder.path, "connector.db")));
+  const serviceClock = new ServiceClock(ctx.clock);
+  const onResponse = (headers: Headers) => {
+    ctx.onResponse?.(headers);
+    serviceClock.see(headers.get("Date"));
+  };
+  const registryOf = async (registryUrl: string) => {
+    const wanted = { "allow-insecure": options["allow-insecure"] };
+    return (await connect({ ...ctx, clock: serviceClock, onResponse }, wanted, registryUrl)).registry;
+  };
+  const session = await FileCredentials.open({ ctx, clock: serviceClock, store, name, tell, registryOf });
+  const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
+  const runtime = new Runtime(
+    { fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach },
+    PLATFORMS[target.platform],
+    target,
+  );
+  const connector = new Connector({
+    clock: ctx.clock,
+    serviceClock,
+    random: ctx.random,
+    fetch: ctx.fetch,
+    onResponse: ctx.onResponse,
+    session,
+    database,
+    tell,
+    open: (agent, events) => {
+      const { random, authority } = ctx;
+      return openLink({ clock: serviceClock, random, newId, authority }, proxy, agent, events);
+    },
+    runtime,
+    peers: { read: () => readPeers(folder), write: (peers) => writePeers(folder, peers) },
+  }, {
+    agent: { name, did: identity.did },
+    profile: { agentName: identity.name, humanName: effectiveConfig(ctx).humanName ?? "someone" },
+    proxy,
+    version: ctx.version,
+    pid: ctx.pid,
+  });
+  const token = makeToken(ctx.random);
+  let response: ReturnType<typeof localApi> | null = null;
+  const early = () => Promise.resolve(new Response(null, { status: 503 }));
+  const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => (response ?? early)(request));
+  // Not awaited: a request that is being answered would delay the end.
+  opened.defer(() => void listener.close());
+  const { port } = listener;
+  response = localApi({ connector, token, port, ...(onTicket === undefined ? {} : { onTicket }) });
+  const url = `http://127.0.0.1:${port}`;
+  connector.api = { url, movedFrom };
+  opened.defer(() => withdraw(folder, token));
+  const startedAt = toIso(ctx.clock.now());
+  await announce(folder, { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt });
+  tell("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtime.url, platform: runtime.platform.id });
+  if (movedFrom !== null) tell("port_moved", { from: movedFrom, to: port });
+  session.onEnd = (error) => connector.fail(error);
+  session.watch();
+  const ended = untilEnd(connector, opened.move(), async (error) => {
+    const why = error && await explainEnd(error, identity, () => registryOf(identity.registryUrl));
+    tell("stopped", why === null ? {} : { why: describeError(why) });
+    return why;
+  });
+  const stop = async () => {
+    void connector.stop();
+    await ended;
+  };
+  return { connector, folder, url, token, ended, stop };
+}
+
+/** Runs the connector and releases what belongs to it. Returns `null` after a stop, else the error. */
+async function untilEnd(
+  connector: Connector,
+  opened: AsyncDisposableStack,
+  report: (error: unknown) => Promise<unknown>,
+): Promise<unknown> {
+  try {
+    await using _opened = opened;
+    return await report(await connector.run());
+  } catch (error) {
+    return error;
+  }
+}
+
+function parsePort(text: string | undefined): number | null {
+  if (text === undefined) return null;
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
+  if (port >= 1 && port <= 65_535) return port;
+  throw new CliError("CLI_USAGE", `--port must be a number from 1 to 65535, not "${text}"`);
+}
