@@ -50,6 +50,12 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     why: "all code depends on clock and entropy, so they import the protocol only",
   },
   {
+    from: ["shared/openapi.ts"],
+    forbidden: ["*"],
+    except: ["zod"],
+    why: "services and CLI build their documents with it, so it imports nothing of either",
+  },
+  {
     from: ["shared/"],
     forbidden: ["registry/", "proxy/", "cli/"],
     why: "shared code serves both services; pass dependencies as parameters",

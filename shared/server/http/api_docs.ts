@@ -4,7 +4,8 @@
  */
 import { ServiceHealth } from "../../protocol/api/meta.ts";
 import { ERRORS } from "../../protocol/errors.ts";
-import { CREDENTIALS, type DocumentPart, openApiDocument, type Operation, schemaOf } from "./openapi.ts";
+import { openApiDocument, schemaOf } from "../../openapi.ts";
+import { CREDENTIALS, type DocumentPart, type Operation, SERVICE_FORM } from "./openapi.ts";
 import type { Route } from "./route.ts";
 
 /** The documents; each is built at its first request. */
@@ -19,7 +20,7 @@ export function apiDocsOf(services: readonly DocumentPart[], version: string): A
   let openApi: string | undefined, page: string | undefined;
   return {
     get openApi() {
-      return openApi ??= JSON.stringify(openApiDocument(parts, version));
+      return openApi ??= JSON.stringify(openApiDocument(parts, version, SERVICE_FORM));
     },
     get page() {
       return page ??= pageOf(parts, version);

@@ -2,6 +2,7 @@
  * The row of a route table: method, path, authentication, limit, input schemas, error codes and handler.
  */
 import type * as z from "zod";
+import type { RouteAnswer, RouteHeader } from "../../openapi.ts";
 import type { Bytes } from "../../protocol/base64url.ts";
 import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
 import type { BodyLease } from "./body_budget.ts";
@@ -19,14 +20,6 @@ export interface RouteLimit {
   per: "ip" | "api-key";
   /** Counts only requests that end with one of these codes (default: every request). */
   counts?: readonly ErrorCode[];
-}
-
-/** A request header that a route reads, for the API documents (D-234). */
-export interface RouteHeader {
-  name: string;
-  required: boolean;
-  schema: Schema;
-  what: string;
 }
 
 /** Everything known about one HTTP request. */
@@ -59,19 +52,6 @@ export interface Input<P, Q, B, C> {
 
 type Schema = z.ZodType;
 type Output<S> = S extends Schema ? z.output<S> : undefined;
-
-/** The success response. */
-export interface RouteAnswer {
-  status: number;
-  body?: Schema;
-  contentType?: string;
-  /** Response headers that a client may need. */
-  headers?: readonly string[];
-  /** True when a service that is not ready sends the same body with 503. */
-  mayBeUnready?: true;
-  /** True when a current `If-None-Match` gets 304. */
-  isCacheable?: true;
-}
 
 /** A row with the types of its input. */
 export interface RouteSpec<D, C, P, Q, B> {

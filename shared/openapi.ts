@@ -1,0 +1,214 @@
+/**
+ * OpenAPI 3.1 from rows of routes (D-52, D-118): one operation per row, with every code that it can send. Contains only
+ * what the rows and the form contain. Used by the services and by the connector's local API.
+ */
+import * as z from "zod";
+
+/** A request header that a route reads (D-234). */
+export interface RouteHeader {
+  name: string;
+  required: boolean;
+  schema: z.ZodType;
+  what: string;
+}
+
+/** A success response. */
+export interface RouteAnswer {
+  status: number;
+  body?: z.ZodType;
+  contentType?: string;
+  /** Response headers that a client may need. */
+  headers?: readonly string[];
+  /** True when a service that is not ready sends the same body with 503. */
+  mayBeUnready?: true;
+  /** True when a current `If-None-Match` gets 304. */
+  isCacheable?: true;
+}
+
+/** A row and its possible responses. */
+export interface Operation<Code extends string, Credential extends string> {
+  method: string;
+  /** Parameters are written as `:name`. */
+  path: string;
+  summary: string;
+  credential: Credential;
+  /** Texts of every limit and bound. */
+  limits: readonly string[];
+  headers: readonly RouteHeader[];
+  params: z.ZodType | undefined;
+  query: z.ZodType | undefined;
+  body: z.ZodType | undefined;
+  emptyBody: boolean;
+  response: RouteAnswer;
+  /** Further success responses, with other statuses. */
+  otherResponses?: readonly RouteAnswer[];
+  errors: readonly Code[];
+  /** Where errors come from that the operation passes on unchanged. Their codes are not listed. */
+  passesOnErrorsOf?: string;
+}
+
+/** A part of a document, for example one service. */
+export interface DocumentPart<Code extends string, Credential extends string> {
+  title: string;
+  operations: readonly Operation<Code, Credential>[];
+}
+
+type Json = Record<string, unknown>;
+
+/** What all operations of a document share. */
+export interface DocumentForm<Code extends string, Credential extends string> {
+  errors: Readonly<Record<Code, { status: number | readonly number[]; when: string }>>;
+  securitySchemes: Readonly<Record<string, Json>>;
+  /** For each credential: its security requirements, and the headers beside those of the schemes. */
+  credentials: Readonly<Record<Credential, { security: readonly Json[]; headers: readonly RouteHeader[] }>>;
+  /** Request headers of every operation. */
+  requestHeaders: readonly RouteHeader[];
+  /** Response headers of every operation. */
+  responseHeaders: readonly string[];
+  /** Response headers of errors, by status. */
+  errorHeaders: Readonly<Record<number, readonly string[]>>;
+}
+
+/** Returns the document as a JSON value. */
+export function openApiDocument<Code extends string, Credential extends string>(
+  parts: readonly DocumentPart<Code, Credential>[],
+  version: string,
+  form: DocumentForm<Code, Credential>,
+): Json {
+  const paths: Record<string, Json> = {};
+  for (const { title, operations } of parts) {
+    for (const operation of operations) {
+      const path = operation.path.replace(/:([A-Za-z]+)/g, "{$1}");
+      (paths[path] ??= {})[operation.method.toLowerCase()] ??= describe(operation, title, form);
+    }
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: parts.map((part) => part.title).join(" and "),
+      version,
+      license: { name: "MIT", identifier: "MIT" },
+    },
+    paths,
+    components: { securitySchemes: form.securitySchemes },
+  };
+}
+
+function describe<Code extends string, Credential extends string>(
+  operation: Operation<Code, Credential>,
+  tag: string,
+  form: DocumentForm<Code, Credential>,
+): Json {
+  const { summary, credential, query, params, headers, body, emptyBody, limits } = operation;
+  return {
+    tags: [tag],
+    summary,
+    ...(limits.length > 0 ? { description: `At most ${limits.join("; ")}.` } : {}),
+    operationId: `${operation.method.toLowerCase()}${operation.path.replace(/[^A-Za-z0-9]+/g, "_")}`,
+    security: form.credentials[credential].security,
+    parameters: [
+      ...parametersOf(params, "path"),
+      ...parametersOf(query, "query"),
+      ...form.credentials[credential].headers.map(headerParameter),
+      ...headers.map(headerParameter),
+      ...operation.response.isCacheable
+        ? [{ name: "If-None-Match", in: "header", required: false, schema: { type: "string" } }]
+        : [],
+      ...form.requestHeaders.map(headerParameter),
+    ],
+    ...(body ? { requestBody: { required: !emptyBody, content: jsonContent(schemaOf(body, "input")) } } : {}),
+    responses: responsesOf(operation, form),
+  };
+}
+
+function headerParameter({ name, required, schema, what }: RouteHeader): Json {
+  return { name, in: "header", required, description: what, schema: schemaOf(schema, "input") };
+}
+
+function parametersOf(schema: z.ZodType | undefined, where: "path" | "query"): Json[] {
+  if (!schema) return [];
+  const { properties = {}, required = [] } = schemaOf(schema, "input") as {
+    properties?: Record<string, Json>;
+    required?: string[];
+  };
+  return Object.entries(properties).map(([name, property]) => ({
+    name,
+    in: where,
+    required: where === "path" || required.includes(name),
+    schema: property,
+  }));
+}
+
+function responsesOf<Code extends string, Credential extends string>(
+  { response, otherResponses = [], errors, limits, passesOnErrorsOf }: Operation<Code, Credential>,
+  form: DocumentForm<Code, Credential>,
+): Record<string, Json> {
+  const statusesOf = (code: Code) => [form.errors[code].status].flat();
+  const isLimited = errors.some((code) => statusesOf(code).includes(429)) && limits.length > 0;
+  const common = [...form.responseHeaders, ...isLimited ? ["RateLimit", "RateLimit-Policy"] : []];
+  const responses: Record<string, Json> = {};
+  for (const one of [response, ...otherResponses]) {
+    responses[one.status] = successOf(one, common);
+    if (one.isCacheable) responses[304] = { description: "Not modified", headers: headersOf([...common, "ETag"]) };
+  }
+  const byStatus = new Map<number, Code[]>();
+  for (const code of errors) {
+    for (const status of statusesOf(code)) byStatus.set(status, [...byStatus.get(status) ?? [], code]);
+  }
+  for (const [status, codes] of [...byStatus].sort(([a], [b]) => a - b)) {
+    const envelope = envelopeOf(passesOnErrorsOf === undefined ? codes : null);
+    const schema = response.body && schemaOf(response.body, "output");
+    const isUnready = status === 503 && schema && response.mayBeUnready;
+    responses[status] = {
+      description: codes.map((code) => `${code}: ${form.errors[code].when}`).join("; ") +
+        (isUnready ? "; or not ready" : ""),
+      headers: headersOf([...common, ...form.errorHeaders[status] ?? []]),
+      content: jsonContent(isUnready ? { anyOf: [envelope, schema] } : envelope),
+    };
+  }
+  if (passesOnErrorsOf !== undefined) {
+    responses.default = {
+      description: `An error of ${passesOnErrorsOf}, unchanged`,
+      headers: headersOf(common),
+      content: jsonContent(envelopeOf(null)),
+    };
+  }
+  return responses;
+}
+
+function successOf({ body, contentType, headers = [], isCacheable }: RouteAnswer, common: readonly string[]): Json {
+  return {
+    description: "Success",
+    headers: headersOf([...common, ...headers, ...isCacheable ? ["ETag"] : []]),
+    ...(body ? { content: jsonContent(schemaOf(body, "output")) } : {}),
+    ...(contentType ? { content: { [contentType]: { schema: {} } } } : {}),
+  };
+}
+
+function headersOf(names: readonly string[]): Json {
+  return Object.fromEntries(names.map((name) => [name, { schema: { type: "string" } }]));
+}
+
+/** @param codes `null`: any code */
+function envelopeOf(codes: readonly string[] | null): Json {
+  const error = {
+    type: "object",
+    required: ["code", "message"],
+    properties: {
+      code: codes === null ? { type: "string" } : { enum: codes },
+      message: { type: "string" },
+      details: { type: "object" },
+    },
+  };
+  return { type: "object", required: ["error"], properties: { error } };
+}
+
+function jsonContent(schema: Json): Json {
+  return { "application/json": { schema } };
+}
+
+/** Returns the JSON schema of a schema. */
+export function schemaOf(schema: z.ZodType, io: "input" | "output"): Json {
+  const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
+  return rest;
+}
