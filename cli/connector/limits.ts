@@ -18,6 +18,12 @@ export const CONNECTOR_LIMITS = Object.freeze({
    * so a connector that does not reach the proxy for 8 days may drop a receipt that the proxy would still accept.
    */
   receiptKeptMs: LIMITS.deliveryKeptSeconds * 1000,
+  /** D-115: how long a sent message is kept after its last change of state, and the content of one that has ended. */
+  sentKeptMs: 8 * DAY_MS,
+  sentPayloadKeptMs: DAY_MS,
+  /** D-115: bounds of the sent messages, rows and bytes of payload. */
+  sentMessages: 100_000,
+  sentBytes: 256 * 1024 ** 2,
   /** Concurrent requests to the runtime. */
   handoversAtOnce: 16,
   /** D-88: attempts before a message leaves its lane, and the waits between them. */

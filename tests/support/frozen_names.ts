@@ -94,8 +94,10 @@ export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
     "paired: agentDid peerAgentDid profile",
   ],
   tables: [
-    "messages: aside attempts bytes conversation_id ended_at first_tried_at from_did identity next_at payload problem received_at refusals request_id seq state to_did",
+    "messages: aside attempts auto bytes conversation_id ended_at first_tried_at from_did identity in_reply_to next_at payload problem read_at received_at refusals request_id seq state to_did",
     "receipts: at attempts from_did next_at request_id seq status",
+    "sent: attempts auto bytes conversation_id expires_at in_reply_to next_at origin payload problem request_id sent_at seq state state_at to_did",
+    "tasks: context_id from_did next_at polls request_id started_at state task_id",
   ],
   frames: [
     "deliver: attempt contentType conversationId fromAgentDid identity requestId toAgentDid",

@@ -78,10 +78,11 @@ function noteMembers(text: string): string[] {
   });
 }
 
-/** `table: columns` of each `CREATE TABLE`. */
+/** `table: columns` of each `CREATE TABLE`, with the columns that later steps add. */
 function columns(text: string): string[] {
   return [...text.matchAll(/CREATE TABLE (\w+) \(\n([\s\S]*?)\n\) STRICT/g)].map(([, table = "", body = ""]) => {
-    const names = [...body.matchAll(/^ {2}([a-z_]+) [A-Z]/gm)].map(([, name = ""]) => name);
+    const added = text.matchAll(new RegExp(`ALTER TABLE ${table} ADD COLUMN ([a-z_]+) `, "g"));
+    const names = [...body.matchAll(/^ {2}([a-z_]+) [A-Z]/gm), ...added].map(([, name = ""]) => name);
     return `${table}: ${names.sort().join(" ")}`;
   });
 }

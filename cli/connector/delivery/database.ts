@@ -1,45 +1,11 @@
 /**
  * `connector.db`: the connector's SQLite database (D-88). The file is private before SQLite opens it, and a transaction is
- * on disk when it returns. Defines the tables; inbox.ts and outbox.ts define the meaning of their rows.
+ * on disk when it returns. migrations.ts defines the tables; inbox.ts, outbox.ts and sent_messages.ts the meaning of rows.
  */
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 import { reason } from "../../files/private_files.ts";
-
-const SCHEMA_VERSION = 1;
-const SCHEMA = `
-CREATE TABLE messages (
-  seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  from_did TEXT NOT NULL,
-  request_id TEXT NOT NULL,
-  to_did TEXT NOT NULL,
-  identity TEXT NOT NULL,
-  conversation_id TEXT,
-  bytes INTEGER NOT NULL,
-  received_at INTEGER NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('waiting', 'done', 'dead')),
-  attempts INTEGER NOT NULL DEFAULT 0,
-  refusals INTEGER NOT NULL DEFAULT 0,
-  first_tried_at INTEGER,
-  next_at INTEGER NOT NULL DEFAULT 0,
-  aside INTEGER NOT NULL DEFAULT 0,
-  problem TEXT,
-  ended_at INTEGER,
-  payload TEXT NOT NULL,
-  UNIQUE (from_did, request_id)
-) STRICT;
-CREATE INDEX messages_by_state ON messages (state, seq, bytes, received_at);
-CREATE TABLE receipts (
-  seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  from_did TEXT NOT NULL,
-  request_id TEXT NOT NULL,
-  status TEXT NOT NULL,
-  at INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0,
-  next_at INTEGER NOT NULL DEFAULT 0,
-  UNIQUE (from_did, request_id, status)
-) STRICT;
-`;
+import { migrate } from "./migrations.ts";
 
 /** A column value. */
 export type Cell = string | number | null;
@@ -153,13 +119,4 @@ function makePrivate(path: string): void {
   const stat = Deno.lstatSync(path);
   if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
   if (stat.mode !== null && (stat.mode & 0o077) !== 0) Deno.chmodSync(path, 0o600);
-}
-
-function migrate(db: DatabaseSync, path: string): void {
-  const { user_version: version } = db.prepare("PRAGMA user_version").get() as { user_version: number };
-  if (version === SCHEMA_VERSION) return;
-  if (version > SCHEMA_VERSION) {
-    throw new CliError("CLI_FILE_INVALID", `${path} was written by a later svc: update svc`);
-  }
-  db.exec(`BEGIN IMMEDIATE; ${SCHEMA} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
 }
