@@ -1,8 +1,9 @@
 /**
- * Errors of the CLI: its own codes, the errors of the two services as a client sees them, and the exit code of each
- * (D-84). output.ts prints them.
+ * Errors of the CLI: its own codes, and code, cause, fix and exit code of any error (D-84). output.ts prints them. The
+ * errors of the services are in shared/client/errors.ts.
  */
-import { errorCodeOf, ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
+import { ApiError, UnreachableError } from "../shared/client/errors.ts";
+import { ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
 
 /** Exit codes (D-84). `interrupted` is the shell's number for a program that SIGINT ended. */
 export const EXIT = {
@@ -126,50 +127,6 @@ export class CliError extends Error {
   ) {
     super(message, { cause });
     this.fix = fix;
-  }
-}
-
-/** The service rejected the request. */
-export class ApiError extends Error {
-  override name = "ApiError";
-  /** The code of the answer, `UNKNOWN_ERROR` for a text that is not a code, `null` for an answer without envelope. */
-  readonly code: string | null;
-  /** Replaces the fix of the table. */
-  fix: string | undefined;
-
-  constructor(
-    readonly status: number,
-    code: string | null,
-    message: string,
-    readonly requestId: string | null,
-    /** Seconds to wait before the next attempt; `null` when the answer does not say. */
-    readonly retryAfter: number | null = null,
-  ) {
-    super(message);
-    this.code = code === null ? null : errorCodeOf(code);
-  }
-}
-
-/** Returns true when the service has certainly changed nothing. After 408, 409 and 429 that is not certain. */
-export function wasRefused(error: unknown): error is ApiError {
-  return error instanceof ApiError && error.status >= 400 && error.status < 500 &&
-    ![408, 409, 429].includes(error.status);
-}
-
-/** The service is unreachable, or its answer is not one of this protocol. */
-export class UnreachableError extends Error {
-  override name = "UnreachableError";
-  /** Replaces the fix of the table. */
-  readonly fix: string | undefined;
-  readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
-
-  constructor(
-    message: string,
-    { cause, fix, code = "CLI_UNREACHABLE" }: { cause?: unknown; fix?: string; code?: UnreachableError["code"] } = {},
-  ) {
-    super(message, { cause });
-    this.fix = fix;
-    this.code = code;
   }
 }
 

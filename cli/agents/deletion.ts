@@ -5,7 +5,7 @@
 import type { AgentReference } from "./agent_reference.ts";
 import { AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
-import { ApiError } from "../errors.ts";
+import { ApiError } from "../../shared/client/errors.ts";
 import type { Owner } from "./registration.ts";
 
 /** Revokes the agent and deletes its local files. `wasRevoked` is true when the registry had revoked it before. */

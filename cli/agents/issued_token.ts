@@ -2,7 +2,8 @@
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
-import { ApiError, CliError, UnreachableError } from "../errors.ts";
+import { CliError } from "../errors.ts";
+import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { type TrustedKeys, trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";

@@ -8,7 +8,8 @@ import { sha256 } from "../../shared/protocol/base64url.ts";
 import { parseAit } from "../../shared/protocol/ait.ts";
 import { AGENT_FILES, type AgentFolder, type AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
-import { ApiError, CliError } from "../errors.ts";
+import { CliError } from "../errors.ts";
+import { ApiError } from "../../shared/client/errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 
 export interface Refreshed {

@@ -12,7 +12,8 @@ import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { AGENT_FILES, type AgentFolder, AgentStore, type Identity } from "./agent_store.ts";
 import type { Context } from "../context.ts";
-import { ApiError, CliError, UnreachableError, wasRefused } from "../errors.ts";
+import { CliError } from "../errors.ts";
+import { ApiError, UnreachableError, wasRefused } from "../../shared/client/errors.ts";
 import { verifyIssuedToken } from "./issued_token.ts";
 import type { RegistryClient, WantedAgent } from "../client/registry_client.ts";
 

@@ -4,7 +4,7 @@
  */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { AGENT_FILES, type AgentStore, type Identity } from "./agent_store.ts";
-import { wasRefused } from "../errors.ts";
+import { wasRefused } from "../../shared/client/errors.ts";
 import { type Owner, reissueWithSession } from "./registration.ts";
 
 const INTENT = "reissue.pending";

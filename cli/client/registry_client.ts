@@ -11,8 +11,8 @@ import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
 import { KeyDocument } from "../../shared/protocol/key_document.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
-import { type Answer, callService, type HttpDeps } from "./service_call.ts";
-import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
+import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
+import { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
 
 /** Properties of a new agent. The registry chooses `framework` and `ttlDays` when they are absent. */
 export interface WantedAgent {

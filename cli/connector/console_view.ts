@@ -5,7 +5,8 @@
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { printable, type Terminal } from "../terminal/output.ts";
-import { type EventFields, type EventName, EVENTS } from "./events.ts";
+import type { EventFields } from "../../shared/client/link_events.ts";
+import { type EventName, EVENTS } from "./events.ts";
 import { cutToColumns } from "../terminal/text_width.ts";
 
 const REDRAW_MS = 1_000;

@@ -3,7 +3,7 @@
  * would end the connector. A thrown exception still ends it.
  */
 import type { EmitEvent } from "./events.ts";
-import { describeError } from "./link/refusals.ts";
+import { describeError } from "../../shared/client/refusals.ts";
 
 /** Reports unhandled rejections from now on. Returns a function that stops it. */
 export function reportDefects(tell: EmitEvent): () => void {

@@ -2,6 +2,7 @@
  * Events of a running connector: names and plain values, never a secret or the content of a message. The console view
  * prints them as sentences on a terminal and as JSON lines in a pipe.
  */
+import type { EventFields } from "../../shared/client/link_events.ts";
 
 /** All events, with the text for a terminal. */
 export const EVENTS = {
@@ -41,8 +42,6 @@ export const EVENTS = {
   peers_failed: "The peers could not be read",
 } as const;
 export type EventName = keyof typeof EVENTS;
-
-export type EventFields = Record<string, string | number | boolean | null>;
 
 /** Reports an event. */
 export type EmitEvent = (event: EventName, fields?: EventFields) => void;

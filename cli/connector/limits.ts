@@ -1,4 +1,7 @@
-/** The connector's own limits, with unit and source. Limits of the network are in shared/protocol/limits.ts. */
+/**
+ * The connector's own limits, with unit and source. Limits of the network are in shared/protocol/limits.ts, those of the
+ * link and of the calls to the services in shared/client/limits.ts.
+ */
 import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
@@ -38,24 +41,13 @@ export const CONNECTOR_LIMITS = Object.freeze({
   patienceMs: DAY_MS,
   /** D-88: time-out of a request to the runtime. */
   runtimeTimeoutMs: 10_000,
-  /** Time-out of the WebSocket handshake, from the start of the connection. */
-  handshakeMs: 10_000,
-  /** D-70: extra wait after another connector of the agent has taken over. */
-  replacedMs: 30_000,
-  /** D-89: an access token is refreshed this long before it expires. */
-  refreshAheadMs: 60_000,
-  /** After a link that lasted this long the reconnect waits start from the first again. */
-  settledMs: 30_000,
   /** Concurrent requests that send receipts to the proxy. */
   receiptsAtOnce: 8,
-  receiptFirstMs: 1_000,
-  receiptMaxMs: 60_000,
   probeEveryMs: 30_000,
   probeTimeoutMs: 5_000,
   houseKeepingMs: 10 * 60_000,
   /** Time for work in progress when the connector stops. */
   drainMs: 4_000,
-  proxyTimeoutMs: 30_000,
   /** D-87 */
   port: 19_400,
   portsTried: 100,

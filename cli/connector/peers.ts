@@ -6,7 +6,7 @@ import * as z from "zod";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
-import type { Peer } from "./link/peer_pages.ts";
+import type { Peer } from "../../shared/client/peer_pages.ts";
 
 export const PEERS_FILE = "peers.json";
 /** 10,000 peers with the longest names fit. */

@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { ConnectorClient } from "../connector/local_api/client.ts";
 import { findPeer, readPeers } from "../connector/peers.ts";
-import { describeError } from "../connector/link/refusals.ts";
+import { describeError } from "../../shared/client/refusals.ts";
 import { Runtime } from "../connector/delivery/runtime.ts";
 import type { RuntimeFile } from "../connector/delivery/runtime_file.ts";
 import { formatDuration, type Status } from "../connector/status.ts";

@@ -1,6 +1,6 @@
 /** The machine of this process, for detection and set-up. Starts programs only to read their version. */
 import { sleep } from "../../shared/clock.ts";
-import { exchange } from "../client/http.ts";
+import { exchange } from "../../shared/client/http.ts";
 import type { Context, EnvironmentName } from "../context.ts";
 import { type Machine, MAX_SETTINGS_BYTES } from "./machine.ts";
 

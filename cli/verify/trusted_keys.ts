@@ -9,7 +9,8 @@ import { KeyDocument, readKeyDocument } from "../../shared/protocol/key_document
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
-import { CliError, UnreachableError } from "../errors.ts";
+import { CliError } from "../errors.ts";
+import { UnreachableError } from "../../shared/client/errors.ts";
 import { ensureDirectory, readPrivate, writePrivate } from "../files/private_files.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 

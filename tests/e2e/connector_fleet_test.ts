@@ -3,10 +3,10 @@
  * the average over the whole return; the busiest second may have more.
  */
 import { assert, assertEquals } from "@std/assert";
-import { ReconnectingLink } from "../../cli/connector/link/reconnecting_link.ts";
-import { openLink } from "../../cli/connector/link/socket_link.ts";
-import { ServiceClock } from "../../cli/connector/link/service_clock.ts";
-import type { AgentCredentials } from "../../cli/connector/link/credentials.ts";
+import { ReconnectingLink } from "../../shared/client/reconnect.ts";
+import { openLink } from "../../shared/client/link.ts";
+import { ServiceClock } from "../../shared/client/service_clock.ts";
+import type { AgentCredentials } from "../../shared/client/agent_credentials.ts";
 import { systemClock } from "../../shared/clock.ts";
 import { systemRandom } from "../../shared/random.ts";
 import {

@@ -5,7 +5,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { signedHeaders } from "../../cli/client/signed_headers.ts";
+import { signedHeaders } from "../../shared/client/signed_headers.ts";
 import { HealthPoller, median } from "../support/health_poller.ts";
 import { deps, type LiveAgent, Service } from "../support/process.ts";
 import { BareConnector, OPCODE, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";

@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { Ajv2020 } from "ajv";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { signedHeaders } from "../../cli/client/signed_headers.ts";
+import { signedHeaders } from "../../shared/client/signed_headers.ts";
 import { deps, type LiveAgent, newId, Service } from "../support/process.ts";
 
 interface Recorded {

@@ -7,13 +7,13 @@ import * as pairing from "../../shared/protocol/api/pairing.ts";
 import * as receipts from "../../shared/protocol/api/receipts.ts";
 import * as relay from "../../shared/protocol/api/relay.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { type Answer, callService, type HttpDeps } from "../../cli/client/service_call.ts";
-import { type AgentIdentity, signedHeaders } from "../../cli/client/signed_headers.ts";
+import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
+import { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
 
-export type { HttpDeps } from "../../cli/client/service_call.ts";
-export { ApiError, UnreachableError } from "../../cli/errors.ts";
+export type { HttpDeps } from "../../shared/client/service_call.ts";
+export { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 export { RegistryClient } from "../../cli/client/registry_client.ts";
-export { type AgentIdentity, signedHeaders } from "../../cli/client/signed_headers.ts";
+export { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
 
 /** A message to send. */
 export interface OutboundMessage {

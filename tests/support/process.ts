@@ -5,7 +5,7 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "./agent_client.ts";
-import { type Ack, type Link, openLink } from "../../cli/connector/link/socket_link.ts";
+import { type Ack, type Link, openLink } from "../../shared/client/link.ts";
 import { systemClock } from "../../shared/clock.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";

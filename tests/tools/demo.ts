@@ -4,7 +4,7 @@
  */
 import { startServer } from "../../deploy.ts";
 import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "../support/agent_client.ts";
-import { type Link, openLink } from "../../cli/connector/link/socket_link.ts";
+import { type Link, openLink } from "../../shared/client/link.ts";
 import { sleep, systemClock } from "../../shared/clock.ts";
 import type { RegisterAnswer } from "../../shared/protocol/api/agents.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";

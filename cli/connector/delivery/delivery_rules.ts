@@ -2,7 +2,7 @@
  * Rules of the delivery to the runtime (D-88): the meaning of a response, the time of the next attempt, and the next
  * message of each lane. Pure: sends nothing, stores nothing, reads no clock.
  */
-import { handoverWait } from "../link/backoff.ts";
+import { doubled } from "../../../shared/client/backoff.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 
 /** The result of a request to the runtime. */
@@ -44,6 +44,13 @@ export function classifyAnswer(response: RuntimeAnswer): RuntimeResult {
   // A redirect is not followed, so it counts as a refusal.
   const attempts = status >= 500 ? LIMIT.serverErrorAttempts : LIMIT.clientErrorAttempts;
   return { attempts, isOutage: false, retryAfterMs };
+}
+
+/** Milliseconds before the next attempt at a message, after `attempts` attempts. */
+export function handoverWait(attempts: number): number {
+  return attempts < LIMIT.quickAttempts
+    ? doubled(LIMIT.quickFirstMs, attempts - 1, LIMIT.quickMaxMs)
+    : doubled(LIMIT.slowFirstMs, attempts - LIMIT.quickAttempts, LIMIT.slowMaxMs);
 }
 
 /** The attempts at a message so far. */

@@ -1,13 +1,14 @@
 /** Sends receipts to the proxy until it has them (D-72): oldest first, `receiptsAtOnce` at a time. Stores nothing. */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { ApiError } from "../../errors.ts";
-import { receiptWait } from "../link/backoff.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import { receiptWait } from "../../../shared/client/backoff.ts";
 import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
+import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
 import type { Outbox, PendingReceipt } from "./outbox.ts";
-import type { ProxyCaller } from "../link/proxy_call.ts";
-import { describeError } from "../link/refusals.ts";
+import type { ProxyCaller } from "../../../shared/client/proxy_caller.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
 
 interface SenderDeps {
   clock: Clock;
@@ -40,7 +41,7 @@ export class ReceiptSender {
     }
     this.#sending = this.#sendDue().catch((error) => {
       this.#deps.tell("store_failed", { why: describeError(error) });
-      return CONNECTOR_LIMITS.receiptFirstMs;
+      return CLIENT_LIMITS.receiptFirstMs;
     }).then((leastWait) => {
       this.#sending = null;
       this.#later(leastWait);
@@ -79,7 +80,7 @@ export class ReceiptSender {
     const { clock, outbox } = this.#deps;
     const next = outbox.nextAt();
     if (next === null) return;
-    const wait = Math.min(Math.max(next - clock.now(), leastWait), CONNECTOR_LIMITS.receiptMaxMs);
+    const wait = Math.min(Math.max(next - clock.now(), leastWait), CLIENT_LIMITS.receiptMaxMs);
     this.#cancel = clock.after(wait, () => this.wake());
   }
 
@@ -89,7 +90,7 @@ export class ReceiptSender {
     for (const seq of this.#sent) this.#remove(seq);
     while (!this.#stopped) {
       const now = clock.now();
-      const due = outbox.due(now, now + CONNECTOR_LIMITS.receiptMaxMs);
+      const due = outbox.due(now, now + CLIENT_LIMITS.receiptMaxMs);
       if (due.length === 0) return 0;
       for (let i = 0; i < due.length && !this.#stopped; i += CONNECTOR_LIMITS.receiptsAtOnce) {
         const batch = due.slice(i, i + CONNECTOR_LIMITS.receiptsAtOnce);
@@ -122,7 +123,7 @@ export class ReceiptSender {
       }
       const attempts = receipt.attempts + 1;
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
-      const wait = Math.min(Math.max(receiptWait(attempts), asked), CONNECTOR_LIMITS.receiptMaxMs);
+      const wait = Math.min(Math.max(receiptWait(attempts), asked), CLIENT_LIMITS.receiptMaxMs);
       outbox.postpone(seq, attempts, clock.now() + wait);
       tell("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
       return wait;

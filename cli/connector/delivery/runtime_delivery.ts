@@ -8,7 +8,7 @@ import type { Inbox, InboxMessage } from "./inbox.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { describeAnswer, type Runtime } from "./runtime.ts";
 import type { EmitEvent } from "../events.ts";
-import { describeError } from "../link/refusals.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
 
 /** The result of an attempt. */
 interface Result {

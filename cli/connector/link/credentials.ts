@@ -9,27 +9,16 @@ import type { Context } from "../../context.ts";
 import { Output } from "../../terminal/output.ts";
 import { refreshAgent } from "../../agents/refresh.ts";
 import type { RegistryClient } from "../../client/registry_client.ts";
-import type { AgentIdentity } from "../../client/signed_headers.ts";
+import type { AgentCredentials } from "../../../shared/client/agent_credentials.ts";
+import type { AgentIdentity } from "../../../shared/client/signed_headers.ts";
 import type { EmitEvent } from "../events.ts";
-import { receiptWait } from "./backoff.ts";
-import { CONNECTOR_LIMITS } from "../limits.ts";
-import { describeError, isPermanent, remedyOf } from "./refusals.ts";
-import type { ServiceClock } from "./service_clock.ts";
-
-/** The current credentials of an agent. */
-export interface AgentCredentials {
-  /** The identity to sign with. Refreshes it first when its access token is about to expire. */
-  current(): Promise<AgentIdentity>;
-  /** After a refusal: reads the files again, or refreshes. Returns true when the credentials have changed. */
-  renew(what: "access" | "identity"): Promise<boolean>;
-  /** Milliseconds since the Unix epoch. */
-  readonly accessExpiresAt: number;
-  readonly identityExpiresAt: number;
-  stop(): void;
-}
+import { receiptWait } from "../../../shared/client/backoff.ts";
+import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
+import { describeError, isPermanent, remedyOf } from "../../../shared/client/refusals.ts";
+import type { ServiceClock } from "../../../shared/client/service_clock.ts";
 
 /** 10 s more than D-89 asks for, so that a slow response is still in time. */
-const AHEAD_MS = CONNECTOR_LIMITS.refreshAheadMs + 10_000;
+const AHEAD_MS = CLIENT_LIMITS.refreshAheadMs + 10_000;
 /** Least wait before a refresh, so that tokens with a shorter lifetime do not cause a loop. */
 const LEAST_MS = 5_000;
 

@@ -4,7 +4,7 @@
  */
 import { parseDid } from "../../../shared/protocol/did.ts";
 import type { Identity } from "../../agents/agent_store.ts";
-import { ApiError } from "../../errors.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
 import type { RegistryClient } from "../../client/registry_client.ts";
 
 const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);

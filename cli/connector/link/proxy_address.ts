@@ -3,7 +3,7 @@ import type { Context } from "../../context.ts";
 import { effectiveConfig } from "../../account/config_store.ts";
 import { CliError } from "../../errors.ts";
 import { secureServiceUrl } from "../../client/service_url.ts";
-import type { ProxyPlace } from "./socket_link.ts";
+import type { ProxyPlace } from "../../../shared/client/link.ts";
 
 const CONNECT_PATH = "/v1/relay/connect";
 

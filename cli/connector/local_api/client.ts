@@ -1,7 +1,7 @@
 /** Client of the local API for other commands on this machine: `connector status`, `doctor`, `relay-test`. */
 import * as z from "zod";
 import type { Clock } from "../../../shared/clock.ts";
-import { apiErrorOf, exchange } from "../../client/http.ts";
+import { apiErrorOf, exchange } from "../../../shared/client/http.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";

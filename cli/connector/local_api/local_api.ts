@@ -10,12 +10,13 @@ import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
-import { apiErrorOf, type HttpResponse } from "../../client/http.ts";
-import { CliError, UnreachableError } from "../../errors.ts";
+import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
+import { CliError } from "../../errors.ts";
+import { UnreachableError } from "../../../shared/client/errors.ts";
 import type { Connector } from "../connector.ts";
 import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
-import { readAllPeers } from "../link/peer_pages.ts";
-import { describeError } from "../link/refusals.ts";
+import { readAllPeers } from "../../../shared/client/peer_pages.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
 
 class LocalError extends Error {
   constructor(readonly code: LocalCode, message?: string) {

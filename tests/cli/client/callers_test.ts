@@ -1,12 +1,13 @@
 /** What each caller of the HTTP exchange makes of a response, or of none (D-199). */
 import { assertEquals } from "@std/assert";
-import { callService } from "../../../cli/client/service_call.ts";
+import { callService } from "../../../shared/client/service_call.ts";
 import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
 import type { InboxMessage } from "../../../cli/connector/delivery/inbox.ts";
-import { ProxyCaller } from "../../../cli/connector/link/proxy_call.ts";
-import { ServiceClock } from "../../../cli/connector/link/service_clock.ts";
+import { ProxyCaller } from "../../../shared/client/proxy_caller.ts";
+import { ServiceClock } from "../../../shared/client/service_clock.ts";
 import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
-import { ApiError, describe } from "../../../cli/errors.ts";
+import { describe } from "../../../cli/errors.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
 import { thisMachine } from "../../../cli/platforms/local_machine.ts";
 import { OPENCLAW } from "../../../cli/platforms/openclaw.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";

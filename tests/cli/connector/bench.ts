@@ -4,15 +4,16 @@
  */
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import type { PlatformId, RuntimeTarget } from "../../../cli/platforms/platform.ts";
-import type { OpenLink } from "../../../cli/connector/link/reconnecting_link.ts";
+import type { OpenLink } from "../../../shared/client/reconnect.ts";
 import { Connector } from "../../../cli/connector/connector.ts";
 import { Database } from "../../../cli/connector/delivery/database.ts";
-import type { EventFields, EventName } from "../../../cli/connector/events.ts";
+import type { EventName } from "../../../cli/connector/events.ts";
+import type { EventFields } from "../../../shared/client/link_events.ts";
 import type { Peers } from "../../../cli/connector/peers.ts";
 import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
-import { ServiceClock } from "../../../cli/connector/link/service_clock.ts";
-import type { AgentCredentials } from "../../../cli/connector/link/credentials.ts";
-import type { AgentIdentity } from "../../../cli/client/signed_headers.ts";
+import { ServiceClock } from "../../../shared/client/service_clock.ts";
+import type { AgentCredentials } from "../../../shared/client/agent_credentials.ts";
+import type { AgentIdentity } from "../../../shared/client/signed_headers.ts";
 import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";

@@ -2,8 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
-import { ApiError, UnreachableError } from "../../../cli/errors.ts";
-import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
+import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
+import { RefusedError } from "../../../shared/client/link.ts";
 import { World } from "../../support/world.ts";
 import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story } from "./bench.ts";
 import { flushTasks } from "../../support/manual_clock.ts";

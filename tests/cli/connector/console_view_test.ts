@@ -8,7 +8,7 @@ import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairin
 import { formatDuration, isConnectorHealthy, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
 import { viewOf } from "../../../cli/connector/console_view.ts";
 import { columnsOf, cutToColumns } from "../../../cli/terminal/text_width.ts";
-import { RefusedError } from "../../../cli/connector/link/socket_link.ts";
+import { RefusedError } from "../../../shared/client/link.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { isDown, story } from "./bench.ts";

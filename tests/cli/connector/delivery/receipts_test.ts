@@ -3,7 +3,7 @@ import { assertEquals } from "@std/assert";
 import { Database } from "../../../../cli/connector/delivery/database.ts";
 import { Outbox } from "../../../../cli/connector/delivery/outbox.ts";
 import { ReceiptSender } from "../../../../cli/connector/delivery/receipts.ts";
-import { ApiError } from "../../../../cli/errors.ts";
+import { ApiError } from "../../../../shared/client/errors.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 

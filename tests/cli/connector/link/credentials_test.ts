@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { AgentStore } from "../../../../cli/agents/agent_store.ts";
 import { RegistryClient } from "../../../../cli/client/registry_client.ts";
-import { ServiceClock } from "../../../../cli/connector/link/service_clock.ts";
+import { ServiceClock } from "../../../../shared/client/service_clock.ts";
 import { FileCredentials } from "../../../../cli/connector/link/credentials.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";
 import { Machine } from "../../cli_world.ts";

@@ -4,7 +4,7 @@
  */
 // @ts-types="./ws.d.ts"
 import { type UnexpectedResponse, WebSocket } from "ws";
-import type { Clock } from "../../../shared/clock.ts";
+import type { Clock } from "../clock.ts";
 import {
   CLOSE,
   type ConnectorFrame,
@@ -14,18 +14,17 @@ import {
   FrameError,
   type PairedFrame,
   type RevokedFrame,
-} from "../../../shared/protocol/frames.ts";
-import type { NewId } from "../../../shared/protocol/ids.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { HEADERS } from "../../../shared/protocol/proof.ts";
-import { toIso } from "../../../shared/protocol/time.ts";
-import { errorEnvelope, wholeSeconds } from "../../client/http.ts";
-import { type AgentIdentity, signedHeaders } from "../../client/signed_headers.ts";
-import { ApiError } from "../../errors.ts";
-import type { Authority } from "../../context.ts";
-import type { HttpDeps } from "../../client/service_call.ts";
-import { CONNECTOR_LIMITS } from "../limits.ts";
-import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../client/tls.ts";
+} from "../protocol/frames.ts";
+import type { NewId } from "../protocol/ids.ts";
+import { LIMITS } from "../protocol/limits.ts";
+import { HEADERS } from "../protocol/proof.ts";
+import { toIso } from "../protocol/time.ts";
+import type { Random } from "../random.ts";
+import { errorEnvelope, wholeSeconds } from "./http.ts";
+import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
+import { ApiError } from "./errors.ts";
+import { CLIENT_LIMITS } from "./limits.ts";
+import { mayPassWithOtherRoots, rootsToTry, unreachable } from "./tls.ts";
 
 /** The acknowledgement of a message: accepted, or the reason why not. */
 export interface Ack {
@@ -52,10 +51,10 @@ export interface Link {
 
 interface LinkDeps {
   clock: Clock;
-  random: HttpDeps["random"];
+  random: Random;
   newId: NewId;
-  /** An authority that is trusted in addition to the system's. */
-  authority?: Authority | undefined;
+  /** Certificates in PEM form that are trusted in addition to the system's. */
+  authority?: { pem: string } | undefined;
 }
 
 /** The addresses of a proxy. */
@@ -76,14 +75,14 @@ export class RefusedError extends ApiError {
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
 const SILENT = `silent for ${LIMITS.silentSocketMs / 1000} s`;
-const HANDSHAKE_LATE = `did not answer within ${CONNECTOR_LIMITS.handshakeMs / 1000} s`;
+const HANDSHAKE_LATE = `did not answer within ${CLIENT_LIMITS.handshakeMs / 1000} s`;
 
 /**
  * Opens a link.
  *
  * @param proxy its origin, or its two addresses
  * @throws {RefusedError} with the proxy's code when it refuses the upgrade
- * @throws {import("../../errors.ts").UnreachableError} when no proxy answers
+ * @throws {import("./errors.ts").UnreachableError} when no proxy answers
  */
 export async function openLink(
   deps: LinkDeps,
@@ -217,9 +216,10 @@ class OpenLink implements Link {
  * request that has already failed, which ends the process. Errors after the first one are ignored for the same reason.
  */
 function opened(clock: Clock, socket: WebSocket, dialUrl: string, makeLink: () => Link): Promise<Link> {
-  const { promise, resolve, reject } = Promise.withResolvers<Link>();
+  let resolve: (link: Link) => void = () => {}, reject: (error: unknown) => void = () => {};
+  const promise = new Promise<Link>((done, failed) => [resolve, reject] = [done, failed]);
   let refused = () => reject(unreachable(dialUrl, HANDSHAKE_LATE, null));
-  const cancel = clock.after(CONNECTOR_LIMITS.handshakeMs, () => refused());
+  const cancel = clock.after(CLIENT_LIMITS.handshakeMs, () => refused());
   socket.once("open", () => {
     socket.removeAllListeners();
     resolve(makeLink());

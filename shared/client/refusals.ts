@@ -1,7 +1,7 @@
 /**
  * The meaning of a service's refusal for a connector: repair the cause and retry, wait, or stop. One table; pure.
  */
-import { ApiError, UnreachableError } from "../../errors.ts";
+import { ApiError, UnreachableError } from "./errors.ts";
 
 /** How the connector reacts. */
 export type Remedy =

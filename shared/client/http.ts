@@ -1,10 +1,10 @@
 /**
- * The only place of the CLI that sends HTTP requests (D-199): with a deadline, a bound on the body, and without following
- * redirects. Also reads the error envelope of a response. Retries nothing and stores nothing.
+ * The only place of the CLI and the client library that sends HTTP requests (D-199): with a deadline, a bound on the body,
+ * and without following redirects. Also reads the error envelope of a response. Retries nothing and stores nothing.
  */
-import type { Clock } from "../../shared/clock.ts";
-import { HEADERS } from "../../shared/protocol/proof.ts";
-import { ApiError } from "../errors.ts";
+import type { Clock } from "../clock.ts";
+import { HEADERS } from "../protocol/proof.ts";
+import { ApiError } from "./errors.ts";
 import { unreachable } from "./tls.ts";
 
 export interface ExchangeDeps {

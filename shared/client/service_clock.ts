@@ -2,7 +2,7 @@
  * The clock for timestamps of requests (D-89): this machine's time, corrected by a service's time after the service refused
  * a timestamp. Timers use the machine's clock.
  */
-import type { Cancel, Clock } from "../../../shared/clock.ts";
+import type { Cancel, Clock } from "../clock.ts";
 
 /** `Date` headers have a resolution of 1 s; a smaller offset is ignored. */
 const NOTICEABLE_MS = 2_000;

@@ -1,11 +1,11 @@
 /**
  * Reads the agent's peers from the proxy, all pages (D-215). A refusal is returned unchanged: the local API passes it on.
  */
-import { PeerList } from "../../../shared/protocol/api/pairing.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { apiErrorOf, type HttpResponse } from "../../client/http.ts";
-import { UnreachableError } from "../../errors.ts";
-import type { ProxyCaller } from "./proxy_call.ts";
+import { PeerList } from "../protocol/api/pairing.ts";
+import { LIMITS } from "../protocol/limits.ts";
+import { apiErrorOf, type HttpResponse } from "./http.ts";
+import { UnreachableError } from "./errors.ts";
+import type { ProxyCaller } from "./proxy_caller.ts";
 
 export type Peer = PeerList["peers"][number];
 

@@ -2,19 +2,19 @@
  * Keeps a link to the proxy open (D-89): connects, reports a failure, repairs its cause if it can, waits, and connects again
  * with a new signature. Ends when it is stopped, or after a refusal that a retry cannot change.
  */
-import { type Clock, sleep } from "../../../shared/clock.ts";
-import { CLOSE, type DeliverFrame, type PairedFrame, type RevokedFrame } from "../../../shared/protocol/frames.ts";
-import { toIso } from "../../../shared/protocol/time.ts";
-import { fraction, type Random } from "../../../shared/random.ts";
-import { ApiError } from "../../errors.ts";
-import type { AgentIdentity } from "../../client/signed_headers.ts";
+import { type Clock, sleep } from "../clock.ts";
+import { CLOSE, type DeliverFrame, type PairedFrame, type RevokedFrame } from "../protocol/frames.ts";
+import { toIso } from "../protocol/time.ts";
+import { fraction, type Random } from "../random.ts";
+import { ApiError } from "./errors.ts";
+import type { AgentIdentity } from "./signed_headers.ts";
 import { reconnectWait } from "./backoff.ts";
-import type { EmitEvent } from "../events.ts";
-import { CONNECTOR_LIMITS } from "../limits.ts";
-import { type Ack, type Link, type LinkEvents, RefusedError } from "./socket_link.ts";
+import { CLIENT_LIMITS } from "./limits.ts";
+import type { EmitLinkEvent } from "./link_events.ts";
+import { type Ack, type Link, type LinkEvents, RefusedError } from "./link.ts";
 import { describeError, isPermanent, remedyOf } from "./refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
-import type { AgentCredentials } from "./credentials.ts";
+import type { AgentCredentials } from "./agent_credentials.ts";
 
 /** Opens a link as an agent. */
 export type OpenLink = (agent: AgentIdentity, events: LinkEvents) => Promise<Link>;
@@ -25,7 +25,7 @@ export interface ConnectionDeps {
   serviceClock: ServiceClock;
   session: AgentCredentials;
   open: OpenLink;
-  tell: EmitEvent;
+  tell: EmitLinkEvent;
 }
 
 /** Events of the link that the rest of the connector handles. */
@@ -81,7 +81,7 @@ export class ReconnectingLink {
         repaired = false;
         if (this.#stop.signal.aborted) break;
         const lived = this.#deps.clock.now() - began;
-        if (lived >= CONNECTOR_LIMITS.settledMs) this.#failures = 0;
+        if (lived >= CLIENT_LIMITS.settledMs) this.#failures = 0;
         wait = this.#afterClose(closed);
       } catch (error) {
         if (this.#stop.signal.aborted) break;
@@ -109,7 +109,8 @@ export class ReconnectingLink {
 
   /** Opens a link and waits until it ends. */
   async #hold(): Promise<{ code: number; reason: string }> {
-    const ended = Promise.withResolvers<{ code: number; reason: string }>();
+    let end: (closed: { code: number; reason: string }) => void = () => {};
+    const ended = new Promise<{ code: number; reason: string }>((resolve) => end = resolve);
     const { clock, session, open } = this.#deps;
     const agent = await session.current();
     const link = await open(agent, {
@@ -120,13 +121,13 @@ export class ReconnectingLink {
         this.#status.heartbeatMs = roundTripMs;
         this.#status.heartbeatAt = clock.now();
       },
-      closed: (code, reason) => ended.resolve({ code, reason }),
+      closed: (code, reason) => end({ code, reason }),
     });
     this.#link = link;
     if (this.#stop.signal.aborted) link.close();
     else this.#connected();
     try {
-      return await ended.promise;
+      return await ended;
     } finally {
       this.#link = null;
       this.#status.heartbeatMs = null;
@@ -147,13 +148,13 @@ export class ReconnectingLink {
     this.#deps.tell("disconnected", { code, why });
     const wait = reconnectWait(this.#failures++, fraction(this.#deps.random));
     // Reconnecting at once would evict the other connector, and the two would loop.
-    return code === CLOSE.replaced ? CONNECTOR_LIMITS.replacedMs + wait : wait;
+    return code === CLOSE.replaced ? CLIENT_LIMITS.replacedMs + wait : wait;
   }
 
   #afterRefusal(error: unknown): number {
     const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
     const wait = reconnectWait(this.#failures++, fraction(this.#deps.random));
-    return Math.max(wait, Math.min(asked, CONNECTOR_LIMITS.slowMaxMs));
+    return Math.max(wait, Math.min(asked, CLIENT_LIMITS.retryAfterMaxMs));
   }
 
   #report(error: unknown): void {

@@ -1,10 +1,10 @@
 /** Shows that the connector reads all pages of its peers (D-215), also from a proxy of the previous version. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { readAllPeers } from "../../../../cli/connector/link/peer_pages.ts";
-import type { HttpResponse } from "../../../../cli/client/http.ts";
-import type { ProxyRequest } from "../../../../cli/connector/link/proxy_call.ts";
-import { UnreachableError } from "../../../../cli/errors.ts";
-import { formatDid } from "../../../../shared/protocol/did.ts";
+import { readAllPeers } from "../../../shared/client/peer_pages.ts";
+import type { HttpResponse } from "../../../shared/client/http.ts";
+import type { ProxyRequest } from "../../../shared/client/proxy_caller.ts";
+import { UnreachableError } from "../../../shared/client/errors.ts";
+import { formatDid } from "../../../shared/protocol/did.ts";
 
 const place = { dialUrl: "https://proxy.example.test", origin: "https://proxy.example.test" };
 const peerOf = (n: number) => ({

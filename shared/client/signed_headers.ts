@@ -1,10 +1,11 @@
 /**
  * An agent's identity for requests, and the proof headers. Signs; sends nothing.
  */
-import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
-import { proofHeaders, publicOrigin } from "../../shared/protocol/proof.ts";
-import { unixSeconds } from "../../shared/protocol/time.ts";
-import type { HttpDeps } from "./service_call.ts";
+import { toBase64Url, utf8Bytes } from "../protocol/base64url.ts";
+import { proofHeaders, publicOrigin } from "../protocol/proof.ts";
+import { unixSeconds } from "../protocol/time.ts";
+import type { Clock } from "../clock.ts";
+import type { Random } from "../random.ts";
 
 /** The parts of an agent's identity and session that requests need. */
 export interface AgentIdentity {
@@ -16,7 +17,7 @@ export interface AgentIdentity {
 
 /** The proof-of-possession headers of a request, signed now with a new nonce. */
 export function signedHeaders(
-  deps: Pick<HttpDeps, "clock" | "random">,
+  deps: { clock: Clock; random: Random },
   agent: Pick<AgentIdentity, "ait" | "privateKey">,
   request: { method: string; url: string; target: string; body?: string; recipient?: string },
 ): Promise<Record<string, string>> {

@@ -10,11 +10,12 @@ import {
   ExchangeError,
   type HttpRequest,
   wholeSeconds,
-} from "../../../cli/client/http.ts";
-import { callService } from "../../../cli/client/service_call.ts";
+} from "../../../shared/client/http.ts";
+import { callService } from "../../../shared/client/service_call.ts";
 import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
 import { viewOf } from "../../../cli/connector/console_view.ts";
-import { ApiError, CliError } from "../../../cli/errors.ts";
+import { CliError } from "../../../cli/errors.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 

@@ -4,15 +4,14 @@
  */
 import net from "node:net";
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { CLOSE } from "../../../../shared/protocol/frames.ts";
-import { ulidSource } from "../../../../shared/protocol/ids.ts";
-import { keyPairFromSeed } from "../../../../shared/protocol/ed25519.ts";
-import { UnreachableError } from "../../../../cli/errors.ts";
-import { reportDefects } from "../../../../cli/connector/defects.ts";
-import { openLink, RefusedError } from "../../../../cli/connector/link/socket_link.ts";
-import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
-import { seededRandom } from "../../../support/seeded_random.ts";
-import { until } from "../../../support/until.ts";
+import { CLOSE } from "../../../shared/protocol/frames.ts";
+import { ulidSource } from "../../../shared/protocol/ids.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { UnreachableError } from "../../../shared/client/errors.ts";
+import { openLink, RefusedError } from "../../../shared/client/link.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+import { until } from "../../support/until.ts";
 
 async function agent() {
   const { privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(7));
@@ -145,16 +144,4 @@ Deno.test("opening a link ends after 10 s when the proxy does not answer, or doe
       for (const socket of sockets) socket.destroy();
     });
   }
-});
-
-Deno.test("an unhandled rejection ends nothing and is reported, while defects are reported", () => {
-  const reported: unknown[] = [];
-  const end = reportDefects((name, fields) => void reported.push([name, fields]));
-  const dispatch = () => {
-    const promise = Promise.resolve();
-    const init = { promise, reason: new TypeError("broke off"), cancelable: true };
-    return globalThis.dispatchEvent(new PromiseRejectionEvent("unhandledrejection", init));
-  };
-  assertEquals([dispatch(), reported], [false, [["defect", { why: "broke off" }]]]);
-  end();
 });

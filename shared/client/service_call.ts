@@ -3,18 +3,16 @@
  * decides what an error means.
  */
 import type * as z from "zod";
-import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Random } from "../../shared/random.ts";
-import { UnreachableError } from "../errors.ts";
+import { LIMITS } from "../protocol/limits.ts";
+import type { Random } from "../random.ts";
+import { UnreachableError } from "./errors.ts";
 import { apiErrorOf, asUnreachable, exchange, type ExchangeDeps } from "./http.ts";
+import { CLIENT_LIMITS } from "./limits.ts";
 
 /** What a client of the services needs. */
 export interface HttpDeps extends ExchangeDeps {
   random: Random;
 }
-
-const CONNECT_MS = 10_000;
-const TIMEOUT_MS = 30_000;
 
 export interface Call<S extends z.ZodType | null> {
   method: "GET" | "POST" | "DELETE";
@@ -31,7 +29,7 @@ export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
 /**
  * Sends a call and returns the response body.
  *
- * @throws {import("../errors.ts").ApiError} when the service refuses
+ * @throws {import("../../cli/errors.ts").ApiError} when the service refuses
  * @throws {UnreachableError} when no service answers, or the response is not one of this protocol
  */
 export async function callService<S extends z.ZodType | null>(deps: HttpDeps, request: Call<S>): Promise<Answer<S>> {
@@ -42,8 +40,8 @@ export async function callService<S extends z.ZodType | null>(deps: HttpDeps, re
     url,
     headers: { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...request.headers },
     body,
-    timeoutMs: TIMEOUT_MS,
-    connectMs: CONNECT_MS,
+    timeoutMs: CLIENT_LIMITS.registryTimeoutMs,
+    connectMs: CLIENT_LIMITS.registryConnectMs,
     // The largest response is a revocation list.
     maxBytes: LIMITS.registryAnswerBytes,
     onTooLarge: "fail",

@@ -2,17 +2,17 @@
  * Calls to the proxy as the agent, signed for the proxy's public origin. Repeats a call once after a refusal that it can
  * repair. Returns the response unchanged: the local API passes it on.
  */
-import { HEADERS } from "../../../shared/protocol/proof.ts";
-import type { Random } from "../../../shared/random.ts";
-import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "../../client/http.ts";
-import { type ApiError, UnreachableError } from "../../errors.ts";
-import { signedHeaders } from "../../client/signed_headers.ts";
-import type { EmitEvent } from "../events.ts";
-import { CONNECTOR_LIMITS } from "../limits.ts";
-import type { ProxyPlace } from "./socket_link.ts";
+import { HEADERS } from "../protocol/proof.ts";
+import type { Random } from "../random.ts";
+import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "./http.ts";
+import { type ApiError, UnreachableError } from "./errors.ts";
+import { signedHeaders } from "./signed_headers.ts";
+import { CLIENT_LIMITS } from "./limits.ts";
+import type { EmitLinkEvent } from "./link_events.ts";
+import type { ProxyPlace } from "./link.ts";
 import { remedyOf } from "./refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
-import type { AgentCredentials } from "./credentials.ts";
+import type { AgentCredentials } from "./agent_credentials.ts";
 
 export interface ProxyRequest {
   method: "GET" | "POST";
@@ -30,10 +30,8 @@ interface CallerDeps {
   clock: ServiceClock;
   random: Random;
   session: AgentCredentials;
-  emit: EmitEvent;
+  emit: EmitLinkEvent;
 }
-
-const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 export class ProxyCaller {
   constructor(readonly deps: CallerDeps, readonly place: ProxyPlace) {}
@@ -105,8 +103,8 @@ export class ProxyCaller {
       url: dialUrl + target,
       headers,
       body,
-      timeoutMs: CONNECTOR_LIMITS.proxyTimeoutMs,
-      maxBytes: MAX_ANSWER_BYTES,
+      timeoutMs: CLIENT_LIMITS.proxyTimeoutMs,
+      maxBytes: CLIENT_LIMITS.proxyAnswerBytes,
       onTooLarge: "fail",
     }).catch((error) => {
       throw asUnreachable(dialUrl, error);

@@ -1,0 +1,46 @@
+/** Errors of the two services as a client sees them. */
+import { errorCodeOf } from "../protocol/errors.ts";
+
+/** The service rejected the request. */
+export class ApiError extends Error {
+  override name = "ApiError";
+  /** The code of the answer, `UNKNOWN_ERROR` for a text that is not a code, `null` for an answer without envelope. */
+  readonly code: string | null;
+  /** Replaces the fix of the table. */
+  fix: string | undefined;
+
+  constructor(
+    readonly status: number,
+    code: string | null,
+    message: string,
+    readonly requestId: string | null,
+    /** Seconds to wait before the next attempt; `null` when the answer does not say. */
+    readonly retryAfter: number | null = null,
+  ) {
+    super(message);
+    this.code = code === null ? null : errorCodeOf(code);
+  }
+}
+
+/** Returns true when the service has certainly changed nothing. After 408, 409 and 429 that is not certain. */
+export function wasRefused(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.status >= 400 && error.status < 500 &&
+    ![408, 409, 429].includes(error.status);
+}
+
+/** The service is unreachable, or its answer is not one of this protocol. */
+export class UnreachableError extends Error {
+  override name = "UnreachableError";
+  /** Replaces the fix of the table. */
+  readonly fix: string | undefined;
+  readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
+
+  constructor(
+    message: string,
+    { cause, fix, code = "CLI_UNREACHABLE" }: { cause?: unknown; fix?: string; code?: UnreachableError["code"] } = {},
+  ) {
+    super(message, { cause });
+    this.fix = fix;
+    this.code = code;
+  }
+}
