@@ -30,6 +30,9 @@ interface DependencyRule {
   why: string;
 }
 
+/** What every file of shared/client may import (D-124). */
+const CLIENT_MAY_IMPORT = ["shared/client/", "shared/protocol/", "shared/clock.ts", "shared/random.ts", "ws", "zod"];
+
 /** Import directions. The first rule that forbids an import is reported. */
 export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   {
@@ -54,6 +57,24 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     forbidden: ["*"],
     except: ["zod"],
     why: "services and CLI build their documents with it, so it imports nothing of either",
+  },
+  {
+    from: ["shared/client/directory_store.ts", "shared/client/local_agent.ts"],
+    forbidden: ["*"],
+    except: [...CLIENT_MAY_IMPORT, "node:fs/promises", "node:path"],
+    why: "these files of the client ring read an agent's files, in Deno and in Node 20, and use nothing else (D-124)",
+  },
+  {
+    from: ["shared/client/"],
+    notFrom: ["shared/client/directory_store.ts", "shared/client/local_agent.ts"],
+    forbidden: ["*"],
+    except: CLIENT_MAY_IMPORT,
+    why: "the client ring runs in Deno and in Node 20: itself, the protocol, clock, entropy, ws and zod only (D-124)",
+  },
+  {
+    from: ["registry/", "proxy/", "shared/server/", "deploy.ts", "deploy_store.ts"],
+    forbidden: ["shared/client/"],
+    why: "the services are not clients; what both sides need is in shared/protocol (D-124)",
   },
   {
     from: ["shared/"],
@@ -338,10 +359,11 @@ function matches(target: string, patterns: string[]): boolean {
   );
 }
 
-/** Returns the path from the project root, or the name of the package: `../errors.ts` → `shared/errors.ts`, `npm:zod@4` → `zod`. */
+/** Returns the path from the project root, or the name of the package: `../errors.ts` → `shared/errors.ts`, `npm:zod@4` → `zod`; modules of Node as they are. */
 function resolved(from: string, specifier: string): string {
   if (/^\.{0,2}\//.test(specifier)) return new URL(specifier, `file:///${from}`).pathname.slice(1);
   const name = specifier.replace(/^(?:npm|jsr):\/?/, "");
+  if (name.startsWith("node:")) return name;
   if (name === "@svc/protocol" || name.startsWith("@svc/protocol/")) return "shared/protocol/mod.ts";
   return /^(?:@[^/]+\/)?[^/@]+/.exec(name)?.[0] ?? name;
 }

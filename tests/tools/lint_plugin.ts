@@ -16,8 +16,16 @@ const STORE_NAMES = new Set(["kv", "op", "atomic"]);
 const STORE_METHODS = new Set(["get", "set", "delete", "check", "list", "getMany", "watch"]);
 const SELECTOR_MEMBERS = new Set(["key", "prefix", "start", "end"]);
 
-/** Files of the CLI that call `fetch`. */
-const ONE_FETCH = new Set(["cli/client/http.ts", "cli/system.ts"]);
+/** Files of the CLI and of the client ring that call `fetch`. */
+const ONE_FETCH = new Set(["shared/client/http.ts", "cli/system.ts"]);
+
+/** Methods of built-in objects that Node 20 lacks. */
+const NEW_METHODS = new Set(["withResolvers", "fromAsync", "toBase64", "toHex", "fromBase64", "fromHex"]);
+
+const NOT_IN_NODE: Advice = {
+  why: "does not exist in Node 20, where shared/client also runs (D-124)",
+  instead: "Take the value as a parameter, or use what both runtimes have.",
+};
 
 interface Advice {
   why: string;
@@ -73,15 +81,33 @@ export default {
     "one-fetch": {
       create(context) {
         const path = projectPath(context.filename);
-        if (!path.startsWith("cli/") || ONE_FETCH.has(path)) return {};
+        if (!/^(?:cli|shared\/client)\//.test(path) || ONE_FETCH.has(path)) return {};
         const report = reporter(context);
         return {
           CallExpression(node) {
             if (nameOf(node.callee).split(".").at(-1) !== "fetch") return;
             report(node.callee, "fetch()", {
               why: "sends a request without the deadline and the bound on the body of the one exchange (D-199)",
-              instead: "Call exchange() of cli/client/http.ts.",
+              instead: "Call exchange() of shared/client/http.ts.",
             });
+          },
+        };
+      },
+    },
+
+    "runs-in-node": {
+      create(context) {
+        if (!projectPath(context.filename).startsWith("shared/client/")) return {};
+        const report = reporter(context);
+        const deno = bannedNames(["Deno"], report, NOT_IN_NODE);
+        return {
+          ...deno,
+          MemberExpression(node) {
+            if (NEW_METHODS.has(propertyOf(node))) report(node, `${propertyOf(node)}()`, NOT_IN_NODE);
+            deno.MemberExpression?.(node);
+          },
+          VariableDeclaration(node) {
+            if (node.kind === "using" || node.kind === "await using") report(node, node.kind, NOT_IN_NODE);
           },
         };
       },

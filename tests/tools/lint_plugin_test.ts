@@ -73,6 +73,24 @@ const CASES: [rule: string, file: string, bad: string[], good: string[]][] = [
     ["exchange({ fetch, clock }, request)", "const { fetch } = deps", "fetched(url)", "cache.prefetch(url)"],
   ],
   [
+    "runs-in-node",
+    "shared/client/link.ts",
+    [
+      "Deno.readTextFile(path)",
+      "globalThis.Deno",
+      "const { readFile } = Deno",
+      "const { promise } = Promise.withResolvers()",
+      "await Array.fromAsync(pages)",
+      "bytes.toBase64()",
+      'Uint8Array["fromHex"](text)',
+      "hash?.toHex()",
+      "using file = open()",
+      "await using server = listen()",
+      "for (using one of many) f(one)",
+    ],
+    ["toBase64Url(bytes)", "new Promise((resolve) => f(resolve))", "{ let open = 1; open = 2; }", "hex.encodeHex(b)"],
+  ],
+  [
     "no-error-bodies",
     "registry/invites/handlers.ts",
     [
@@ -131,9 +149,13 @@ const PLACES: [rule: string, source: string, allowed: string[], banned: string[]
   ]],
   ["pure-protocol", "new Date(5)", ["shared/protocol/time.ts", "cli/x.ts"], ["shared/protocol/api/time.ts"]],
   ["pure-protocol", "fetch(url)", ["proxy/registry_client.ts"], ["shared/protocol/time.ts"]],
-  ["one-fetch", "deps.fetch(url)", ["cli/client/http.ts", "cli/system.ts", "proxy/app.ts", "tests/cli/x.ts"], [
+  ["one-fetch", "deps.fetch(url)", ["shared/client/http.ts", "cli/system.ts", "proxy/app.ts", "tests/cli/x.ts"], [
     "cli/main.ts",
     "cli/platforms/http.ts",
+    "shared/client/service_call.ts",
+  ]],
+  ["runs-in-node", "Deno.build.os", ["cli/x.ts", "shared/server/log.ts", "tests/shared/client/x_test.ts"], [
+    "shared/client/http.ts",
   ]],
   [
     "no-error-bodies",
