@@ -16,6 +16,10 @@ export interface RuntimeMessage {
   requestId: string;
   identity: FrameIdentity;
   conversationId: string | null;
+  /** ID of the message that this one answers, as its sender states it. */
+  inReplyTo: string | null;
+  /** True when a program sent the message and no person or model decided to send it. */
+  auto: boolean;
   /** JSON text. */
   payload: string;
   /** The same for each attempt at this message, and different for every other message (D-88). */
@@ -77,7 +81,7 @@ export interface Platform {
   plan(machine: Machine, wish: SetupOptions): Promise<SetupPlan>;
 }
 
-/** Headers that name the sender of a message (D-88). */
+/** Headers that name the sender of a message (D-88) and the message that it answers (D-110). */
 export function senderHeaders(message: RuntimeMessage): Record<string, string> {
   return {
     "Content-Type": "application/json",
@@ -87,5 +91,7 @@ export function senderHeaders(message: RuntimeMessage): Record<string, string> {
     "x-svc-to-agent-did": message.toDid,
     "Idempotency-Key": message.idempotencyKey,
     ...(message.conversationId === null ? {} : { "x-svc-conversation-id": message.conversationId }),
+    ...(message.inReplyTo === null ? {} : { "x-svc-in-reply-to": message.inReplyTo }),
+    ...(message.auto ? { "x-svc-auto": "1" } : {}),
   };
 }

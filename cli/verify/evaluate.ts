@@ -8,6 +8,7 @@ import type { CrlClaims } from "../../shared/protocol/crl.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
 import { TokenError, type TokenRefusal } from "../../shared/protocol/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
 import { canonicalProof, HEADERS, isNonce, type ProofFields, verifyProof } from "../../shared/protocol/proof.ts";
 import { parseUnixSeconds, toIso } from "../../shared/protocol/time.ts";
 import type { RequestFile } from "./request_file.ts";
@@ -102,6 +103,7 @@ export async function evaluateRequest(
     ...token.checks.map(({ name, ...rest }) => ({ name: `token ${name}`, ...rest })),
     timestampStep(fields.timestamp, known.nowSeconds),
     await bodyStep(fields.bodySha256, body),
+    await contextStep(request),
     await proofStep(token.claims, proof, fields, origins),
     step(
       "nonce",
@@ -134,6 +136,19 @@ async function bodyStep(claimed: string, body: Uint8Array<ArrayBuffer>): Promise
   const cut = body.at(-1) === 0x0a ? body.slice(0, body.at(-2) === 0x0d ? -2 : -1) : null;
   if (cut && claimed === await sha256(cut)) return step("body hash", true, "without the file's last line feed", "");
   return failed("body hash", `The header says ${claimed || "nothing"}, the body has ${real}`);
+}
+
+/** Compares the headers with the signed context of the target (D-140). */
+async function contextStep({ target, headers }: RequestFile): Promise<VerificationStep> {
+  try {
+    const signed = contextOf(target);
+    if (signed === null) return skipped("context", "the target has no ctx, so the message's headers are not signed");
+    const real = await sha256(contextText(headers));
+    return step("context", signed === real, "the headers are the signed ones", `The headers have ${real}, ctx differs`);
+  } catch (error) {
+    if (error instanceof ContextError) return failed("context", error.message);
+    throw error;
+  }
 }
 
 async function proofStep(

@@ -14,9 +14,12 @@ import { ConversationId, type HookAnswer } from "../../shared/protocol/api/relay
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { injectIdentity } from "../../shared/protocol/identity_block.ts";
+import { isRequestId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
@@ -188,7 +191,7 @@ async function queue(
   return json(body, 202, QUEUED_HEADERS);
 }
 
-/** Checks media type, JSON, recipient, conversation and pair, in this order (D-60). */
+/** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order (D-60). */
 async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Message> {
   const { headers } = exchange.request;
   const contentType = headers.get("content-type") ?? "";
@@ -205,6 +208,8 @@ async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: 
   if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
+  const reply = parseReplyHeaders(headers);
+  checkContext(exchange);
   const pair = await asRelayUnavailable(() => caller.prefetched?.pair);
   if (recipient === caller.agentDid || !pair?.value) {
     throw new ServiceError("PROXY_AUTH_FORBIDDEN");
@@ -218,8 +223,30 @@ async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: 
     identity,
     contentType,
     ...(conversationId === null ? {} : { conversationId }),
+    ...reply,
     payload: deps.config.injectIdentity ? withIdentity(parsed, identity) : parsed.text,
   };
+}
+
+/** Returns the members of the reply headers (D-110). Checks their shape only: what they state is the sender's word. */
+function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"> {
+  const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
+  if (inReplyTo !== null && !isRequestId(inReplyTo) || auto !== null && auto !== "1") {
+    throw new ServiceError("PROXY_HOOK_REPLY_INVALID");
+  }
+  return { ...(inReplyTo === null ? {} : { inReplyTo }), ...(auto === null ? {} : { auto: true }) };
+}
+
+/** Refuses a message whose headers differ from its signed context (D-140). An older client sends no context. */
+function checkContext({ request, target }: RequestContext): void {
+  try {
+    const signed = contextOf(target);
+    if (signed === null || signed === digest(contextText(request.headers))) return;
+  } catch (cause) {
+    if (!(cause instanceof ContextError)) throw cause;
+    throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID", { message: cause.message });
+  }
+  throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID");
 }
 
 function withIdentity({ text, value }: { text: string; value: unknown }, identity: Message["identity"]): string {

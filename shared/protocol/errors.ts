@@ -473,6 +473,18 @@ export const ERRORS = {
     fix: "Send 1 to 128 visible ASCII characters without a comma.",
     origin: "project",
   },
+  PROXY_HOOK_REPLY_INVALID: {
+    status: 400,
+    when: "a reply header of the message is invalid",
+    fix: "Send the ID of one message in X-Svc-In-Reply-To, and X-Svc-Auto as 1 or not at all.",
+    origin: "project",
+  },
+  PROXY_HOOK_CONTEXT_INVALID: {
+    status: 400,
+    when: "the headers of the message are not those of its signed context",
+    fix: "Sign the headers that are sent. A server in front of the proxy must not change x-request-id or content-type.",
+    origin: "project",
+  },
   PROXY_HOOK_REQUEST_ID_REUSED: {
     status: 409,
     when: "the request ID was accepted with another body",

@@ -72,6 +72,10 @@ export interface DeliverFrame extends FrameHead {
   attempt: number;
   /** ID of the conversation, if the sender named one. */
   conversationId?: string;
+  /** ID of the message that this one answers, as the sender states it; its shape is checked, nothing else. */
+  inReplyTo?: string;
+  /** True when a program sent the message and no person or model decided to send it. */
+  auto?: true;
   /** JSON text of the message. */
   payload: string;
 }
@@ -155,6 +159,8 @@ export const FRAMES: Readonly<
       contentType: isText(LIMITS.frameBytes),
       attempt: (value) => Number.isSafeInteger(value) && (value as number) >= 1,
       conversationId: optional(isText(128)),
+      inReplyTo: optional(isRequestId),
+      auto: optional((value) => value === true),
     },
   },
   deliver_ack: {

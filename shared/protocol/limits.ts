@@ -292,6 +292,9 @@ export const LIMIT_TABLE = {
     source: "D-211",
     what: "characters of a Prefer header; a longer header is ignored",
   },
+  contextLines: { value: 16, unit: "count", source: "D-140", what: "bound headers of a message with a signed context" },
+  contextValueLength: { value: 1_024, unit: "count", source: "D-140", what: "characters of a bound header" },
+  contextBytes: { value: 4_096, unit: "bytes", source: "D-140", what: "text of a signed context" },
   contentTypeLength: { value: 256, unit: "count", source: "D-241", what: "characters of a message's Content-Type" },
   bodyTimeoutMs: { value: 10_000, unit: "ms", source: "D-12", what: "time for a body to arrive" },
   bodyFreeBytes: {

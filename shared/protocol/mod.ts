@@ -19,6 +19,7 @@ export * from "./json_text.ts";
 export * from "./jws.ts";
 export * from "./key_document.ts";
 export * from "./limits.ts";
+export * from "./message_context.ts";
 export * from "./names.ts";
 export * from "./proof.ts";
 export * from "./registration.ts";

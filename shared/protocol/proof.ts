@@ -23,6 +23,8 @@ export const HEADERS = {
   access: "X-Svc-Agent-Access",
   recipient: "X-Svc-Recipient-Agent-Did",
   conversationId: "X-Svc-Conversation-Id",
+  inReplyTo: "X-Svc-In-Reply-To",
+  auto: "X-Svc-Auto",
   requestId: "x-request-id",
   serviceId: "X-Svc-Service-Id",
   serviceSecret: "X-Svc-Service-Secret",

@@ -100,7 +100,7 @@ export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
     "tasks: context_id from_did next_at polls request_id started_at state task_id",
   ],
   frames: [
-    "deliver: attempt contentType conversationId fromAgentDid identity requestId toAgentDid",
+    "deliver: attempt auto contentType conversationId fromAgentDid identity inReplyTo requestId toAgentDid",
     "deliver_ack: accepted ackId reason",
     "heartbeat: ",
     "heartbeat_ack: ackId",

@@ -77,6 +77,11 @@ interface RegistrationVector {
 /** The vector files by name. */
 interface VectorFiles {
   ait: TokenVectors<TokenVector & { claims: AitClaimsVector }>;
+  /** Headers of messages, as pairs of name and value. */
+  context: {
+    valid: { name: string; headers: [string, string][]; context: string; target: string }[];
+    invalid: { name: string; headers: [string, string][] }[];
+  };
   crl: TokenVectors<TokenVector>;
   "identity-block": {
     cases: {

@@ -40,7 +40,7 @@ export class Runtime {
   async post(message: InboxMessage, stopped: AbortSignal): Promise<RuntimeAnswer> {
     const { clock } = this.deps;
     const { headers, body } = await this.platform.request(
-      { ...message, idempotencyKey: await idempotencyKey(message) },
+      { ...message, inReplyTo: null, auto: false, idempotencyKey: await idempotencyKey(message) },
       this.target,
       unixSeconds(clock.now()),
     );

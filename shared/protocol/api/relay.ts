@@ -20,6 +20,24 @@ export type ConversationId = string;
 /** Schema of `ConversationId`. */
 export const ConversationId: Shape<ConversationId> = z.string().regex(/^[!-+\--~]{1,128}$/);
 
+/** `X-Svc-In-Reply-To`: request ID of the message that this one answers. */
+export type InReplyToHeader = string;
+/** Schema of `InReplyToHeader`. */
+export const InReplyToHeader: Shape<InReplyToHeader> = RequestId;
+
+/** `X-Svc-Auto`: a program sent the message. */
+export type AutoHeader = "1";
+/** Schema of `AutoHeader`. */
+export const AutoHeader: Shape<AutoHeader> = z.literal("1");
+
+/** Query of `POST /hooks/agent`: the signed context, base64url of 32 bytes. */
+export interface HookQuery {
+  /** Hash of the bound headers; absent in messages of older clients. */
+  ctx?: string | undefined;
+}
+/** Schema of `HookQuery`. */
+export const HookQuery: Shape<HookQuery> = z.object({ ctx: z.string().regex(/^[A-Za-z0-9_-]{43}$/).optional() });
+
 /** Schema of the `Prefer` header of a message. */
 export const PreferHeader: Shape<string> = z.string().max(LIMITS.preferLength).meta({ example: "respond-async" });
 

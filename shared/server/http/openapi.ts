@@ -19,7 +19,7 @@ export type DocumentPart = openapi.DocumentPart<ErrorCode, Credential>;
 export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): Operation[] {
   return routes.map((route) => {
     const authenticator = authenticators[route.auth as keyof C];
-    const { method, path, summary, params, query, headers = [], response } = route;
+    const { method, path, summary, params, headers = [], response } = route;
     return {
       method,
       path,
@@ -28,7 +28,7 @@ export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: 
       limits: limitsOf(route, authenticator),
       headers,
       params,
-      query,
+      query: route.query ?? route.rawQuery,
       body: route.body ?? route.rawBody,
       emptyBody: route.emptyBody ?? false,
       response,

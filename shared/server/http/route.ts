@@ -62,6 +62,8 @@ export interface RouteSpec<D, C, P, Q, B> {
   params?: P;
   query?: Q;
   body?: B;
+  /** Schema of a query that the handler parses. */
+  rawQuery?: Schema;
   /** Schema of a body that the handler parses. */
   rawBody?: Schema;
   /** Headers that the handler reads. */

@@ -23,6 +23,8 @@ async function bodyOf(platform: PlatformId, payload: string): Promise<string> {
     requestId: "request-1",
     identity: IDENTITY,
     conversationId: null,
+    inReplyTo: null,
+    auto: false,
     payload,
     idempotencyKey: "key",
   };

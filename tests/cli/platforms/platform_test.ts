@@ -26,6 +26,8 @@ const MESSAGE: RuntimeMessage = {
     name: "sender",
   },
   conversationId: null,
+  inReplyTo: null,
+  auto: false,
   payload: '{"message":"hi","n":12345678901234567890}',
   idempotencyKey: "key-of-this-message",
 };
@@ -56,6 +58,16 @@ function machine(
     exists: (path) => Promise.resolve(Object.keys(files).some((file) => file === path || file.startsWith(`${path}/`))),
   };
 }
+
+Deno.test("every runtime gets the headers that say which message a message answers and that it is automatic", async () => {
+  for (const platform of PLATFORM_IDS) {
+    const { headers } = await request(platform, { inReplyTo: "request-0", auto: true, conversationId: "c" });
+    const names = ["x-svc-in-reply-to", "x-svc-auto", "x-svc-conversation-id"];
+    assertEquals(names.map((name) => headers[name]), ["request-0", "1", "c"], platform);
+    const plain = Object.keys((await request(platform)).headers);
+    assertEquals(names.filter((name) => plain.includes(name)), [], platform);
+  }
+});
 
 Deno.test("generic gets the payload unchanged, openclaw its text, both with their token", async (t) => {
   for (const platform of ["openclaw", "generic"] as const) {

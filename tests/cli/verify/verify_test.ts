@@ -1,6 +1,7 @@
 /** svc verify: every named check of a token or a request, with the canonical string; offline with the saved keys. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { messageTarget } from "../../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { parseRequestFile } from "../../../cli/verify/request_file.ts";
 import { vectors } from "../../support/vectors.ts";
@@ -151,7 +152,7 @@ Deno.test("svc verify shows every check of a request and the canonical string th
   const agent = await world.agent();
   machine.write("request.http", await message(world, agent));
   const { valid, checks, canonical } = await verifyJson(machine, "--request", machine.path("request.http"));
-  assertEquals([valid, skipping(checks)], [true, ["trust, access token, rate limit"]]);
+  assertEquals([valid, skipping(checks)], [true, ["context", "trust, access token, rate limit"]]);
   const lines = canonical?.split("\n") ?? [];
   assertEquals([lines.length, ...lines.slice(0, 4)], [9, "SVC-PROOF-V1", "POST", PROXY_URL, "/hooks/agent"]);
   assertEquals(lines[7], agent.agent.did);
@@ -191,6 +192,32 @@ Deno.test("svc verify names the check of a request that fails", async (t) => {
     assertEquals(failing((await verifyJson(machine, "--request", path)).checks), ["timestamp"]);
     assertEquals((await verifyJson(machine, "--request", path, "--at", "2026-02-21T00:01:00Z")).valid, true);
   });
+});
+
+Deno.test("svc verify compares the headers of a message with its signed context after the body hash", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const agent = await world.agent();
+  const headers = { "Content-Type": "application/json", "x-request-id": "request-0001", [HEADERS.auto]: "1" };
+  const target = await messageTarget(headers);
+  const good = await message(world, agent, { target, headers });
+  const again = await message(world, agent, { target: `${target}&${target.split("?")[1]}`, headers });
+  const rows: [name: string, text: string, expected: string][] = [
+    ["the signed headers", good, "passed"],
+    ["a changed one", good.replace("request-0001", "request-0002"), "failed"],
+    ["a removed one", good.replace(/^x-svc-auto: 1\r\n/im, ""), "failed"],
+    ["no request ID", good.replace(/^x-request-id: .*\r\n/im, ""), "failed"],
+    ["two hashes", again, "failed"],
+  ];
+  for (const [name, text, expected] of rows) {
+    await t.step(name, async () => {
+      machine.write("request.http", text);
+      const { valid, checks } = await verifyJson(machine, "--request", machine.path("request.http"));
+      assertEquals([valid, failing(checks)], expected === "passed" ? [true, []] : [false, ["context"]]);
+      const at = checks.findIndex(({ name }) => name === "body hash");
+      assertEquals([checks[at + 1]?.name, checks[at + 1]?.result], ["context", expected]);
+    });
+  }
 });
 
 Deno.test("svc verify finds the wrong origin that a request was signed for", async () => {

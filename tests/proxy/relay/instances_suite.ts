@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World, type WorldOptions } from "../../support/world.ts";
@@ -79,6 +80,21 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(socket.delivered[0]?.payload, body);
       await until(async () => (await Array.fromAsync(w1.kv.list({ prefix: ["proxy", "inbox_part"] }))).length === 0);
       assertEquals((await Array.fromAsync(w1.kv.list({ prefix: ["proxy", "inbox_part"] }))).length, 0);
+    }));
+
+  test("reply headers reach the socket of another instance, at once and after the mailbox", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const headers = { [HEADERS.inReplyTo]: "request-0000", [HEADERS.auto]: "1" };
+      assertEquals((await w1.message(a, b, { headers: { ...headers, Prefer: "respond-async" } })).status, 202);
+      const socket = await connected(w2, b);
+      await until(() => socket.delivered.length === 1);
+      assertEquals((await w1.message(a, b, { headers })).status, 202);
+      assertEquals((await w1.message(a, b)).status, 202);
+      assertEquals(socket.delivered.map(({ inReplyTo, auto }) => [inReplyTo, auto]), [
+        ["request-0000", true],
+        ["request-0000", true],
+        [undefined, undefined],
+      ]);
     }));
 
   test("a refusal by the connector, and its silence, return from the other instance", () =>

@@ -64,6 +64,8 @@ const deliver: fc.Arbitrary<DeliverFrame> = fc.record({
   contentType: words,
   attempt: fc.integer({ min: 1, max: 1000 }),
   conversationId: fc.stringMatching(/^[!-+\--~]{1,128}$/),
+  inReplyTo: fc.stringMatching(/^[A-Za-z0-9._:-]{8,128}$/),
+  auto: fc.constant(true as const),
   payload: jsonText.map((text) => text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "")),
 }, {
   requiredKeys: [
@@ -228,6 +230,11 @@ Deno.test("frame decoding refuses each malformed frame", async (t) => {
     ["whose attempt is text", DELIVER, { attempt: "1" }],
     ["whose conversationId is null", DELIVER, { conversationId: null }],
     ["whose conversationId has 129 characters", DELIVER, { conversationId: "x".repeat(129) }],
+    ["whose inReplyTo is null", DELIVER, { inReplyTo: null }],
+    ["whose inReplyTo has 7 characters", DELIVER, { inReplyTo: "1234567" }],
+    ["whose inReplyTo has 129 characters", DELIVER, { inReplyTo: "x".repeat(129) }],
+    ["whose auto is false", DELIVER, { auto: false }],
+    ["whose auto is a text", DELIVER, { auto: "1" }],
     ["of a pair with a human", PAIRED, { peerAgentDid: HUMAN }],
     ["of a pair without profile", PAIRED, { profile: undefined }],
     ["of a pair whose profile lacks a name", PAIRED, { profile: { agentName: "beta" } }],

@@ -54,6 +54,9 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-211", "preferLength", 256],
   ["D-211", "queryLength", 4096],
   ["D-211", "bodyPieces", 1024],
+  ["D-140", "contextLines", 16],
+  ["D-140", "contextValueLength", 1024],
+  ["D-140", "contextBytes", 4096],
   ["D-240", "inputProblems", 20],
   ["D-241", "contentTypeLength", 256],
 ];

@@ -1,0 +1,160 @@
+/**
+ * The signed context of a message (D-140): a hash of its bound headers in the signed request target, as `?ctx=`. A
+ * party between sender and proxy can then neither change one of these headers nor remove or add one unnoticed.
+ */
+import { sha256 } from "./base64url.ts";
+import { isRequestId } from "./ids.ts";
+import { LIMITS } from "./limits.ts";
+import { HEADERS } from "./proof.ts";
+
+/**
+ * Headers of a message: `Headers`, pairs of name and value, or an object. A name may be in any case.
+ *
+ * @example
+ * ```ts
+ * import type { MessageHeaders } from "./message_context.ts";
+ * const headers: MessageHeaders = { "Content-Type": "application/json", "x-request-id": "request-1" };
+ * console.log(Object.keys(headers).length); // 2
+ * ```
+ */
+export type MessageHeaders = Iterable<readonly [name: string, value: string]> | Readonly<Record<string, string>>;
+
+/**
+ * The headers or the target of a message have no valid context.
+ *
+ * @example
+ * ```ts
+ * import { ContextError, contextText } from "./message_context.ts";
+ * try {
+ *   contextText({ "x-request-id": "request-1" });
+ * } catch (error) {
+ *   console.log(error instanceof ContextError && error.message); // The header content-type is missing
+ * }
+ * ```
+ */
+export class ContextError extends Error {
+  /** Name of the class. */
+  override name = "ContextError";
+}
+
+const FIRST_LINE = "SVC-CONTEXT-V1";
+const CONTENT_TYPE = "content-type";
+const REQUEST_ID = HEADERS.requestId;
+
+/**
+ * Headers that the canonical string of the proof covers, or that are not part of the message. `x-svc-features` is
+ * reserved for the relay socket.
+ */
+const UNBOUND: ReadonlySet<string> = new Set(
+  [
+    HEADERS.timestamp,
+    HEADERS.nonce,
+    HEADERS.bodySha256,
+    HEADERS.proof,
+    HEADERS.access,
+    HEADERS.recipient,
+    "x-svc-features",
+  ].map((name) => name.toLowerCase()),
+);
+
+const TOKEN = /^[a-z0-9!#$%&'*+.^_`|~-]+$/;
+const ASCII = /^[\t\x20-\x7e]*$/;
+const VALUE = /^[\x20-\x7e]+$/;
+
+/** Returns true for the lower-case name of a header that the context covers. */
+function isBound(name: string): boolean {
+  return name === CONTENT_TYPE || name === REQUEST_ID || name.startsWith("x-svc-") && !UNBOUND.has(name);
+}
+
+/**
+ * Returns the lines that the context hash covers: `SVC-CONTEXT-V1`, then `<name>:<value>` for each bound header, sorted
+ * by name. Other headers are ignored. Values of a repeated name are joined by a comma and a space, as HTTP does.
+ *
+ * @throws {ContextError} when `content-type` or a valid `x-request-id` is missing, a value is empty, too long or not
+ * visible ASCII, or there are too many lines or bytes
+ * @example
+ * ```ts
+ * import { contextText } from "./message_context.ts";
+ * const text = contextText({ "x-request-id": "request-1", "Content-Type": "application/json", Accept: "text/plain" });
+ * console.log(text.split("\n")); // [ "SVC-CONTEXT-V1", "content-type:application/json", "x-request-id:request-1" ]
+ * ```
+ */
+export function contextText(headers: MessageHeaders): string {
+  const bound = boundHeaders(headers);
+  if (!bound.has(CONTENT_TYPE)) throw new ContextError(`The header ${CONTENT_TYPE} is missing`);
+  if (!isRequestId(bound.get(REQUEST_ID))) throw new ContextError(`The header ${REQUEST_ID} is missing or malformed`);
+  const lines = [...bound].map(([name, value]) => `${name}:${value}`).sort();
+  const text = [FIRST_LINE, ...lines].join("\n");
+  if (text.length > LIMITS.contextBytes) throw new ContextError(`The context is over ${LIMITS.contextBytes} bytes`);
+  return text;
+}
+
+/** Returns the bound headers by lower-case name. Stops at the first one over the limit. */
+function boundHeaders(headers: MessageHeaders): Map<string, string> {
+  const bound = new Map<string, string>();
+  for (const [sentName, sentValue] of Symbol.iterator in headers ? headers : Object.entries(headers)) {
+    const name = sentName.toLowerCase();
+    if (!isBound(name)) continue;
+    if (!TOKEN.test(name)) throw new ContextError("The name of a header is malformed");
+    const known = bound.get(name);
+    const value = known === undefined ? valueOf(name, sentValue) : `${known}, ${valueOf(name, sentValue)}`;
+    if (value.length > LIMITS.contextValueLength) {
+      throw new ContextError(`The header ${name} is over ${LIMITS.contextValueLength} characters`);
+    }
+    bound.set(name, value);
+    if (bound.size > LIMITS.contextLines) {
+      throw new ContextError(`The message has more than ${LIMITS.contextLines} bound headers`);
+    }
+  }
+  return bound;
+}
+
+/** Returns a value without white space at its ends, as HTTP transports it. */
+function valueOf(name: string, sent: string): string {
+  const value = ASCII.test(sent) ? sent.trim() : "";
+  if (!VALUE.test(value)) throw new ContextError(`The header ${name} is empty or not visible ASCII`);
+  return value;
+}
+
+/**
+ * Returns the request target to sign and to send for a message with these headers: `/hooks/agent?ctx=<hash>`. The headers
+ * include `content-type` and `x-request-id`, and are the ones that are sent.
+ *
+ * @throws {ContextError} when the headers have no context
+ * @example
+ * ```ts
+ * import { messageTarget } from "./message_context.ts";
+ * const target = await messageTarget({
+ *   "Content-Type": "application/json",
+ *   "x-request-id": "01KHYQ5H00EEEEEEEEEEEEEEEE",
+ *   "X-Svc-Conversation-Id": "c-1",
+ * });
+ * console.log(target); // /hooks/agent?ctx=ShiPK_UF73Ks2spfs691UWYTTHAGrsIpAgjlo2FviZM
+ * ```
+ */
+export async function messageTarget(headers: MessageHeaders): Promise<string> {
+  return `/hooks/agent?ctx=${await sha256(contextText(headers))}`;
+}
+
+/**
+ * Returns the context hash in a request target, not verified, or `null` when the target has none.
+ *
+ * @param target path and query, as in the request line
+ * @throws {ContextError} when the target has more than one, or its query is too long
+ * @example
+ * ```ts
+ * import { contextOf } from "./message_context.ts";
+ * console.log(contextOf("/hooks/agent?ctx=abc"), contextOf("/hooks/agent")); // abc null
+ * ```
+ */
+export function contextOf(target: string): string | null {
+  const at = target.indexOf("?");
+  if (at === -1) return null;
+  const query = target.slice(at + 1);
+  if (query.length > LIMITS.queryLength) {
+    throw new ContextError(`The query is over ${LIMITS.queryLength} characters`);
+  }
+  const [hash = null, ...more] = new URLSearchParams(query).getAll("ctx");
+  if (more.length > 0) throw new ContextError("The query names ctx more than once");
+  return hash;
+}
