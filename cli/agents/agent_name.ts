@@ -21,10 +21,11 @@ export function requireAgentReference(text: string): string {
 /** Checks all words of a command line that name an agent. @throws {CliError} `CLI_USAGE` */
 export function checkAgentWords({ args, options }: Command, input: RawInput): void {
   for (const [name, { complete, orId }] of Object.entries(args)) {
-    const word = input.args[name];
-    if (complete !== "agents" || word === undefined) continue;
-    if (orId) requireAgentReference(word);
-    else requireAgentName(word);
+    if (complete !== "agents") continue;
+    for (const word of [input.args[name] ?? []].flat()) {
+      if (orId) requireAgentReference(word);
+      else requireAgentName(word);
+    }
   }
   for (const [name, { complete }] of Object.entries(options)) {
     const word = input.options[name];

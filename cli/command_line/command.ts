@@ -14,6 +14,8 @@ export interface ArgSpec {
   complete?: Completion;
   /** With `complete: "agents"`: the word may also be an agent's ID or DID. */
   orId?: true;
+  /** The last argument may be given several times; with `optional` also not at all. */
+  repeat?: true;
 }
 
 /** A named option. Without `value` it is a switch. */
@@ -46,7 +48,11 @@ type Options = Readonly<Record<string, OptionSpec>>;
 
 /** The parsed input of a command. An option that is not given is `undefined`; a switch is `false`. */
 export interface Input<A extends Args = Args, O extends Options = Options> {
-  args: { [K in keyof A]: A[K] extends { optional: true } ? string | undefined : string };
+  args: {
+    [K in keyof A]: A[K] extends { repeat: true } ? string[]
+      : A[K] extends { optional: true } ? string | undefined
+      : string;
+  };
   options: {
     [K in keyof O]: O[K] extends { value: string }
       ? O[K] extends { repeat: true } ? string[] : O[K] extends { required: true } ? string : string | undefined
@@ -79,7 +85,7 @@ export type Groups = Readonly<Record<string, string>>;
 
 /** Input as the parser returns it. */
 export interface RawInput {
-  args: Record<string, string | undefined>;
+  args: Record<string, string | string[] | undefined>;
   options: Record<string, string | string[] | boolean | undefined>;
 }
 
@@ -120,7 +126,9 @@ export const PERSON_OPTIONS = {
 
 /** Returns the usage line with required options. Secret options are left out: they have other sources. */
 export function usageOf({ path, args, options }: Pick<Command, "path" | "args" | "options">): string {
-  const shown = Object.entries(args).map(([name, { optional }]) => optional ? `[${name}]` : `<${name}>`);
+  const shown = Object.entries(args).map(([name, { optional, repeat }]) =>
+    (optional ? `[${name}]` : `<${name}>`) + (repeat ? "…" : "")
+  );
   const needed = Object.entries(options).filter(([, { required, secret }]) => required && !secret);
   return ["svc", ...path, ...shown, ...needed.map(([name, { value }]) => `--${name} <${value}>`)].join(" ");
 }

@@ -11,8 +11,9 @@ interface Place {
   /** Words that may follow, with their summaries. */
   words: { word: string; summary: string }[];
   options: { name: string; spec: OptionSpec }[];
-  /** Completion of the first argument. */
+  /** Completion of the first argument, and of all others when it may be repeated. */
   argument: Completion | undefined;
+  isRepeated: boolean;
 }
 
 /** Returns the script for a shell. */
@@ -40,6 +41,7 @@ function allPlaces(table: readonly Command[], summaries: Groups): Place[] {
       words: [...words].map(([word, summary]) => ({ word, summary })),
       options: [],
       argument: undefined,
+      isRepeated: false,
     };
   });
   const commands = table.map(({ path, args, options }): Place => ({
@@ -47,6 +49,7 @@ function allPlaces(table: readonly Command[], summaries: Groups): Place[] {
     words: [],
     options: Object.entries(options).map(([name, spec]) => ({ name, spec })),
     argument: Object.values(args)[0]?.complete,
+    isRepeated: Object.values(args)[0]?.repeat === true,
   }));
   const always = Object.entries(GLOBAL_OPTIONS).map(([name, spec]) => ({ name, spec }));
   return [...groups, ...commands].map((place) => ({ ...place, options: [...place.options, ...always] }));
@@ -66,7 +69,7 @@ function bashScript(places: Place[]): string {
     `    --${name}) ${bashWords(complete)}; return ;;`
   );
   const known = places.filter(({ path }) => path !== "").map(({ path }) => `"${path}"`);
-  const cases = places.map(({ path, words, options, argument }) =>
+  const cases = places.map(({ path, words, options, argument, isRepeated }) =>
     `    "${path}")\n` +
     `      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W "${
       options.map(({ name }) => `--${name}`).join(" ")
@@ -75,6 +78,8 @@ function bashScript(places: Place[]): string {
       ? `      else COMPREPLY=($(compgen -W "${words.map(({ word }) => word).join(" ")}" -- "$cur")); fi ;;`
       : argument === undefined
       ? `      fi ;;`
+      : isRepeated
+      ? `      else ${bashWords(argument)}; fi ;;`
       : `      elif ((arguments == 0)); then ${bashWords(argument)}; fi ;;`)
   );
   return `# Completion of svc, made by: svc completions

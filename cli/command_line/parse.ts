@@ -160,11 +160,12 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
 
 function namedArgs(command: Command, words: readonly string[]): RawInput["args"] {
   const specs = Object.entries(command.args);
-  if (words.length > specs.length) throw usage(command, `"${words[specs.length]}" is an extra argument.`);
-  return Object.fromEntries(specs.map(([name, { optional, secret }], i) => {
+  const isOpen = specs.at(-1)?.[1].repeat === true;
+  if (words.length > specs.length && !isOpen) throw usage(command, `"${words[specs.length]}" is an extra argument.`);
+  return Object.fromEntries(specs.map(([name, { optional, secret, repeat }], i) => {
     const word = words[i];
     if (word === undefined && !optional && !secret?.env) throw usage(command, `<${name}> is missing.`);
-    return [name, word];
+    return [name, repeat ? words.slice(i) : word];
   }));
 }
 

@@ -47,19 +47,23 @@ function wantedSecrets(command: Command, { args, options }: RawInput): Wanted[] 
   for (const [name, { secret, optional }] of Object.entries(command.args)) {
     if (!secret) continue;
     const take = (value: string) => void (args[name] = value);
-    wanted.push({ what: `<${name}>`, given: args[name], env: secret.env, required: !optional, take });
+    wanted.push({ what: `<${name}>`, given: single(args[name]), env: secret.env, required: !optional, take });
   }
   for (const [name, { secret, env, required }] of Object.entries(command.options)) {
     if (!secret) continue;
-    const given = options[name];
     const take = (value: string) => void (options[name] = value);
     wanted.push({
       what: `--${name}`,
-      given: typeof given === "string" ? given : undefined,
+      given: single(options[name]),
       env,
       required: required === true,
       take,
     });
   }
   return wanted;
+}
+
+/** A secret is never repeated. */
+function single(given: RawInput["options"][string]): string | undefined {
+  return typeof given === "string" ? given : undefined;
 }

@@ -1,6 +1,6 @@
 /** Parsing argv into a command: accepted input, refused input, and suggestions. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { type Command, command } from "../../../cli/command_line/command.ts";
+import { type Command, command, usageOf } from "../../../cli/command_line/command.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { COMMANDS } from "../../../cli/commands/table.ts";
 import { parse, type Parsed, wantsJson } from "../../../cli/command_line/parse.ts";
@@ -25,6 +25,22 @@ const SMALL = [
     path: ["agent", "auth", "refresh"],
     summary: "Refresh",
     args: {},
+    options: {},
+    examples: [],
+    run: nothing,
+  }),
+  command({
+    path: ["drop"],
+    summary: "Drops several",
+    args: { kind: { summary: "Kind" }, id: { summary: "IDs", optional: true, repeat: true } },
+    options: {},
+    examples: [],
+    run: nothing,
+  }),
+  command({
+    path: ["pick"],
+    summary: "Picks at least one",
+    args: { id: { summary: "IDs", repeat: true } },
     options: {},
     examples: [],
     run: nothing,
@@ -62,6 +78,14 @@ Deno.test("the parser finds the command, its arguments and options in any order"
     assertEquals(input.args, { name: "x", more: undefined });
     assertEquals(input.options, { kind: "a", scope: [], secret: undefined, force: true });
   }
+});
+
+Deno.test("the parser collects a repeated last argument, and needs one unless it is optional", () => {
+  assertEquals(ran("drop", "a").input.args, { kind: "a", id: [] });
+  assertEquals(ran("drop", "a", "1", "--", "--2", "3").input.args, { kind: "a", id: ["1", "--2", "3"] });
+  assertEquals(ran("pick", "1").input.args, { id: ["1"] });
+  assertStringIncludes(refused("pick"), "<id> is missing");
+  assertEquals(SMALL.map(usageOf).slice(2, 4), ["svc drop <kind> [id]…", "svc pick <id>…"]);
 });
 
 Deno.test("the parser keeps values unchanged: numbers, words after a switch, a lone or leading dash", async (t) => {
