@@ -155,11 +155,12 @@ function connectorChecks(
   const start = `svc connector start ${folder.name}`;
   if (client === null || response === null) return [check("connector", false, "none runs", FILES, start)];
   if (typeof response === "string") return [check("connector", false, response, `a request to ${client.url}`, start)];
-  const { connection, deadLetters, clockOffsetMs, inbox, runtime } = response;
+  const { api, connection, deadLetters, clockOffsetMs, inbox, runtime } = response;
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   return [
     check("connector", true, `runs as process ${response.pid}`, RUNNING, ""),
+    ...api === undefined ? [] : [portCheck(api)],
     check(
       "proxy",
       connection.state === "connected",
@@ -190,6 +191,13 @@ function connectorChecks(
       "Correct this machine's clock",
     ),
   ];
+}
+
+/** Whether the local API has the agent's own port, which other programs know (D-118). */
+function portCheck({ url, movedFrom }: NonNullable<Status["api"]>): DoctorCheck {
+  const seen = movedFrom === null ? url : `${url}, because another program has port ${movedFrom}`;
+  const fix = "Stop that program, or choose another port with svc connector start --port; then start the connector";
+  return check("port", movedFrom === null, seen, RUNNING, fix);
 }
 
 function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {

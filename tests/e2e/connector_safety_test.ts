@@ -89,6 +89,7 @@ Deno.test("the local API refuses web pages, other host names and other machines"
       const answer = await raw(lines);
       assertStringIncludes(answer, code);
       assert(!/access-control-allow/i.test(answer) && !answer.includes(token), answer);
+      assertStringIncludes(answer.toLowerCase(), "cross-origin-resource-policy: same-origin");
     });
   };
 
@@ -102,9 +103,11 @@ Deno.test("the local API refuses web pages, other host names and other machines"
   ]);
   await refused("a page that has the token", FORBIDDEN_ORIGIN, ["GET /v1/status HTTP/1.1", host, bearer, origin]);
   await refused("a sandboxed page", FORBIDDEN_ORIGIN, ["GET /v1/status HTTP/1.1", host, bearer, "Origin: null"]);
-  await refused("an image of a page, which has no Origin", "CONNECTOR_UNAUTHORIZED", [
-    ...["GET /v1/status HTTP/1.1", host, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"],
-  ]);
+  for (const site of ["cross-site", "same-site", "same-origin"]) {
+    await refused(`an image of a ${site} page, which has no Origin`, FORBIDDEN_ORIGIN, [
+      ...["GET /v1/status HTTP/1.1", host, bearer, `Sec-Fetch-Site: ${site}`, "Sec-Fetch-Mode: no-cors"],
+    ]);
+  }
   await refused("a form of a page", FORBIDDEN_ORIGIN, [
     ...["POST /v1/dead-letter/purge HTTP/1.1", host, origin, "Content-Type: text/plain", "Content-Length: 0"],
   ]);

@@ -15,6 +15,7 @@ const DOCUMENTS: Readonly<Record<string, number>> = {
   "docs/security.md": Infinity,
   "docs/glossary.md": Infinity,
   "docs/runtimes.md": 700,
+  "docs/local-api.md": Infinity,
 };
 
 /** The last of the decisions that were made before the protocol had a document of its own. */

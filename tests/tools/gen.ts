@@ -15,6 +15,7 @@ import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../registry/auth.t
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
 import { type Authenticators, errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { limitsOf } from "../../shared/server/http/openapi.ts";
+import { localApiDoc } from "./local_api_doc.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
@@ -35,6 +36,7 @@ const DOCUMENTS: readonly Document[] = [
   },
   { path: "docs/limits.md", from: ["shared/protocol/limits.ts"], render: limits },
   { path: "docs/cli.md", from: ["cli/commands/table.ts"], render: () => renderCliDoc(COMMANDS, GROUPS) },
+  { path: "docs/local-api.md", from: ["cli/connector/local_api/local_routes.ts"], render: localApiDoc },
   { path: "docs/routes.md", from: ["registry/routes.ts", "proxy/routes.ts"], render: routes },
 ];
 

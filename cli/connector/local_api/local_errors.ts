@@ -1,4 +1,7 @@
-/** The errors of the connector's local API: code, status, condition and fix. Errors of the proxy are passed on unchanged. */
+/**
+ * The errors of the connector's local API (D-138): code, status, condition and fix. Errors of the proxy are passed on
+ * unchanged.
+ */
 
 interface LocalErrorRow {
   status: number;
@@ -16,7 +19,7 @@ export const LOCAL_ERRORS = Object.freeze(
     },
     CONNECTOR_ORIGIN_FORBIDDEN: {
       status: 403,
-      when: "Requests with an Origin header are rejected",
+      when: "Requests of web pages are rejected: those with Origin, or with a Sec-Fetch-Site other than none",
       fix: "Call it from a program, not from a web page.",
     },
     CONNECTOR_UNAUTHORIZED: {
@@ -33,6 +36,26 @@ export const LOCAL_ERRORS = Object.freeze(
       status: 404,
       when: "No peer has this alias, and it is not a DID",
       fix: "svc connector shows how to list peers and how to pair.",
+    },
+    CONNECTOR_MESSAGE_UNKNOWN: {
+      status: 404,
+      when: "There is no such message",
+      fix: "svc inbox and svc sent list the messages of this agent. Read messages are kept 7 days, sent ones 8 days.",
+    },
+    CONNECTOR_RUNTIME_PUSHES: {
+      status: 409,
+      when: "The messages of this agent go to its runtime, so they cannot be read here",
+      fix: "To read them instead, run svc install --for inbox and start the connector again.",
+    },
+    CONNECTOR_LOOP_GUARD: {
+      status: 429,
+      when: "Too many messages in a short time without a decision of a person",
+      fix: "Wait as long as Retry-After says, or let a person send the message.",
+    },
+    CONNECTOR_BUSY: {
+      status: 429,
+      when: "Too many calls are waiting already",
+      fix: "Call again without wait, or when another call has ended.",
     },
     CONNECTOR_PROXY_UNREACHABLE: {
       status: 502,

@@ -3,44 +3,12 @@
  * Decisions: D-89.
  */
 import { assert, assertEquals } from "@std/assert";
-import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/connector/local_api/local_errors.ts";
 import { Machine } from "../../cli_world.ts";
 import { World } from "../../../support/world.ts";
 import { accepts, Bench, passing, story } from "../bench.ts";
 import { until } from "../../../support/until.ts";
-
-const TOKEN = "token-of-the-local-api";
-const PORT = 19_400;
-
-interface Asked {
-  method?: string;
-  body?: unknown;
-  headers?: Record<string, string>;
-}
-
-function asker(bench: Bench, tickets: string[] = []) {
-  const answer = localApi({
-    connector: bench.connector,
-    token: TOKEN,
-    port: PORT,
-    onTicket: (t) => void tickets.push(t),
-  });
-  return async (path: string, { method = "GET", body, headers = {} }: Asked = {}) => {
-    const all = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}`, ...headers };
-    const request = new Request(`http://127.0.0.1:${PORT}${path}`, {
-      method,
-      body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
-    });
-    // `Request` itself does not keep the Host header.
-    Object.defineProperty(request, "headers", { value: new Headers(all) });
-    const response = await answer(request);
-    const text = await response.text();
-    return { status: response.status, body: text === "" ? null : JSON.parse(text), headers: response.headers };
-  };
-}
-
-const post = (body: unknown): Asked => ({ method: "POST", body });
+import { type Asked, asker, PORT, post, TOKEN } from "./local_caller.ts";
 
 Deno.test("only a caller with the token, a loopback host name and no Origin is accepted", async (t) => {
   await using world = await World.open();
@@ -58,6 +26,9 @@ Deno.test("only a caller with the token, a loopback host name and no Origin is a
     [{ origin: "https://evil.example" }, "CONNECTOR_ORIGIN_FORBIDDEN"],
     [{ origin: "null" }, "CONNECTOR_ORIGIN_FORBIDDEN"],
     [{ origin: `http://127.0.0.1:${PORT}` }, "CONNECTOR_ORIGIN_FORBIDDEN"],
+    [{ "sec-fetch-site": "cross-site" }, "CONNECTOR_ORIGIN_FORBIDDEN"],
+    [{ "sec-fetch-site": "same-origin" }, "CONNECTOR_ORIGIN_FORBIDDEN"],
+    [{ "sec-fetch-site": "" }, "CONNECTOR_ORIGIN_FORBIDDEN"],
     [{ authorization: "" }, "CONNECTOR_UNAUTHORIZED"],
     [{ authorization: `Basic ${TOKEN}` }, "CONNECTOR_UNAUTHORIZED"],
     [{ authorization: `Bearer ${TOKEN}x` }, "CONNECTOR_UNAUTHORIZED"],
@@ -65,10 +36,14 @@ Deno.test("only a caller with the token, a loopback host name and no Origin is a
   ];
   for (const [headers, code] of refused) {
     await t.step(JSON.stringify(headers), async () => {
-      const { status, body } = await ask("/v1/status", { headers });
+      const { status, body, headers: answered } = await ask("/v1/status", { headers });
       assertEquals([status, body.error.code], [code.endsWith("UNAUTHORIZED") ? 401 : 403, code]);
+      assertEquals(answered.get("cross-origin-resource-policy"), "same-origin");
     });
   }
+  const { status, headers } = await ask("/v1/status", { headers: { "sec-fetch-site": "none" } });
+  assertEquals([status, headers.get("cross-origin-resource-policy")], [200, "same-origin"]);
+  assertEquals([...headers.keys()].filter((name) => name.startsWith("access-control")), []);
 });
 
 Deno.test("unknown routes, wrong methods and bad bodies are refused in one form", async (t) => {
@@ -111,7 +86,7 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
 Deno.test("svc explain has an entry for every code that only a connector uses", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
-  assertEquals(CONNECTOR_CODES.length, 6);
+  assertEquals(CONNECTOR_CODES.length, 10);
   for (const code of CONNECTOR_CODES) {
     const { when, fix, status, from } = await machine.json("explain", code);
     const row = LOCAL_ERRORS[code as LocalCode];

@@ -1,0 +1,54 @@
+/** Handlers of the routes of dead letters (D-88): list, replay, purge. */
+import * as z from "zod";
+import { isRequestId } from "../../../shared/protocol/ids.ts";
+import { json, type LocalInput, wholeNumberOr } from "./local_route.ts";
+
+/** Query of `GET /v1/dead-letter`. */
+export const DeadLettersQuery = z.strictObject({
+  limit: wholeNumberOr(100, 1, 1_000),
+});
+
+/** Response of `GET /v1/dead-letter`, newest first. Times are milliseconds since the Unix epoch. */
+export const DeadLetters = z.object({
+  deadLetters: z.array(z.object({
+    id: z.int(),
+    fromAgentDid: z.string(),
+    requestId: z.string().refine(isRequestId),
+    conversationId: z.string().nullable(),
+    /** JSON text. */
+    payload: z.string(),
+    receivedAt: z.int(),
+    endedAt: z.int(),
+    attempts: z.int(),
+    problem: z.string(),
+  })),
+});
+
+/** Body of the requests that replay and purge. */
+export const DeadLetterIds = z.union([
+  z.strictObject({ ids: z.array(z.int().min(1)).min(1).max(10_000) }),
+  z.strictObject({ all: z.literal(true) }),
+]);
+type IdsInput = LocalInput<undefined, undefined, z.output<typeof DeadLetterIds>>;
+
+export const Replayed = z.object({ replayed: z.int() });
+export const Purged = z.object({ purged: z.int() });
+
+export function list(
+  { connector, query }: LocalInput<undefined, z.output<typeof DeadLettersQuery>, undefined>,
+): Response {
+  return json({ deadLetters: connector.inbox.deadLetters(query.limit) });
+}
+
+export function replay({ connector, body }: IdsInput): Response {
+  return json({ replayed: connector.replay(idsOf(body)) });
+}
+
+export function purge({ connector, body }: IdsInput): Response {
+  return json({ purged: connector.inbox.purge(idsOf(body)) });
+}
+
+/** `null`: all of them. */
+function idsOf(wanted: z.output<typeof DeadLetterIds>): number[] | null {
+  return "ids" in wanted ? wanted.ids : null;
+}

@@ -1,0 +1,118 @@
+/** A row of the table of local routes (D-118), and what the handlers of the rows share. */
+import * as z from "zod";
+import type { RouteAnswer } from "../../../shared/openapi.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import type { HttpResponse } from "../../../shared/client/http.ts";
+import type { Connector } from "../connector.ts";
+import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
+
+/** An error of the local API, with its code. */
+export class LocalError extends Error {
+  override name = "LocalError";
+
+  constructor(readonly code: LocalCode, message?: string) {
+    super(message ?? LOCAL_ERRORS[code].when);
+  }
+}
+
+/** What a handler gets. */
+export interface LocalInput<P, Q, B> {
+  connector: Connector;
+  params: P;
+  query: Q;
+  body: B;
+  /** The body as JSON text; `{}` when there is none. */
+  text: string;
+  /** Called with the ticket of a pairing that this API started, to print it. */
+  onTicket(ticket: string, expiresAt: string): void;
+}
+
+type Schema = z.ZodType;
+type Output<S> = S extends Schema ? z.output<S> : undefined;
+
+/** A row with the types of its input. */
+interface LocalRouteSpec<P, Q, B> {
+  method: "GET" | "POST";
+  /** Parameters are written as `:name`. */
+  path: string;
+  summary: string;
+  /** Who may call it: a program that has the token of this start. */
+  caller: "token";
+  /** Strings of the path. */
+  params?: P;
+  /** Strings of the query. Without a schema the query must be empty. */
+  query?: Q;
+  body?: B;
+  /** Body that the proxy checks; here only a JSON object is required. */
+  rawBody?: Schema;
+  /** Texts of bounds that the schemas do not show. */
+  bounds?: readonly string[];
+  /** Code for parameters of the path that do not fit. */
+  invalidPath?: LocalCode;
+  response: RouteAnswer;
+  /** Further success responses, with other statuses. */
+  otherResponses?: readonly RouteAnswer[];
+  /** Codes of the handler. The codes of admission and input are derived from the row. */
+  errors: readonly LocalCode[];
+  /** True when an error of the proxy is passed on unchanged. */
+  passesOnErrors?: true;
+  handler(input: LocalInput<Output<P>, Output<Q>, Output<B>>): Response | Promise<Response>;
+}
+
+/** A row without the types of its input. */
+export type LocalRoute = LocalRouteSpec<Schema | undefined, Schema | undefined, Schema | undefined>;
+
+/** Returns a row; infers the handler's input from its schemas. */
+export function localRoute<
+  P extends Schema | undefined = undefined,
+  Q extends Schema | undefined = undefined,
+  B extends Schema | undefined = undefined,
+>(row: LocalRouteSpec<P, Q, B>): LocalRoute {
+  return row as unknown as LocalRoute;
+}
+
+/** Codes of every route. */
+const ALWAYS: readonly LocalCode[] = [
+  "CONNECTOR_HOST_FORBIDDEN",
+  "CONNECTOR_ORIGIN_FORBIDDEN",
+  "CONNECTOR_UNAUTHORIZED",
+  "CONNECTOR_INVALID_BODY",
+  "PAYLOAD_TOO_LARGE",
+  "INTERNAL_ERROR",
+];
+
+/** Returns every code of this connector that a route can send. */
+export function localErrorsOf({ errors, invalidPath }: LocalRoute): LocalCode[] {
+  const codes = new Set<LocalCode>([...ALWAYS, ...errors, ...invalidPath === undefined ? [] : [invalidPath]]);
+  return (Object.keys(LOCAL_ERRORS) as LocalCode[]).filter((code) => codes.has(code));
+}
+
+/** Schema of a whole number in a query: decimal digits only. */
+export function wholeNumber(minimum: number, maximum: number) {
+  return z.preprocess(digits, z.int().min(minimum).max(maximum));
+}
+
+/** The same with a default, which the API documents show. */
+export function wholeNumberOr(usual: number, minimum: number, maximum: number) {
+  return z.preprocess(digits, z.int().min(minimum).max(maximum).default(usual));
+}
+
+function digits(text: unknown): unknown {
+  return typeof text === "string" && /^\d{1,15}$/.test(text) ? Number(text) : text;
+}
+
+/** Returns a JSON response. */
+export function json(value: unknown, status = 200): Response {
+  return Response.json(value, { status, headers: { "Cache-Control": "no-store" } });
+}
+
+/** Returns the proxy's response, unchanged. */
+export function passed({ status, text, headers: given }: HttpResponse): Response {
+  const headers = new Headers({ "Cache-Control": "no-store" });
+  if (text !== "") headers.set("Content-Type", "application/json; charset=utf-8");
+  for (const name of [HEADERS.requestId, "Retry-After"]) {
+    const value = given.get(name);
+    if (value !== null) headers.set(name, value);
+  }
+  return new Response(status === 204 ? null : text, { status, headers });
+}

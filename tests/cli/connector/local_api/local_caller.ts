@@ -1,0 +1,36 @@
+/** Calls the local API of a connector in the test's process, as a program with the token does. */
+import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
+import type { Bench } from "../bench.ts";
+
+export const TOKEN = "token-of-the-local-api";
+export const PORT = 19_400;
+
+export interface Asked {
+  method?: string;
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+/** Returns a function that calls the local API. `tickets` gets the tickets that it starts. */
+export function asker(bench: Bench, tickets: string[] = []) {
+  const answer = localApi({
+    connector: bench.connector,
+    token: TOKEN,
+    port: PORT,
+    onTicket: (t) => void tickets.push(t),
+  });
+  return async (path: string, { method = "GET", body, headers = {} }: Asked = {}) => {
+    const all = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}`, ...headers };
+    const request = new Request(`http://127.0.0.1:${PORT}${path}`, {
+      method,
+      body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
+    });
+    // `Request` itself does not keep the Host header.
+    Object.defineProperty(request, "headers", { value: new Headers(all) });
+    const response = await answer(request);
+    const text = await response.text();
+    return { status: response.status, body: text === "" ? null : JSON.parse(text), text, headers: response.headers };
+  };
+}
+
+export const post = (body: unknown): Asked => ({ method: "POST", body });

@@ -1,0 +1,110 @@
+/**
+ * The text of docs/local-api.md, from the table of local routes (D-118): a section for each route with its query, bodies and
+ * codes. Shapes are written as TypeScript types.
+ */
+import type * as z from "zod";
+import { LOCAL_ERRORS } from "../../cli/connector/local_api/local_errors.ts";
+import { localErrorsOf, type LocalRoute } from "../../cli/connector/local_api/local_route.ts";
+import { LOCAL_ROUTES } from "../../cli/connector/local_api/local_routes.ts";
+import { schemaOf } from "../../shared/openapi.ts";
+
+const HEAD = `# Local API
+
+For authors of programs that use a running connector: its routes, shapes and codes. The connector serves the same as
+OpenAPI 3.1 at \`/openapi.json\`. [security.md](security.md) says who can call it.
+
+- Address and token are in \`connector.json\` in the agent's folder. Read the file before each connection: the token is
+  new at each start.
+- Each request has \`Authorization: Bearer <token>\` and a loopback \`Host\`, and no \`Origin\`. Under \`/v1/\` it has no
+  \`Sec-Fetch-Site\`, or \`none\`.
+- Bodies are JSON. Unknown members and unknown query parameters are refused.
+- An error is \`{"error":{"code","message"}}\`. \`svc explain <code>\` and [errors.md](errors.md) say what to do.
+`;
+
+/** Returns the document without the line that names its sources. */
+export function localApiDoc(): string {
+  const common = LOCAL_ROUTES.map(localErrorsOf).reduce((all, codes) => all.filter((code) => codes.includes(code)));
+  const every = `Each route can answer ${common.map(coded).join(", ")}.\n`;
+  return [HEAD, every, ...LOCAL_ROUTES.map((route) => sectionOf(route, new Set(common)))].join("\n");
+}
+
+function sectionOf(route: LocalRoute, common: ReadonlySet<string>): string {
+  const { method, path, summary, query, body = route.rawBody, bounds = [], response, otherResponses = [] } = route;
+  const own = localErrorsOf(route).filter((code) => !common.has(code));
+  const errors = [...own.map(coded), ...route.passesOnErrors ? ["an error of the proxy, unchanged"] : []];
+  const lines = [
+    `${summary}.${bounds.length > 0 ? ` At most ${bounds.join("; ")}.` : ""}`,
+    ...query === undefined ? [] : [`- Query: ${typeOf(query, "input")}`],
+    ...body === undefined ? [] : [`- Body: ${typeOf(body, "input")}`],
+    ...[response, ...otherResponses].map(({ status, body }) =>
+      `- ${status}${body === undefined ? "" : `: ${typeOf(body, "output")}`}`
+    ),
+    ...errors.length > 0 ? [`- Errors: ${errors.join(", ")}`] : [],
+  ];
+  const [first, ...rest] = lines;
+  return `## ${method} ${path.replace(/:([A-Za-z]+)/g, "{$1}")}\n\n${first}\n\n${rest.join("\n")}\n`;
+}
+
+function coded(code: keyof typeof LOCAL_ERRORS): string {
+  return `\`${code}\` (${LOCAL_ERRORS[code].status})`;
+}
+
+interface JsonSchema {
+  type?: string | string[];
+  enum?: unknown[];
+  const?: unknown;
+  anyOf?: JsonSchema[];
+  items?: JsonSchema;
+  properties?: Record<string, JsonSchema>;
+  required?: string[];
+  default?: unknown;
+  minimum?: number;
+  maximum?: number;
+  minItems?: number;
+  maxItems?: number;
+  minLength?: number;
+  maxLength?: number;
+  format?: string;
+}
+
+function typeOf(schema: z.ZodType, io: "input" | "output"): string {
+  return `\`${written(schemaOf(schema, io))}\``;
+}
+
+function written(schema: JsonSchema): string {
+  if (schema.enum !== undefined) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (schema.anyOf !== undefined) return schema.anyOf.map(written).join(" | ");
+  if (Array.isArray(schema.type)) return schema.type.join(" | ");
+  switch (schema.type) {
+    case "object": {
+      const { properties = {}, required = [] } = schema;
+      const members = Object.entries(properties).map(([name, member]) =>
+        `${name}${required.includes(name) ? "" : "?"}: ${written(member)}${boundOf(member)}`
+      );
+      return members.length === 0 ? "{}" : `{ ${members.join("; ")} }`;
+    }
+    case "array": {
+      const { items = {} } = schema;
+      return items.enum || items.anyOf ? `(${written(items)})[]` : `${written(items)}[]`;
+    }
+    case undefined:
+      // The output of a transformation has no type of its own; only texts have a length.
+      return schema.maxLength === undefined ? "any JSON value" : "string";
+    default:
+      return schema.format === "date-time" ? "ISO 8601 time" : schema.type;
+  }
+}
+
+/** Bounds and the default of a member, in parentheses. */
+function boundOf({ type, minimum, maximum, minItems, maxItems, minLength, maxLength, ...rest }: JsonSchema): string {
+  const range = (unit: string, low: number | undefined, high: number | undefined) =>
+    high === undefined || high === Number.MAX_SAFE_INTEGER ? [] : [`${low ?? 0} to ${high}${unit}`];
+  const parts = [
+    ...type === "integer" ? range("", minimum, maximum) : [],
+    ...range(" entries", minItems, maxItems),
+    ...range(" characters", minLength, maxLength),
+    ...rest.default === undefined ? [] : [`default ${JSON.stringify(rest.default)}`],
+  ];
+  return parts.length === 0 ? "" : ` (${parts.join(", ")})`;
+}
