@@ -13,6 +13,8 @@ export const EXIT = {
   unauthorised: 3,
   notFound: 4,
   unreachable: 5,
+  /** The message was accepted, and no reply came in time (D-120). */
+  noReply: 6,
   interrupted: 130,
 } as const;
 
@@ -98,6 +100,11 @@ export const CLI_ERRORS = Object.freeze(
       when: "the agent's connector is not running, or does not answer",
       fix: "Run svc connector start <name> to start it.",
     },
+    CLI_NO_REPLY: {
+      exit: EXIT.noReply,
+      when: "the message was accepted, and no reply came in time",
+      fix: "Wait longer with --timeout; a later reply is in svc inbox.",
+    },
     CLI_SERVICE_FAILED: {
       exit: EXIT.failed,
       when: "the service manager rejected the service, or the connector in it did not start",
@@ -147,6 +154,7 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   API_KEY_NOT_FOUND: "Run svc api-key list to see the IDs of your keys.",
   AGENT_NOT_FOUND:
     "Run svc agent list to see your agents. If it belongs to another registry or account, remove its folder.",
+  INVITE_NOT_FOUND: "Run svc invite list to see the IDs of the invites.",
   INTERNAL_SERVICE_NOT_FOUND: "Run svc admin service list to see the IDs of the services.",
   ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",

@@ -34,8 +34,8 @@ export interface OptionSpec {
   complete?: Completion;
 }
 
-/** Words that shell completion offers: fixed ones, the agents on this machine, or file names. */
-export type Completion = readonly string[] | "agents" | "files";
+/** Words that shell completion offers: fixed ones, the agents on this machine, aliases of their peers, or file names. */
+export type Completion = readonly string[] | "agents" | "peers" | "files";
 
 /** An example command line and its purpose. */
 export interface Example {
@@ -122,6 +122,16 @@ export const REGISTRY_OPTIONS = {
 export const PERSON_OPTIONS = {
   ...REGISTRY_OPTIONS,
   "api-key": { value: "key", summary: "API key", env: "SVC_API_KEY", secret: true },
+} as const satisfies Options;
+
+/** The agent of a command about messages (D-120); `chosenAgent` reads it. */
+export const AGENT_OPTION = {
+  agent: {
+    value: "name",
+    summary: "Agent name on this machine; optional if there is only one agent",
+    env: "SVC_AGENT",
+    complete: "agents",
+  },
 } as const satisfies Options;
 
 /** Returns the usage line with required options. Secret options are left out: they have other sources. */

@@ -1,6 +1,6 @@
 /**
- * Shell completion scripts, generated from the command table: commands, options, their fixed values, and the agents on
- * this machine. The scripts do not call svc.
+ * Shell completion scripts, generated from the command table: commands, options, their fixed values, the agents on this
+ * machine and the aliases of their peers. The scripts do not call svc.
  */
 import { type Command, type Completion, GLOBAL_OPTIONS, type Groups, type OptionSpec } from "./command.ts";
 
@@ -15,6 +15,13 @@ interface Place {
   argument: Completion | undefined;
   isRepeated: boolean;
 }
+
+/**
+ * Prints the aliases in `peers.json`, which is written with one member per line. A peer that is gone has no pair. Only
+ * characters that a shell does not expand are printed.
+ */
+const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "gone": true/ { alias = "" }` +
+  ` /^  [}]/ && alias ~ /^[A-Za-z0-9._-]+$/ { print alias }'`;
 
 /** Returns the script for a shell. */
 export function completionScript(
@@ -83,12 +90,18 @@ function bashScript(places: Place[]): string {
       : `      elif ((arguments == 0)); then ${bashWords(argument)}; fi ;;`)
   );
   return `# Completion of svc, made by: svc completions
-_svc_agents() {
+_svc_folder() {
   local config="\${SVC_CONFIG_DIR:-\${XDG_CONFIG_HOME:-$HOME/.config}/svc}"
   if [[ $OSTYPE == darwin* && -z "\${SVC_CONFIG_DIR:-}\${XDG_CONFIG_HOME:-}" ]]; then
     config="$HOME/Library/Application Support/svc"
   fi
-  command ls "$config/agents" 2>/dev/null
+  printf '%s' "$config/agents"
+}
+_svc_agents() {
+  command ls "$(_svc_folder)" 2>/dev/null
+}
+_svc_peers() {
+  command find "$(_svc_folder)/\${SVC_AGENT:-}" -maxdepth 2 -name peers.json -exec ${ALIASES} {} + 2>/dev/null
 }
 _svc() {
   local cur prev place word i arguments=0
@@ -121,7 +134,7 @@ complete -F _svc svc
 
 function bashWords(completion: Completion | undefined): string {
   if (completion === "files") return 'COMPREPLY=($(compgen -f -- "$cur"))';
-  const words = completion === "agents" ? "$(_svc_agents)" : completion?.join(" ");
+  const words = typeof completion === "string" ? `$(_svc_${completion})` : completion?.join(" ");
   return `COMPREPLY=($(compgen -W "${words}" -- "$cur"))`;
 }
 
@@ -138,12 +151,18 @@ function fishScript(places: Place[]): string {
   });
   const known = places.filter(({ path }) => path !== "").map(({ path }) => quoted(path));
   return `# Completion of svc, made by: svc completions fish
-function __svc_agents
+function __svc_folder
     set -l config ~/.config/svc
     test (uname) = Darwin; and set config ~/Library/Application\\ Support/svc
     set -q XDG_CONFIG_HOME; and set config $XDG_CONFIG_HOME/svc
     set -q SVC_CONFIG_DIR; and set config $SVC_CONFIG_DIR
-    command ls $config/agents 2>/dev/null
+    echo $config/agents
+end
+function __svc_agents
+    command ls (__svc_folder) 2>/dev/null
+end
+function __svc_peers
+    command find (__svc_folder)"/$SVC_AGENT" -maxdepth 2 -name peers.json -exec ${ALIASES} '{}' + 2>/dev/null
 end
 function __svc_at
     set -l place ''
@@ -164,7 +183,7 @@ function fishValue({ value, complete }: OptionSpec): string {
 
 function fishWords(completion: Completion): string {
   if (completion === "files") return "-F";
-  const words = completion === "agents" ? "(__svc_agents)" : completion.join(" ");
+  const words = typeof completion === "string" ? `(__svc_${completion})` : completion.join(" ");
   return `-f -a ${quoted(words)}`;
 }
 

@@ -4,7 +4,7 @@
 import { type Command, type Example, GLOBAL_OPTIONS, type Groups, type OptionSpec, usageOf } from "./command.ts";
 
 const EXIT_CODES =
-  "0 success, 1 failure, 2 usage error, 3 not authorised, 4 not found, 5 service unreachable, 130 interrupted";
+  "0 success, 1 failure, 2 usage error, 3 not authorised, 4 not found, 5 service unreachable, 6 no reply, 130 interrupted";
 const INTRODUCTION = "Command-line tool for svc: agent identities, and message relay between agents.";
 /** Commands whose examples appear under "First steps", in this order. */
 const FIRST_STEPS = ["config init", "invite redeem", "agent create", "connector start"];
@@ -38,7 +38,7 @@ function topHelp(commands: readonly Command[], groups: Groups): string {
     ),
     "",
     "First steps:",
-    ...exampleLines(firstSteps),
+    ...firstSteps.map(({ run }) => `  ${run}`),
     "",
     ...ending([], [["--version", "Print the version"]]),
   ].join("\n");

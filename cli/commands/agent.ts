@@ -3,6 +3,7 @@ import type { AgentList } from "../../shared/protocol/api/agents.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseFramework } from "../../shared/protocol/names.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { parseCount } from "../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
@@ -75,9 +76,7 @@ export const AGENT_COMMANDS = [
       if (status !== undefined && !STATUSES.some((known) => known === status)) {
         throw new CliError("CLI_USAGE", `--status must be ${STATUSES.join(" or ")}, not "${status}"`);
       }
-      if (limit !== undefined && !/^(?:[1-9]\d?|100)$/.test(limit)) {
-        throw new CliError("CLI_USAGE", `--limit must be an integer from 1 to 100, not "${limit}"`);
-      }
+      if (limit !== undefined) parseCount(limit, "--limit", LIMITS.agentListMax);
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const query = { status, framework, limit, cursor };
       const { agents, pagination } = limit === undefined && cursor === undefined

@@ -1,7 +1,7 @@
 /** `svc connector` and `svc connector status`. connector_start.ts runs a connector, connector_service.ts installs it. */
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
-import { CliError, EXIT } from "../errors.ts";
+import { EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 
 const WHICH = {
@@ -57,26 +57,18 @@ export const CONNECTOR_COMMANDS = [
 
 /** Returns an agent's folder and the client of its connector, `null` when there is no discovery file and no URL. */
 export async function connectorOf(ctx: Context, agentName: string | undefined, url?: string) {
-  const [{ AgentStore }, { ConnectorClient }] = await Promise.all([
-    import("../agents/agent_store.ts"),
+  const [{ chosenAgent }, { ConnectorClient }] = await Promise.all([
+    import("../agents/agent_choice.ts"),
     import("../connector/local_api/client.ts"),
   ]);
-  const store = new AgentStore(ctx);
-  const folder = await store.open(agentName ?? onlyOne((await store.names()).agents));
+  const { store, folder } = await chosenAgent(ctx, agentName);
   return { store, folder, client: ConnectorClient.of(ctx, folder, url) };
 }
 
 /** Returns folder and client of a connector. @throws {CliError} `CLI_CONNECTOR_DOWN` when it has no discovery file */
-async function runningConnector(ctx: Context, agentName: string | undefined) {
+export async function runningConnector(ctx: Context, agentName: string | undefined) {
   const { folder, client } = await connectorOf(ctx, agentName);
   if (client !== null) return { folder, client };
   const { connectorDown } = await import("../connector/local_api/client.ts");
   throw connectorDown(folder.name);
-}
-
-function onlyOne(agents: readonly string[]): string {
-  const [first, second] = agents;
-  if (first === undefined) throw new CliError("CLI_AGENT_UNKNOWN", "There is no agent on this machine");
-  if (second === undefined) return first;
-  throw new CliError("CLI_USAGE", `There are several agents on this machine. Name one of ${agents.join(", ")}`);
 }

@@ -1,10 +1,10 @@
-/** `svc invite …`: creates and redeems invites. */
+/** `svc invite …`: creates, lists, revokes and redeems invites. */
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError } from "../errors.ts";
-import { fields } from "../terminal/output.ts";
+import { fields, table } from "../terminal/output.ts";
 import { saveAccount } from "../account/saved_account.ts";
 
 export const INVITE_COMMANDS = [
@@ -39,6 +39,39 @@ export const INVITE_COMMANDS = [
       ]);
       const redeem = ["invite", "redeem", invite.code, "--registry-url", registryUrl];
       ctx.out.next(redeem, { when: "on the other person's machine", isHere: false });
+    },
+  }),
+  command({
+    path: ["invite", "list"],
+    summary: "List the invites, newest first, without their codes (admins only)",
+    args: {},
+    options: PERSON_OPTIONS,
+    examples: [{ run: "svc invite list", purpose: "Show which invites are unused, redeemed or expired" }],
+    async run(ctx, { options }) {
+      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { invites } = await registry.invites(apiKey);
+      const rows = invites.map((
+        { id, status, createdAt, expiresAt, redeemedAt },
+      ) => [id, status, createdAt, expiresAt ?? "never", redeemedAt]);
+      ctx.out.result(
+        { invites },
+        invites.length === 0 ? "No invites." : table(["ID", "STATUS", "CREATED", "EXPIRES", "REDEEMED"], rows),
+      );
+    },
+  }),
+  command({
+    path: ["invite", "revoke"],
+    summary: "Delete an invite; an unused code stops working (admins only)",
+    details: ["The account that a redeemed invite created stays."],
+    args: { id: { summary: "Invite ID from svc invite list" } },
+    options: PERSON_OPTIONS,
+    examples: [{ run: "svc invite revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "The code can no longer be redeemed" }],
+    async run(ctx, { args: { id }, options }) {
+      const { isUlid } = await import("../../shared/protocol/ids.ts");
+      if (!isUlid(id)) throw new CliError("CLI_USAGE", `"${id}" is not an invite ID: 26 upper-case characters`);
+      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      await registry.deleteInvite(apiKey, id);
+      ctx.out.result({ id, status: "revoked" }, `The invite ${id} is revoked.`);
     },
   }),
   command({

@@ -10,7 +10,7 @@ const WHERE = {
   "agent-name": WHICH_AGENT,
   "connector-base-url": { value: "url", summary: "Local API URL of the connector (default: from its discovery file)" },
 } as const;
-const PEER = { value: "alias", summary: "Alias or DID of a peer" } as const;
+const PEER = { value: "alias", summary: "Alias or DID of a peer", complete: "peers" } as const;
 const STATE_DIR = { value: "dir", summary: "State directory of the runtime", complete: "files" } as const;
 
 export const PROVIDER_COMMANDS = [

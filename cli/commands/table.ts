@@ -11,25 +11,31 @@ import { CONFIG_COMMANDS } from "./config.ts";
 import { CONNECTOR_COMMANDS } from "./connector.ts";
 import { CONNECTOR_SERVICE_COMMANDS } from "./connector_service.ts";
 import { CONNECTOR_START_COMMANDS } from "./connector_start.ts";
+import { DEAD_LETTER_COMMANDS } from "./dead_letters.ts";
 import { EXPLAIN_COMMANDS } from "./explain.ts";
 import { INSTALL_COMMANDS } from "./install.ts";
 import { INVITE_COMMANDS } from "./invite.ts";
+import { PEERS_COMMANDS } from "./peers.ts";
 import { PROVIDER_COMMANDS } from "./provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider_setup.ts";
+import { STATUS_COMMANDS } from "./status.ts";
 import { VERIFY_COMMANDS } from "./verify.ts";
 
 /** One sentence for each group of commands. */
 export const GROUPS: Groups = {
-  admin: "Registry administration: bootstrap, internal services, signing keys.",
+  admin: "Registry administration: bootstrap, internal services, signing keys, audit log.",
   "admin service": "Credentials of internal services, such as the proxy.",
   "admin keys": "The keys that sign identity tokens and revocation lists.",
   config: "Local configuration: registry URL, proxy URL, API key.",
-  invite: "Create and redeem invites.",
+  invite: "Create, list, revoke and redeem invites.",
   agent: "Create, list, inspect and revoke agents.",
   "agent auth": "Access and refresh tokens of an agent.",
   "api-key": "Create, list and revoke your API keys.",
+  status: "Registry, proxy, person and agents at a glance.",
+  peers: "The agents that an agent is paired with.",
   connector: "Run an agent's connector and show its status.",
   "connector service": "Run the connector as a systemd or launchd service.",
+  "dead-letters": "Messages that a connector gave up on.",
   install: "Detect or select the agent runtime.",
   provider: "Configure, check and test an agent's runtime.",
   verify: "Verify identity tokens and signed requests.",
@@ -44,9 +50,12 @@ export const COMMANDS: readonly Command[] = [
   ...AGENT_COMMANDS,
   ...AGENT_TOKEN_COMMANDS,
   ...API_KEY_COMMANDS,
+  ...STATUS_COMMANDS,
+  ...PEERS_COMMANDS,
   ...CONNECTOR_COMMANDS,
   ...CONNECTOR_START_COMMANDS,
   ...CONNECTOR_SERVICE_COMMANDS,
+  ...DEAD_LETTER_COMMANDS,
   ...INSTALL_COMMANDS,
   ...PROVIDER_SETUP_COMMANDS,
   ...PROVIDER_COMMANDS,

@@ -18,9 +18,14 @@ const PeersFile = z.record(
 /** Alias → peer. */
 export type Peers = z.infer<typeof PeersFile>;
 
+/** DID → alias. */
+export function aliasesOf(peers: Peers): Map<string, string> {
+  return new Map(Object.entries(peers).map(([alias, { did }]) => [did, alias]));
+}
+
 /** The peers with their aliases; a known peer keeps its alias. */
 export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }): Peers {
-  const aliasOf = new Map(Object.entries(known).map(([alias, { did }]) => [did, alias]));
+  const aliasOf = aliasesOf(known);
   const taken = new Set<string>();
   const merged: [string, Peers[string]][] = [];
   const add = (alias: string, { agentDid: did, profile }: Peer) => {

@@ -181,7 +181,7 @@ function connectorChecks(
       deadLetters === 0,
       String(deadLetters),
       RUNNING,
-      `Read ${client.url}/v1/dead-letter, then replay or purge them (svc connector shows how to call it)`,
+      `svc dead-letters --agent ${folder.name} lists them, with replay and purge`,
     ),
     check(
       "clock",

@@ -25,7 +25,7 @@ export async function readAllPeers(
     const query: string = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
     const response = await proxy.call({ method: "GET", target: `/pair/peers?limit=${LIMITS.peerListMax}${query}` });
     if (apiErrorOf(response) !== null) return { refused: response };
-    const page = pageOf(response.text);
+    const page = pageOf(jsonOf(response.text));
     if (page === null) break;
     for (const peer of page.peers) peers.push(peer);
     cursor = page.pagination.nextCursor;
@@ -34,9 +34,14 @@ export async function readAllPeers(
   throw new UnreachableError(`${proxy.place.dialUrl} answered with something that is not a list of peers`);
 }
 
-function pageOf(text: string): PeerList | null {
+/** A page of peers, also one without `pagination`; `null` for any other value. */
+export function pageOf(value: unknown): PeerList | null {
+  return PeerList.safeParse({ ...ONE_PAGE, ...Object(value) }).data ?? null;
+}
+
+function jsonOf(text: string): unknown {
   try {
-    return PeerList.parse({ ...ONE_PAGE, ...JSON.parse(text) });
+    return JSON.parse(text);
   } catch {
     return null;
   }

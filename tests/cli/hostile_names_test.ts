@@ -27,8 +27,12 @@ function linesOf({ path, args, options }: Command, name: string): string[][] {
   const required = Object.entries(options).flatMap(([option, { required, complete }]) =>
     required ? [`--${option}=${Array.isArray(complete) ? complete[0] : "x"}`] : []
   );
+  const others = Object.values(args).flatMap(({ complete, optional }) =>
+    optional || complete === "agents" ? [] : ["1"]
+  );
+  const all = Object.hasOwn(options, "all") ? ["--all"] : [];
   const lines = Object.entries(options).filter(([, { complete }]) => complete === "agents")
-    .map(([option]) => [...path, ...required, `--${option}=${name}`]);
+    .map(([option]) => [...path, ...required, `--${option}=${name}`, ...others, ...all]);
   const first = Object.keys(args)[0];
   const takesName = path.join(" ") !== "admin service create" && /^(?:name|agent|agentName)$/.test(first ?? "");
   return takesName ? [...lines, [...path, ...required, "--", name]] : lines;

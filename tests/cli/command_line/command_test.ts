@@ -55,8 +55,16 @@ const SPECIFIED: Record<string, { args: string[]; options: string[] }> = {
   },
 };
 
-/** Commands that D-86 adds. */
+/** Commands that D-86 and D-121 add. */
 const ADDED = [
+  "admin audit",
+  "invite list",
+  "invite revoke",
+  "peers",
+  "status",
+  "dead-letters",
+  "dead-letters replay",
+  "dead-letters purge",
   "admin service create",
   "admin service list",
   "admin service rotate",

@@ -22,10 +22,21 @@ async function hasShell(name: string): Promise<boolean> {
   }
 }
 
-Deno.test("bash offers commands, options, fixed values and the agents of this machine", async (t) => {
+Deno.test("bash offers commands, options, fixed values, the agents of this machine and their peers", async (t) => {
   if (!await hasShell("bash")) return;
   const dir = await Deno.makeTempDir({ prefix: "svc_cli_" });
   for (const name of ["alpha", "beta", ".alpha.lock"]) await Deno.mkdir(`${dir}/agents/${name}`, { recursive: true });
+  const peer = (humanName: string, gone?: true) => ({ did: "d", agentName: "x", humanName, ...(gone ? { gone } : {}) });
+  const peersOf = {
+    alpha: { gamma: peer('"gone": true'), "delta-2": peer("D"), old: peer("O", true) },
+    beta: { eta: peer("E") },
+  };
+  for (const [name, peers] of Object.entries(peersOf)) {
+    await Deno.writeTextFile(
+      `${dir}/agents/${name}/peers.json`,
+      JSON.stringify({ ...peers, "$(id)": peer("F") }, null, 2),
+    );
+  }
   const script = completionScript("bash", COMMANDS, GROUPS);
   const cases: [string[], string[]][] = [
     [["svc", "ag"], ["agent"]],
@@ -42,6 +53,8 @@ Deno.test("bash offers commands, options, fixed values and the agents of this ma
     [["svc", "explain", "PROXY_AUTH_REPL"], ["PROXY_AUTH_REPLAY"]],
     [["svc", "admin", "service", "create", "x", "--scope", "crl"], ["crl.read"]],
     [["svc", "--config-dir", "x", "inv"], ["invite"]],
+    [["svc", "provider", "doctor", "--peer", ""], ["delta-2", "eta", "gamma"]],
+    [["svc", "peers", "--agent", ""], ["alpha", "beta"]],
   ];
   for (const [words, expected] of cases) {
     await t.step(
@@ -49,6 +62,10 @@ Deno.test("bash offers commands, options, fixed values and the agents of this ma
       async () => assertEquals(await offered(script, words, { SVC_CONFIG_DIR: dir }), expected),
     );
   }
+  await t.step("the peers of SVC_AGENT", async () => {
+    const env = { SVC_CONFIG_DIR: dir, SVC_AGENT: "beta" };
+    assertEquals(await offered(script, ["svc", "provider", "doctor", "--peer", ""], env), ["eta"]);
+  });
   await Deno.remove(dir, { recursive: true });
 });
 

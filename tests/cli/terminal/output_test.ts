@@ -225,6 +225,7 @@ Deno.test("no command prints a control character of a service's answer", async (
     ]],
     ...[["api-key", "list"], ["invite", "create"], ["config", "init"], ["admin", "service", "create", "proxy-eu"]],
     ...[["admin", "service", "list"], ["admin", "keys", "rotate"], ["agent", "delete", "here", "--yes"]],
+    ...[["invite", "list"], ["admin", "audit"], ["status"]],
     ["verify", machine.read("agents/here/ait.jwt").trim()],
   ];
   for (const command of commands) {
@@ -241,6 +242,7 @@ Deno.test("standard output is one JSON document or empty, and standard error one
   await using world = await World.open();
   await using machine = await bootstrapped(world);
   const { invite } = await machine.json("invite", "create");
+  const unused = (await machine.json("invite", "create")).invite;
   const key = await machine.json("api-key", "create", "--name", "x");
   const service = await machine.json("admin", "service", "create", "extra");
   await machine.json("agent", "create", "alpha");
@@ -256,6 +258,10 @@ Deno.test("standard output is one JSON document or empty, and standard error one
     [machine, ["config", "get", "humanName"], 0],
     [machine, ["config", "show"], 0],
     [second, ["invite", "redeem", invite.code], 0],
+    [machine, ["invite", "list"], 0],
+    [machine, ["invite", "revoke", unused.id], 0],
+    [machine, ["admin", "audit"], 0],
+    [machine, ["status"], 0],
     [machine, ["api-key", "list"], 0],
     [machine, ["api-key", "revoke", key.apiKey.id], 0],
     [machine, ["admin", "service", "list"], 0],
@@ -301,7 +307,8 @@ Deno.test("standard output is one JSON document or empty, and standard error one
     "verify",
   ];
   // The connector's own commands have tests beside a running connector.
-  const here = COMMANDS.filter(({ path }) => !/^(?:connector|install|provider)$/.test(path[0] ?? ""));
+  const ofConnector = /^(?:connector|install|provider|peers|dead-letters)$/;
+  const here = COMMANDS.filter(({ path }) => !ofConnector.test(path[0] ?? ""));
   assertEquals([...seen, ...covered].sort(), here.map(({ path }) => path.join(" ")).sort());
 });
 

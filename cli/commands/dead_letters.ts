@@ -1,0 +1,91 @@
+/** `svc dead-letters …`: the messages that a connector gave up on (D-121). They need a running connector. */
+import { AGENT_OPTION, command } from "../command_line/command.ts";
+import { parseCount } from "../command_line/numbers.ts";
+import type { Context } from "../context.ts";
+import { CliError, EXIT } from "../errors.ts";
+import { table } from "../terminal/output.ts";
+import { runningConnector } from "./connector.ts";
+
+/** Most dead letters of one listing, as the local API allows. */
+const MAX_LISTED = 1_000;
+/** Most IDs of one request of the local API. */
+const MAX_IDS = 10_000;
+
+const IDS = {
+  id: { summary: "Dead letter ID from svc dead-letters", optional: true, repeat: true },
+} as const;
+const WHICH = { ...AGENT_OPTION, all: { summary: "All dead letters" } } as const;
+
+export const DEAD_LETTER_COMMANDS = [
+  command({
+    path: ["dead-letters"],
+    summary: "List the messages that the connector gave up on, newest first",
+    args: {},
+    options: {
+      ...AGENT_OPTION,
+      limit: { value: "count", summary: `Most dead letters to list, 1 to ${MAX_LISTED} (default 100)` },
+    },
+    examples: [{ run: "svc dead-letters", purpose: "Show who sent them and why they were not accepted" }],
+    async run(ctx, { options }) {
+      const limit = parseCount(options.limit ?? "100", "--limit", MAX_LISTED);
+      const { folder, client } = await runningConnector(ctx, options.agent);
+      const { deadLettersOf } = await import("../connector/local_api/dead_letters.ts");
+      const deadLetters = await deadLettersOf(client, folder, limit);
+      const rows = deadLetters.map((
+        { id, alias, fromAgentDid, endedAt, attempts, problem },
+      ) => [String(id), alias ?? fromAgentDid, endedAt, String(attempts), problem]);
+      ctx.out.result(
+        { agent: folder.name, deadLetters },
+        rows.length === 0 ? "No dead letters." : table(["ID", "FROM", "ENDED", "ATTEMPTS", "PROBLEM"], rows),
+      );
+      const [first] = deadLetters;
+      if (first === undefined) return;
+      ctx.out.next(["dead-letters", "replay", String(first.id), "--agent", folder.name], { when: "to try it again" });
+    },
+  }),
+  command({
+    path: ["dead-letters", "replay"],
+    summary: "Hand dead letters to the agent runtime again",
+    args: IDS,
+    options: WHICH,
+    examples: [
+      { run: "svc dead-letters replay 17 18", purpose: "Try two messages again" },
+      { run: "svc dead-letters replay --all", purpose: "Try all of them again, after the runtime was repaired" },
+    ],
+    run: (ctx, { args, options }) => change(ctx, args.id, options, "replay"),
+  }),
+  command({
+    path: ["dead-letters", "purge"],
+    summary: "Delete dead letters permanently",
+    args: IDS,
+    options: WHICH,
+    examples: [{ run: "svc dead-letters purge 17", purpose: "Delete one message and its content" }],
+    run: (ctx, { args, options }) => change(ctx, args.id, options, "purge"),
+  }),
+];
+
+const DONE = {
+  replay: { member: "replayed", text: "handed to the runtime again" },
+  purge: { member: "purged", text: "deleted" },
+} as const;
+
+/** Changes the named dead letters. Returns exit code 4 when one of the IDs is not a dead letter. */
+async function change(
+  ctx: Context,
+  words: readonly string[],
+  options: { agent: string | undefined; all: boolean },
+  what: keyof typeof DONE,
+): Promise<number> {
+  if (options.all === words.length > 0) throw new CliError("CLI_USAGE", "Give either IDs or --all");
+  if (words.length > MAX_IDS) throw new CliError("CLI_USAGE", `Give at most ${MAX_IDS} IDs, or --all`);
+  const ids = [...new Set(words.map((word) => parseCount(word, "<id>", Number.MAX_SAFE_INTEGER)))];
+  const { folder, client } = await runningConnector(ctx, options.agent);
+  const { changeDeadLetters } = await import("../connector/local_api/dead_letters.ts");
+  const count = await changeDeadLetters(client, what, options.all ? null : ids);
+  const { member, text } = DONE[what];
+  const messages = `${count} ${count === 1 ? "message is" : "messages are"} ${text}.`;
+  const missing = options.all ? 0 : ids.length - count;
+  const rest = missing === 0 ? "" : ` ${missing} of the IDs ${missing === 1 ? "is" : "are"} not a dead letter.`;
+  ctx.out.result({ agent: folder.name, [member]: count }, messages + rest);
+  return missing === 0 ? EXIT.done : EXIT.notFound;
+}

@@ -1,0 +1,44 @@
+/** `svc status`: registry, proxy, person and agents at a glance (D-121). */
+import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.ts";
+import { EXIT } from "../errors.ts";
+import { fields, table } from "../terminal/output.ts";
+
+export const STATUS_COMMANDS = [
+  command({
+    path: ["status"],
+    summary: "Show registry, proxy, person, and the agents on this machine",
+    details: ["Exits with 1 if a running connector is unhealthy."],
+    args: {},
+    options: { ...PERSON_OPTIONS, agent: { ...AGENT_OPTION.agent, summary: "Only this agent (default: every agent)" } },
+    examples: [{ run: "svc status", purpose: "Show whether everything works, and what is unread" }],
+    async run(ctx, { options }) {
+      const { overview } = await import("../doctor/overview.ts");
+      ctx.out.doing("Looking at services and connectors");
+      const { registry, proxy, person, agents } = await overview(ctx, options);
+      const service = ({ url, problem }: { url: string | null; problem: string | null }) =>
+        url === null ? "not configured" : problem === null ? url : `${url}: NOT HEALTHY, it ${problem}`;
+      const rows = agents.map(({ name, connector, link, unread, deadLetters, did }) => [
+        name,
+        connector,
+        link,
+        unread === null ? null : String(unread),
+        deadLetters === null ? null : String(deadLetters),
+        did,
+      ]);
+      ctx.out.result({ registry, proxy, person, agents }, [
+        ...fields([
+          ["registry", service(registry)],
+          ["proxy", service(proxy)],
+          ["person", person.problem === null ? `${person.name}, ${person.did}` : person.problem],
+        ]),
+        "",
+        ...rows.length === 0
+          ? ["No agents on this machine."]
+          : table(["AGENT", "CONNECTOR", "LINK", "UNREAD", "DEAD LETTERS", "DID"], rows),
+      ]);
+      for (const { name, problem } of agents) if (problem !== null) ctx.out.warn(`${name}: ${problem}`);
+      if (rows.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
+      return agents.some(({ connector }) => connector === "unhealthy") ? EXIT.failed : EXIT.done;
+    },
+  }),
+];

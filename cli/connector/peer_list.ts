@@ -1,0 +1,70 @@
+/** The agent's peers with their aliases for commands: from the running connector, else from the proxy (D-121). */
+import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { apiErrorOf } from "../../shared/client/http.ts";
+import type { Context } from "../context.ts";
+import { directProxy } from "./link/direct_proxy.ts";
+import { pageOf, type Peer, readAllPeers } from "../../shared/client/peer_pages.ts";
+import type { ProxyCaller } from "../../shared/client/proxy_caller.ts";
+import { type ConnectorClient, connectorDown } from "./local_api/client.ts";
+import { aliasesOf, mergePeers, type Peers, readPeers, writePeers } from "./peers.ts";
+
+/** A peer in `svc peers`. */
+export interface ListedPeer {
+  alias: string;
+  agentDid: string;
+  agentName: string;
+  humanName: string;
+  /** ISO 8601. */
+  pairedAt: string;
+}
+
+/** The peers that a running connector reports. It writes `peers.json` itself. */
+export async function connectorPeers(
+  client: Pick<ConnectorClient, "call">,
+  folder: AgentFolder,
+): Promise<ListedPeer[]> {
+  const list = pageOf(await client.call("GET", "/v1/pair/peers"));
+  if (list === null) throw connectorDown(folder.name, "answered with something that is not a list of peers");
+  return listed(mergePeers(readPeers(folder), list), list.peers);
+}
+
+/** The peers that the proxy reports to the agent; saves their aliases. @throws {import("../errors.ts").ApiError} */
+export async function directPeers(
+  ctx: Context,
+  agent: { store: AgentStore; folder: AgentFolder },
+  allowInsecure: boolean,
+): Promise<ListedPeer[]> {
+  using direct = await directProxy(ctx, agent, allowInsecure);
+  ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
+  const { known, peers } = await updatePeers(direct.proxy, agent.folder);
+  return listed(known, peers);
+}
+
+/**
+ * Reads the peers from the proxy and saves their aliases, as a connector does after a pairing: an alias that a person has
+ * seen stays with its peer.
+ *
+ * @throws {import("../errors.ts").ApiError} when the proxy refuses
+ */
+export async function updatePeers(
+  proxy: ProxyCaller,
+  folder: AgentFolder,
+): Promise<{ known: Peers; peers: readonly Peer[] }> {
+  const read = await readAllPeers(proxy);
+  if ("refused" in read) throw apiErrorOf(read.refused);
+  const before = readPeers(folder);
+  const known = mergePeers(before, read);
+  if (JSON.stringify(known) !== JSON.stringify(before)) await writePeers(folder, known);
+  return { known, peers: read.peers };
+}
+
+function listed(known: Peers, peers: readonly Peer[]): ListedPeer[] {
+  const aliases = aliasesOf(known);
+  return peers.map(({ agentDid, profile, pairedAt }) => ({
+    alias: aliases.get(agentDid) ?? agentDid,
+    agentDid,
+    agentName: profile.agentName,
+    humanName: profile.humanName,
+    pairedAt,
+  })).sort((a, b) => a.alias < b.alias ? -1 : 1);
+}

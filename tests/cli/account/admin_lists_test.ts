@@ -1,0 +1,87 @@
+/** The lists of an admin: invites and audit events (D-121). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+Deno.test("invite list shows every invite with its status, and no code", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  assertStringIncludes((await admin.svc("invite", "list")).stdout, "No invites.");
+  const soon = new Date(world.clock.now() + 1_000).toISOString();
+  const used = (await admin.json("invite", "create")).invite;
+  await using bob = await Machine.open(world);
+  await bob.json("invite", "redeem", used.code);
+  world.clock.step(1);
+  const expired = (await admin.json("invite", "create", "--expires-at", soon)).invite;
+  world.clock.step(1);
+  const unused = (await admin.json("invite", "create")).invite;
+  world.clock.step(2_000);
+
+  const { invites } = await admin.json("invite", "list");
+  const states = invites.map(({ id, status }: { id: string; status: string }) => [id, status]);
+  assertEquals(states, [[unused.id, "unused"], [expired.id, "expired"], [used.id, "redeemed"]]);
+  const { stdout } = await admin.svc("invite", "list");
+  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["ID", "STATUS", "CREATED", "EXPIRES", "REDEEMED"]);
+  for (const { code } of [used, expired, unused]) assert(!stdout.includes(code));
+  const { exit, code } = await bob.failure("invite", "list");
+  assertEquals([exit, code], [3, "ADMIN_REQUIRED"]);
+});
+
+Deno.test("invite list returns each invite once when there is more than one page", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const { apiKey } = await world.admin();
+  const ids: string[] = [];
+  for (let i = 0; i < 205; i++) {
+    // The limit of requests counts in windows of a minute.
+    if (i % 80 === 79) world.clock.step(61_000);
+    ids.push((await world.client.createInvite(apiKey)).invite.id);
+  }
+  world.clock.step(61_000);
+  const { invites } = await admin.json("invite", "list");
+  assertEquals(invites.map(({ id }: { id: string }) => id), ids.reverse());
+});
+
+Deno.test("a revoked invite cannot be redeemed, and a revoked ID is not found again", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  await using bob = await Machine.open(world);
+  const { invite: { id, code } } = await admin.json("invite", "create");
+  assertEquals(await admin.json("invite", "revoke", id), { id, status: "revoked" });
+  assertEquals((await bob.failure("invite", "redeem", code)).code, "INVITE_REDEEM_CODE_INVALID");
+  const again = await admin.failure("invite", "revoke", id);
+  assertEquals([again.exit, again.code], [4, "INVITE_NOT_FOUND"]);
+  assertStringIncludes(again.message, "svc invite list");
+  const sent = admin.requests.length;
+  for (const wrong of ["x", "../metadata", code]) {
+    assertEquals((await admin.failure("invite", "revoke", wrong)).exit, 2);
+  }
+  assertEquals(admin.requests.length, sent);
+});
+
+Deno.test("admin audit lists the newest events over pages up to its limit", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const { apiKey } = await world.admin();
+  for (let i = 0; i < 120; i++) {
+    if (i % 80 === 79) world.clock.step(61_000);
+    await world.client.createInvite(apiKey);
+  }
+  world.clock.step(61_000);
+  const idsOf = async (...options: string[]) =>
+    (await admin.json("admin", "audit", ...options)).events.map(({ id }: { id: string }) => id);
+  const all = await idsOf("--limit", "1000");
+  assert(all.length > 120 && new Set(all).size === all.length);
+  assertEquals(all, [...all].sort().reverse());
+  assertEquals(await idsOf("--limit", "101"), all.slice(0, 101));
+  assertEquals(await idsOf("--limit", "1"), all.slice(0, 1));
+  assertEquals((await idsOf()).length, 50);
+  for (const wrong of ["0", "1001", "-1", "1e2", "x"]) {
+    assertEquals((await admin.failure("admin", "audit", `--limit=${wrong}`)).exit, 2);
+  }
+  const { stdout } = await admin.svc("admin", "audit", "--limit", "2");
+  assertEquals(stdout.trimEnd().split("\n").length, 3);
+  assertStringIncludes(stdout, "invite");
+  await using bob = await Machine.ofPerson(world);
+  assertEquals((await bob.failure("admin", "audit")).exit, 3);
+});

@@ -1,0 +1,53 @@
+/**
+ * A machine with the agent alpha in the test's process, and alpha's connector with its local API on a real port. The
+ * proxy is reached by requests only: the connector has no link.
+ */
+import { type RunningConnector, startAgentConnector } from "../../../cli/connector/agent_connector.ts";
+import { AgentStore } from "../../../cli/agents/agent_store.ts";
+import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { Machine } from "../cli_world.ts";
+import { contextOf } from "./context.ts";
+
+/** A machine with an agent named alpha. */
+export async function machineWithAlpha(world: World): Promise<Machine> {
+  const machine = await Machine.ofPerson(world, { env: { SVC_PROXY_URL: PROXY_URL, SVC_HUMAN_NAME: "Ada" } });
+  machine.fetch =
+    ((input: string, init?: RequestInit) =>
+      input.startsWith("http://127.0.0.1:") ? fetch(input, init) : world.fetch(input, init)) as typeof fetch;
+  await machine.json("agent", "create", "alpha");
+  return machine;
+}
+
+/** The client of an agent of the machine, for requests that `svc` does not make. */
+export async function clientOf(world: World, machine: Machine, name: string): Promise<TestAgent["client"]> {
+  const folder = await new AgentStore(contextOf(world, machine)).open(name);
+  const { privateKey } = await folder.keys();
+  const { did } = folder.identity();
+  return world.clientOf({ did, ait: folder.ait(), privateKey, accessToken: folder.auth().accessToken });
+}
+
+/** Pairs alpha with a new agent. */
+export async function pairAlpha(world: World, machine: Machine, name: string): Promise<TestAgent> {
+  const peer = await world.agent(undefined, name);
+  const { ticket } = await peer.client.pairStart({ agentName: name, humanName: "Bob" });
+  await (await clientOf(world, machine, "alpha")).pairConfirm(ticket, { agentName: "alpha", humanName: "Ada" });
+  return peer;
+}
+
+/** The running connector of alpha. Disposing it stops it. */
+export async function connectorOfAlpha(world: World, machine: Machine): Promise<RunningConnector & AsyncDisposable> {
+  const ctx = { ...contextOf(world, machine), env: (name: keyof typeof machine.env) => machine.env[name] };
+  const running = await startAgentConnector(ctx, "alpha", { "allow-insecure": false }, { tell: () => {} });
+  return {
+    ...running,
+    async [Symbol.asyncDispose]() {
+      const stopped = running.stop();
+      for (let i = 0; i < 6; i++) {
+        await flushTasks();
+        await world.clock.advance(1_000);
+      }
+      await stopped;
+    },
+  };
+}

@@ -1,0 +1,150 @@
+/** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector (D-121). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { Inbox } from "../../../cli/connector/delivery/inbox.ts";
+import { REGISTRY_URL, type TestAgent, World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
+
+const HOSTILE = "no\u001b[2J\u0007\r\u009b\u202e";
+
+/** Stores messages of an agent, and makes each a dead letter. Returns their IDs. */
+function deadLettersFrom(inbox: Inbox, from: TestAgent, count: number, now: number): number[] {
+  const { did: agentDid, name } = from.agent;
+  const identity = { agentDid, ownerDid: from.owner.did, issuer: REGISTRY_URL, aitJti: from.agent.currentJti, name };
+  return Array.from({ length: count }, (_, i) => {
+    const frame = { fromAgentDid: agentDid, requestId: `request-${i}`, toAgentDid: agentDid, identity, payload: "{}" };
+    const [result] = inbox.take([frame], now + i);
+    const message = result?.taken === "stored" ? inbox.read(result.waiting.seq) : null;
+    assert(message);
+    inbox.moveToDeadLetters(message, HOSTILE, now + i);
+    return message.seq;
+  });
+}
+
+Deno.test("svc peers lists the same peers with and without a connector, and keeps the aliases it showed", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const empty = await machine.svc("peers");
+  assertEquals([empty.code, empty.stdout], [0, "No peers.\n"]);
+  const beta = await pairAlpha(world, machine, "beta");
+  world.clock.step(1_000);
+  const second = await pairAlpha(world, machine, "beta");
+
+  const list = await machine.json("peers");
+  assertEquals(Object.keys(list.peers[0]), ["alias", "agentDid", "agentName", "humanName", "pairedAt"]);
+  const shown = list.peers.map((peer: Record<string, string>) => [peer.alias, peer.agentDid, peer.humanName]);
+  assertEquals([list.agent, ...shown], ["alpha", ["beta", beta.agent.did, "Bob"], ["beta-2", second.agent.did, "Bob"]]);
+  assertEquals(Object.keys(JSON.parse(machine.read("agents/alpha/peers.json"))), ["beta", "beta-2"]);
+  await using _connector = await connectorOfAlpha(world, machine);
+  assertEquals(await machine.json("peers", "--agent", "alpha"), list);
+  const { stdout } = await machine.svc("peers");
+  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["ALIAS", "AGENT", "HUMAN", "PAIRED", "DID"]);
+});
+
+Deno.test("svc peers without a connector refreshes an expired session and sends no API key", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  await pairAlpha(world, machine, "beta");
+  delete machine.env.SVC_API_KEY;
+  world.clock.step(16 * 60_000);
+  machine.requests.length = 0;
+  assertEquals((await machine.json("peers")).peers.length, 1);
+  assertEquals(machine.requests, ["POST /v1/agents/auth/refresh", "GET /pair/peers?limit=500"]);
+});
+
+Deno.test("svc peers without a connector reports a refusal of the proxy with its code", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const { agents: [agent] } = await machine.json("agent", "list");
+  await world.client.deleteAgent(machine.env.SVC_API_KEY ?? "", agent.id);
+  world.clock.step(10_000);
+  const { exit, code } = await machine.failure("peers");
+  assertEquals([exit, code], [3, "PROXY_AUTH_REVOKED"]);
+});
+
+Deno.test("a command takes its agent from --agent, then from SVC_AGENT, and else lists the agents", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  await machine.json("agent", "create", "other");
+  const { exit, message } = await machine.failure("peers");
+  assertEquals(exit, 2);
+  assertStringIncludes(message, "alpha, other");
+  machine.env.SVC_AGENT = "other";
+  assertEquals((await machine.json("peers")).agent, "other");
+  assertEquals((await machine.json("peers", "--agent", "alpha")).agent, "alpha");
+  for (const [name, expected] of [["ghost", "4 CLI_AGENT_UNKNOWN"], ["../alpha", "2 CLI_USAGE"]] as const) {
+    machine.env.SVC_AGENT = name;
+    const { exit, code } = await machine.failure("peers");
+    assertEquals(`${exit} ${code}`, expected);
+  }
+});
+
+Deno.test("svc status shows services, person and agents, and exits with 1 for an unhealthy connector", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  // The proxy is healthy when it has a revocation list.
+  await machine.json("peers");
+  await machine.json("agent", "create", "stopped");
+  machine.write("agents/stopped/identity.json", "damaged");
+  const before = await machine.json("status");
+  assertEquals(before.registry, { url: REGISTRY_URL, problem: null });
+  assertEquals([before.proxy.problem, before.person.name, before.person.problem], [null, "Someone", null]);
+  const [alpha, stopped] = before.agents;
+  assertEquals([alpha.name, alpha.connector, alpha.link, alpha.unread], ["alpha", "not running", null, null]);
+  assertStringIncludes(stopped.problem, "identity.json");
+
+  await using connector = await connectorOfAlpha(world, machine);
+  deadLettersFrom(connector.connector.inbox, await world.agent(), 2, world.clock.now());
+  const { code, stdout } = await machine.svc("--json", "status", "--agent", "alpha");
+  const { agents } = JSON.parse(stdout);
+  assertEquals(code, 1, "a connector without a link is unhealthy");
+  assertEquals(agents.map((agent: Record<string, unknown>) => [agent.connector, agent.unread, agent.deadLetters]), [
+    ["unhealthy", 0, 2],
+  ]);
+  const text = await machine.svc("status");
+  assertStringIncludes(text.stdout, "DEAD LETTERS");
+  assertStringIncludes(text.stderr, "warning: stopped:");
+});
+
+Deno.test("svc status works without an API key, an agent, a proxy and a registry that answers", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const first = await machine.svc("status");
+  assertEquals(first.code, 0);
+  for (const part of ["not configured", "no API key is saved", "No agents"]) assertStringIncludes(first.stdout, part);
+  assertStringIncludes(first.stderr, "Next: svc agent create my-agent");
+  machine.fetch = () => Promise.reject(new TypeError("refused"));
+  machine.env.SVC_API_KEY = "svc_pat_x";
+  const { registry, person } = await machine.json("status");
+  assertEquals([registry.problem, person.name], ["cannot be reached", null]);
+});
+
+Deno.test("svc dead-letters lists, replays and purges what the connector gave up on", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const beta = await pairAlpha(world, machine, "beta");
+  await machine.json("peers");
+  for (const argv of [[], ["replay", "1"], ["purge", "--all"]]) {
+    const { exit, code } = await machine.failure("dead-letters", ...argv);
+    assertEquals([exit, code], [5, "CLI_CONNECTOR_DOWN"]);
+  }
+  await using connector = await connectorOfAlpha(world, machine);
+  assertStringIncludes((await machine.svc("dead-letters")).stdout, "No dead letters.");
+  const ids = deadLettersFrom(connector.connector.inbox, beta, 4, world.clock.now());
+  const listed = async (...options: string[]) => (await machine.json("dead-letters", ...options)).deadLetters;
+  assertEquals((await listed()).map(({ id }: { id: number }) => id), ids.toReversed());
+  const [newest] = await listed("--limit", "1");
+  assertEquals([newest.id, newest.alias, newest.attempts, newest.problem], [ids[3], "beta", 1, HOSTILE]);
+  assertEquals(Object.keys(newest).includes("payload"), true);
+  const { stdout } = await machine.svc("dead-letters");
+  for (const raw of ["\u001b", "\u0007", "\r", "\u009b", "\u202e"]) assert(!stdout.includes(raw));
+
+  const [first, second] = ids;
+  assertEquals(await machine.json("dead-letters", "replay", `${first}`, `${first}`), { agent: "alpha", replayed: 1 });
+  const half = await machine.svc("dead-letters", "purge", `${second}`, "999");
+  assertEquals([half.code, half.stdout], [4, "1 message is deleted. 1 of the IDs is not a dead letter.\n"]);
+  assertEquals((await machine.json("dead-letters", "purge", "--all")).purged, 2);
+  for (const argv of [[], ["1", "--all"], ["0"], ["x"], ["1.5"], ["99999999999999999999"]]) {
+    assertEquals((await machine.failure("dead-letters", "purge", ...argv)).exit, 2, argv.join(" "));
+  }
+});
