@@ -1,5 +1,5 @@
 /** The real system of a command: network, clock, entropy, terminal. The only file of the CLI that reads the environment. */
-import { isLoopback } from "./client/service_url.ts";
+import { isLoopback } from "../shared/client/service_url.ts";
 import { type EnvironmentName, type System, withLoopback } from "./context.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
 import type { Terminal } from "./terminal/output.ts";

@@ -9,7 +9,8 @@ import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
 import { isDirectory, readPrivate, removeLeftovers, writePrivate } from "../files/private_files.ts";
 import { withLock } from "../files/lock.ts";
-import { parseServiceUrl, secureServiceUrl } from "../client/service_url.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
+import { secureServiceUrl } from "../client/service_url.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
 export const CONFIG_KEYS = ["registryUrl", "proxyUrl", "apiKey", "humanName"] as const;

@@ -6,7 +6,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
-import { parseServiceUrl } from "../client/service_url.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
 
 /** The account that later commands use. */
 export interface Account {

@@ -25,7 +25,7 @@ import {
 import { type HeldLock, withLock } from "../files/lock.ts";
 import { requireAgentName } from "./agent_name.ts";
 import { PrivateFolder } from "../files/private_folder.ts";
-import { parseServiceUrl } from "../client/service_url.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
 const Identity = z.object({

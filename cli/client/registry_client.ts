@@ -6,7 +6,7 @@ import * as audit from "../../shared/protocol/api/audit.ts";
 import * as invites from "../../shared/protocol/api/invites.ts";
 import * as meta from "../../shared/protocol/api/meta.ts";
 import * as services from "../../shared/protocol/api/services.ts";
-import * as sessions from "../../shared/protocol/api/sessions.ts";
+import type * as sessions from "../../shared/protocol/api/sessions.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
 import { KeyDocument } from "../../shared/protocol/key_document.ts";
@@ -14,7 +14,8 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
-import { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
+import { postRefresh } from "../../shared/client/session_refresh.ts";
+import type { AgentIdentity } from "../../shared/client/signed_headers.ts";
 
 /** Properties of a new agent. The registry chooses `framework` and `ttlDays` when they are absent. */
 export interface WantedAgent {
@@ -198,18 +199,13 @@ export class RegistryClient {
    * @param recovery true after a response that was lost
    * @param origin the registry's public origin, when `registryUrl` is another address
    */
-  async refresh(
+  refresh(
     agent: Pick<AgentIdentity, "ait" | "privateKey">,
     refreshToken: string,
     recovery = false,
     origin: string = this.registryUrl,
   ): Promise<sessions.AgentAuth> {
-    const target = "/v1/agents/auth/refresh";
-    const body = JSON.stringify({ refreshToken, ...(recovery ? { recovery } : {}) });
-    const headers = await signedHeaders(this.deps, agent, { method: "POST", url: origin, target, body });
-    const url = this.registryUrl + target;
-    return (await callService(this.deps, { method: "POST", url, headers, body, response: sessions.RefreshAnswer }))
-      .agentAuth;
+    return postRefresh(this.deps, this.registryUrl, agent, refreshToken, recovery, origin);
   }
 
   /** Checks an access token. @throws {import("../errors.ts").ApiError} 401 when it has expired or belongs to another session */

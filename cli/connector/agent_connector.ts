@@ -23,7 +23,7 @@ import {
   withTarget,
 } from "./delivery/runtime_file.ts";
 import type { EmitEvent } from "./events.ts";
-import { FileCredentials } from "./link/credentials.ts";
+import { openFileCredentials } from "./link/credentials.ts";
 import { explainEnd } from "./link/final_refusal.ts";
 import { proxyAddress } from "./link/proxy_address.ts";
 import { describeError } from "../../shared/client/refusals.ts";
@@ -94,7 +94,7 @@ export async function startAgentConnector(
     const wanted = { "allow-insecure": options["allow-insecure"] };
     return (await connect({ ...ctx, clock: serviceClock, onResponse }, wanted, registryUrl)).registry;
   };
-  const session = await FileCredentials.open({ ctx, clock: serviceClock, store, name, tell, registryOf });
+  const session = await openFileCredentials({ ctx, clock: serviceClock, store, name, tell, registryOf });
   const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
   const runtime = new Runtime(
     { fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach },

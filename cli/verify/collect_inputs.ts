@@ -9,7 +9,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { parseRequestFile, REQUEST_FILE_FORM } from "./request_file.ts";
-import { parseServiceUrl } from "../client/service_url.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
 import { evaluateRequest, evaluateToken, type TrustedInputs } from "./evaluate.ts";
 

@@ -9,6 +9,8 @@ export type LinkEventName =
   | "waiting"
   | "revoked"
   | "clock_offset"
+  | "reloaded"
+  | "refreshed"
   | "refresh_failed";
 
 export type EventFields = Record<string, string | number | boolean | null>;

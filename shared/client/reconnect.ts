@@ -16,6 +16,15 @@ import { describeError, isPermanent, remedyOf } from "./refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
 import type { AgentCredentials } from "./agent_credentials.ts";
 
+/** Another connector of the agent has taken over. */
+export class ReplacedError extends Error {
+  override name = "ReplacedError";
+
+  constructor() {
+    super("Another connector of this agent has taken over");
+  }
+}
+
 /** Opens a link as an agent. */
 export type OpenLink = (agent: AgentIdentity, events: LinkEvents) => Promise<Link>;
 
@@ -26,6 +35,8 @@ export interface ConnectionDeps {
   session: AgentCredentials;
   open: OpenLink;
   tell: EmitLinkEvent;
+  /** What to do after another connector of the agent has taken over (default: connect again after a wait). */
+  whenReplaced?: "wait" | "stop";
 }
 
 /** Events of the link that the rest of the connector handles. */
@@ -83,6 +94,7 @@ export class ReconnectingLink {
         const lived = this.#deps.clock.now() - began;
         if (lived >= CLIENT_LIMITS.settledMs) this.#failures = 0;
         wait = this.#afterClose(closed);
+        if (closed.code === CLOSE.replaced && this.#deps.whenReplaced === "stop") return this.#end(new ReplacedError());
       } catch (error) {
         if (this.#stop.signal.aborted) break;
         this.#report(error);

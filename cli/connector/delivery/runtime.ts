@@ -8,7 +8,7 @@ import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { Platform, RuntimeTarget } from "../../platforms/platform.ts";
 import { CliError } from "../../errors.ts";
 import { exchange, ExchangeError, type HttpRequest, wholeSeconds } from "../../../shared/client/http.ts";
-import { isLoopback, parseServiceUrl } from "../../client/service_url.ts";
+import { isLoopback, parseServiceUrl } from "../../../shared/client/service_url.ts";
 import { unreachable } from "../../../shared/client/tls.ts";
 import type { RuntimeAnswer } from "./delivery_rules.ts";
 import type { InboxMessage } from "./inbox.ts";

@@ -5,7 +5,7 @@
 import { connect } from "../../account/registry_access.ts";
 import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
-import { FileCredentials } from "./credentials.ts";
+import { openFileCredentials } from "./credentials.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import { ProxyCaller } from "../../../shared/client/proxy_caller.ts";
 import { ServiceClock } from "../../../shared/client/service_clock.ts";
@@ -30,7 +30,7 @@ export async function directProxy(
   const registryOf = async (registryUrl: string) =>
     (await connect({ ...ctx, clock, onResponse }, { "allow-insecure": allowInsecure }, registryUrl)).registry;
   const tell = () => {};
-  const session = await FileCredentials.open({ ctx, clock, store, name: folder.name, registryOf, tell });
+  const session = await openFileCredentials({ ctx, clock, store, name: folder.name, registryOf, tell });
   const { fetch, random } = ctx;
   const proxy = new ProxyCaller({ fetch, onResponse: ctx.onResponse, clock, random, session, emit: tell }, place);
   return { proxy, [Symbol.dispose]: () => session.stop() };

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { AgentStore } from "../../../../cli/agents/agent_store.ts";
 import { RegistryClient } from "../../../../cli/client/registry_client.ts";
 import { ServiceClock } from "../../../../shared/client/service_clock.ts";
-import { FileCredentials } from "../../../../cli/connector/link/credentials.ts";
+import { openFileCredentials } from "../../../../cli/connector/link/credentials.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";
 import { Machine } from "../../cli_world.ts";
 import { contextOf } from "../context.ts";
@@ -16,7 +16,7 @@ async function opened(world: World, machine: Machine) {
   const ctx = contextOf(world, machine);
   const clock = new ServiceClock(world.clock);
   const events: string[] = [];
-  const session = await FileCredentials.open({
+  const session = await openFileCredentials({
     ctx,
     clock,
     store: new AgentStore(ctx),

@@ -1,0 +1,17 @@
+/** Parses the URLs of services. */
+
+/**
+ * Returns the origin of a service URL, or `null`: `https` or `http`, and nothing after the port but a slash.
+ *
+ * @example `https://Registry.example/` gives `https://registry.example`
+ */
+export function parseServiceUrl(text: string): string | null {
+  return /^https?:\/\/[^/?#@\\\s]+\/?$/i.test(text) && URL.canParse(text) ? new URL(text).origin : null;
+}
+
+/** True for an address on this machine. */
+export function isLoopback(origin: string): boolean {
+  const { hostname } = new URL(origin);
+  return hostname === "localhost" || hostname === "[::1]" ||
+    /^127(?:\.\d{1,3}){3}$/.test(hostname);
+}
