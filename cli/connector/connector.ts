@@ -16,7 +16,7 @@ import { type OpenLink, ReconnectingLink } from "../../shared/client/reconnect.t
 import { RuntimeDelivery } from "./delivery/runtime_delivery.ts";
 import type { Database } from "./delivery/database.ts";
 import type { EmitEvent } from "./events.ts";
-import { Inbox, type StoreResult } from "./delivery/inbox.ts";
+import { Inbox, NOT_READ, type StoreResult } from "./delivery/inbox.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import type { Ack, ProxyPlace } from "../../shared/client/link.ts";
 import { Outbox } from "./delivery/outbox.ts";
@@ -24,6 +24,7 @@ import { readAllPeers } from "../../shared/client/peer_pages.ts";
 import { findPeer, mergePeers, type Peers } from "./peers.ts";
 import { ProxyCaller } from "../../shared/client/proxy_caller.ts";
 import { ReceiptSender } from "./delivery/receipts.ts";
+import { SentMessages } from "./delivery/sent_messages.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import type { Runtime } from "./delivery/runtime.ts";
 import type { ServiceClock } from "../../shared/client/service_clock.ts";
@@ -63,6 +64,7 @@ interface Arrival {
 
 export class Connector {
   readonly inbox: Inbox;
+  readonly sent: SentMessages;
   readonly proxy: ProxyCaller;
   readonly #outbox: Outbox;
   readonly #delivery: RuntimeDelivery;
@@ -87,7 +89,8 @@ export class Connector {
     this.#startedAt = clock.now();
     this.proxy = new ProxyCaller({ fetch, onResponse, clock: serviceClock, random, session, emit }, options.proxy);
     this.#outbox = new Outbox(database);
-    this.inbox = new Inbox(database, this.#outbox);
+    this.sent = new SentMessages(database);
+    this.inbox = new Inbox(database, { outbox: this.#outbox, sent: this.sent });
     this.#delivery = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });
     const recipientDid = options.agent.did;
     this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell: emit });
@@ -102,6 +105,7 @@ export class Connector {
         void this.updatePeers();
       },
     });
+    this.inbox.onEnded = () => this.#receipts.wake();
     this.#delivery.onEnded = () => this.#receipts.wake();
     this.#delivery.onRuntime = (reachable, problem) => this.#runtimeSeen(reachable, problem);
   }
@@ -110,6 +114,7 @@ export class Connector {
   run(): Promise<unknown> {
     const { promise, resolve } = Promise.withResolvers<unknown>();
     this.#end = resolve;
+    this.#recover();
     this.#delivery.start();
     this.#receipts.wake();
     this.#pruneExpired();
@@ -241,11 +246,26 @@ export class Connector {
     else tell("runtime_down", { url: runtime.url, why: problem });
   }
 
+  /** Ends what an earlier run left open: requests under way, and messages for callers that waited. */
+  #recover(): void {
+    const { clock, tell } = this.deps;
+    try {
+      this.sent.markInterrupted(clock.now());
+      this.inbox.releaseHeld();
+    } catch (error) {
+      tell("store_failed", { why: describeError(error) });
+    }
+  }
+
   #pruneExpired(): void {
     const { clock, tell } = this.deps;
     const now = clock.now();
     try {
+      for (const { fromDid: from, requestId } of this.inbox.expireUnread(now)) {
+        tell("dead_letter", { from, requestId, why: NOT_READ });
+      }
       this.inbox.forget(now);
+      this.sent.prune(now);
       this.#outbox.forget(now - LIMIT.receiptKeptMs);
     } catch (error) {
       tell("store_failed", { why: describeError(error) });

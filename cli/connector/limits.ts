@@ -13,6 +13,15 @@ export const CONNECTOR_LIMITS = Object.freeze({
   seenKeptMs: DAY_MS,
   /** Most delivered messages that are remembered, the newest; checked every `houseKeepingMs`. */
   seenMessages: 100_000,
+  /** D-116: bounds of the unread messages of one sender on a pull platform, messages and bytes of payload. */
+  senderMessages: 1_000,
+  senderBytes: 64 * 1024 ** 2,
+  /** D-116: how long a message stays unread before it is a dead letter, and how long its content is kept once read. */
+  unreadKeptMs: 7 * DAY_MS,
+  readKeptMs: 7 * DAY_MS,
+  /** Bytes of payload in one list of messages, and of dead letters. A peer decides how large a payload is. */
+  listedBytes: 1024 ** 2,
+  deadListedBytes: 4 * 1024 ** 2,
   /** How long a dead letter is kept. Its sender has had the receipt since it ended. */
   deadKeptMs: 30 * DAY_MS,
   /**

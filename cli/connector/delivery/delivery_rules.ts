@@ -90,6 +90,8 @@ export interface QueuedMessage {
   nextAt: number;
   /** Out of its lane: it does not block other messages and does not wait for them. */
   aside: boolean;
+  /** Until `nextAt` it is for a caller that waits for it (D-117), also after an outage of the runtime. */
+  isHeld?: boolean;
 }
 
 /** The lane of a message: one per sender and conversation. Messages of a lane are delivered in order. */
@@ -138,13 +140,13 @@ export class Lanes {
     const at = lane?.indexOf(message) ?? -1;
     if (lane && at !== -1) lane.splice(at, 1);
     if (lane?.length === 0) this.#lanes.delete(message.lane);
-    if (next) this.add({ ...message, ...next });
+    if (next) this.add({ ...message, isHeld: false, ...next });
   }
 
   /** Makes every waiting message due, after the runtime has come back. */
   wake(now: number): void {
     for (const message of [...[...this.#lanes.values()].flat(), ...this.#aside.values()]) {
-      if (!this.#taken.has(message.seq)) message.nextAt = Math.min(message.nextAt, now);
+      if (!this.#taken.has(message.seq) && !message.isHeld) message.nextAt = Math.min(message.nextAt, now);
     }
   }
 

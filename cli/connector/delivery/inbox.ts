@@ -1,142 +1,202 @@
 /**
- * The stored messages (D-88): on disk before they are acknowledged, remembered for 24 h after delivery, and kept as dead
- * letters when the runtime does not accept them. A message and its receipt change in one transaction.
+ * The stored messages (D-88): on disk before they are acknowledged, remembered for 24 h after they ended, and kept as dead
+ * letters when they could not be delivered. On a pull platform a message is unread until the agent takes it (D-116). A
+ * message and its receipt change in one transaction.
  */
-import type { DeliverFrame, FrameIdentity } from "../../../shared/protocol/frames.ts";
+import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
-import type { Database, Row } from "./database.ts";
-import { laneOf, type QueuedMessage, type Tries } from "./delivery_rules.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import type { Cell, Database, Row } from "./database.ts";
+import { laneOf, type QueuedMessage, type Tries } from "./delivery_rules.ts";
+import { InboxBounds, type InboxCounts } from "./inbox_bounds.ts";
+import {
+  type DeadLetter,
+  type InboxMessage,
+  MESSAGE_COLUMNS,
+  QUEUE_COLUMNS,
+  toDeadLetter,
+  toMessage,
+  toQueued,
+} from "./inbox_rows.ts";
 import { Outbox } from "./outbox.ts";
-
-/** A message for the runtime. */
-export interface InboxMessage {
-  seq: number;
-  fromDid: string;
-  requestId: string;
-  toDid: string;
-  identity: FrameIdentity;
-  conversationId: string | null;
-  /** JSON text, unchanged byte for byte. */
-  payload: string;
-  receivedAt: number;
-  tries: Tries;
-}
+import { type NewSentMessage, type SentMessage, SentMessages } from "./sent_messages.ts";
 
 /** The result of storing a message. */
 export type StoreResult = { taken: "stored"; waiting: QueuedMessage } | { taken: "known" } | { taken: "full" };
 
-/** A message that the connector gave up on. */
-export interface DeadLetter {
-  id: number;
-  fromAgentDid: string;
-  requestId: string;
-  conversationId: string | null;
-  payload: string;
-  receivedAt: number;
-  endedAt: number;
-  attempts: number;
-  problem: string;
+/** Which messages to list: all conditions must hold. */
+export interface InboxFilter {
+  /** True: unread messages. False: those that the agent has taken. */
+  unread: boolean;
+  fromDid?: string | undefined;
+  conversationId?: string | undefined;
+  /** Only messages with a higher `seq`. */
+  after?: number | undefined;
+  limit: number;
 }
 
-export interface InboxCounts {
-  waiting: number;
-  dead: number;
-  bytes: number;
-  /** When the oldest waiting message was received; `null` when none waits. */
-  oldestAt: number | null;
-}
-
-/** Bytes of payload in one list of dead letters. A peer decides how large a payload is. */
-const LISTED_BYTES = 4 * 1024 * 1024;
+/** A message that has just been stored. */
+export type StoredMessage = Pick<InboxMessage, "seq" | "fromDid" | "conversationId" | "inReplyTo">;
 
 type NewMessage = Pick<
   DeliverFrame,
-  "fromAgentDid" | "requestId" | "toAgentDid" | "identity" | "conversationId" | "payload"
+  "fromAgentDid" | "requestId" | "toAgentDid" | "identity" | "conversationId" | "inReplyTo" | "auto" | "payload"
 >;
+
+interface InboxOptions {
+  outbox?: Outbox;
+  sent?: SentMessages;
+  /** `pull`: the agent reads its messages; there is no runtime to hand them to. */
+  delivery?: "push" | "pull";
+}
+
+/** Why an unread message becomes a dead letter. */
+export const NOT_READ = `not read within ${LIMIT.unreadKeptMs / 86_400_000} days`;
+
+/** The messages of a push platform that the agent may take: those that wait for a caller, not for the runtime. */
+const HELD = "aside = 1 AND attempts = 0 AND next_at > ?";
 
 export class Inbox {
   readonly #db: Database;
   readonly #outbox: Outbox;
-  /** Stored messages and bytes; `null` until they are counted again. */
-  #kept: { messages: number; bytes: number } | null = null;
+  readonly #sent: SentMessages;
+  readonly #delivery: "push" | "pull";
+  readonly #bounds: InboxBounds;
+  /** Called for each message that is stored or unread again, after it is on disk. */
+  onStored: (message: StoredMessage) => void = () => {};
+  /** Called when a receipt is due. */
+  onEnded: () => void = () => {};
+  /** On a push platform: until when a reply waits for a caller instead of going to the runtime (D-117); 0: not at all. */
+  heldUntil: (message: Omit<StoredMessage, "seq">, now: number) => number = () => 0;
 
-  constructor(db: Database, outbox = new Outbox(db)) {
+  constructor(db: Database, options: InboxOptions = {}) {
     this.#db = db;
-    this.#outbox = outbox;
+    this.#outbox = options.outbox ?? new Outbox(db);
+    this.#sent = options.sent ?? new SentMessages(db);
+    this.#delivery = options.delivery ?? "push";
+    this.#bounds = new InboxBounds(db, this.#delivery === "pull");
   }
 
   /** Stores messages in one transaction. They are on disk when this returns. */
   take(messages: readonly NewMessage[], now: number): StoreResult[] {
+    const stored: StoredMessage[] = [];
+    const answered: SentMessage[] = [];
+    let results: StoreResult[];
     try {
-      return this.#db.transaction(() => messages.map((message) => this.#takeOne(message, now)));
+      results = this.#db.transaction(() => messages.map((message) => this.#takeOne(message, now, stored, answered)));
     } catch (error) {
-      this.#kept = null;
+      this.#bounds.recount();
       throw error;
     }
+    for (const message of answered) this.#sent.onChanged(message);
+    for (const message of stored) this.onStored(message);
+    return results;
   }
 
-  #takeOne(message: NewMessage, now: number): StoreResult {
-    const { fromAgentDid, requestId, payload } = message;
+  #takeOne(message: NewMessage, now: number, stored: StoredMessage[], answered: SentMessage[]): StoreResult {
+    const { fromAgentDid: fromDid, requestId, payload } = message;
+    const conversationId = message.conversationId ?? null, inReplyTo = message.inReplyTo ?? null;
     const same = "from_did = ? AND request_id = ?";
-    const known = this.#db.get(`SELECT state, ended_at FROM messages WHERE ${same}`, fromAgentDid, requestId);
+    const known = this.#db.get(`SELECT state, ended_at FROM messages WHERE ${same}`, fromDid, requestId);
     if (known !== null) {
       // After 24 h the same ID is a new message (D-69).
       const isOver = known.ended_at !== null && now - Number(known.ended_at) >= LIMIT.seenKeptMs;
       if (!isOver) return { taken: "known" };
-      this.#db.run(`DELETE FROM messages WHERE ${same}`, fromAgentDid, requestId);
+      this.#bounds.recount();
+      this.#db.run(`DELETE FROM messages WHERE ${same}`, fromDid, requestId);
     }
     const bytes = utf8Bytes(payload).length;
-    if (!this.#makeRoom(bytes)) return { taken: "full" };
-    const conversationId = message.conversationId ?? null;
+    if (!this.#bounds.makeRoom(fromDid, bytes)) return { taken: "full" };
+    const about = { fromDid, conversationId, inReplyTo };
+    const heldUntil = this.#delivery === "push" && inReplyTo !== null ? this.heldUntil(about, now) : 0;
     const row = this.#db.get(
-      `INSERT INTO messages (from_did, request_id, to_did, identity, conversation_id, payload, bytes, received_at, state)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting') RETURNING seq`,
-      fromAgentDid,
-      requestId,
-      message.toAgentDid,
-      JSON.stringify(message.identity),
-      conversationId,
-      payload,
-      bytes,
-      now,
+      `INSERT INTO messages (from_did, request_id, to_did, identity, conversation_id, in_reply_to, auto, payload, bytes,
+       received_at, next_at, aside, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting') RETURNING seq`,
+      ...[fromDid, requestId, message.toAgentDid, JSON.stringify(message.identity), conversationId, inReplyTo],
+      ...[message.auto ? 1 : 0, payload, bytes, now, heldUntil, heldUntil > 0 ? 1 : 0],
     );
-    this.#keep(1, bytes);
-    const lane = laneOf(fromAgentDid, conversationId);
-    return { taken: "stored", waiting: { seq: Number(row?.seq), lane, nextAt: 0, aside: false } };
+    this.#bounds.add(1, bytes);
+    const question = inReplyTo === null ? null : this.#sent.markAnswered(inReplyTo, fromDid, now);
+    if (question !== null) answered.push(question);
+    const seq = Number(row?.seq);
+    stored.push({ seq, ...about });
+    const lane = laneOf(fromDid, conversationId);
+    const held = heldUntil > 0 ? { aside: true, isHeld: true } : { aside: false };
+    return { taken: "stored", waiting: { seq, lane, nextAt: heldUntil, ...held } };
   }
 
-  /** Deletes the oldest dead letters until a message fits. Returns false when it does not fit. */
-  #makeRoom(bytes: number): boolean {
-    while (true) {
-      if (this.#kept === null) {
-        const { waiting, dead, bytes } = this.counts();
-        this.#kept = { messages: waiting + dead, bytes };
-      }
-      if (this.#kept.messages < LIMIT.inboxMessages && this.#kept.bytes + bytes <= LIMIT.inboxBytes) return true;
-      const oldest = "(SELECT min(seq) FROM messages WHERE state = 'dead')";
-      const gone = this.#db.get(`DELETE FROM messages WHERE seq = ${oldest} RETURNING bytes`);
-      if (gone === null) return false;
-      this.#keep(-1, -Number(gone.bytes));
-    }
-  }
-
-  #keep(messages: number, bytes: number): void {
-    if (this.#kept === null) return;
-    this.#kept = { messages: this.#kept.messages + messages, bytes: this.#kept.bytes + bytes };
+  /** Ends the waits of callers that an earlier run had: their messages go to the runtime. */
+  releaseHeld(): void {
+    this.#db.run("UPDATE messages SET next_at = 0, aside = 0 WHERE state = 'waiting' AND aside = 1 AND attempts = 0");
   }
 
   /** All waiting messages in order of arrival, for the start of the connector. */
   waiting(): QueuedMessage[] {
-    const sql =
-      "SELECT seq, from_did, conversation_id, next_at, aside FROM messages WHERE state = 'waiting' ORDER BY seq";
-    return this.#db.all(sql).map(toWaiting);
+    return this.#db.all(`SELECT ${QUEUE_COLUMNS} FROM messages WHERE state = 'waiting' ORDER BY seq`).map(toQueued);
   }
 
   /** A waiting message; `null` when it does not wait. */
   read(seq: number): InboxMessage | null {
-    const row = this.#db.get("SELECT * FROM messages WHERE seq = ? AND state = 'waiting'", seq);
+    const row = this.#db.get(`SELECT ${MESSAGE_COLUMNS} FROM messages WHERE seq = ? AND state = 'waiting'`, seq);
     return row && toMessage(row);
+  }
+
+  /** A message that is unread or that the agent has taken; `null` when there is none. */
+  one(seq: number): InboxMessage | null {
+    const isThere = "(state = 'waiting' OR read_at IS NOT NULL)";
+    const row = this.#db.get(`SELECT ${MESSAGE_COLUMNS} FROM messages WHERE seq = ? AND ${isThere}`, seq);
+    return row && toMessage(row);
+  }
+
+  /** Messages, oldest first: at most `limit` and `listedBytes` of payload, but at least one. */
+  list({ unread, fromDid, conversationId, after = 0, limit }: InboxFilter): {
+    messages: InboxMessage[];
+    /** True when there are others after the last one. */
+    more: boolean;
+  } {
+    const conditions = [unread ? "state = 'waiting'" : "read_at IS NOT NULL", "seq > ?"];
+    const values: Cell[] = [after];
+    for (const [column, value] of [["from_did", fromDid], ["conversation_id", conversationId]] as const) {
+      if (value === undefined) continue;
+      conditions.push(`${column} = ?`);
+      values.push(value);
+    }
+    const sql = `SELECT seq, bytes FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq LIMIT ?`;
+    const found = this.#db.all(sql, ...values, limit + 1);
+    const listed = withinBytes(found.slice(0, limit), LIMIT.listedBytes);
+    const messages = listed.flatMap(({ seq }) => this.one(Number(seq)) ?? []);
+    return { messages, more: found.length > listed.length };
+  }
+
+  /** The conversation of a stored message; `null` when it has none or is not stored. */
+  conversationOf(fromDid: string, requestId: string): string | null {
+    const sql = "SELECT conversation_id FROM messages WHERE from_did = ? AND request_id = ?";
+    return this.#db.get(sql, fromDid, requestId)?.conversation_id as string | null | undefined ?? null;
+  }
+
+  /**
+   * Records that the agent has taken unread messages, with their receipts, in one transaction. Returns the IDs that this
+   * call has changed: of two callers one gets an ID.
+   */
+  markRead(ids: readonly number[], now: number): number[] {
+    const mayTake = this.#delivery === "pull" ? "? IS NOT NULL" : HELD;
+    const changed = this.#db.transaction(() =>
+      ids.filter((seq) => {
+        const row = this.#db.get(
+          `UPDATE messages SET state = 'done', read_at = ?, ended_at = ? WHERE seq = ? AND state = 'waiting' AND ${mayTake}
+           RETURNING from_did, request_id`,
+          ...[now, now, seq, now],
+        );
+        if (row !== null) this.#addReceipt(row, "processed_by_svc", now);
+        return row !== null;
+      })
+    );
+    if (changed.length > 0) this.onEnded();
+    return changed;
+  }
+
+  #addReceipt(row: Row, status: "processed_by_svc" | "dead_lettered", at: number): void {
+    this.#outbox.add({ fromDid: String(row.from_did), requestId: String(row.request_id), status, at });
   }
 
   /** Stores a failed attempt. If a power failure loses it, there is one more attempt. */
@@ -150,24 +210,27 @@ export class Inbox {
       this.#db.run(
         `UPDATE messages SET attempts = ?, refusals = ?, first_tried_at = ?, next_at = ?, aside = ?, problem = ?
          WHERE seq = ? AND state = 'waiting'`,
-        attempts,
-        refusals,
-        firstTriedAt,
-        next.nextAt,
-        next.aside ? 1 : 0,
-        why,
-        seq,
+        ...[attempts, refusals, firstTriedAt, next.nextAt, next.aside ? 1 : 0, why, seq],
       )
     );
   }
 
-  /** Stores that the runtime accepted the message. Deletes its content and adds its receipt. */
-  finish({ seq, fromDid, requestId, payload }: InboxMessage, now: number): void {
+  /**
+   * Stores that the runtime accepted the message. Deletes its content, adds its receipt, and the runtime's reply to it.
+   *
+   * @param reply `problem`: why it is not sent
+   */
+  finish(
+    { seq, fromDid, requestId, payload }: InboxMessage,
+    now: number,
+    reply: { message: NewSentMessage; problem: string | null } | null = null,
+  ): void {
     this.#db.transaction(() => {
       this.#db.run("UPDATE messages SET state = 'done', ended_at = ?, payload = '', bytes = 0 WHERE seq = ?", now, seq);
       this.#outbox.add({ fromDid, requestId, status: "processed_by_svc", at: now });
+      if (reply !== null) this.#sent.add(reply.message, now, reply.problem);
     });
-    this.#keep(-1, -utf8Bytes(payload).length);
+    this.#bounds.add(-1, -utf8Bytes(payload).length);
   }
 
   /** Makes the message a dead letter and adds its receipt. */
@@ -175,68 +238,44 @@ export class Inbox {
     this.#db.transaction(() => {
       this.#db.run(
         "UPDATE messages SET state = 'dead', ended_at = ?, attempts = ?, problem = ? WHERE seq = ?",
-        now,
-        tries.attempts + 1,
-        why,
-        seq,
+        ...[now, tries.attempts + 1, why, seq],
       );
       this.#outbox.add({ fromDid, requestId, status: "dead_lettered", at: now });
     });
   }
 
   counts(): InboxCounts {
-    const row = this.#db.get(
-      `SELECT count(*) FILTER (WHERE state = 'waiting') AS waiting, count(*) FILTER (WHERE state = 'dead') AS dead,
-       coalesce(sum(bytes), 0) AS bytes, min(received_at) FILTER (WHERE state = 'waiting') AS oldest
-       FROM messages WHERE state IN ('waiting', 'dead')`,
-    );
-    return {
-      waiting: Number(row?.waiting),
-      dead: Number(row?.dead),
-      bytes: Number(row?.bytes),
-      oldestAt: row?.oldest === null ? null : Number(row?.oldest),
-    };
+    return this.#bounds.counts();
   }
 
-  /** Dead letters, newest first: at most `limit` and 4 MiB of payloads, but at least one. */
+  /** Dead letters, newest first: at most `limit` and `deadListedBytes` of payload, but at least one. */
   deadLetters(limit: number): DeadLetter[] {
     const newest = "SELECT seq, bytes FROM messages WHERE state = 'dead' ORDER BY ended_at DESC, seq DESC LIMIT ?";
-    let bytes = 0;
-    const listed = this.#db.all(newest, limit).filter((row, i) =>
-      (bytes += Number(row.bytes)) <= LISTED_BYTES || i === 0
+    const listed = withinBytes(this.#db.all(newest, limit), LIMIT.deadListedBytes);
+    return listed.flatMap(({ seq }) => this.#db.all("SELECT * FROM messages WHERE seq = ?", seq ?? null)).map(
+      toDeadLetter,
     );
-    const rows = listed.flatMap(({ seq }) => this.#db.all("SELECT * FROM messages WHERE seq = ?", seq ?? null));
-    return rows.map((row) => ({
-      id: Number(row.seq),
-      fromAgentDid: String(row.from_did),
-      requestId: String(row.request_id),
-      conversationId: row.conversation_id as string | null,
-      payload: String(row.payload),
-      receivedAt: Number(row.received_at),
-      endedAt: Number(row.ended_at),
-      attempts: Number(row.attempts),
-      problem: String(row.problem),
-    }));
   }
 
-  /** Queues dead letters again and returns them. `null`: all of them. */
+  /** Makes dead letters wait again, or unread on a pull platform, and returns them. `null`: all of them. */
   replay(ids: readonly number[] | null, now: number): QueuedMessage[] {
-    return this.#db.transaction(() =>
-      this.#deadIds(ids).map((seq) => {
-        const row = this.#db.get(
+    const rows = this.#db.transaction(() =>
+      this.#deadIds(ids).map((seq) =>
+        this.#db.get(
           `UPDATE messages SET state = 'waiting', ended_at = NULL, attempts = 0, refusals = 0, first_tried_at = NULL,
-           next_at = ?, aside = 0 WHERE seq = ? RETURNING seq, from_did, conversation_id, next_at, aside`,
+           next_at = ?, aside = 0 WHERE seq = ? RETURNING ${QUEUE_COLUMNS}, in_reply_to`,
           now,
           seq,
-        );
-        return toWaiting(row as Row);
-      })
+        )
+      ).filter((row) => row !== null)
     );
+    for (const row of rows) this.onStored(toStored(row));
+    return rows.map(toQueued);
   }
 
   /** Deletes dead letters. Returns the number deleted. `null`: all of them. */
   purge(ids: readonly number[] | null): number {
-    this.#kept = null;
+    this.#bounds.recount();
     return this.#db.transaction(() => {
       const doomed = this.#deadIds(ids);
       for (const seq of doomed) {
@@ -247,13 +286,35 @@ export class Inbox {
     });
   }
 
-  /** Deletes messages after their retention, and delivered messages over `seenMessages`. */
+  /**
+   * Makes messages that stay unread dead letters and returns them. `next_at` is the time of a replay, which starts the
+   * time again.
+   */
+  expireUnread(now: number): Pick<InboxMessage, "fromDid" | "requestId">[] {
+    if (this.#delivery === "push") return [];
+    const rows = this.#db.transaction(() => {
+      const expired = this.#db.all(
+        `UPDATE messages SET state = 'dead', ended_at = ?, problem = ?
+         WHERE state = 'waiting' AND max(received_at, next_at) <= ? RETURNING from_did, request_id`,
+        ...[now, NOT_READ, now - LIMIT.unreadKeptMs],
+      );
+      for (const row of expired) this.#addReceipt(row, "dead_lettered", now);
+      return expired;
+    });
+    if (rows.length > 0) this.onEnded();
+    return rows.map((row) => ({ fromDid: String(row.from_did), requestId: String(row.request_id) }));
+  }
+
+  /** Deletes messages and content after their retention, and ended messages over `seenMessages`. */
   forget(now: number): void {
-    this.#kept = null;
+    this.#bounds.recount();
+    const blank = "state = 'done' AND bytes = 0";
     this.#db.transactionWithoutSync(() => {
-      this.#db.run("DELETE FROM messages WHERE state = 'done' AND ended_at < ?", now - LIMIT.seenKeptMs);
-      const newestTooMany = "SELECT seq FROM messages WHERE state = 'done' ORDER BY seq DESC LIMIT 1 OFFSET ?";
-      this.#db.run(`DELETE FROM messages WHERE state = 'done' AND seq <= (${newestTooMany})`, LIMIT.seenMessages);
+      const over = now - LIMIT.readKeptMs;
+      this.#db.run("UPDATE messages SET payload = '', bytes = 0 WHERE read_at < ? AND bytes > 0", over);
+      this.#db.run(`DELETE FROM messages WHERE ${blank} AND ended_at < ?`, now - LIMIT.seenKeptMs);
+      const newestTooMany = `SELECT seq FROM messages WHERE ${blank} ORDER BY seq DESC LIMIT 1 OFFSET ?`;
+      this.#db.run(`DELETE FROM messages WHERE ${blank} AND seq <= (${newestTooMany})`, LIMIT.seenMessages);
       this.#db.run("DELETE FROM messages WHERE state = 'dead' AND ended_at < ?", now - LIMIT.deadKeptMs);
     });
   }
@@ -267,29 +328,18 @@ export class Inbox {
   }
 }
 
-function toWaiting(row: Row): QueuedMessage {
+function toStored(row: Row): StoredMessage {
+  const { seq, from_did, conversation_id, in_reply_to } = row;
   return {
-    seq: Number(row.seq),
-    lane: laneOf(String(row.from_did), row.conversation_id as string | null),
-    nextAt: Number(row.next_at),
-    aside: row.aside === 1,
+    seq: Number(seq),
+    fromDid: String(from_did),
+    conversationId: conversation_id as string | null,
+    inReplyTo: in_reply_to as string | null,
   };
 }
 
-function toMessage(row: Row): InboxMessage {
-  return {
-    seq: Number(row.seq),
-    fromDid: String(row.from_did),
-    requestId: String(row.request_id),
-    toDid: String(row.to_did),
-    identity: JSON.parse(String(row.identity)) as FrameIdentity,
-    conversationId: row.conversation_id as string | null,
-    payload: String(row.payload),
-    receivedAt: Number(row.received_at),
-    tries: {
-      attempts: Number(row.attempts),
-      refusals: Number(row.refusals),
-      firstTriedAt: row.first_tried_at === null ? null : Number(row.first_tried_at),
-    },
-  };
+/** The first rows, at least one, whose `bytes` together stay within a bound. */
+function withinBytes(rows: readonly Row[], most: number): Row[] {
+  let bytes = 0;
+  return rows.filter((row, i) => (bytes += Number(row.bytes)) <= most || i === 0);
 }

@@ -11,7 +11,7 @@ import { exchange, ExchangeError, type HttpRequest, wholeSeconds } from "../../.
 import { isLoopback, parseServiceUrl } from "../../../shared/client/service_url.ts";
 import { unreachable } from "../../../shared/client/tls.ts";
 import type { RuntimeAnswer } from "./delivery_rules.ts";
-import type { InboxMessage } from "./inbox.ts";
+import type { InboxMessage } from "./inbox_rows.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 
 interface RuntimeDeps {
@@ -40,7 +40,7 @@ export class Runtime {
   async post(message: InboxMessage, stopped: AbortSignal): Promise<RuntimeAnswer> {
     const { clock } = this.deps;
     const { headers, body } = await this.platform.request(
-      { ...message, inReplyTo: null, auto: false, idempotencyKey: await idempotencyKey(message) },
+      { ...message, idempotencyKey: await idempotencyKey(message) },
       this.target,
       unixSeconds(clock.now()),
     );

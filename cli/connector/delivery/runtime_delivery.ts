@@ -4,7 +4,8 @@
  */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { classifyAnswer, Lanes, type NextAttempt, nextAttempt, type QueuedMessage } from "./delivery_rules.ts";
-import type { Inbox, InboxMessage } from "./inbox.ts";
+import type { Inbox } from "./inbox.ts";
+import type { InboxMessage } from "./inbox_rows.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { describeAnswer, type Runtime } from "./runtime.ts";
 import type { EmitEvent } from "../events.ts";

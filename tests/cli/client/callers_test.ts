@@ -2,7 +2,7 @@
 import { assertEquals } from "@std/assert";
 import { callService } from "../../../shared/client/service_call.ts";
 import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
-import type { InboxMessage } from "../../../cli/connector/delivery/inbox.ts";
+import type { InboxMessage } from "../../../cli/connector/delivery/inbox_rows.ts";
 import { ProxyCaller } from "../../../shared/client/proxy_caller.ts";
 import { ServiceClock } from "../../../shared/client/service_clock.ts";
 import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
@@ -46,6 +46,10 @@ const message: InboxMessage = {
   toDid: "did:svc:y",
   identity: { agentDid: "did:svc:x", ownerDid: "did:svc:z", issuer: URL_, aitJti: "j", name: "a" },
   conversationId: null,
+  inReplyTo: null,
+  isReply: false,
+  auto: false,
+  readAt: null,
   payload: '{"message":"m"}',
   receivedAt: 0,
   tries: { attempts: 0, refusals: 0, firstTriedAt: null },

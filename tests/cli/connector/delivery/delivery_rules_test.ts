@@ -122,6 +122,17 @@ Deno.test("lanes return a replayed message to its place and wake the worker", ()
   assertEquals(lanes.take(0)?.seq, 3);
 });
 
+Deno.test("a message for a waiting caller keeps its time when the runtime is back, and blocks no other", () => {
+  const lanes = new Lanes();
+  lanes.add({ seq: 1, lane: "x", nextAt: 30_000, aside: true, isHeld: true });
+  lanes.add({ seq: 2, lane: "x", nextAt: 50_000, aside: false });
+  lanes.wake(0);
+  assertEquals([lanes.take(0)?.seq, lanes.take(29_999), lanes.take(30_000)?.seq], [2, null, 1]);
+  lanes.release(1, { nextAt: 40_000, aside: true });
+  lanes.wake(31_000);
+  assertEquals(lanes.take(31_000)?.seq, 1);
+});
+
 Deno.test("lanes accept no due time that a clock step back has left too far ahead", () => {
   const lanes = new Lanes();
   lanes.add({ seq: 1, lane: "x", nextAt: HOUR, aside: false });

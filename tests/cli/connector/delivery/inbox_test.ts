@@ -3,69 +3,27 @@
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
-import { Database } from "../../../../cli/connector/delivery/database.ts";
-import { Inbox } from "../../../../cli/connector/delivery/inbox.ts";
+import type { Inbox } from "../../../../cli/connector/delivery/inbox.ts";
 import { CONNECTOR_LIMITS } from "../../../../cli/connector/limits.ts";
-import { Outbox } from "../../../../cli/connector/delivery/outbox.ts";
 import { CliError } from "../../../../cli/errors.ts";
+import { BETA, Disk, received } from "./disk.ts";
 
 const DAY = 24 * 3_600_000;
-const SENDER = "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
-const IDENTITY = {
-  agentDid: SENDER,
-  ownerDid: "did:svc:localhost:human:01KHYQ5H00AAAAAAAAAAAAAAAB",
-  issuer: "https://registry.example.test",
-  aitJti: "01KHYQ5H00AAAAAAAAAAAAAAAC",
-  name: "sender",
-};
-
-function message(requestId: string, payload = '{ "n": 12345678901234567890 }', conversationId?: string) {
-  return {
-    fromAgentDid: SENDER,
-    requestId,
-    toAgentDid: "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAD",
-    identity: IDENTITY,
-    payload,
-    ...(conversationId === undefined ? {} : { conversationId }),
-  };
-}
-
-class Disk implements AsyncDisposable {
-  #open: Database[] = [];
-  private constructor(readonly folder: string) {}
-  static async make(): Promise<Disk> {
-    return new Disk(await Deno.makeTempDir({ prefix: "svc_inbox_" }));
-  }
-  get path(): string {
-    return `${this.folder}/connector.db`;
-  }
-  open(): { db: Database; inbox: Inbox; outbox: Outbox } {
-    for (const db of this.#open.splice(0)) db.close();
-    const db = Database.open(this.path);
-    this.#open.push(db);
-    const outbox = new Outbox(db);
-    return { db, outbox, inbox: new Inbox(db, outbox) };
-  }
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const db of this.#open.splice(0)) db.close();
-    await Deno.remove(this.folder, { recursive: true });
-  }
-}
 
 const takeOne = (inbox: Inbox, requestId: string, now = 0) => {
-  const [taken] = inbox.take([message(requestId)], now);
+  const [taken] = inbox.take([received(requestId)], now);
   return taken?.taken === "stored" ? taken.waiting.seq : -1;
 };
 
 Deno.test("a message is stored once, byte for byte, and survives a restart", async () => {
   await using disk = await Disk.make();
-  const [first, again] = [message("request-1", undefined, "c"), message("request-1")];
+  const [first, again] = [received("request-1", { conversationId: "c" }), received("request-1")];
   assertEquals(disk.open().inbox.take([first, again], 5).map(({ taken }) => taken), ["stored", "known"]);
   const { inbox } = disk.open();
   const [waiting] = inbox.waiting();
-  assertEquals(waiting, { seq: 1, lane: `${SENDER} c`, nextAt: 0, aside: false });
+  assertEquals(waiting, { seq: 1, lane: `${BETA} c`, nextAt: 0, aside: false });
   const read = inbox.read(1);
-  assertEquals([read?.payload, read?.conversationId, read?.identity], [first.payload, "c", IDENTITY]);
+  assertEquals([read?.payload, read?.conversationId, read?.identity], [first.payload, "c", first.identity]);
 });
 
 Deno.test("a delivered message is remembered for a day, also after a restart, and leaves a receipt", async () => {
@@ -94,7 +52,7 @@ Deno.test("a dead letter keeps its content and can be replayed or purged, with a
     assert(found);
     inbox.moveToDeadLetters(found, "status 400", 1_000);
   }
-  assertEquals(inbox.counts(), { waiting: 0, dead: 2, bytes: 58, oldestAt: null });
+  assertEquals(inbox.counts(), { waiting: 0, dead: 2, read: 0, bytes: 58, oldestAt: null });
   assertEquals(
     inbox.deadLetters(10).map(({ id, requestId, problem, attempts }) => [id, requestId, problem, attempts]),
     [
@@ -120,26 +78,29 @@ Deno.test("the attempts of a message survive a restart", async () => {
   const tries = { attempts: 4, refusals: 2, firstTriedAt: 77 };
   inbox.retry(seq, tries, { nextAt: 9_000, aside: true }, "status 500");
   const after = disk.open().inbox;
-  assertEquals(after.waiting(), [{ seq, lane: SENDER, nextAt: 9_000, aside: true }]);
+  assertEquals(after.waiting(), [{ seq, lane: BETA, nextAt: 9_000, aside: true }]);
   assertEquals(after.read(seq)?.tries, tries);
 });
 
 Deno.test("a full inbox accepts no message, but dead letters make room", async () => {
   await using disk = await Disk.make();
   const { inbox, db } = disk.open();
-  const all = Array.from({ length: CONNECTOR_LIMITS.inboxMessages }, (_, i) => message(`request-${i}`, "{}"));
+  const all = Array.from(
+    { length: CONNECTOR_LIMITS.inboxMessages },
+    (_, i) => received(`request-${i}`, { payload: "{}" }),
+  );
   assert(inbox.take(all, 0).every(({ taken }) => taken === "stored"));
-  assertEquals(inbox.take([message("request-x")], 0)[0]?.taken, "full");
-  assertEquals(inbox.take([message("request-7")], 0)[0]?.taken, "known");
+  assertEquals(inbox.take([received("request-x")], 0)[0]?.taken, "full");
+  assertEquals(inbox.take([received("request-7")], 0)[0]?.taken, "known");
   db.run("UPDATE messages SET state = 'dead', ended_at = 1, problem = '' WHERE request_id = 'request-3'");
-  assertEquals(inbox.take([message("request-x"), message("request-y")], 0).map(({ taken }) => taken), [
+  assertEquals(inbox.take([received("request-x"), received("request-y")], 0).map(({ taken }) => taken), [
     "stored",
     "full",
   ]);
   const found = inbox.read(1);
   assert(found);
   inbox.finish(found, 1);
-  assertEquals(inbox.take([message("request-y")], 2)[0]?.taken, "stored");
+  assertEquals(inbox.take([received("request-y")], 2)[0]?.taken, "stored");
 });
 
 Deno.test("records are deleted at the end of their retention", async () => {
@@ -167,7 +128,7 @@ Deno.test("the inbox remembers at most 100,000 delivered messages, the newest", 
      INSERT INTO messages (from_did, request_id, to_did, identity, bytes, received_at, state, ended_at, payload)
      SELECT ?, 'done-' || i, '', '{}', 0, 0, 'done', 0, '' FROM n`,
     CONNECTOR_LIMITS.seenMessages + 3,
-    SENDER,
+    BETA,
   );
   inbox.forget(1);
   assertEquals(Number(db.get("SELECT count(*) AS n FROM messages WHERE state = 'done'")?.n), 100_000);
@@ -217,7 +178,7 @@ Deno.test("a list of dead letters holds at most 4 MiB of payloads, and at least 
   await using disk = await Disk.make();
   const { inbox } = disk.open();
   const addDeadLetter = (requestId: string, payload: string) => {
-    const [taken] = inbox.take([message(requestId, payload)], 0);
+    const [taken] = inbox.take([received(requestId, { payload })], 0);
     const found = taken?.taken === "stored" ? inbox.read(taken.waiting.seq) : null;
     assert(found);
     inbox.moveToDeadLetters(found, "status 400", 1_000);
@@ -232,13 +193,13 @@ Deno.test("a list of dead letters holds at most 4 MiB of payloads, and at least 
 Deno.test("a large message replaces many small dead letters, and the counts stay right", async () => {
   await using disk = await Disk.make();
   const { inbox, db } = disk.open();
-  inbox.take(Array.from({ length: 2_000 }, (_, n) => message(`request-${n}`)), 0);
+  inbox.take(Array.from({ length: 2_000 }, (_, n) => received(`request-${n}`)), 0);
   db.run("UPDATE messages SET state = 'dead', ended_at = 1000 WHERE request_id <> 'request-1999'");
   // The counts show a nearly full inbox.
   const size = (found: number) => `UPDATE messages SET bytes = ${found} WHERE request_id = 'request-1999'`;
   db.run(size(CONNECTOR_LIMITS.inboxBytes - 1_998 * 29));
   inbox.forget(0);
-  assertEquals(inbox.take([message("large", `"${"x".repeat(29 * 1_000)}"`)], 0)[0]?.taken, "stored");
+  assertEquals(inbox.take([received("large", { payload: `"${"x".repeat(29 * 1_000)}"` })], 0)[0]?.taken, "stored");
   const { dead, bytes } = inbox.counts();
   assert(bytes <= CONNECTOR_LIMITS.inboxBytes && dead < 1_000 && dead > 990, JSON.stringify({ dead, bytes }));
 });

@@ -1,53 +1,17 @@
 /** The sent messages on disk (D-115): states, restarts, repeated request IDs, retention and bounds. */
 import { assertEquals } from "@std/assert";
-import type { SentState } from "../../../../shared/client/local_shapes.ts";
-import { SENT_STATES } from "../../../../shared/client/local_shapes.ts";
-import { Database } from "../../../../cli/connector/delivery/database.ts";
-import { type NewSentMessage, SentMessages } from "../../../../cli/connector/delivery/sent_messages.ts";
+import { SENT_STATES, type SentState } from "../../../../shared/client/local_shapes.ts";
 import { CONNECTOR_LIMITS } from "../../../../cli/connector/limits.ts";
+import { BETA, Disk, GAMMA, outgoing, PAYLOAD } from "./disk.ts";
 
 const DAY = 24 * 3_600_000;
-const [BETA, GAMMA] = ["A", "B"].map((last) => `did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAA${last}`) as [
-  string,
-  string,
-];
-
-function message(requestId: string, more: Partial<NewSentMessage> = {}): NewSentMessage {
-  return {
-    toDid: BETA,
-    requestId,
-    conversationId: null,
-    inReplyTo: null,
-    auto: false,
-    origin: "program",
-    payload: '{ "n": 12345678901234567890 }',
-    ...more,
-  };
-}
-
-class Disk implements AsyncDisposable {
-  #open: Database | null = null;
-  private constructor(readonly folder: string) {}
-  static async make(): Promise<Disk> {
-    return new Disk(await Deno.makeTempDir({ prefix: "svc_sent_" }));
-  }
-  open(): { db: Database; sent: SentMessages } {
-    this.#open?.close();
-    const db = this.#open = Database.open(`${this.folder}/connector.db`);
-    return { db, sent: new SentMessages(db) };
-  }
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#open?.close();
-    await Deno.remove(this.folder, { recursive: true });
-  }
-}
 
 Deno.test("a sent message is on disk before its request, and keeps its payload byte for byte", async () => {
   await using disk = await Disk.make();
-  const begun = disk.open().sent.begin(message("request-1", { conversationId: "c", inReplyTo: "request-0" }), 5);
+  const begun = disk.open().sent.begin(outgoing("request-1", { conversationId: "c", inReplyTo: "request-0" }), 5);
   const { sent } = disk.open();
   assertEquals(sent.find("request-1", BETA), begun);
-  assertEquals(sent.payloadOf(begun), '{ "n": 12345678901234567890 }');
+  assertEquals(sent.payloadOf(begun), PAYLOAD);
   const { seq, sentAt, stateAt, state, bytes, attempts } = begun;
   assertEquals({ seq, sentAt, stateAt, state, bytes, attempts }, {
     seq: 1,
@@ -62,9 +26,9 @@ Deno.test("a sent message is on disk before its request, and keeps its payload b
 Deno.test("a restart makes interrupted requests unknown, and keeps replies of the runtime to send", async () => {
   await using disk = await Disk.make();
   let { sent } = disk.open();
-  sent.begin(message("request-1"), 1);
-  sent.begin(message("reply-0001", { origin: "runtime", auto: true }), 1);
-  sent.settle(sent.begin(message("request-2"), 1), { state: "delivered" }, 2);
+  sent.begin(outgoing("request-1"), 1);
+  sent.begin(outgoing("reply-0001", { origin: "runtime", auto: true }), 1);
+  sent.settle(sent.begin(outgoing("request-2"), 1), { state: "delivered" }, 2);
   ({ sent } = disk.open());
   assertEquals(sent.markInterrupted(9), 1);
   const states = sent.list({ limit: 10 }).messages.map(({ requestId, state, stateAt }) => [requestId, state, stateAt]);
@@ -89,7 +53,7 @@ Deno.test("a state is replaced only by one that shows more", async () => {
     ["processed", "processed"],
     ["dead_lettered", "processed"],
   ];
-  const begun = sent.begin(message("request-1"), 0);
+  const begun = sent.begin(outgoing("request-1"), 0);
   for (const [next, expected] of steps) assertEquals(sent.settle(begun, { state: next }, 1).state, expected, next);
   assertEquals(changes, ["unknown", "queued", "delivered", "dead_lettered", "processed"]);
   assertEquals(sent.find("request-1")?.state, "processed");
@@ -98,14 +62,14 @@ Deno.test("a state is replaced only by one that shows more", async () => {
 Deno.test("a request ID that is sent again is the same message for 24 h, then a new one", async () => {
   await using disk = await Disk.make();
   const { sent, db } = disk.open();
-  const first = sent.settle(sent.begin(message("request-1"), 0), { state: "delivered" }, 0);
-  assertEquals(sent.begin(message("request-1", { payload: "{}" }), DAY - 1), first);
-  const again = sent.begin(message("request-1"), DAY);
+  const first = sent.settle(sent.begin(outgoing("request-1"), 0), { state: "delivered" }, 0);
+  assertEquals(sent.begin(outgoing("request-1", { payload: "{}" }), DAY - 1), first);
+  const again = sent.begin(outgoing("request-1"), DAY);
   assertEquals([again.seq, again.state], [2, "sending"]);
-  assertEquals(sent.begin(message("request-1"), DAY).seq, 2, "two calls at a time share a row");
+  assertEquals(sent.begin(outgoing("request-1"), DAY).seq, 2, "two calls at a time share a row");
   sent.settle(again, { state: "unknown", problem: "no answer" }, DAY);
-  assertEquals(sent.begin(message("request-1"), DAY).state, "sending", "a retry of an interrupted call");
-  sent.begin(message("request-1", { toDid: GAMMA }), DAY);
+  assertEquals(sent.begin(outgoing("request-1"), DAY).state, "sending", "a retry of an interrupted call");
+  sent.begin(outgoing("request-1", { toDid: GAMMA }), DAY);
   assertEquals(db.get("SELECT count(*) AS n FROM sent")?.n, 2);
   assertEquals([sent.find("request-1")?.toDid, sent.find("request-1", BETA)?.toDid], [GAMMA, BETA]);
 });
@@ -113,7 +77,7 @@ Deno.test("a request ID that is sent again is the same message for 24 h, then a 
 Deno.test("an answer marks its question as processed, and only that of its recipient", async () => {
   await using disk = await Disk.make();
   const { sent } = disk.open();
-  sent.settle(sent.begin(message("request-1"), 0), { state: "queued", expiresAt: 99 }, 0);
+  sent.settle(sent.begin(outgoing("request-1"), 0), { state: "queued", expiresAt: 99 }, 0);
   assertEquals(sent.markAnswered("request-1", GAMMA, 1), null);
   const answered = sent.markAnswered("request-1", BETA, 1);
   assertEquals([answered?.state, answered?.expiresAt], ["processed", null]);
@@ -123,7 +87,7 @@ Deno.test("an answer marks its question as processed, and only that of its recip
 Deno.test("sent messages are listed newest first, in pages, by recipient", async () => {
   await using disk = await Disk.make();
   const { sent } = disk.open();
-  for (let n = 1; n <= 5; n++) sent.begin(message(`request-${n}`, { toDid: n % 2 === 0 ? GAMMA : BETA }), n);
+  for (let n = 1; n <= 5; n++) sent.begin(outgoing(`request-${n}`, { toDid: n % 2 === 0 ? GAMMA : BETA }), n);
   const seqs = (options: Parameters<typeof sent.list>[0]) => {
     const { messages, more } = sent.list(options);
     return [messages.map(({ seq }) => seq), more];
@@ -137,7 +101,7 @@ Deno.test("the content of ended messages is blanked after a day, and rows are de
   await using disk = await Disk.make();
   const { sent } = disk.open();
   for (const state of SENT_STATES) {
-    const begun = sent.begin(message(`request-${state}`), 0);
+    const begun = sent.begin(outgoing(`request-${state}`), 0);
     if (state !== "sending") sent.settle(begun, { state }, 0);
   }
   sent.prune(DAY);
@@ -162,7 +126,7 @@ Deno.test("a full table deletes the oldest finished messages, then queued ones",
     CONNECTOR_LIMITS.sentMessages,
     BETA,
   );
-  sent.begin(message("request-new"), 1);
+  sent.begin(outgoing("request-new"), 1);
   const left = Object.fromEntries(
     db.all("SELECT state, count(*) AS n, min(seq) AS first FROM sent GROUP BY state").map((
       { state, n, first },
@@ -176,7 +140,7 @@ Deno.test("content over 256 MiB is blanked, the oldest of ended messages first, 
   const { sent, db } = disk.open();
   const size = CONNECTOR_LIMITS.sentBytes / 4;
   for (const [n, state] of (["sending", "queued", "delivered", "delivered"] as const).entries()) {
-    const begun = sent.begin(message(`request-${n}`), 0);
+    const begun = sent.begin(outgoing(`request-${n}`), 0);
     if (state !== "sending") sent.settle(begun, { state }, 0);
   }
   // The rows claim the size: four contents of it would make the test slow.
@@ -184,11 +148,11 @@ Deno.test("content over 256 MiB is blanked, the oldest of ended messages first, 
   sent.prune(0);
   const kept = () =>
     sent.list({ limit: 10 }).messages.filter((one) => sent.payloadOf(one) !== null).map(({ seq }) => seq);
-  sent.begin(message("request-5"), 0);
+  sent.begin(outgoing("request-5"), 0);
   assertEquals(kept(), [5, 1]);
   db.run("UPDATE sent SET bytes = ? WHERE seq = 1", 4 * size);
   sent.prune(0);
-  sent.begin(message("request-6"), 0);
+  sent.begin(outgoing("request-6"), 0);
   assertEquals(kept(), [6, 5], "the oldest request goes when nothing else is left");
   assertEquals(sent.find("request-0"), null);
 });
