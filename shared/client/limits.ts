@@ -7,6 +7,8 @@ export const CLIENT_LIMITS = Object.freeze({
   /** Time-out of a call to the proxy, and most bytes of its response (D-199). */
   proxyTimeoutMs: 30_000,
   proxyAnswerBytes: 4 * 1024 ** 2,
+  /** D-120: most bytes of a payload that this project's programs send. Below the proxy's limit, for a larger form. */
+  payloadBytes: 196_444,
   /** Time-out of the WebSocket handshake, from the start of the connection. */
   handshakeMs: 10_000,
   /** D-89: the first wait before a reconnect is random up to this; the next ones double from `StartMs` to `MaxMs`. */
