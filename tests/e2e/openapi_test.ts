@@ -160,6 +160,8 @@ async function recordAgents(r: Recorder, { a, b }: { a: LiveAgent; b: LiveAgent 
   await r.agent(a, "POST", "/hooks/agent", { body });
   await r.agent(b, "POST", "/hooks/agent", { body, recipient: b.identity.did });
   await r.agent(a, "POST", "/hooks/agent", { ...message, more: { [HEADERS.conversationId]: "a b" } });
+  await r.agent(a, "POST", "/hooks/agent", { ...message, more: { [HEADERS.auto]: "2" } });
+  await r.agent(a, "POST", "/hooks/agent", { ...message, query: "?ctx=x" });
   await r.send("POST", "/hooks/agent", { body: "{}" });
   const connector = await r.service.connect(b);
   await r.agent(a, "POST", "/hooks/agent", message);

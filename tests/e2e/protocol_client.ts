@@ -32,6 +32,9 @@ export interface Frame {
   requestId: string;
   fromAgentDid: string;
   toAgentDid: string;
+  conversationId?: string;
+  inReplyTo?: string;
+  auto?: true;
   identity: { agentDid: string; ownerDid: string; issuer: string; aitJti: string; name: string };
   payload: { message: string };
   peerAgentDid: string;
@@ -78,6 +81,19 @@ export interface SignedParts {
 export function canonicalString(parts: SignedParts): string {
   const { method, origin, path, timestamp, nonce, bodySha256, recipient, ait } = parts;
   return ["SVC-PROOF-V1", method, origin, path, timestamp, nonce, bodySha256, recipient ?? "", sha256(ait)].join("\n");
+}
+
+/** Headers that the context of a message does not cover. */
+const UNBOUND = ["timestamp", "nonce", "body-sha256", "proof", "agent-access", "recipient-agent-did", "features"];
+
+/** The context of a message: its bound headers. */
+export function contextOf(headers: readonly (readonly [name: string, value: string])[]): string {
+  const bound = headers.map(([name, value]) => [name.toLowerCase(), value.trim()] as const)
+    .filter(([name]) =>
+      name === "content-type" || name === "x-request-id" ||
+      name.startsWith("x-svc-") && !UNBOUND.includes(name.slice("x-svc-".length))
+    );
+  return ["SVC-CONTEXT-V1", ...bound.map(([name, value]) => `${name}:${value}`).sort()].join("\n");
 }
 
 /** A ULID of the present time. */
@@ -171,9 +187,21 @@ export class Client {
     };
   }
 
-  /** Sends a message. */
-  send(from: Agent, recipientDid: string, payload: Members): Promise<Answer> {
-    return this.signed(from, "POST", "/hooks/agent", payload, { "X-Svc-Recipient-Agent-Did": recipientDid });
+  /** Sends a message with a signed context; `more` are additional message headers. */
+  send(from: Agent, recipientDid: string, payload: Members, more: Record<string, string> = {}): Promise<Answer> {
+    const headers = {
+      "Content-Type": "application/json",
+      "x-request-id": newUlid(),
+      "X-Svc-Recipient-Agent-Did": recipientDid,
+      ...more,
+    };
+    return this.signed(
+      from,
+      "POST",
+      `/hooks/agent?ctx=${sha256(contextOf(Object.entries(headers)))}`,
+      payload,
+      headers,
+    );
   }
 
   /** Opens the relay socket of an agent. */

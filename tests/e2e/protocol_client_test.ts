@@ -4,12 +4,14 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import proofVectors from "../vectors/proof.json" with { type: "json" };
+import contextVectors from "../vectors/context.json" with { type: "json" };
 import registrationVectors from "../vectors/registration.json" with { type: "json" };
 import { BOOTSTRAP_SECRET, startServer, tempFolder, within } from "../support/process.ts";
 import {
   call,
   canonicalString,
   Client,
+  contextOf,
   expectStatus,
   privateKeyOf,
   registrationMessage,
@@ -37,6 +39,13 @@ Deno.test("the client written from the document agrees with the proof vectors", 
     assertEquals(sha256(request.body), request.bodySha256, name);
     assertEquals(canonicalString(request), canonical, name);
     assertEquals(signText(key, canonical), proof, name);
+  }
+});
+
+Deno.test("the client written from the document agrees with the context vectors", () => {
+  for (const { name, headers, context, target } of contextVectors.valid) {
+    assertEquals(contextOf(headers as [string, string][]), context, name);
+    assertEquals(`/hooks/agent?ctx=${sha256(context)}`, target, name);
   }
 });
 
@@ -79,6 +88,20 @@ Deno.test("the client written from the document delivers a message and reads its
     const lines = ["[Svc Identity]", `agentDid: ${alpha.did}`, `ownerDid: ${message.identity.ownerDid}`];
     lines.push(`issuer: ${client.registryUrl}`, `aitJti: ${message.identity.aitJti}`, "", "hello");
     assertEquals(message.payload.message, lines.join("\n"));
+
+    const answer = await client.send(beta, alpha.did, { message: "hello too" }, {
+      "X-Svc-Conversation-Id": "c-1",
+      "X-Svc-In-Reply-To": requestId,
+      "X-Svc-Auto": "1",
+    });
+    expectStatus(answer, 202);
+    const reply = await within(10_000, "the reply", initiator.next("deliver"));
+    assertEquals([reply.fromAgentDid, reply.conversationId, reply.inReplyTo, reply.auto], [
+      beta.did,
+      "c-1",
+      requestId,
+      true,
+    ]);
 
     const path = "/v1/relay/delivery-receipts";
     const submitted = await client.signed(beta, "POST", path, {

@@ -95,8 +95,10 @@ Deno.test("an agent whose instance is killed is back where it connects, and its 
   const [a, b] = [await newAgent(place, apiKey, "a"), await newAgent(place, apiKey, "b")];
   await pair(a, b);
   const there = await Connector.open({ ...place, proxyUrl: p2 }, b);
-  const send = () => within(20_000, "an answer", a.client.sendMessage(messageTo(b)));
+  const message = { ...messageTo(b), inReplyTo: "request-0000", auto: true } as const;
+  const send = () => within(20_000, "an answer", a.client.sendMessage(message));
   assertEquals([(await send()).delivered, there.frames.length], [true, 1]);
+  assertEquals([there.frames[0]?.inReplyTo, there.frames[0]?.auto], ["request-0000", true]);
 
   await second.end("SIGKILL");
   await there.closed;

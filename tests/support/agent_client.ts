@@ -6,6 +6,8 @@ import type * as z from "zod";
 import * as pairing from "../../shared/protocol/api/pairing.ts";
 import * as receipts from "../../shared/protocol/api/receipts.ts";
 import * as relay from "../../shared/protocol/api/relay.ts";
+import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
+import { messageTarget } from "../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
 import { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
@@ -22,19 +24,33 @@ export interface OutboundMessage {
   payload: string;
   requestId?: string;
   conversationId?: string;
+  /** Request ID of the message that this one answers (D-110). */
+  inReplyTo?: string;
+  auto?: true;
   /** `respond-async`: the message may wait for an offline recipient (D-68). */
   prefer?: "respond-async";
 }
 
 export class AgentClient {
-  constructor(readonly deps: HttpDeps, readonly proxyUrl: string, readonly agent: AgentIdentity) {}
+  readonly #newId: NewId;
 
-  sendMessage(message: OutboundMessage): Promise<relay.HookAnswer> {
-    return this.#call("POST", "/hooks/agent", relay.HookAnswer, message.payload, message.recipientDid, {
-      ...(message.requestId === undefined ? {} : { [HEADERS.requestId]: message.requestId }),
-      ...(message.conversationId === undefined ? {} : { [HEADERS.conversationId]: message.conversationId }),
-      ...(message.prefer === undefined ? {} : { Prefer: message.prefer }),
-    });
+  constructor(readonly deps: HttpDeps, readonly proxyUrl: string, readonly agent: AgentIdentity) {
+    this.#newId = ulidSource(() => deps.clock.now(), (n) => deps.random.bytes(n));
+  }
+
+  /** Sends a message with a signed context (D-140). */
+  async sendMessage(message: OutboundMessage): Promise<relay.HookAnswer> {
+    const { recipientDid, payload, requestId = this.#newId(), conversationId, inReplyTo, auto, prefer } = message;
+    const headers = {
+      "Content-Type": "application/json",
+      [HEADERS.requestId]: requestId,
+      ...(conversationId === undefined ? {} : { [HEADERS.conversationId]: conversationId }),
+      ...(inReplyTo === undefined ? {} : { [HEADERS.inReplyTo]: inReplyTo }),
+      ...(auto ? { [HEADERS.auto]: "1" } : {}),
+      ...(prefer === undefined ? {} : { Prefer: prefer }),
+    };
+    const target = await messageTarget(headers);
+    return await this.#call("POST", target, relay.HookAnswer, payload, recipientDid, headers);
   }
 
   pairStart(initiatorProfile: pairing.PairingProfile, ttlSeconds?: number): Promise<pairing.PairStartAnswer> {

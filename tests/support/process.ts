@@ -122,6 +122,8 @@ export interface ServerOptions {
   /** Folder of the store. */
   folder: string;
   env?: Record<string, string>;
+  /** The program, with options of Deno before it (default: the server of this version). */
+  entry?: readonly string[];
   args?: readonly string[];
 }
 
@@ -142,10 +144,10 @@ export const AMPLE_QUOTA_VARIABLES = {
   API_KEY_REQUESTS_PER_MINUTE: "100000",
 };
 
-function spawnServer({ folder, env = {}, args = [] }: ServerOptions): ServerProcess {
+function spawnServer({ folder, env = {}, entry = ["deploy.ts"], args = [] }: ServerOptions): ServerProcess {
   const permissions = ["--allow-net=127.0.0.1,localhost,[::1]", "--allow-env"]
     .concat(["read", "write"].map((kind) => `--allow-${kind}=${folder}`));
-  return new ServerProcess(["run", "--no-prompt", ...permissions, "deploy.ts", ...args], {
+  return new ServerProcess(["run", "--no-prompt", ...permissions, ...entry, ...args], {
     PORT: "0",
     KV_URL: `${folder}/svc.kv`,
     BOOTSTRAP_SECRET,
@@ -272,6 +274,8 @@ export class Service implements AsyncDisposable {
   readonly #envs: Record<string, string>[];
   readonly place: Place;
   apiKey = "";
+  /** The program of servers that start from now on; `undefined` for this version. */
+  entry: readonly string[] | undefined;
 
   private constructor(env: Record<string, string>, readonly isApart: boolean) {
     const [first, second] = [freePort(), freePort()];
@@ -284,8 +288,13 @@ export class Service implements AsyncDisposable {
     if (isApart) this.#envs.push({ ...common, PORT: String(second), SVC_SERVICE: "proxy" });
   }
 
-  static async open(env: Record<string, string> = {}, isApart = false): Promise<Service> {
+  static async open(
+    env: Record<string, string> = {},
+    isApart = false,
+    entry?: readonly string[],
+  ): Promise<Service> {
     const service = new Service(env, isApart);
+    service.entry = entry;
     for (const _ of service.#envs) service.folders.push(await tempFolder());
     await service.restart(0);
     const { apiKey, internalService: { id, secret } } = await new RegistryClient(deps, service.place.registryUrl)
@@ -309,7 +318,12 @@ export class Service implements AsyncDisposable {
 
   /** Options of a server. */
   optionsOf(i: number): ServerOptions {
-    return { folder: this.folders[i]?.path ?? "", env: this.#envs[i] ?? {} };
+    const { entry } = this;
+    return {
+      folder: this.folders[i]?.path ?? "",
+      env: this.#envs[i] ?? {},
+      ...(entry === undefined ? {} : { entry }),
+    };
   }
 
   /** Starts a server, also after it has ended, on its store and port. */
