@@ -59,5 +59,5 @@ export const CONNECTOR_LIMITS = Object.freeze({
   drainMs: 4_000,
   /** D-87 */
   port: 19_400,
-  portsTried: 100,
+  portsTried: 1_000,
 });

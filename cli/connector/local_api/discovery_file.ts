@@ -45,7 +45,7 @@ export interface OpenPort {
  * port, the next free one is used for this run.
  *
  * @param wanted `--port`, which changes the port permanently
- * @throws {CliError} `CLI_BUSY` when none of a hundred ports is free
+ * @throws {CliError} `CLI_BUSY` when none of a thousand ports is free
  */
 export async function openPort(
   store: AgentStore,
