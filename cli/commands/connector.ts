@@ -55,17 +55,17 @@ export const CONNECTOR_COMMANDS = [
   }),
 ];
 
-/** Returns an agent's folder and the client of its connector, `null` when there is no discovery file and no URL. */
+/** Returns an agent's folder and the client of its connector, `null` when none runs. */
 export async function connectorOf(ctx: Context, agentName: string | undefined, url?: string) {
   const [{ chosenAgent }, { ConnectorClient }] = await Promise.all([
     import("../agents/agent_choice.ts"),
     import("../connector/local_api/client.ts"),
   ]);
   const { store, folder } = await chosenAgent(ctx, agentName);
-  return { store, folder, client: ConnectorClient.of(ctx, folder, url) };
+  return { store, folder, client: await ConnectorClient.of(ctx, folder, url) };
 }
 
-/** Returns folder and client of a connector. @throws {CliError} `CLI_CONNECTOR_DOWN` when it has no discovery file */
+/** Returns folder and client of a connector. @throws {CliError} `CLI_CONNECTOR_DOWN` when it does not run */
 export async function runningConnector(ctx: Context, agentName: string | undefined) {
   const { folder, client } = await connectorOf(ctx, agentName);
   if (client !== null) return { folder, client };

@@ -104,7 +104,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   // The local API token is sent to this machine only.
   const asked = given ?? file?.connectorBaseUrl ?? undefined;
   const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url", false);
-  const client = folder && ConnectorClient.of(ctx, folder, url);
+  const client = folder && await ConnectorClient.of(ctx, folder, url);
   const target = files.runtimeTarget(ctx, file, folder?.identity().framework ?? "", {
     "runtime-base-url": options["platform-base-url"],
     "hook-token": options["webhook-token"],

@@ -80,7 +80,7 @@ export class Connector {
   /** Address of the local API, once it is open. */
   api: Status["api"];
   #arrivals: Arrival[] = [];
-  #timers: Cancel[] = [];
+  readonly #timers = new Map<"probe" | "prune", Cancel>();
   #running: Promise<unknown> = Promise.resolve(null);
   #end: ((why: unknown) => void) | null = null;
 
@@ -147,7 +147,7 @@ export class Connector {
     await this.#delivery.stop(LIMIT.drainMs * 3 / 4);
     await this.#receipts.stop(LIMIT.drainMs / 4);
     this.#stopped.abort();
-    for (const cancel of this.#timers) cancel();
+    for (const cancel of this.#timers.values()) cancel();
     this.#end?.(why);
   }
 
@@ -234,7 +234,7 @@ export class Connector {
     // A health check cannot show that messages are accepted, so the result of the last attempt stays.
     this.#runtimeSeen(reachable, reachable && !wasAway ? this.#runtimeIs.problem : problem);
     if (reachable && wasAway) this.#delivery.wake();
-    this.#timers[0] = clock.after(LIMIT.probeEveryMs, () => void this.#watchRuntime());
+    this.#timers.set("probe", clock.after(LIMIT.probeEveryMs, () => void this.#watchRuntime()));
   }
 
   #runtimeSeen(reachable: boolean, problem: string | null): void {
@@ -270,7 +270,7 @@ export class Connector {
     } catch (error) {
       tell("store_failed", { why: describeError(error) });
     }
-    this.#timers[1] = clock.after(LIMIT.houseKeepingMs, () => this.#pruneExpired());
+    this.#timers.set("prune", clock.after(LIMIT.houseKeepingMs, () => this.#pruneExpired()));
   }
 
   status(): Status {

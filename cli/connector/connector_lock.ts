@@ -5,6 +5,8 @@ import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
 import { readPrivate, reason } from "../files/private_files.ts";
 
+const LOCK_FILE = "connector.lock";
+
 /** Another process runs the agent's connector; `CLI_BUSY`. */
 export class ConnectorLockedError extends CliError {
   override name = "ConnectorLockedError";
@@ -16,6 +18,9 @@ export class ConnectorLockedError extends CliError {
   }
 }
 
+/** Tries while other processes only ask for the holder: each asks for less than a millisecond. */
+const MAX_TRIES = 1_000;
+
 /**
  * Takes the lock; disposing the result releases it.
  *
@@ -23,20 +28,56 @@ export class ConnectorLockedError extends CliError {
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`
  */
 export async function lockConnector(folder: AgentFolder, pid: number): Promise<Disposable> {
-  const path = join(folder.path, "connector.lock");
-  const isPlain = await Deno.lstat(path).then((stat) => stat.isFile, () => true);
-  if (!isPlain) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
+  const path = await lockPath(folder);
   let file: Deno.FsFile;
   try {
     file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
   } catch (error) {
     throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
   }
-  if (!await file.tryLock(true)) {
+  for (let tries = 1; !await file.tryLock(true); tries++) {
+    if (tries < MAX_TRIES && !await isHeld(file)) continue;
     file.close();
-    throw new ConnectorLockedError(folder.name, readPrivate(path, 32)?.trim() || "unknown");
+    throw new ConnectorLockedError(folder.name, lockHolder(folder) ?? "unknown");
   }
   await file.truncate(0);
   await file.write(utf8Bytes(`${pid}\n`));
   return { [Symbol.dispose]: () => file.close() };
+}
+
+/**
+ * Returns true while a process holds the agent's connector lock, also this one. Does not keep a connector from starting.
+ *
+ * @throws {CliError} `CLI_FILE_UNSAFE`
+ */
+export async function isConnectorLocked(folder: Pick<AgentFolder, "path">): Promise<boolean> {
+  const path = await lockPath(folder);
+  let file: Deno.FsFile;
+  try {
+    file = await Deno.open(path, { read: true });
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw new CliError("CLI_FILE_UNSAFE", `${path} could not be read: ${reason(error)}`, { cause: error });
+  }
+  using _file = file;
+  return await isHeld(file);
+}
+
+/** The process ID in the lock file; `null` when there is none. Valid only while the lock is held. */
+export function lockHolder(folder: Pick<AgentFolder, "path">): string | null {
+  return readPrivate(join(folder.path, LOCK_FILE), 32)?.trim() || null;
+}
+
+/** A shared lock is refused only while a connector has its exclusive one; processes that ask do not refuse each other. */
+async function isHeld(file: Deno.FsFile): Promise<boolean> {
+  if (!await file.tryLock(false)) return true;
+  await file.unlock();
+  return false;
+}
+
+async function lockPath({ path: folder }: Pick<AgentFolder, "path">): Promise<string> {
+  const path = join(folder, LOCK_FILE);
+  const isPlain = await Deno.lstat(path).then((stat) => stat.isFile, () => true);
+  if (!isPlain) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
+  return path;
 }

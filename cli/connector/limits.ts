@@ -57,6 +57,10 @@ export const CONNECTOR_LIMITS = Object.freeze({
   houseKeepingMs: 10 * 60_000,
   /** Time for work in progress when the connector stops. */
   drainMs: 4_000,
+  /** D-119: how long a command waits for a connector that holds the lock, how often it asks, and for how long each time. */
+  attachMs: 20_000,
+  attachRetryMs: 250,
+  statusTimeoutMs: 3_000,
   /** D-87 */
   port: 19_400,
   portsTried: 1_000,

@@ -86,7 +86,7 @@ async function comeUp(ctx: Context, folder: AgentFolder, before: string | undefi
   const end = ctx.clock.now() + UP_MS;
   let status: Status | null = null;
   while (ctx.clock.now() < end && (status === null || status.connection.state === "connecting")) {
-    const client = ConnectorClient.of(ctx, folder);
+    const client = await ConnectorClient.of(ctx, folder);
     if (client !== null && client.file.token !== before) status = await client.status().catch(() => null);
     if (status === null || status.connection.state === "connecting") await sleep(ctx.clock, LOOK_EVERY_MS);
   }

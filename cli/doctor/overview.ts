@@ -107,9 +107,9 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
     if (!(error instanceof CliError)) throw error;
     return { ...stopped, problem: error.message };
   }
-  const client = ConnectorClient.of(ctx, folder);
-  if (client === null) return { ...stopped, did, problem: null };
   try {
+    const client = await ConnectorClient.of(ctx, folder);
+    if (client === null) return { ...stopped, did, problem: null };
     const status = await client.status();
     const { connection, inbox, deadLetters } = status;
     return {

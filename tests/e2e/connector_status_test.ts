@@ -3,6 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { ROOT, within } from "../support/process.ts";
 import { World } from "../support/world.ts";
 import { Machine } from "../cli/cli_world.ts";
+import { holdConnectorLock } from "../cli/connector/held_lock.ts";
 
 const CHUNK = new Uint8Array(256 * 1024).fill(0x20);
 const GIB = 1024 ** 3;
@@ -23,6 +24,8 @@ async function statusOf(machine: Machine, response: () => Response) {
   const file = { url: `http://127.0.0.1:${port}`, port, token: "t", pid: 1, agentDid, startedAt: "" };
   machine.write("agents/alpha/connector.json", JSON.stringify(file));
   Deno.chmodSync(machine.path("agents/alpha/connector.json"), 0o600);
+  // Without the lock nothing would be sent to the port (D-119).
+  using _lock = await holdConnectorLock(machine.path("agents/alpha"));
   const child = new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", "--quiet", `${ROOT}/cli/main.ts`, "--json", "connector", "status", "alpha"],
     env: { SVC_CONFIG_DIR: machine.dir },

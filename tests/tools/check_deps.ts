@@ -137,11 +137,12 @@ const MAX_CHILDREN = 24;
 
 /**
  * Most children and arrows between them, by folder (D-195). A change that needs more raises its row and says why. The
- * registry's resources each import configuration, quotas and schema themselves, in place of one wide type (D-196).
+ * registry's resources each import configuration, quotas and schema themselves, in place of one wide type (D-196). The
+ * connector's folder has a child for each way to run one: start, attach, many in one process (D-119).
  */
 const BOUNDS: Readonly<Record<string, readonly [children: number, arrows: number]>> = {
   cli: [18, 70],
-  "cli/connector": [15, 40],
+  "cli/connector": [18, 48],
   proxy: [13, 38],
   registry: [18, 82],
   "shared/server": [14, 24],

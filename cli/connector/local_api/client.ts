@@ -1,71 +1,126 @@
-/** Client of the local API for other commands on this machine: `connector status`, `doctor`, `relay-test`. */
-import * as z from "zod";
+/**
+ * Client of the local API for other commands on this machine. Sends nothing unless a process holds the connector's lock
+ * (D-119): ports are fixed, so after the end of a connector another program could listen on its port.
+ */
 import type { Clock } from "../../../shared/clock.ts";
-import { apiErrorOf, exchange } from "../../../shared/client/http.ts";
+import { apiErrorOf, exchange, type HttpResponse } from "../../../shared/client/http.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
-import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";
+import { isConnectorLocked } from "../connector_lock.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
 import { Status } from "../status.ts";
+import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";
 
 interface ClientDeps {
   fetch: typeof fetch;
   clock: Clock;
 }
 
-/** A connector without a response within this time counts as down. */
-const STATUS_MS = 3_000;
+/** The connector that a client calls. */
+interface Callee {
+  /** Name of its agent. */
+  name: string;
+  /** Whether the connector that wrote the client's discovery file still runs. */
+  isCurrent(): Promise<boolean>;
+}
+
 /** Longer than the proxy waits for the recipient's acknowledgement. */
 const CALL_MS = 45_000;
-/** At least the largest response of the proxy, which the connector passes on. */
-const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+/** At least the largest response: 4 MiB of dead letters, whose JSON texts are escaped once more. */
+const MAX_ANSWER_BYTES = 10 * 1024 * 1024;
+
+/** The connector has ended. Nothing was sent. */
+export class ConnectorEndedError extends CliError {
+  override name = "ConnectorEndedError";
+
+  constructor(agentName: string) {
+    super("CLI_CONNECTOR_DOWN", `The connector of ${agentName} does not run`, { fix: startFix(agentName) });
+  }
+}
 
 export class ConnectorClient {
   constructor(
     readonly deps: ClientDeps,
-    readonly agentName: string,
+    readonly callee: Callee,
     readonly file: ConnectorFile,
     readonly url = file.url,
   ) {}
 
-  /** The client of an agent's connector; `null` without a discovery file. */
-  static of(deps: ClientDeps, folder: AgentFolder, url?: string): ConnectorClient | null {
+  /** The client of an agent's connector; `null` when none runs, or when it has not written its discovery file. */
+  static async of(deps: ClientDeps, folder: AgentFolder, url?: string): Promise<ConnectorClient | null> {
+    if (!await isConnectorLocked(folder)) return null;
     const file = readConnectorFile(folder);
-    return file && new ConnectorClient(deps, folder.name, file, url);
+    if (file === null) return null;
+    const isCurrent = async () => await isConnectorLocked(folder) && readConnectorFile(folder)?.token === file.token;
+    return new ConnectorClient(deps, { name: folder.name, isCurrent }, file, url);
   }
 
   async status(): Promise<Status> {
-    return Status.parse(await this.call("GET", "/v1/status", undefined, STATUS_MS));
+    return Status.parse(await this.call("GET", "/v1/status", undefined, CONNECTOR_LIMITS.statusTimeoutMs));
   }
 
   /**
    * Calls a route and returns the body of the response.
    *
-   * @throws {import("../../errors.ts").ApiError} with the code of the connector, or of the proxy behind it
+   * @throws {import("../../../shared/client/errors.ts").ApiError} with the code of the connector, or of the proxy behind it
    * @throws {CliError} `CLI_CONNECTOR_DOWN` when no connector answers
    */
-  async call(method: "GET" | "POST", target: string, body?: unknown, withinMs = CALL_MS): Promise<unknown> {
+  async call(method: "GET" | "POST", target: string, body?: unknown, withinMs?: number): Promise<unknown> {
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    return bodyOf(this.callee.name, await this.send(method, target, text, withinMs));
+  }
+
+  /**
+   * Calls a route and returns the response unchanged, also an error of the connector or of the proxy.
+   *
+   * @param body JSON text
+   * @throws {ConnectorEndedError} when the connector has ended and nothing was sent
+   * @throws {CliError} `CLI_CONNECTOR_DOWN` when no connector answers
+   */
+  async send(method: "GET" | "POST", target: string, body?: string, withinMs = CALL_MS): Promise<HttpResponse> {
+    const { name, isCurrent } = this.callee;
+    if (!await isCurrent()) throw new ConnectorEndedError(name);
     const { fetch, clock } = this.deps;
     const response = await exchange({ fetch, clock }, {
       method,
       url: this.url + target,
       headers: { Authorization: `Bearer ${this.file.token}`, "Content-Type": "application/json" },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body,
       timeoutMs: withinMs,
       maxBytes: MAX_ANSWER_BYTES,
       onTooLarge: "fail",
     }).catch((cause) => {
-      throw connectorDown(this.agentName, `does not answer at ${this.url}`, cause);
+      throw connectorDown(name, `does not answer at ${this.url}`, cause);
     });
-    const { text } = response;
-    const error = apiErrorOf(response);
-    if (error?.code === null) throw connectorDown(this.agentName, `is not what answers at ${this.url}`);
-    if (error) throw error;
-    return text === "" ? null : z.json().parse(JSON.parse(text));
+    if (apiErrorOf(response)?.code === null) throw connectorDown(name, `is not what answers at ${this.url}`);
+    return response;
+  }
+}
+
+/**
+ * The body of a response.
+ *
+ * @throws {import("../../../shared/client/errors.ts").ApiError} for an error of the connector, or of the proxy behind it
+ * @throws {CliError} `CLI_CONNECTOR_DOWN` when the body is not JSON
+ */
+export function bodyOf(agentName: string, response: HttpResponse): unknown {
+  const error = apiErrorOf(response);
+  if (error) throw error;
+  try {
+    return response.text === "" ? null : JSON.parse(response.text);
+  } catch (cause) {
+    throw connectorDown(agentName, "answered with something that is not JSON", cause);
   }
 }
 
 /** The error of a connector that does not answer; its fix names the agent. */
 export function connectorDown(agentName: string, what = "does not run", cause?: unknown): CliError {
-  const fix = `svc connector start ${agentName}`;
-  return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${agentName} ${what}`, { cause, fix });
+  return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${agentName} ${what}`, {
+    cause,
+    fix: startFix(agentName),
+  });
+}
+
+function startFix(agentName: string): string {
+  return `svc connector start ${agentName}`;
 }

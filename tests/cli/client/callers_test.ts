@@ -72,7 +72,7 @@ const EXPECTED: Record<string, readonly string[]> = {
     "CLI_CONNECTOR_DOWN",
     "CLI_CONNECTOR_DOWN",
     "CLI_CONNECTOR_DOWN",
-    "CLI_UNEXPECTED",
+    "CLI_CONNECTOR_DOWN",
     "X_CODE",
     "RATE_LIMIT_EXCEEDED 7",
   ],
@@ -104,6 +104,7 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
   };
   const target = { platform: "openclaw", baseUrl: URL_, hookPath: "/hooks/agent", hookToken: null } as const;
   const file = { url: URL_, port: 1, token: "t", pid: 1, agentDid: "", startedAt: "" };
+  const running = { name: "alpha", isCurrent: () => Promise.resolve(true) };
   const callers: Record<string, Send> = {
     registry: ({ fetch }) =>
       callService({ fetch, clock, random }, { method: "GET", url: `${URL_}/v1/me`, response: z.object({}) }),
@@ -112,7 +113,7 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
         { fetch, clock: new ServiceClock(clock), random, session, emit: () => {} },
         { dialUrl: URL_, origin: URL_ },
       ).ask({ method: "GET", target: "/pair/peers" }),
-    "local API": ({ fetch }) => new ConnectorClient({ fetch, clock }, "alpha", file).call("GET", "/v1/status"),
+    "local API": ({ fetch }) => new ConnectorClient({ fetch, clock }, running, file).call("GET", "/v1/status"),
     delivery: async ({ fetch }) => {
       const answer = await new Runtime({ fetch, clock }, OPENCLAW, target).post(message, new AbortController().signal);
       if (answer.kind === "status") return `status ${answer.status} ${answer.retryAfterMs ?? ""}`.trim();

@@ -3,6 +3,7 @@
  * and the files of a runtime (D-241).
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { holdConnectorLock } from "../connector/held_lock.ts";
 import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
 import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/machine.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
@@ -39,8 +40,13 @@ async function doctor(
   return Object.fromEntries(checks.map((check) => [check.name, check]));
 }
 
-/** The files and the local API of a connector that runs with a runtime of its own. */
-function runConnector(world: World, machine: Machine, url: string, answers: Record<string, () => Response>): void {
+/** The files, the lock and the local API of a connector that runs with a runtime of its own. */
+async function runConnector(
+  world: World,
+  machine: Machine,
+  url: string,
+  answers: Record<string, () => Response>,
+): Promise<Disposable> {
   const now = toIso(world.clock.now());
   const { did } = JSON.parse(machine.read("svc/agents/alpha/identity.json")) as { did: string };
   const api = "http://127.0.0.1:19400";
@@ -62,6 +68,7 @@ function runConnector(world: World, machine: Machine, url: string, answers: Reco
     clockOffsetMs: 0,
   };
   answers[`${api}/v1/status`] = () => Response.json(status);
+  return await holdConnectorLock(machine.path("svc/agents/alpha"));
 }
 
 Deno.test("install, provider setup and provider status work without an agent and with two", async (t) => {
@@ -142,7 +149,7 @@ Deno.test("doctor passes when a connector was started with another runtime", asy
   const answers: Record<string, () => Response> = { "http://127.0.0.1:9000/in": () => new Response() };
   await using machine = await machineOf(world, answers);
   await machine.json("agent", "create", "alpha");
-  runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
+  using _connector = await runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
   const { code, stdout } = await machine.svc("--json", "provider", "doctor");
   const { healthy, checks } = JSON.parse(stdout) as { healthy: boolean; checks: DoctorCheck[] };
   assertEquals([code, healthy], [0, true], stdout);
@@ -160,7 +167,7 @@ Deno.test("relay-test without checks sends at once, and with checks it stops at 
   const answers: Record<string, () => Response> = {};
   await using machine = await machineOf(world, answers);
   await machine.json("agent", "create", "alpha");
-  runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
+  using _connector = await runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
   const api = "http://127.0.0.1:19400";
   answers[`${api}/v1/status`] = () => new Response(null, { status: 500 });
   answers[`${api}/v1/outbound`] = () =>

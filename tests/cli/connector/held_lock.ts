@@ -1,0 +1,9 @@
+/** Holds an agent's connector lock in the test's process, as a running connector does. */
+
+/** @param folder path of the agent's folder */
+export async function holdConnectorLock(folder: string): Promise<Disposable> {
+  const path = `${folder}/connector.lock`;
+  const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
+  if (!await file.tryLock(true)) throw new Error(`${path} is held already`);
+  return file;
+}
