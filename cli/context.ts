@@ -61,8 +61,9 @@ export interface System {
   clock: Clock;
   random: Random;
   terminal: Terminal;
-  /** Returns the whole standard input. */
-  stdin(): Promise<Uint8Array<ArrayBuffer>>;
+  /** Returns standard input, at most `maxBytes` of it. */
+  stdin(maxBytes: number): Promise<Uint8Array<ArrayBuffer>>;
+  stdinIsTerminal: boolean;
   /** Asks the user and returns true for the answer `y`; `null` when there is no terminal. */
   confirm: ((question: string) => Promise<boolean>) | null;
   /** Ctrl-C. A command that must finish its work takes it over; any other command ends at once. */

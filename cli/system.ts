@@ -20,6 +20,7 @@ export function realSystem(version: string): System {
     random: systemRandom,
     terminal: systemTerminal(),
     stdin: readStandardInput,
+    stdinIsTerminal: Deno.stdin.isTerminal(),
     confirm: Deno.stdin.isTerminal() && Deno.stderr.isTerminal() ? confirmOnTerminal : null,
     interrupt: new Interrupt(systemClock),
     env,
@@ -53,7 +54,7 @@ function streamed(body: BodyInit | null | undefined): ReadableStream | null {
 function systemTerminal(): Terminal {
   return {
     stdout: (text) => write(Deno.stdout, text),
-    stderr: (text) => write(Deno.stderr, text),
+    stderr: (text) => void write(Deno.stderr, text),
     stdoutIsTerminal: Deno.stdout.isTerminal(),
     stderrIsTerminal: Deno.stderr.isTerminal(),
     columns,
@@ -68,18 +69,28 @@ function columns(): number | null {
   }
 }
 
-function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): void {
+/** Writes the whole text. Returns false when the reader of the pipe has ended (`svc … | head -1`). */
+function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): boolean {
   const bytes = new TextEncoder().encode(text);
   try {
     for (let at = 0; at < bytes.length;) at += stream.writeSync(bytes.subarray(at));
+    return true;
   } catch (error) {
-    // The reader of the pipe has ended (`svc … | head -1`). The command continues.
-    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+    if (error instanceof Deno.errors.BrokenPipe) return false;
+    throw error;
   }
 }
 
-async function readStandardInput(): Promise<Uint8Array<ArrayBuffer>> {
-  return new Uint8Array(await new Response(Deno.stdin.readable).arrayBuffer());
+async function readStandardInput(maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  let left = maxBytes;
+  // Leaving the loop stops reading.
+  for await (const chunk of Deno.stdin.readable) {
+    chunks.push(chunk.subarray(0, left));
+    left -= chunk.length;
+    if (left <= 0) break;
+  }
+  return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
 async function confirmOnTerminal(question: string): Promise<boolean> {

@@ -6,6 +6,9 @@ import type { Command, RawInput } from "./command.ts";
 import type { EnvironmentName, System } from "../context.ts";
 import { CliError } from "../errors.ts";
 
+/** Far above every secret. */
+const MAX_SECRET_BYTES = 64 * 1024;
+
 interface Wanted {
   /** The name in messages: `--api-key`, `<code>`. */
   what: string;
@@ -28,7 +31,7 @@ export async function resolveSecrets(world: Pick<System, "stdin" | "env">, comma
         throw new CliError("CLI_USAGE", `Standard input can be ${stdinIsFor} or ${what}, not both`);
       }
       stdinIsFor = what;
-      const value = new TextDecoder().decode(await world.stdin()).trim();
+      const value = new TextDecoder().decode(await world.stdin(MAX_SECRET_BYTES)).trim();
       if (value === "") throw new CliError("CLI_USAGE", `Standard input is empty; expected ${what}`);
       take(value);
     } else if (given === undefined) {

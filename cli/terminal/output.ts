@@ -8,7 +8,8 @@ import type { Described } from "../errors.ts";
 
 /** The two output streams and their terminal. */
 export interface Terminal {
-  stdout(text: string): void;
+  /** Returns false when the reader of the output has ended. */
+  stdout(text: string): boolean;
   stderr(text: string): void;
   stdoutIsTerminal: boolean;
   stderrIsTerminal: boolean;
@@ -63,6 +64,31 @@ export class Output {
     }
     const lines = (typeof text === "string" ? [text] : text).map((line) => this.#clean(line)).join("\n");
     this.#terminal.stdout(lines.endsWith("\n") ? lines : `${lines}\n`);
+  }
+
+  /**
+   * Prints lines with text of a peer to standard output. A tab stays; all other control characters are escaped.
+   *
+   * @returns false when the reader of the output has ended, so that the lines may be lost
+   */
+  peerLines(lines: readonly string[]): boolean {
+    this.#quiet();
+    const shown = lines.map((line) => `${line.split("\t").map(printable).join("\t")}\n`);
+    return this.#terminal.stdout(shown.join(""));
+  }
+
+  /**
+   * Prints a JSON object that another program wrote, unchanged except for its control characters: on one line, with
+   * warnings as a member.
+   *
+   * @returns false when the reader of the output has ended
+   */
+  jsonLine(json: string): boolean {
+    this.#quiet();
+    const concern = this.concern();
+    if (concern !== null) this.warn(concern);
+    const warnings = this.#warnings.length > 0 ? `,"warnings":${JSON.stringify(this.#warnings)}}` : "}";
+    return this.#terminal.stdout(`${oneLine(json.trimEnd().replace(/}$/, warnings))}\n`);
   }
 
   /** Prints a note to standard error; nothing with `--json`. */
@@ -189,6 +215,11 @@ const STEERING =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
+/** Returns a text of a peer as lines. */
+export function linesOf(text: string): string[] {
+  return text.split(/\r?\n/);
+}
+
 /** Returns a text of unknown origin with all terminal control characters escaped, for example as `\u001b`. */
 export function printable(text: string): string {
   return text.replace(STEERING, escaped);
@@ -198,6 +229,11 @@ export function printable(text: string): string {
 export function jsonText(value: unknown): string {
   // A line feed is layout here: JSON.stringify has escaped those inside strings.
   return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
+}
+
+/** Returns JSON text on one line. A control character is white space between two values, or is escaped in a string. */
+function oneLine(json: string): string {
+  return json.replace(STEERING, (char) => /[\t\n\r]/.test(char) ? " " : escaped(char));
 }
 
 function escaped(char: string): string {

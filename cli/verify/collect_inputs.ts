@@ -94,7 +94,7 @@ async function revocations(
 async function readRequest(ctx: Context, path: string): Promise<Uint8Array<ArrayBuffer>> {
   let bytes: Uint8Array<ArrayBuffer>;
   try {
-    bytes = path === "-" ? await ctx.stdin() : await Deno.readFile(path);
+    bytes = path === "-" ? await ctx.stdin(MAX_REQUEST_BYTES + 1) : await Deno.readFile(path);
   } catch {
     throw new CliError("CLI_USAGE", `${path} cannot be read`);
   }

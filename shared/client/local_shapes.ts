@@ -59,8 +59,8 @@ export const LocalMessage = z.object({
   readAt: When.nullable(),
   /** The member `message` without the identity block; `null` when there is none, or when the content is blanked. */
   text: z.string().nullable(),
-  /** `null` when the content is blanked. */
-  payload: z.json(),
+  /** Any JSON value; `null` when the content is blanked. `z.json()` would fail for a deeply nested one. */
+  payload: z.unknown(),
 });
 export type LocalMessage = z.infer<typeof LocalMessage>;
 

@@ -1,6 +1,6 @@
 /**
- * Reads JSON texts where `JSON.parse` is not sufficient: the position of a member's value, duplicate keys, and long arrays
- * in chunks. The first two require a text that `JSON.parse` has accepted.
+ * Reads JSON texts where `JSON.parse` is not sufficient: the position of a member's value, the texts of an array's
+ * elements, duplicate keys, and long arrays in chunks. All but the last require a text that `JSON.parse` has accepted.
  */
 
 /** A member of the outermost object, with the position of its value in the text. */
@@ -59,6 +59,49 @@ export function topLevelMembers(json: string): Member[] {
     }
   }
   return members;
+}
+
+/**
+ * Returns the texts of the elements of the outermost array, in order; none for another value. A number keeps its digits.
+ *
+ * @param json a valid JSON text
+ * @example
+ * ```ts
+ * import { arrayElements } from "./json_text.ts";
+ * console.log(arrayElements('[{"n": 12345678901234567890}, []]')); // [ '{"n": 12345678901234567890}', "[]" ]
+ * ```
+ */
+export function arrayElements(json: string): string[] {
+  const elements: string[] = [];
+  let depth = 0, start = -1;
+  const finish = (end: number) => {
+    const element = json.slice(start, end).trim();
+    // An empty array has no element.
+    if (element !== "") elements.push(element);
+  };
+  for (let i = 0; i < json.length; i++) {
+    switch (json.charCodeAt(i)) {
+      case QUOTE:
+        if (depth === 0) return [];
+        i = stringEnd(json, i) - 1;
+        break;
+      case OPEN_BRACE:
+      case OPEN_BRACKET:
+        if (depth === 0 && json.charCodeAt(i) === OPEN_BRACE) return [];
+        if (++depth === 1) start = i + 1;
+        break;
+      case CLOSE_BRACE:
+      case CLOSE_BRACKET:
+        if (--depth === 0) finish(i);
+        break;
+      case COMMA:
+        if (depth !== 1) break;
+        finish(i);
+        start = i + 1;
+        break;
+    }
+  }
+  return elements;
 }
 
 /**

@@ -18,8 +18,10 @@ export interface MachineOptions {
 /** A machine on which `svc` runs. */
 export class Machine extends SvcRunner implements AsyncDisposable {
   readonly env: Partial<Record<EnvironmentName, string>>;
-  /** The text on standard input. */
-  stdin = "";
+  /** The text on standard input; `null`: it is a terminal. */
+  stdin: string | null = "";
+  /** The reader of standard output ends when it has read at least this many characters. */
+  readsCharacters = Infinity;
   /** The answer to a question on the terminal; `null`: there is no terminal. */
   answers: boolean | null = null;
   isTerminal: boolean;
@@ -71,12 +73,17 @@ export class Machine extends SvcRunner implements AsyncDisposable {
       clock: this.world.clock,
       random: this.world.random,
       terminal: {
-        stdout: (text) => void (outcome.stdout += text),
+        stdout: (text) => {
+          if (outcome.stdout.length >= this.readsCharacters) return false;
+          outcome.stdout += text;
+          return true;
+        },
         stderr: (text) => void (outcome.stderr += text),
         stdoutIsTerminal: this.isTerminal,
         stderrIsTerminal: this.isTerminal,
       },
-      stdin: () => Promise.resolve(new TextEncoder().encode(this.stdin)),
+      stdin: (maxBytes) => Promise.resolve(new TextEncoder().encode(this.stdin ?? "").slice(0, maxBytes)),
+      stdinIsTerminal: this.stdin === null,
       confirm: answers === null ? null : () => Promise.resolve(answers),
       interrupt: new Interrupt(this.world.clock),
       env: (name) => this.env[name] || undefined,

@@ -16,7 +16,7 @@ import { until } from "../../support/until.ts";
 
 function terminal(isTerminal: boolean) {
   const screen = { text: "" };
-  const stdout = (text: string) => void (screen.text += text);
+  const stdout = (text: string) => (screen.text += text, true);
   return { screen, terminal: { stdout, stderr: stdout, stdoutIsTerminal: isTerminal, stderrIsTerminal: isTerminal } };
 }
 

@@ -6,13 +6,14 @@ import type { World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 
 export function contextOf(world: World, machine: Machine): Context {
-  const silent = { stdout: () => {}, stderr: () => {}, stdoutIsTerminal: false, stderrIsTerminal: false };
+  const silent = { stdout: () => true, stderr: () => {}, stdoutIsTerminal: false, stderrIsTerminal: false };
   return {
     fetch: (...request) => machine.fetch(...request),
     clock: world.clock,
     random: world.random,
     terminal: silent,
     stdin: () => Promise.resolve(new Uint8Array()),
+    stdinIsTerminal: true,
     confirm: null,
     interrupt: new Interrupt(world.clock),
     env: () => undefined,

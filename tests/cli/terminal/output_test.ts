@@ -3,7 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { CLI_ERRORS } from "../../../cli/errors.ts";
 import { COMMANDS } from "../../../cli/commands/table.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
-import { fields, Output, printable, table } from "../../../cli/terminal/output.ts";
+import { fields, linesOf, Output, printable, table } from "../../../cli/terminal/output.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
@@ -15,7 +15,7 @@ function screen(isTerminal: boolean, options = { json: false, colour: true }) {
   const clock = new ManualClock();
   const out = new Output(
     {
-      stdout: (text) => void (seen.stdout += text),
+      stdout: (text) => (seen.stdout += text, true),
       stderr: (text) => void (seen.stderr += text),
       stdoutIsTerminal: isTerminal,
       stderrIsTerminal: isTerminal,
@@ -163,6 +163,28 @@ Deno.test("every way to print escapes control characters and keeps the colours o
   const { out, seen } = screen(true);
   out.result({}, [`${out.green("pass")} ${out.bold("x")}`]);
   assertEquals(seen.stdout, "\x1b[32mpass\x1b[0m \x1b[1mx\x1b[0m\n");
+});
+
+Deno.test("the text of a peer keeps its lines and tabs, and no other control character", () => {
+  const { out, seen } = screen(true);
+  assertEquals(out.peerLines(linesOf(`a\r\n\tb\rc\n${HOSTILE}`)), true);
+  assert(isHarmless(seen.stdout.replaceAll("\t", "")), JSON.stringify(seen.stdout));
+  assertEquals(seen.stdout.split("\n").slice(0, 2), ["a", "\tb\\u000dc"]);
+});
+
+Deno.test("a peer's JSON is printed on one line, with the same value and no control character", () => {
+  const { out, seen } = screen(false, { json: true, colour: false });
+  // JSON strings hold no raw C0 character.
+  const strings = STEERING.filter((char) => char > "\u001f").join("");
+  const json = `{\r\n\t"number": 12345678901234567890 ,"text":"${strings}\\u001b" }\n`;
+  out.jsonLine(json);
+  out.warn("late");
+  out.jsonLine('{"a":{}}');
+  const [first = "", second = ""] = seen.stdout.split("\n");
+  assert(isHarmless(seen.stdout));
+  assertStringIncludes(first, '"number": 12345678901234567890 ');
+  assertEquals(JSON.parse(first), JSON.parse(json));
+  assertEquals(JSON.parse(second), { a: {}, warnings: ["late"] });
 });
 
 Deno.test("progress texts are escaped", async () => {

@@ -138,7 +138,7 @@ Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of 
 
 Deno.test("an event in JSON holds no character that steers a terminal, and means the same", () => {
   let printed = "";
-  const stdout = (text: string) => void (printed += text);
+  const stdout = (text: string) => (printed += text, true);
   const terminal = { stdout, stderr: stdout, stdoutIsTerminal: true, stderrIsTerminal: true };
   const why = `${ESCAPES}\u007f\u009b31m\u202e\u2066\u2028é😀`;
   viewOf({ clock: new ManualClock(), terminal, json: true, line: () => null }).event("refused", { why });

@@ -1,10 +1,15 @@
 /**
- * Shows that topLevelMembers(), hasDuplicateKeys() and LongArrayReader read a JSON text as JSON.parse() does. The texts
- * have unusual white space, escaped keys, duplicate keys and strings with structural characters.
+ * Shows that topLevelMembers(), arrayElements(), hasDuplicateKeys() and LongArrayReader read a JSON text as JSON.parse()
+ * does. The texts have unusual white space, escaped keys, duplicate keys and strings with structural characters.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { hasDuplicateKeys, LongArrayReader, topLevelMembers } from "../../../shared/protocol/json_text.ts";
+import {
+  arrayElements,
+  hasDuplicateKeys,
+  LongArrayReader,
+  topLevelMembers,
+} from "../../../shared/protocol/json_text.ts";
 import { jsonKey, jsonText, memberText, space } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 1000 };
@@ -19,6 +24,30 @@ Deno.test("the member scan returns key and exact value text of each member, in o
     }),
     RUNS,
   );
+});
+
+Deno.test("the element scan returns the exact text of each element, in order, and nothing for another value", () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(space, jsonText.map(trim), space), { maxLength: 6 }), space, (parts, around) => {
+      const json = `${around}[${parts.map((part) => part.join("")).join(",")}${
+        parts.length === 0 ? around : ""
+      }]${around}`;
+      assertEquals(arrayElements(json), parts.map(([, element]) => element));
+    }),
+    RUNS,
+  );
+  fc.assert(
+    fc.property(jsonText, (json) => {
+      const value: unknown = JSON.parse(json);
+      assertEquals(arrayElements(json).map((element) => JSON.parse(element)), Array.isArray(value) ? value : []);
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("the element scan reads a deeply nested text of 200,000 characters at once", () => {
+  const deep = "[".repeat(100_000) + "]".repeat(100_000);
+  assertEquals(arrayElements(`[1,${deep},"]"]`), ["1", deep, '"]"']);
 });
 
 Deno.test("the member scan agrees with JSON parsing, and the last duplicate wins", () => {
