@@ -2,6 +2,7 @@
  * Turns every plan into the bytes of its requests and the check of their responses. All signing happens here, before
  * the measurement. run.ts sends the requests.
  */
+import { messageTarget } from "../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { type Fleet, newId, provenHeaders } from "./fleet.ts";
 import { requestBytes, type WireAnswer } from "./http_wire.ts";
@@ -40,7 +41,6 @@ export async function prepare(plan: Plan, fleet: Fleet): Promise<Prepared> {
 async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepared> {
   const { proxyUrl, pairs, count, bodyBytes, identity, spoil = false, queue = false } = plan;
   const ledger = new Ledger(`bench-${newId()}-`, identity);
-  const target = "/hooks/agent";
   const ids: string[] = [];
   const requests = await inOrder(count, async (i) => {
     const [from, to] = pairs[i % pairs.length] ?? [0, 0];
@@ -48,12 +48,15 @@ async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepare
     const text = `message ${i} `.padEnd(bodyBytes - '{"message":""}'.length, ".");
     const requestId = ids[i] = ledger.expect({ sender, recipient, text });
     const body = JSON.stringify({ message: text });
+    // Without an identity the message goes to the floor, which knows no signed context.
+    const bound = { "Content-Type": "application/json", [HEADERS.requestId]: requestId };
+    const target = identity ? await messageTarget(bound) : "/hooks/agent";
     const request = { method: "POST", url: proxyUrl, target, body, recipient: recipient.did };
     const headers = {
       ...await provenHeaders(sender, request),
       ...(spoil ? { [HEADERS.proof]: "A".repeat(86) } : {}),
       ...(queue ? { Prefer: "respond-async" } : {}),
-      [HEADERS.requestId]: requestId,
+      ...bound,
     };
     return requestBytes("POST", proxyUrl, target, headers, body);
   });
