@@ -3,13 +3,12 @@
  * agent during its creation. Checks each file that it reads. Makes no network request.
  */
 import { join } from "node:path";
-import * as z from "zod";
+import type * as z from "zod";
+import { AGENT_FILES, Identity } from "../../shared/client/agent_files.ts";
 import { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
-import { isAgentDid, isHumanDid } from "../../shared/protocol/did.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { isAgentName } from "../../shared/protocol/names.ts";
-import { parseIso } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
@@ -25,32 +24,10 @@ import {
 import { type HeldLock, withLock } from "../files/lock.ts";
 import { requireAgentName } from "./agent_name.ts";
 import { PrivateFolder } from "../files/private_folder.ts";
-import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
-
-const Identity = z.object({
-  did: z.string().refine(isAgentDid),
-  name: z.string(),
-  framework: z.string(),
-  ownerDid: z.string().refine(isHumanDid),
-  /** When the identity token expires. */
-  expiresAt: z.string().refine((text) => parseIso(text) !== null),
-  registryUrl: z.string().refine((text) => parseServiceUrl(text) !== null),
-});
-/** The content of `identity.json`. */
-export type Identity = z.infer<typeof Identity>;
 
 /** The lock of an agent, inside its own folder (D-245). */
 const LOCK_FILE = "agent.lock";
-
-/** File names of an agent. */
-export const AGENT_FILES = {
-  identity: "identity.json",
-  ait: "ait.jwt",
-  seed: "secret.key",
-  publicKey: "public.key",
-  auth: "registry-auth.json",
-} as const;
 
 /** The folder of an agent: `agents/<name>/`, or the pending one. */
 export class AgentFolder extends PrivateFolder {

@@ -4,7 +4,8 @@
  */
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { issuerOf, REFRESH_MARKER, type RefreshFiles, refreshSession } from "../../shared/client/session_refresh.ts";
-import { AGENT_FILES, type AgentFolder, type AgentStore } from "./agent_store.ts";
+import { AGENT_FILES } from "../../shared/client/agent_files.ts";
+import type { AgentFolder, AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";

@@ -3,7 +3,8 @@
  * lost. The registry may then have created a session with unknown tokens, so the next run ends it first.
  */
 import { parseDid } from "../../shared/protocol/did.ts";
-import { AGENT_FILES, type AgentStore, type Identity } from "./agent_store.ts";
+import { AGENT_FILES, type Identity } from "../../shared/client/agent_files.ts";
+import type { AgentStore } from "./agent_store.ts";
 import { wasRefused } from "../../shared/client/errors.ts";
 import { type Owner, reissueWithSession } from "./registration.ts";
 

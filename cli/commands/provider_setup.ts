@@ -119,7 +119,7 @@ export const PROVIDER_SETUP_COMMANDS = [
 ];
 
 async function copyPeers(folder: { path: string; read(file: string): string | null }, path: string): Promise<void> {
-  const { PEERS_FILE } = await import("../connector/peers.ts");
+  const { PEERS_FILE } = await import("../../shared/client/agent_files.ts");
   try {
     await Deno.writeTextFile(path, folder.read(PEERS_FILE) ?? "{}\n");
   } catch (cause) {

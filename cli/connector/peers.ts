@@ -3,14 +3,12 @@
  * ends.
  */
 import * as z from "zod";
+import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
 import type { Peer } from "../../shared/client/peer_pages.ts";
 
-export const PEERS_FILE = "peers.json";
-/** 10,000 peers with the longest names fit. */
-const MAX_BYTES = 16 * 1024 * 1024;
 const PeersFile = z.record(
   z.string(),
   z.object({ did: z.string().refine(isAgentDid), agentName: z.string(), humanName: z.string() }),
@@ -61,7 +59,7 @@ function freeAlias(agentName: string, taken: ReadonlySet<string>, numbers: Map<s
 
 /** @throws {CliError} `CLI_FILE_INVALID` */
 export function readPeers(folder: AgentFolder): Peers {
-  const text = folder.read(PEERS_FILE, MAX_BYTES);
+  const text = folder.read(PEERS_FILE, PEERS_FILE_BYTES);
   if (text === null) return {};
   try {
     return PeersFile.parse(JSON.parse(text));
@@ -75,7 +73,7 @@ export function readPeers(folder: AgentFolder): Peers {
 
 /** Writes the peers, with the size bound of the reader (D-241). @throws {CliError} `CLI_SAVE_FAILED` */
 export async function writePeers(folder: AgentFolder, peers: Peers): Promise<void> {
-  await folder.writeJson(PEERS_FILE, peers, MAX_BYTES);
+  await folder.writeJson(PEERS_FILE, peers, PEERS_FILE_BYTES);
 }
 
 /** The DID of a peer, from a DID or an alias; `null` when no peer has the alias. */

@@ -3,7 +3,7 @@
  * the same code, and the owner can repair only the second.
  */
 import { parseDid } from "../../../shared/protocol/did.ts";
-import type { Identity } from "../../agents/agent_store.ts";
+import type { Identity } from "../../../shared/client/agent_files.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import type { RegistryClient } from "../../client/registry_client.ts";
 

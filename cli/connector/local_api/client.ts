@@ -8,8 +8,9 @@ import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 import { isConnectorLocked } from "../connector_lock.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
+import type { ConnectorFile } from "../../../shared/client/agent_files.ts";
 import { Status } from "../status.ts";
-import { type ConnectorFile, readConnectorFile } from "./discovery_file.ts";
+import { readConnectorFile } from "./discovery_file.ts";
 
 interface ClientDeps {
   fetch: typeof fetch;

@@ -3,27 +3,15 @@
  * programs of the same user, `connector.curl` does the same for `curl -K`.
  */
 import { join } from "node:path";
-import * as z from "zod";
+import { CONNECTOR_FILE, ConnectorFile } from "../../../shared/client/agent_files.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
-import { isAgentDid } from "../../../shared/protocol/did.ts";
 import type { Random } from "../../../shared/random.ts";
 import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 
-export const CONNECTOR_FILE = "connector.json";
 export const CURL_FILE = "connector.curl";
 const PORT_FILE = "port";
-
-const ConnectorFile = z.object({
-  url: z.string().regex(/^http:\/\/127\.0\.0\.1:\d+$/),
-  port: z.int(),
-  token: z.string(),
-  pid: z.int(),
-  agentDid: z.string().refine(isAgentDid),
-  startedAt: z.string(),
-});
-export type ConnectorFile = z.infer<typeof ConnectorFile>;
 
 /** A server on a loopback port. */
 export interface Listener {
