@@ -47,8 +47,22 @@ export function sanitizeField(value: string, maxCodePoints: number): string {
 
 /** Returns the block, an empty line and the text. Lines of the text that look like the block's first line are quoted. */
 export function withIdentityBlock(message: string, identity: SenderIdentity): string {
+  return blockOf(identity) + quoteMarkers(message);
+}
+
+/**
+ * Returns a text without its identity block. Removes a block at the start only when it is the one of this sender, so that a
+ * text which the sender wrote stays complete.
+ */
+export function withoutIdentityBlock(message: string, identity: SenderIdentity): string {
+  const block = blockOf(identity);
+  return message.startsWith(block) ? message.slice(block.length) : message;
+}
+
+/** Returns the lines of the block, and an empty line. */
+function blockOf(identity: SenderIdentity): string {
   const lines = FIELDS.map(([name, max]) => `${name}: ${sanitizeField(identity[name], max)}`);
-  return `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n${quoteMarkers(message)}`;
+  return `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n`;
 }
 
 /** Result of an insertion: the new payload, or a refusal because `message` is duplicate. */

@@ -10,6 +10,7 @@ import {
   sanitizeField,
   type SenderIdentity,
   withIdentityBlock,
+  withoutIdentityBlock,
 } from "../../../shared/protocol/identity_block.ts";
 import { vectors } from "../../support/vectors.ts";
 import { anyText, jsonKey, jsonString, jsonText, memberText, space } from "./arbitraries.ts";
@@ -142,6 +143,23 @@ Deno.test("the identity block changes the text only by quotes in front of marker
     }),
     RUNS,
   );
+});
+
+Deno.test("withoutIdentityBlock() removes the block of the sender and no other", () => {
+  fc.assert(
+    fc.property(anyText, (text) => {
+      const quoted = withIdentityBlock(text, IDENTITY).slice(withIdentityBlock("", IDENTITY).length);
+      assertEquals(withoutIdentityBlock(withIdentityBlock(text, IDENTITY), IDENTITY), quoted);
+    }),
+    RUNS,
+  );
+  const own = withIdentityBlock("hi", IDENTITY);
+  const other = { ...IDENTITY, aitJti: "01KHYQ5H00ZZZZZZZZZZZZZZZZ" };
+  for (const text of ["hi", ` ${own}`, own.replace("\n\n", "\n"), own.toLowerCase()]) {
+    assertEquals(withoutIdentityBlock(text, IDENTITY), text);
+  }
+  assertEquals(withoutIdentityBlock(own, other), own);
+  assertEquals(withoutIdentityBlock(withIdentityBlock(own, other), other), own.replace("[Svc", "> [Svc"));
 });
 
 Deno.test("identity injection changes only the bytes of the message string", () => {
