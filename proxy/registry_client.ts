@@ -9,7 +9,7 @@ import { type Bytes, utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
 import { readBody, refuseByLength } from "../shared/server/http/body.ts";
-import { BoundedMap } from "../shared/server/bounded_map.ts";
+import { BoundedMap } from "../shared/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 
 /** The registry returned no usable response. */

@@ -9,6 +9,7 @@
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
+import { ulidSource } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
@@ -18,6 +19,8 @@ import type { Database } from "./delivery/database.ts";
 import type { EmitEvent } from "./events.ts";
 import { Inbox, NOT_READ, type StoreResult } from "./delivery/inbox.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
+import { LoopGuard } from "./delivery/loop_guard.ts";
+import { MessageSender } from "./delivery/message_sender.ts";
 import type { Ack, ProxyPlace } from "../../shared/client/link.ts";
 import { Outbox } from "./delivery/outbox.ts";
 import { readAllPeers } from "../../shared/client/peer_pages.ts";
@@ -66,6 +69,8 @@ export class Connector {
   readonly inbox: Inbox;
   readonly sent: SentMessages;
   readonly proxy: ProxyCaller;
+  readonly sender: MessageSender;
+  readonly #guard = new LoopGuard();
   readonly #outbox: Outbox;
   readonly #delivery: RuntimeDelivery;
   readonly #receipts: ReceiptSender;
@@ -91,6 +96,15 @@ export class Connector {
     this.#outbox = new Outbox(database);
     this.sent = new SentMessages(database);
     this.inbox = new Inbox(database, { outbox: this.#outbox, sent: this.sent });
+    this.sender = new MessageSender({
+      clock,
+      newId: ulidSource(() => clock.now(), random.bytes),
+      proxy: this.proxy,
+      sent: this.sent,
+      inbox: this.inbox,
+      guard: this.#guard,
+      tell: emit,
+    });
     this.#delivery = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });
     const recipientDid = options.agent.did;
     this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell: emit });
@@ -172,6 +186,7 @@ export class Connector {
         return { accepted: true };
       case "stored":
         tell("received", about);
+        this.#guard.received(frame.fromAgentDid);
         // The ack is sent before the hand-over, which may be slow.
         queueMicrotask(() => this.#delivery.add([taken.waiting]));
         return { accepted: true };
@@ -297,6 +312,7 @@ export class Connector {
       inbox: { waiting, oldestAt: iso(oldestAt), bytes },
       deadLetters: dead,
       receiptsWaiting: this.#outbox.size,
+      loopGuards: this.#guard.refusals,
       runtime: {
         platform: runtime.platform.id,
         url: runtime.url,

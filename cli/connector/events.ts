@@ -35,6 +35,7 @@ export const EVENTS = {
   queued: "Message queued: the proxy keeps it until the recipient connects",
   not_taken: "Message sent, but the recipient's connector did not accept it",
   not_sent: "Message not sent: the proxy refused it",
+  loop_guard: "Message not sent: the loop guard stopped it",
   paired: "Paired",
   revoked: "The agent is no longer authorised",
   pair_ticket: "Pairing started",

@@ -30,6 +30,8 @@ export const Status = z.object({
   inbox: z.object({ waiting: z.number(), oldestAt: When.nullable(), bytes: z.number() }),
   deadLetters: z.number(),
   receiptsWaiting: z.number(),
+  /** Messages that the loop guard has refused since the start; absent in the response of a connector before D-113. */
+  loopGuards: z.number().optional(),
   runtime: z.object({
     platform: z.enum(PLATFORM_IDS),
     url: z.string(),
@@ -74,6 +76,7 @@ export function statusFields(status: Status): Field[] {
     ["inbox", `${inbox.waiting} waiting${inbox.oldestAt === null ? "" : `, the oldest since ${ago(inbox.oldestAt)}`}`],
     ["dead letters", status.deadLetters],
     ["receipts to send", status.receiptsWaiting],
+    ["loop guard", status.loopGuards ? `${status.loopGuards} messages not sent` : undefined],
     ["access until", left(session.accessExpiresAt)],
     ["identity until", left(session.identityExpiresAt)],
     ["clock", status.clockOffsetMs === 0 ? undefined : `off by ${Math.round(status.clockOffsetMs / 1000)} s`],

@@ -5,7 +5,7 @@
 import type { KeyObject } from "node:crypto";
 import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
 import type { VerificationKey } from "../../shared/protocol/jws.ts";
-import { BoundedMap } from "../../shared/server/bounded_map.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import { digest, readPublicKey } from "../../shared/server/crypto.ts";
 import type { KeyCache } from "./key_cache.ts";
 

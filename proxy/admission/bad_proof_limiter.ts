@@ -6,7 +6,7 @@
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { BoundedMap } from "../../shared/server/bounded_map.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";

@@ -1,6 +1,6 @@
 /** Counts the revocations of each human while the store is read record by record (D-210). */
 import { parseDid } from "../../shared/protocol/did.ts";
-import { BoundedMap } from "../../shared/server/bounded_map.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { AgentRecord, RevocationRecord } from "../schema/records.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 

@@ -5,6 +5,7 @@
 import { HookAnswer } from "../protocol/api/relay.ts";
 import { messageTarget } from "../protocol/message_context.ts";
 import { HEADERS } from "../protocol/proof.ts";
+import { apiErrorOf, type HttpResponse } from "./http.ts";
 import type { SentEntry } from "./local_shapes.ts";
 import type { ProxyRequest } from "./proxy_caller.ts";
 
@@ -37,6 +38,21 @@ export async function messageRequest(message: OutgoingMessage): Promise<ProxyReq
   const target = await messageTarget(headers);
   if (mayWait) headers.Prefer = "respond-async";
   return { method: "POST", target, body: payload, recipient: to, headers };
+}
+
+/** Answers of status 5xx after which the recipient certainly does not have the message. */
+const NOT_DELIVERED: ReadonlySet<string | null> = new Set([
+  "PROXY_RELAY_CONNECTOR_OFFLINE",
+  "PROXY_RELAY_MAILBOX_FULL",
+]);
+
+/** Returns the state that a response shows. After another 5xx the recipient may have the message, so it is `unknown`. */
+export function stateOf(response: HttpResponse): AnsweredState {
+  const error = apiErrorOf(response);
+  if (error === null) return answeredState(response.text);
+  const isCertain = error.status < 500 || NOT_DELIVERED.has(error.code);
+  const problem = error.code ?? `status ${error.status}`;
+  return { state: isCertain ? "refused" : "unknown", problem, expiresAt: null };
 }
 
 /** Returns the state that a 2xx answer shows; `unknown` for a body that is not one of this protocol. */

@@ -5,7 +5,7 @@
  */
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
-import { BoundedMap } from "./bounded_map.ts";
+import { BoundedMap } from "../bounded_map.ts";
 import { absent, type Update } from "./store/group_commit.ts";
 
 /** Record of a used nonce. */

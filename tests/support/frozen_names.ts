@@ -116,6 +116,7 @@ export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
     "handed_over",
     "handover_failed",
     "inbox_full",
+    "loop_guard",
     "not_sent",
     "not_taken",
     "pair_ticket",

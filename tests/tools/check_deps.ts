@@ -53,6 +53,11 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     why: "all code depends on clock and entropy, so they import the protocol only",
   },
   {
+    from: ["shared/bounded_map.ts"],
+    forbidden: ["*"],
+    why: "services and CLI use it, so it imports nothing of either",
+  },
+  {
     from: ["shared/openapi.ts"],
     forbidden: ["*"],
     except: ["zod"],

@@ -168,10 +168,11 @@ export class Inbox {
     return { messages, more: found.length > listed.length };
   }
 
-  /** The conversation of a stored message; `null` when it has none or is not stored. */
-  conversationOf(fromDid: string, requestId: string): string | null {
-    const sql = "SELECT conversation_id FROM messages WHERE from_did = ? AND request_id = ?";
-    return this.#db.get(sql, fromDid, requestId)?.conversation_id as string | null | undefined ?? null;
+  /** What a reply must know about the stored message that it answers; `null` when that is not stored. */
+  question(fromDid: string, requestId: string): { conversationId: string | null; auto: boolean } | null {
+    const sql = "SELECT conversation_id, auto FROM messages WHERE from_did = ? AND request_id = ?";
+    const row = this.#db.get(sql, fromDid, requestId);
+    return row && { conversationId: row.conversation_id as string | null, auto: row.auto === 1 };
   }
 
   /**

@@ -38,7 +38,7 @@ export type NewSentMessage =
   };
 
 /** A state with its reason. */
-export type Outcome = Pick<SentMessage, "state"> & Partial<Pick<SentMessage, "problem" | "expiresAt">>;
+export type StateChange = Pick<SentMessage, "state"> & Partial<Pick<SentMessage, "problem" | "expiresAt">>;
 
 /** The states that may replace a state: what is known is not lost to the answer of a repeated request. */
 const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
@@ -85,7 +85,7 @@ export class SentMessages {
     const { toDid, requestId, conversationId, inReplyTo, auto, origin, payload } = message;
     const known = this.find(requestId, toDid);
     if (known !== null) {
-      const isOver = now - known.stateAt >= LIMIT.seenKeptMs;
+      const isOver = now - known.sentAt >= LIMIT.seenKeptMs;
       if (!isOver && !NEXT[known.state].includes("sending")) return known;
       this.#db.run("DELETE FROM sent WHERE seq = ?", known.seq);
     }
@@ -101,7 +101,7 @@ export class SentMessages {
   }
 
   /** Stores a new state, unless the present one already shows more. Returns the message with its state. */
-  settle(message: SentMessage, outcome: Outcome, now: number): SentMessage {
+  settle(message: SentMessage, outcome: StateChange, now: number): SentMessage {
     const { after, isChanged } = this.#db.transactionWithoutSync(() => this.#change(message, outcome, now));
     if (isChanged) this.onChanged(after);
     return after;
@@ -118,7 +118,7 @@ export class SentMessages {
     return isChanged ? after : null;
   }
 
-  #change(message: SentMessage, { state, problem = null, expiresAt = null }: Outcome, now: number) {
+  #change(message: SentMessage, { state, problem = null, expiresAt = null }: StateChange, now: number) {
     const { seq } = message;
     const next = { ...message, state, stateAt: now, problem, expiresAt };
     const present = this.#bySeq(seq);

@@ -1,10 +1,8 @@
 /** Handler of `POST /v1/outbound` (D-87): sends a message to a peer. */
 import * as z from "zod";
-import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
-import { HEADERS } from "../../../shared/protocol/proof.ts";
-import type { HttpResponse } from "../../../shared/client/http.ts";
+import { SendRefusedError } from "../delivery/message_sender.ts";
 import { LocalError, type LocalInput, passed } from "./local_route.ts";
 
 /** Body of `POST /v1/outbound`; `to` is an alias or a DID. */
@@ -24,34 +22,14 @@ export async function outbound(
   if (!member) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
   const recipient = await connector.findPeer(to);
   if (recipient === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${to}"`);
-  const response = await connector.proxy.call({
-    method: "POST",
-    target: "/hooks/agent",
-    // Unchanged: numbers that JavaScript would round keep their digits.
-    body: text.slice(member.start, member.end),
-    recipient,
-    headers: {
-      ...(requestId === undefined ? {} : { [HEADERS.requestId]: requestId }),
-      ...(conversationId === undefined ? {} : { [HEADERS.conversationId]: conversationId }),
-      ...(prefer === undefined ? {} : { Prefer: prefer }),
-    },
-  });
-  connector.deps.tell(sendingEvent(response), {
-    to: recipient,
-    status: response.status,
-    requestId: response.headers.get(HEADERS.requestId),
-  });
-  return passed(response);
-}
-
-/** The event for a response to a message; an accepted message may still wait for its recipient (D-240). */
-function sendingEvent({ status, text }: HttpResponse): "sent" | "queued" | "not_taken" | "not_sent" {
-  if (status >= 300) return "not_sent";
+  // Unchanged: numbers that JavaScript would round keep their digits.
+  const payload = text.slice(member.start, member.end);
+  const mayWait = prefer !== undefined;
   try {
-    const { delivered, queued } = HookAnswer.parse(JSON.parse(text));
-    return delivered ? "sent" : queued ? "queued" : "not_taken";
-  } catch {
-    // The response is passed on unchanged; only this event is less precise.
-    return "sent";
+    const message = { toDid: recipient, payload, origin: "program", requestId, conversationId, mayWait } as const;
+    const { response } = await connector.sender.send(message);
+    return passed(response);
+  } catch (error) {
+    throw error instanceof SendRefusedError ? new LocalError(error.code, error.message) : error;
   }
 }

@@ -15,7 +15,7 @@
  */
 import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
-import { BoundedMap } from "../bounded_map.ts";
+import { BoundedMap } from "../../bounded_map.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 

@@ -1,6 +1,6 @@
 /** Shows the bound of a map (D-241): the oldest key is removed and all others stay. */
 import { assertEquals } from "@std/assert";
-import { BoundedMap } from "../../../shared/server/bounded_map.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 
 Deno.test("a bounded map removes the oldest key alone when it is full", () => {
   const map = new BoundedMap<string, number>(3);
