@@ -93,7 +93,8 @@ export function contextOf(headers: readonly (readonly [name: string, value: stri
       name === "content-type" || name === "x-request-id" ||
       name.startsWith("x-svc-") && !UNBOUND.includes(name.slice("x-svc-".length))
     );
-  return ["SVC-CONTEXT-V1", ...bound.map(([name, value]) => `${name}:${value}`).sort()].join("\n");
+  bound.sort(([a], [b]) => a < b ? -1 : 1);
+  return ["SVC-CONTEXT-V1", ...bound.map(([name, value]) => `${name}:${value}`)].join("\n");
 }
 
 /** A ULID of the present time. */
