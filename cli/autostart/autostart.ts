@@ -3,9 +3,12 @@
 export const SERVICE_SYSTEMS = ["launchd", "systemd"] as const;
 export type ServiceSystem = (typeof SERVICE_SYSTEMS)[number];
 
+/** The agent of a service; `null`: all agents of this machine (D-123). */
+export type ServiceAgent = string | null;
+
 /** The command of a service. Contains no secret, because other users can read it. */
 export interface ServiceSpec {
-  agentName: string;
+  agentName: ServiceAgent;
   /** Program and arguments. */
   command: readonly string[];
   /** File for the output of the program under launchd. */

@@ -6,7 +6,7 @@ import { dirname } from "node:path";
 import { CliError } from "../errors.ts";
 import { reason } from "../files/private_files.ts";
 import { label, plistPath, plistText } from "./launchd.ts";
-import type { Host, Ran, ServiceSpec, ServiceSystem } from "./autostart.ts";
+import type { Host, Ran, ServiceAgent, ServiceSpec, ServiceSystem } from "./autostart.ts";
 import { isProgram, unitName, unitPath, unitText } from "./systemd.ts";
 
 /** An installed service. */
@@ -44,7 +44,7 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
 }
 
 /** Stops and removes a service. @returns true when there was one */
-export async function uninstallService(host: Host, system: ServiceSystem, agentName: string): Promise<boolean> {
+export async function uninstallService(host: Host, system: ServiceSystem, agentName: ServiceAgent): Promise<boolean> {
   if (system === "systemd") {
     const path = unitPath(host, agentName);
     if (!await exists(path)) return false;
@@ -62,7 +62,13 @@ export async function uninstallService(host: Host, system: ServiceSystem, agentN
 }
 
 /** The command that shows the log of a service. */
-export function logCommand(system: ServiceSystem, agentName: string, logPath: string, lines: number, follow: boolean) {
+export function logCommand(
+  system: ServiceSystem,
+  agentName: ServiceAgent,
+  logPath: string,
+  lines: number,
+  follow: boolean,
+) {
   return system === "systemd"
     ? {
       program: "journalctl",

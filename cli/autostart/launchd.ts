@@ -1,12 +1,12 @@
 /** The launchd agent of a connector (D-91): label, path and property list. Pure. */
 import { join } from "node:path";
-import type { Host, ServiceSpec } from "./autostart.ts";
+import type { Host, ServiceAgent, ServiceSpec } from "./autostart.ts";
 
-export function label(agentName: string): string {
-  return `com.svc.connector.${agentName}`;
+export function label(agentName: ServiceAgent): string {
+  return agentName === null ? "com.svc.connector" : `com.svc.connector.${agentName}`;
 }
 
-export function plistPath({ home }: Pick<Host, "home">, agentName: string): string {
+export function plistPath({ home }: Pick<Host, "home">, agentName: ServiceAgent): string {
   return join(home, "Library", "LaunchAgents", `${label(agentName)}.plist`);
 }
 

@@ -1,12 +1,12 @@
 /** The systemd user unit of a connector (D-91): name, path and text. Pure. */
 import { join } from "node:path";
-import type { Host, ServiceSpec } from "./autostart.ts";
+import type { Host, ServiceAgent, ServiceSpec } from "./autostart.ts";
 
-export function unitName(agentName: string): string {
-  return `svc-connector-${agentName}.service`;
+export function unitName(agentName: ServiceAgent): string {
+  return agentName === null ? "svc-connector.service" : `svc-connector-${agentName}.service`;
 }
 
-export function unitPath({ configHome }: Pick<Host, "configHome">, agentName: string): string {
+export function unitPath({ configHome }: Pick<Host, "configHome">, agentName: ServiceAgent): string {
   return join(configHome, "systemd", "user", unitName(agentName));
 }
 
@@ -15,7 +15,7 @@ export function unitText({ agentName, command }: ServiceSpec): string {
   return [
     "# Written by svc connector service install; svc connector service uninstall removes it.",
     "[Unit]",
-    `Description=svc connector of ${specifiersEscaped(agentName)}`,
+    `Description=svc connector of ${specifiersEscaped(agentName ?? "all agents")}`,
     "StartLimitIntervalSec=0",
     "",
     "[Service]",

@@ -1,10 +1,10 @@
-/** `svc connector service …`: the connector as a systemd or launchd service. */
+/** `svc connector service …`: the connector of one agent, or of all, as a systemd or launchd service. */
 import { command } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { CONNECTOR_OPTIONS } from "./connector_start.ts";
+import { ALL_OPTION, checkAgents, CONNECTOR_OPTIONS } from "./connector_start.ts";
 
-const AGENT = { agentName: { summary: "Agent name on this machine", complete: "agents" } } as const;
+const AGENT = { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true } } as const;
 const PLATFORM = {
   platform: {
     value: "system",
@@ -21,14 +21,31 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       "The service file holds no secrets: a hook token is saved in the agent's runtime.json. Safe to run again.",
     ],
     args: AGENT,
-    options: { ...CONNECTOR_OPTIONS, ...PLATFORM },
-    examples: [{ run: "svc connector service install alpha", purpose: "Run the connector of alpha permanently" }],
-    async run(ctx, { args: { agentName }, options }) {
-      const [{ installConnector }, { ownCommand, thisHost }] = await Promise.all([
+    options: { ...CONNECTOR_OPTIONS, ...PLATFORM, ...ALL_OPTION },
+    examples: [
+      { run: "svc connector service install alpha", purpose: "Run the connector of alpha permanently" },
+      { run: "svc connector service install --all", purpose: "Run the connectors of all agents in one service" },
+    ],
+    async run(ctx, { args: { agentName: given }, options }) {
+      const agentName = serviceAgent(given, options.all);
+      const [{ installConnector, installFleet }, { ownCommand, thisHost }] = await Promise.all([
         import("../connector/service_setup.ts"),
         import("../autostart/this_host.ts"),
       ]);
       ctx.out.doing("Waiting for the connector to start");
+      if (agentName === null) {
+        const { agents, ...service } = await installFleet(ctx, thisHost(ctx), ownCommand(), options);
+        const states = agents.map(({ agent, status }) => ({ agent, connection: status?.connection.state ?? null }));
+        ctx.out.result({ agents: states, ...service }, [
+          ctx.out.bold(`The connectors of all agents run as the ${service.system} service ${service.name}.`),
+          ...fields([
+            ["file", service.path],
+            ...states.map(({ agent, connection }) => [agent, connection ?? "does not answer yet"] as const),
+          ]),
+          ...service.notes,
+        ]);
+        return;
+      }
       const { system, name, path, notes, status } = await installConnector(
         ctx,
         thisHost(ctx),
@@ -51,17 +68,18 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     path: ["connector", "service", "uninstall"],
     summary: "Stop and remove the service of an agent's connector; safe to run again",
     args: AGENT,
-    options: PLATFORM,
+    options: { ...PLATFORM, ...ALL_OPTION },
     examples: [{ run: "svc connector service uninstall alpha", purpose: "Stop the connector from starting at login" }],
-    async run(ctx, { args: { agentName }, options: { platform } }) {
-      const [{ uninstallConnector }, { thisHost }, { requireAgentName }] = await Promise.all([
+    async run(ctx, { args: { agentName: given }, options: { platform, all } }) {
+      const agentName = serviceAgent(given, all);
+      const [{ uninstallConnector }, { thisHost }] = await Promise.all([
         import("../connector/service_setup.ts"),
         import("../autostart/this_host.ts"),
-        import("../agents/agent_name.ts"),
       ]);
-      const { system, removed } = await uninstallConnector(ctx, thisHost(ctx), requireAgentName(agentName), platform);
+      const { system, removed } = await uninstallConnector(ctx, thisHost(ctx), agentName, platform);
       const what = removed ? "is removed" : "does not exist";
-      ctx.out.result({ agent: agentName, system, removed }, `The ${system} service of ${agentName} ${what}.`);
+      const whose = agentName ?? "all agents";
+      ctx.out.result({ agent: agentName, system, removed }, `The ${system} service of ${whose} ${what}.`);
     },
   }),
   command({
@@ -70,6 +88,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     args: AGENT,
     options: {
       ...PLATFORM,
+      ...ALL_OPTION,
       lines: { value: "count", summary: "Number of recent lines (default 100)" },
       follow: { summary: "Follow the log" },
     },
@@ -77,7 +96,8 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       run: "svc connector service logs alpha --follow",
       purpose: "Print each event as one JSON line as it happens",
     }],
-    async run(ctx, { args: { agentName }, options: { platform = "auto", lines = "100", follow } }) {
+    async run(ctx, { args: { agentName: given }, options: { platform = "auto", lines = "100", follow, all } }) {
+      const agentName = serviceAgent(given, all);
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);
       const { connectorLogs } = await import("../connector/service_setup.ts");
       const { program, args } = await connectorLogs(ctx, agentName, platform, Number(lines), follow);
@@ -98,3 +118,9 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     },
   }),
 ];
+
+/** The agent of the service; `null` for all. @throws {CliError} `CLI_USAGE` */
+function serviceAgent(agentName: string | undefined, all: boolean): string | null {
+  const [name = null] = checkAgents(agentName === undefined ? [] : [agentName], all);
+  return name;
+}

@@ -1,6 +1,7 @@
 /** `svc connector start`: runs a connector in the foreground. */
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
 
 /** Options for proxy and runtime, shared with `connector service install`. */
 export const CONNECTOR_OPTIONS = {
@@ -28,29 +29,50 @@ export const CONNECTOR_OPTIONS = {
   "allow-insecure": { summary: "Allow plain ws to another machine and a runtime on another machine" },
 } as const;
 
+/** The switch for all agents, shared with `connector service`. */
+export const ALL_OPTION = { all: { summary: "All agents on this machine, including new ones" } } as const;
+
 export const CONNECTOR_START_COMMANDS = [
   command({
     path: ["connector", "start"],
-    summary: "Run an agent's connector until it is stopped",
+    summary: "Run the connector of one or more agents until it is stopped",
     details: [
       "Messages are stored before they are acknowledged, then delivered to the agent's runtime; each ends in a receipt.",
       "On a terminal it shows events and status. Otherwise it prints each event as one JSON line.",
+      "Several agents run in one process; a failure ends the connector of one agent, which is started again later.",
     ],
-    args: { agentName: { summary: "Agent name on this machine", complete: "agents" } },
-    options: { ...CONNECTOR_OPTIONS, save: { summary: "Save the runtime URL and token for later starts" } },
+    args: { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true, repeat: true } },
+    options: {
+      ...CONNECTOR_OPTIONS,
+      save: { summary: "Save the runtime URL and token for later starts" },
+      ...ALL_OPTION,
+    },
     examples: [
       { run: "svc connector start alpha", purpose: "Use the runtime from svc install" },
       {
         run: "svc connector start alpha --runtime-base-url http://127.0.0.1:9000 --hook-path /in",
         purpose: "Use any HTTP listener",
       },
+      { run: "svc connector start --all", purpose: "Run the connectors of all agents, each with its own runtime.json" },
     ],
-    async run(ctx, { args: { agentName }, options }) {
-      const { startConnector } = await import("../connector/start.ts");
-      return await startConnector(ctx, agentName, options, (stop) => onStop(ctx, stop));
+    async run(ctx, { args: { agentName: names }, options }) {
+      const [first] = checkAgents(names, options.all);
+      const stopped = (stop: () => void) => onStop(ctx, stop);
+      if (first !== undefined && new Set(names).size === 1) {
+        const { startConnector } = await import("../connector/start.ts");
+        return await startConnector(ctx, first, options, stopped);
+      }
+      const { startFleet } = await import("../connector/start_fleet.ts");
+      return await startFleet(ctx, options.all ? "all" : [...new Set(names)], options, stopped);
     },
   }),
 ];
+
+/** Returns the names if either they or `--all` are given. @throws {CliError} `CLI_USAGE` */
+export function checkAgents(names: readonly string[], all: boolean): readonly string[] {
+  if (all === names.length > 0) throw new CliError("CLI_USAGE", "Give either an agent name or --all");
+  return names;
+}
 
 /** Calls `stop` on Ctrl-C and SIGTERM; a second Ctrl-C ends the process. Returns a function that undoes this. */
 function onStop({ interrupt, os }: Context, stop: () => void): () => void {

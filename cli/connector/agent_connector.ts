@@ -9,19 +9,12 @@ import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { connect } from "../account/registry_access.ts";
 import { effectiveConfig } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
-import { CliError } from "../errors.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
 import { lockConnector } from "./connector_lock.ts";
 import { Database } from "./delivery/database.ts";
 import { Runtime } from "./delivery/runtime.ts";
-import {
-  RUNTIME_FILE,
-  runtimeSettings,
-  runtimeTarget,
-  type TargetOptions,
-  withTarget,
-} from "./delivery/runtime_file.ts";
+import { RUNTIME_FILE, runtimeSettings, runtimeTarget, withTarget } from "./delivery/runtime_file.ts";
 import type { EmitEvent } from "./events.ts";
 import { openFileCredentials } from "./link/credentials.ts";
 import { explainEnd } from "./link/final_refusal.ts";
@@ -32,13 +25,7 @@ import { openLink } from "../../shared/client/link.ts";
 import { announce, makeToken, openPort, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
 import { localApi } from "./local_api/local_api.ts";
 import { readPeers, writePeers } from "./peers.ts";
-
-export interface StartOptions extends TargetOptions {
-  "proxy-ws-url"?: string | undefined;
-  port?: string | undefined;
-  /** Save the runtime's address and token for later starts. */
-  save?: boolean;
-}
+import { parsePort, type StartOptions } from "./start_options.ts";
 
 /** What a connector reports to its caller. */
 export interface ConnectorHooks {
@@ -64,7 +51,7 @@ export interface RunningConnector {
  * Starts the connector of an agent.
  *
  * @throws {import("./connector_lock.ts").ConnectorLockedError} when another process runs this agent's connector
- * @throws {CliError} for its options and files
+ * @throws {import("../errors.ts").CliError} for its options and files
  */
 export async function startAgentConnector(
   ctx: Context,
@@ -164,11 +151,4 @@ async function untilEnd(
   } catch (error) {
     return error;
   }
-}
-
-function parsePort(text: string | undefined): number | null {
-  if (text === undefined) return null;
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
-  if (port >= 1 && port <= 65_535) return port;
-  throw new CliError("CLI_USAGE", `--port must be a number from 1 to 65535, not "${text}"`);
 }

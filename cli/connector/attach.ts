@@ -7,11 +7,12 @@ import type { HttpResponse } from "../../shared/client/http.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { type RunningConnector, startAgentConnector, type StartOptions } from "./agent_connector.ts";
+import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
 import { ConnectorLockedError, isConnectorLocked, lockHolder } from "./connector_lock.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { bodyOf, ConnectorClient, connectorDown, ConnectorEndedError } from "./local_api/client.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
+import type { StartOptions } from "./start_options.ts";
 
 /** Attempts at one call, each with a connector that runs at that time. */
 const MAX_ATTEMPTS = 3;

@@ -10,6 +10,8 @@ export const EVENTS = {
   port_moved: "The port of the local API is taken; another is used for this run",
   stopping: "Stopping",
   stopped: "Stopped",
+  busy: "Another process runs this agent's connector",
+  agent_stopped: "The connector of this agent has ended; it is started again later",
   connected: "Connected",
   disconnected: "Disconnected",
   refused: "The proxy refused the connection",

@@ -72,6 +72,16 @@ export const CONNECTOR_LIMITS = Object.freeze({
   attachMs: 20_000,
   attachRetryMs: 250,
   statusTimeoutMs: 3_000,
+  /** D-123: several agents in one process. How often the list of agents, and the files of a failed one, are read. */
+  agentLookMs: 10_000,
+  /** Wait before a connector is started again that another process runs. */
+  agentBusyMs: 30_000,
+  /** Waits before a failed connector is started again; they double. */
+  agentRestartFirstMs: 5_000,
+  agentRestartMaxMs: 5 * 60_000,
+  /** Wait after a permanent failure, unless the agent's files change before. */
+  agentPermanentMs: 10 * 60_000,
+  agentsStartingAtOnce: 10,
   /** D-87 */
   port: 19_400,
   portsTried: 1_000,

@@ -1,5 +1,5 @@
 /**
- * `svc connector service …`: an agent's connector as an autostart service (D-91). The service starts with the options and
+ * `svc connector service …`: the connector of one agent, or of all, as an autostart service (D-91, D-123). The service starts with the options and
  * environment values of the install command. Secrets go into `runtime.json`, which only its owner can read.
  */
 import { join } from "node:path";
@@ -9,21 +9,30 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { PlatformId } from "../platforms/platform.ts";
 import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../autostart/control.ts";
-import type { Host } from "../autostart/autostart.ts";
+import type { Host, ServiceAgent } from "../autostart/autostart.ts";
+import { ensureConfigDir } from "../files/config_dir.ts";
 import { ConnectorClient } from "./local_api/client.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
 import { proxyAddress } from "./link/proxy_address.ts";
 import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./delivery/runtime_file.ts";
-import type { StartOptions } from "./agent_connector.ts";
+import { refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
 import type { Status } from "./status.ts";
 
 /** Time for the connector in the service to answer. */
 const UP_MS = 20_000;
 const LOOK_EVERY_MS = 250;
 
+/** Variables with the address or the token of a runtime. */
+const RUNTIME_VARIABLES = ["SVC_RUNTIME_BASE_URL", "OPENCLAW_BASE_URL", "SVC_HOOK_PATH", "SVC_HOOK_TOKEN"] as const;
+
 export interface ServiceResult extends Installed {
   /** Status that the new connector reports. */
   status: Status;
+}
+
+export interface FleetServiceResult extends Installed {
+  /** Each agent with the status that its connector reports; `null` without an answer. */
+  agents: { agent: string; status: Status | null }[];
 }
 
 export async function installConnector(
@@ -46,52 +55,125 @@ export async function installConnector(
     await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token });
   }
   const before = readConnectorFile(folder)?.token;
-  const command = [...own, "connector", "start", agentName, ...serviceArguments(ctx, options, target.platform)];
-  const installed = await installService(host, system, { agentName, command, logPath: logPathOf(folder) });
-  return { ...installed, status: await comeUp(ctx, folder, before) };
+  const command = [
+    ...[...own, "connector", "start", agentName],
+    ...commonArguments(ctx, options),
+    ...runtimeArguments(ctx, options, target.platform),
+  ];
+  const installed = await installService(host, system, { agentName, command, logPath: logPathOf(ctx, folder) });
+  const status = await newStatus(ctx, folder, before, ctx.clock.now() + UP_MS);
+  if (status === null) throw notStarted(agentName);
+  return { ...installed, status };
 }
 
-export async function uninstallConnector(ctx: Context, host: Host, agentName: string, platform = "auto") {
+/** Installs one service for all agents of this machine (D-123). */
+export async function installFleet(
+  ctx: Context,
+  host: Host,
+  own: readonly string[],
+  options: StartOptions & { platform?: string | undefined },
+): Promise<FleetServiceResult> {
+  refuseRuntimeOfEnvironment(ctx);
+  refuseOptionsOfOne(ctx, options);
+  const system = chooseSystem(options.platform ?? "auto", ctx.os);
+  proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  await ensureConfigDir(ctx);
+  const folders = await agentFolders(ctx);
+  const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
+  const command = [...own, "connector", "start", "--all", ...commonArguments(ctx, options)];
+  const installed = await installService(host, system, { agentName: null, command, logPath: logPathOf(ctx, null) });
+  const end = ctx.clock.now() + UP_MS;
+  const agents = await Promise.all(folders.map(async (folder) => {
+    return { agent: folder.name, status: await newStatus(ctx, folder, before.get(folder), end) };
+  }));
+  if (folders.length > 0 && agents.every(({ status }) => status === null)) throw notStarted("--all");
+  return { ...installed, agents };
+}
+
+/** A service has no environment of a shell, and the options of one agent are not for all. @throws {CliError} `CLI_USAGE` */
+function refuseRuntimeOfEnvironment(ctx: Context): void {
+  const name = RUNTIME_VARIABLES.find((name) => ctx.env(name) !== undefined);
+  if (name === undefined) return;
+  throw new CliError("CLI_USAGE", `${name} cannot be used for the service of several agents`, {
+    fix: "Unset it, and set the runtime of each agent with svc provider setup, or of all with svc install.",
+  });
+}
+
+export async function uninstallConnector(ctx: Context, host: Host, agentName: ServiceAgent, platform = "auto") {
   const system = chooseSystem(platform, ctx.os);
   return { system, removed: await uninstallService(host, system, agentName) };
 }
 
-export async function connectorLogs(ctx: Context, agentName: string, platform: string, lines: number, follow: boolean) {
-  const folder = await new AgentStore(ctx).open(agentName);
-  return logCommand(chooseSystem(platform, ctx.os), agentName, logPathOf(folder), lines, follow);
+export async function connectorLogs(
+  ctx: Context,
+  agentName: ServiceAgent,
+  platform: string,
+  lines: number,
+  follow: boolean,
+) {
+  const folder = agentName === null ? null : await new AgentStore(ctx).open(agentName);
+  return logCommand(chooseSystem(platform, ctx.os), agentName, logPathOf(ctx, folder), lines, follow);
 }
 
-function logPathOf({ path }: AgentFolder): string {
-  return join(path, "connector.log");
+/** The folders of all agents that can be opened; a damaged one must not stop the others. */
+async function agentFolders(ctx: Context): Promise<AgentFolder[]> {
+  const store = new AgentStore(ctx);
+  const folders = (await store.names()).agents.map((name) => store.open(name).catch(() => null));
+  return (await Promise.all(folders)).filter((folder) => folder !== null);
 }
 
-/** The options of the service; values of the environment become options, because the service does not have it. */
-function serviceArguments(ctx: Context, options: StartOptions, platform: PlatformId): string[] {
-  const openClawUrl = platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined;
-  const given: [string, string | undefined][] = [
+/** The log of one agent's service, or of the service of all (`null`). */
+function logPathOf(ctx: Context, folder: AgentFolder | null): string {
+  return join(folder?.path ?? ctx.configDir, "connector.log");
+}
+
+/** The options of every service; values of the environment become options, because the service does not have it. */
+function commonArguments(ctx: Context, options: StartOptions): string[] {
+  const words = valued([
     ["config-dir", ctx.configDir],
     ["proxy-ws-url", options["proxy-ws-url"] ?? ctx.env("SVC_PROXY_WS_URL")],
+    ["ca", ctx.authority?.path],
+  ]);
+  return options["allow-insecure"] ? [...words, "--allow-insecure"] : words;
+}
+
+/** The options of one agent's service. */
+function runtimeArguments(ctx: Context, options: StartOptions, platform: PlatformId): string[] {
+  const openClawUrl = platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined;
+  return valued([
     ["runtime-base-url", options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")],
     ["openclaw-base-url", options["openclaw-base-url"] ?? openClawUrl],
     ["hook-path", options["hook-path"] ?? ctx.env("SVC_HOOK_PATH")],
     ["port", options.port],
-    ["ca", ctx.authority?.path],
-  ];
-  const valued = given.flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
-  return options["allow-insecure"] ? [...valued, "--allow-insecure"] : valued;
+  ]);
 }
 
-/** Waits until the new connector answers and is no longer connecting. @throws {CliError} `CLI_SERVICE_FAILED` */
-async function comeUp(ctx: Context, folder: AgentFolder, before: string | undefined): Promise<Status> {
-  const end = ctx.clock.now() + UP_MS;
+function valued(given: readonly [name: string, value: string | undefined][]): string[] {
+  return given.flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
+}
+
+/**
+ * Waits until the new connector answers and is no longer connecting. `null` when none answers in time.
+ *
+ * @param before token of the connector that ran before
+ */
+async function newStatus(
+  ctx: Context,
+  folder: AgentFolder,
+  before: string | undefined,
+  end: number,
+): Promise<Status | null> {
   let status: Status | null = null;
   while (ctx.clock.now() < end && (status === null || status.connection.state === "connecting")) {
     const client = await ConnectorClient.of(ctx, folder);
     if (client !== null && client.file.token !== before) status = await client.status().catch(() => null);
     if (status === null || status.connection.state === "connecting") await sleep(ctx.clock, LOOK_EVERY_MS);
   }
-  if (status !== null) return status;
-  throw new CliError("CLI_SERVICE_FAILED", "The service is installed, but its connector did not start", {
-    fix: `svc connector service logs ${folder.name} shows why.`,
+  return status;
+}
+
+function notStarted(agent: string): CliError {
+  return new CliError("CLI_SERVICE_FAILED", "The service is installed, but its connector did not start", {
+    fix: `svc connector service logs ${agent} shows why.`,
   });
 }

@@ -3,15 +3,14 @@
  * it. agent_connector.ts starts the connector itself.
  */
 import type { Context } from "../context.ts";
-import { CliError, EXIT } from "../errors.ts";
-import { type RunningConnector, startAgentConnector, type StartOptions } from "./agent_connector.ts";
+import { EXIT } from "../errors.ts";
+import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
 import { viewOf } from "./console_view.ts";
 import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
 import { pairingHint, ticketLines } from "./local_api/pairing_hint.ts";
+import { checkSave, givesRuntime, type StartOptions } from "./start_options.ts";
 import { statusLine } from "./status.ts";
-
-const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
 
 const SAVE_HINT = "          To keep these runtime settings for later starts: add --save.";
 
@@ -25,10 +24,7 @@ export async function startConnector(
   options: StartOptions,
   onStop: OnStop,
 ): Promise<number> {
-  const isGiven = RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
-  if (options.save && !isGiven) {
-    throw new CliError("CLI_USAGE", `--save needs one of ${RUNTIME_OPTIONS.map((name) => `--${name}`).join(", ")}`);
-  }
+  checkSave(options);
   let running: RunningConnector | null = null;
   const view = viewOf({
     clock: ctx.clock,
@@ -47,7 +43,7 @@ export async function startConnector(
   try {
     running = await startAgentConnector(ctx, name, options, { tell, onTicket });
     if (isStopped) void running.stop();
-    view.show([...pairingHint(running.folder), ...isGiven && !options.save ? [SAVE_HINT] : []]);
+    view.show([...pairingHint(running.folder), ...givesRuntime(options) && !options.save ? [SAVE_HINT] : []]);
     const why = await running.ended;
     if (why !== null) throw why;
     return EXIT.done;

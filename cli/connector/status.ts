@@ -140,6 +140,21 @@ export function statusLine(status: Status): string {
   return parts.filter((part) => part !== null).join(" · ");
 }
 
+/** The status of several agents in one line. */
+export function fleetLine(agents: number, running: readonly Status[]): string {
+  const count = (found: readonly Status[], what: string) => found.length === 0 ? null : `${found.length} ${what}`;
+  const connected = running.filter(({ connection }) => connection.state === "connected");
+  const parts = [
+    `${agents} agents`,
+    `${connected.length} connected`,
+    agents === running.length ? null : `${agents - running.length} not running`,
+    count(running.filter(({ runtime }) => runtime.reachable === false), "with the runtime DOWN"),
+    count(running.filter(({ deadLetters }) => deadLetters > 0), "with dead letters"),
+    `inbox ${running.reduce((sum, { inbox }) => sum + inbox.waiting, 0)}`,
+  ];
+  return parts.filter((part) => part !== null).join(" · ");
+}
+
 /** Connected, but a heartbeat is overdue. A dead link is detected within 60 s. */
 function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): boolean {
   const last = Date.parse(heartbeatAt ?? since);

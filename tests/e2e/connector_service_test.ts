@@ -117,6 +117,24 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       assertEquals(calls.slice(0, 3), starting);
       assertEquals(calls.slice(-2), [`systemctl --user disable --now ${name}`, "systemctl --user daemon-reload"]);
     });
+
+    await t.step("one service for all agents runs them and gets no runtime of the shell", async () => {
+      const all = ["--all", "--platform", "systemd"];
+      const installAll = ["connector", "service", "install", ...all];
+      const refused = await attempt(dir, installAll, within, program);
+      assertEquals([refused.code, refused.error?.code], [2, "CLI_USAGE"]);
+      assertStringIncludes(refused.error?.message ?? "", "SVC_HOOK_TOKEN cannot be used for the service of several");
+      const { SVC_HOOK_TOKEN: _, ...allowed } = within;
+      const installed = await svc(dir, installAll, allowed, program);
+      assertEquals(installed.agents, [{ agent: "beta", connection: "connected" }]);
+      assertEquals(installed.path, `${env.XDG_CONFIG_HOME}/systemd/user/svc-connector.service`);
+      const text = await Deno.readTextFile(installed.path);
+      assert(text.includes(`"connector" "start" "--all" "--config-dir" "${dir.replace("%", "%%")}"\n`), text);
+      const both = await attempt(dir, [...installAll, "beta"], allowed, program);
+      assertEquals([both.code, both.error?.code], [2, "CLI_USAGE"]);
+      const removed = await svc(dir, ["connector", "service", "uninstall", ...all], allowed, program);
+      assertEquals([removed.removed, removed.agent, await isThere(installed.path)], [true, null, false]);
+    });
   } finally {
     const pid = await Deno.readTextFile(env.PID).catch(() => null);
     if (pid !== null) Deno.kill(Number(pid), "SIGKILL");

@@ -147,7 +147,7 @@ const MAX_CHILDREN = 24;
  */
 const BOUNDS: Readonly<Record<string, readonly [children: number, arrows: number]>> = {
   cli: [18, 70],
-  "cli/connector": [18, 48],
+  "cli/connector": [20, 60],
   proxy: [13, 38],
   registry: [18, 82],
   "shared/server": [14, 24],

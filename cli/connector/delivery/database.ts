@@ -32,6 +32,8 @@ export class Database implements Disposable {
       db = new DatabaseSync(path);
       // FULL: with a write-ahead log, a commit is on disk when it returns.
       db.exec("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+      // KiB of pages in memory (D-123): one process may have hundreds of databases.
+      db.exec("PRAGMA cache_size = -256");
       migrate(db, path);
       return new Database(db);
     } catch (error) {

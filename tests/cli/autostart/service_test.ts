@@ -115,6 +115,23 @@ Deno.test("installing and uninstalling twice leaves the same state; lingering is
   }
 });
 
+Deno.test("the service of all agents has a name without an agent, beside the services of single agents", async (t) => {
+  const names = { systemd: "svc-connector.service", launchd: "com.svc.connector" } as const;
+  for (const system of ["systemd", "launchd"] as const) {
+    await t.step(system, () =>
+      withHost(async (host) => {
+        const single = await installService(host, system, SPEC);
+        const all = await installService(host, system, { ...SPEC, agentName: null });
+        const text = await Deno.readTextFile(all.path);
+        assertEquals(all.name, names[system]);
+        assertStringIncludes(text, system === "systemd" ? "Description=svc connector of all agents" : names.launchd);
+        assertEquals(await uninstallService(host, system, null), true);
+        assertEquals(await Deno.stat(single.path).then(({ isFile }) => isFile), true);
+      }));
+  }
+  assertEquals(logCommand("systemd", null, "/log", 5, true).args.slice(0, 3), ["--user", "--unit", names.systemd]);
+});
+
 Deno.test("a program whose path systemd would refuse is refused before any file is written", () =>
   withHost(async (host) => {
     const spec = { ...SPEC, command: ['/opt/"q"/svc'] };

@@ -1,0 +1,192 @@
+/**
+ * Runs the connectors of several agents in one process (D-123). Each agent has its own resources, and a failure ends the
+ * connector of that agent only. Decides when an agent is started again; agent_connector.ts starts it.
+ */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import type { EventFields } from "../../shared/client/link_events.ts";
+import type { RunningConnector } from "./agent_connector.ts";
+import { ConnectorLockedError } from "./connector_lock.ts";
+import type { EventName } from "./events.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
+import { describeError, isPermanent } from "../../shared/client/refusals.ts";
+
+/** The part of a connector that its fleet uses. */
+export type FleetMember = Pick<RunningConnector, "ended" | "stop">;
+
+export interface FleetDeps<M extends FleetMember> {
+  clock: Clock;
+  /** The agents to run. Called every 10 s. */
+  names(): Promise<readonly string[]>;
+  start(name: string): Promise<M>;
+  /** A text that changes when the agent's identity files change. Never rejects. */
+  filesOf(name: string): Promise<string>;
+  /** Reports an event of an agent, or of the whole fleet (`null`). */
+  tell(name: string | null, event: EventName, fields?: EventFields): void;
+  /** End with the first failure when every agent has failed. Otherwise the fleet waits for new agents. */
+  endsWithAgents: boolean;
+}
+
+interface Agent<M> {
+  name: string;
+  /** `busy`: another process runs its connector. `failed`: it has ended and waits for its next start. */
+  state: "starting" | "running" | "busy" | "failed";
+  connector: M | null;
+  /** Aborted when the fleet stops, or when the agent no longer exists. */
+  stop: AbortController;
+  /** Failures in a row. */
+  failures: number;
+  ended: Promise<void>;
+}
+
+export class Fleet<M extends FleetMember> {
+  readonly #deps: FleetDeps<M>;
+  readonly #agents = new Map<string, Agent<M>>();
+  readonly #stop = new AbortController();
+  readonly #end = Promise.withResolvers<unknown>();
+  readonly #starts = new Slots(LIMIT.agentsStartingAtOnce);
+  #firstFailure: { error: unknown } | null = null;
+
+  constructor(deps: FleetDeps<M>) {
+    this.#deps = deps;
+  }
+
+  /** Runs the agents. Resolves with `null` after `stop()`, or with the first failure when every agent has failed. */
+  async run(): Promise<unknown> {
+    const following = this.#follow();
+    const end = await this.#end.promise;
+    this.#stop.abort();
+    const agents = [...this.#agents.values()];
+    for (const { stop } of agents) stop.abort();
+    await Promise.all([following, ...agents.map(({ ended }) => ended)]);
+    return end;
+  }
+
+  /** Stops all connectors together. `run()` resolves when they have ended. */
+  stop(): void {
+    this.#end.resolve(null);
+  }
+
+  /** The number of agents, and the connectors that run. */
+  status(): { agents: number; running: M[] } {
+    const running = [...this.#agents.values()].flatMap(({ connector }) => connector ?? []);
+    return { agents: this.#agents.size, running };
+  }
+
+  /** Starts new agents and stops removed ones. */
+  async #follow(): Promise<void> {
+    const { clock, names, tell } = this.#deps;
+    while (!this.#stop.signal.aborted) {
+      try {
+        this.#update(new Set(await names()));
+      } catch (error) {
+        tell(null, "defect", { why: describeError(error) });
+      }
+      await sleep(clock, LIMIT.agentLookMs, this.#stop.signal);
+    }
+  }
+
+  #update(names: ReadonlySet<string>): void {
+    if (this.#stop.signal.aborted) return;
+    for (const { name, stop } of this.#agents.values()) {
+      if (!names.has(name)) stop.abort();
+    }
+    for (const name of names) {
+      // One that is still stopping is started at a later look.
+      if (this.#agents.has(name)) continue;
+      const stop = new AbortController();
+      const agent: Agent<M> = { name, state: "starting", connector: null, stop, failures: 0, ended: Promise.resolve() };
+      this.#agents.set(name, agent);
+      agent.ended = this.#keepRunning(agent).finally(() => this.#agents.delete(name));
+    }
+  }
+
+  /** Runs the connector of an agent, and starts it again after a failure, until it is stopped. */
+  async #keepRunning(agent: Agent<M>): Promise<void> {
+    const { clock, filesOf } = this.#deps;
+    const { signal } = agent.stop;
+    while (!signal.aborted) {
+      const files = await filesOf(agent.name);
+      const began = clock.now();
+      const error = await this.#runOnce(agent);
+      if (signal.aborted) return;
+      if (error instanceof ConnectorLockedError) {
+        this.#becomeBusy(agent, error);
+        await sleep(clock, LIMIT.agentBusyMs, signal);
+        continue;
+      }
+      const hasSettled = clock.now() - began >= LIMIT.agentRestartMaxMs;
+      agent.failures = hasSettled ? 1 : agent.failures + 1;
+      const isFinal = isPermanent(error);
+      const wait = isFinal ? LIMIT.agentPermanentMs : restartWait(agent.failures);
+      this.#fail(agent, error, wait);
+      if (isFinal) await this.#untilFilesChange(agent, files, wait);
+      else await sleep(clock, wait, signal);
+    }
+  }
+
+  /** Runs the connector of an agent until it ends. Returns why it ended or did not start. */
+  async #runOnce(agent: Agent<M>): Promise<unknown> {
+    const { signal } = agent.stop;
+    const stop = () => void agent.connector?.stop();
+    if (agent.state === "failed") agent.state = "starting";
+    try {
+      agent.connector = await this.#starts.run(() => signal.aborted ? null : this.#deps.start(agent.name));
+      if (agent.connector === null) return null;
+      agent.state = "running";
+      signal.addEventListener("abort", stop);
+      if (signal.aborted) stop();
+      return await agent.connector.ended;
+    } catch (error) {
+      return error;
+    } finally {
+      signal.removeEventListener("abort", stop);
+      agent.connector = null;
+    }
+  }
+
+  #becomeBusy(agent: Agent<M>, { pid }: ConnectorLockedError): void {
+    if (agent.state !== "busy") this.#deps.tell(agent.name, "busy", { pid });
+    agent.state = "busy";
+  }
+
+  #fail(agent: Agent<M>, error: unknown, nextInMs: number): void {
+    agent.state = "failed";
+    this.#firstFailure ??= { error };
+    this.#deps.tell(agent.name, "agent_stopped", { why: describeError(error), nextInMs });
+    const allFailed = [...this.#agents.values()].every(({ state }) => state === "failed");
+    if (this.#deps.endsWithAgents && allFailed) this.#end.resolve(this.#firstFailure.error);
+  }
+
+  /** Waits until a start may have another result than the one with these files. */
+  async #untilFilesChange({ name, stop: { signal } }: Agent<M>, files: string, atMostMs: number): Promise<void> {
+    const { clock, filesOf } = this.#deps;
+    const end = clock.now() + atMostMs;
+    do await sleep(clock, LIMIT.agentLookMs, signal); while (
+      !signal.aborted && clock.now() < end && await filesOf(name) === files
+    );
+  }
+}
+
+/** Milliseconds before an agent is started again, after `failures` failures in a row. */
+function restartWait(failures: number): number {
+  return Math.min(LIMIT.agentRestartMaxMs, LIMIT.agentRestartFirstMs * 2 ** (failures - 1));
+}
+
+/** Runs a bounded number of tasks at the same time. */
+class Slots {
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(private free: number) {}
+
+  async run<T>(task: () => Promise<T> | T): Promise<T> {
+    if (this.free > 0) this.free--;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await task();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.free++;
+    }
+  }
+}

@@ -1,0 +1,47 @@
+/** The options of `connector start` and `connector service install`, and which of them belong to one agent. */
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import type { TargetOptions } from "./delivery/runtime_file.ts";
+
+export interface StartOptions extends TargetOptions {
+  "proxy-ws-url"?: string | undefined;
+  port?: string | undefined;
+  /** Save the runtime's address and token for later starts. */
+  save?: boolean;
+}
+
+/** Options for the address and the token of a runtime. */
+const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
+
+/** Options that belong to the connector of one agent. */
+const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "port", "save"] as const satisfies readonly (keyof StartOptions)[];
+
+/** Returns true when an option gives the address or the token of the runtime. */
+export function givesRuntime(options: StartOptions): boolean {
+  return RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
+}
+
+/** @throws {CliError} `CLI_USAGE` when there is nothing to save */
+export function checkSave(options: StartOptions): void {
+  if (!options.save || givesRuntime(options)) return;
+  throw new CliError("CLI_USAGE", `--save needs one of ${RUNTIME_OPTIONS.map((name) => `--${name}`).join(", ")}`);
+}
+
+/** Refuses the options of one agent where there are several (D-123). @throws {CliError} `CLI_USAGE` */
+export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: StartOptions): void {
+  for (const name of OPTIONS_OF_ONE) {
+    const value = options[name];
+    // A value of the environment is for every agent; the parser gives that of the token as the option.
+    const isOfAll = name === "hook-token" && value === env("SVC_HOOK_TOKEN");
+    if (value === undefined || value === false || isOfAll) continue;
+    throw new CliError("CLI_USAGE", `--${name} is for the connector of one agent, not for several`);
+  }
+}
+
+/** The port of `--port`; `null` without one. @throws {CliError} `CLI_USAGE` */
+export function parsePort(text: string | undefined): number | null {
+  if (text === undefined) return null;
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
+  if (port >= 1 && port <= 65_535) return port;
+  throw new CliError("CLI_USAGE", `--port must be a number from 1 to 65535, not "${text}"`);
+}
