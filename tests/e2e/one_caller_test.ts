@@ -119,6 +119,15 @@ const ROWS: readonly [name: string, drive: Drive, parallel?: number][] = [
     "Content-Type of 64 KB",
     signed({ body: "{}", headers: { "Content-Type": "application/json;".padEnd(64_000, ";") } }),
   ],
+  [
+    "signed context of 80 headers of 600 bytes",
+    signed({
+      target: `/hooks/agent?ctx=${"A".repeat(43)}`,
+      body: "{}",
+      headers: Object.fromEntries(Array.from({ length: 80 }, (_, i) => [`x-svc-h${i}`, "y".repeat(600)])),
+    }),
+  ],
+  ["signed context named 680 times", signed({ target: `/hooks/agent?${"ctx=x&".repeat(680)}`, body: "{}" })],
   ["identity token of 8 KiB of lists", open("/pair/peers", { Authorization: `Svc ${oddToken(nested(6_000))}` })],
   ["identity token of 8 KiB of keys", open("/pair/peers", { Authorization: `Svc ${oddToken(manyKeys(6_000))}` })],
   ["Authorization of 60 KB of spaces", open("/pair/peers", { Authorization: `Svc${" x".repeat(30_000)}` })],
