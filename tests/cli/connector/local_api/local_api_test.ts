@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/connector/local_api/local_errors.ts";
+import { HEADERS } from "../../../../shared/protocol/proof.ts";
 import { Machine } from "../../cli_world.ts";
 import { World } from "../../../support/world.ts";
 import { accepts, Bench, passing, story } from "../bench.ts";
@@ -124,6 +125,31 @@ Deno.test("a message is sent unchanged to a DID or an alias, and the answer is t
     1,
   ]);
   void b;
+});
+
+Deno.test("a message whose headers change between connector and proxy is refused", async () => {
+  await using world = await World.open();
+  let change: Record<string, string> = {};
+  const { a, bench } = await story(world, {
+    fetch: (input, init) => {
+      const request = new Request(input, init);
+      for (const [name, value] of Object.entries(change)) request.headers.set(name, value);
+      return world.fetch(request);
+    },
+  });
+  await using _ = bench;
+  await using _other = await Bench.open(world, a);
+  const send = async (headers: Record<string, string>) => {
+    change = headers;
+    const { status, body } = await asker(bench)("/v1/outbound", post({ to: a.agent.did, payload: {} }));
+    return [status, body.error?.code];
+  };
+  const codes = [];
+  for (const name of [HEADERS.conversationId, HEADERS.inReplyTo, HEADERS.requestId]) {
+    codes.push(await send({ [name]: "another-one" }));
+  }
+  assertEquals(codes, Array(3).fill([400, "PROXY_HOOK_CONTEXT_INVALID"]));
+  assertEquals(await send({}), [202, undefined]);
 });
 
 Deno.test("a message that the recipient's connector refuses is not reported as sent", async () => {
