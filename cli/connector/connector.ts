@@ -19,7 +19,7 @@ import type { Database } from "./delivery/database.ts";
 import type { EmitEvent } from "./events.ts";
 import { Inbox, NOT_READ, type StoreResult } from "./delivery/inbox.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
-import { LoopGuard } from "./delivery/loop_guard.ts";
+import { LoopGuard } from "../../shared/client/loop_guard.ts";
 import { MessageSender } from "./delivery/message_sender.ts";
 import type { Ack, ProxyPlace } from "../../shared/client/link.ts";
 import { Outbox } from "./delivery/outbox.ts";

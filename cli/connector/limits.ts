@@ -36,17 +36,6 @@ export const CONNECTOR_LIMITS = Object.freeze({
   /** D-115: bounds of the sent messages, rows and bytes of payload. */
   sentMessages: 100_000,
   sentBytes: 256 * 1024 ** 2,
-  /** D-113: automatic replies to a peer in a conversation, the window that counts them, and the pause after them. */
-  autoReplies: 20,
-  autoReplyWindowMs: 5 * 60_000,
-  autoReplyPauseMs: 10 * 60_000,
-  /** D-113: messages of a model to a peer that sends none itself, and to a peer in a conversation, with their windows. */
-  modelPeerMessages: 5,
-  modelPeerWindowMs: 60_000,
-  modelMessages: 30,
-  modelWindowMs: 10 * 60_000,
-  /** D-113: peers and conversations that the loop guard remembers. */
-  loopGuardEntries: 1_000,
   /** Concurrent requests to the runtime. */
   handoversAtOnce: 16,
   /** D-88: attempts before a message leaves its lane, and the waits between them. */

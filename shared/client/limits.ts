@@ -26,4 +26,15 @@ export const CLIENT_LIMITS = Object.freeze({
   /** First and longest wait before a receipt is sent again. */
   receiptFirstMs: 1_000,
   receiptMaxMs: 60_000,
+  /** D-113: automatic replies to a peer in a conversation, the window that counts them, and the pause after them. */
+  autoReplies: 20,
+  autoReplyWindowMs: 5 * 60_000,
+  autoReplyPauseMs: 10 * 60_000,
+  /** D-113: messages of a model to a peer that sends none itself, and to a peer in a conversation, with their windows. */
+  modelPeerMessages: 5,
+  modelPeerWindowMs: 60_000,
+  modelMessages: 30,
+  modelWindowMs: 10 * 60_000,
+  /** D-113: peers and conversations that the loop guard remembers. */
+  loopGuardEntries: 1_000,
 });

@@ -13,7 +13,7 @@ import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import type { EmitEvent } from "../events.ts";
 import type { Inbox } from "./inbox.ts";
-import type { LoopGuard } from "./loop_guard.ts";
+import type { LoopGuard } from "../../../shared/client/loop_guard.ts";
 import type { SentMessage, SentMessages, StateChange } from "./sent_messages.ts";
 
 /** A message to send. */

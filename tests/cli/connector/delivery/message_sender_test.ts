@@ -6,7 +6,7 @@ import { isUlid } from "../../../../shared/protocol/ids.ts";
 import { CLIENT_LIMITS } from "../../../../shared/client/limits.ts";
 import { UnreachableError } from "../../../../shared/client/errors.ts";
 import type { ProxyRequest } from "../../../../shared/client/proxy_caller.ts";
-import { LoopGuard } from "../../../../cli/connector/delivery/loop_guard.ts";
+import { LoopGuard } from "../../../../shared/client/loop_guard.ts";
 import {
   MessageSender,
   type MessageToSend,

@@ -2,8 +2,8 @@
  * Stops loops of agents that answer each other (D-113): bounds automatic replies and messages of a model. It counts what
  * this agent sends, so no peer and no proxy can switch it off. In memory; the time is a parameter.
  */
-import { BoundedMap } from "../../../shared/bounded_map.ts";
-import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import { BoundedMap } from "../bounded_map.ts";
+import { CLIENT_LIMITS as LIMIT } from "./limits.ts";
 
 /** Messages in a sliding window, milliseconds. */
 interface Window {

@@ -1,8 +1,8 @@
 /** The loop guard (D-113): bounds of automatic replies and of messages of a model. */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { LoopGuard } from "../../../../cli/connector/delivery/loop_guard.ts";
-import { CONNECTOR_LIMITS } from "../../../../cli/connector/limits.ts";
+import { LoopGuard } from "../../../shared/client/loop_guard.ts";
+import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
 
 const MINUTE = 60_000;
 const [BETA, GAMMA] = ["did:beta", "did:gamma"];
@@ -60,7 +60,7 @@ Deno.test("the guard remembers at most 1,000 peers and conversations, the latest
   const guard = new LoopGuard();
   for (let n = 0; n < 20; n++) guard.automaticReply(BETA, "old", 0);
   for (let n = 0; n < 20; n++) guard.automaticReply(BETA, "late", 0);
-  for (let n = 0; n < CONNECTOR_LIMITS.loopGuardEntries - 1; n++) guard.automaticReply(GAMMA, `c${n}`, 0);
+  for (let n = 0; n < CLIENT_LIMITS.loopGuardEntries - 1; n++) guard.automaticReply(GAMMA, `c${n}`, 0);
   assertEquals([guard.automaticReply(BETA, "late", 0) > 0, guard.automaticReply(BETA, "old", 0)], [true, 0]);
 });
 
