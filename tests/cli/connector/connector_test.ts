@@ -28,7 +28,12 @@ Deno.test("a message is stored, acknowledged and handed over with its headers, a
   await using _ = bench;
   const response = await world.message(a, b, {
     body: '{"message":"hi","url":"http://evil.example/","headers":{"x":"y"},"n":12345678901234567890}',
-    headers: { "x-request-id": "request-1", "X-Svc-Conversation-Id": "talk" },
+    headers: {
+      "x-request-id": "request-1",
+      "X-Svc-Conversation-Id": "talk",
+      "X-Svc-In-Reply-To": "request-0",
+      "X-Svc-Auto": "1",
+    },
   });
   assertEquals((await response.json()).delivered, true);
   await until(() => bench.eventsOf("receipt_sent").length === 1);
@@ -43,6 +48,8 @@ Deno.test("a message is stored, acknowledged and handed over with its headers, a
     "x-svc-owner-did": a.agent.ownerDid,
     "x-svc-to-agent-did": b.agent.did,
     "x-svc-conversation-id": "talk",
+    "x-svc-in-reply-to": "request-0",
+    "x-svc-auto": "1",
     "idempotency-key": await sha256(`${a.agent.did}\nrequest-1`),
   };
   assertEquals(Object.fromEntries(call.headers), expected);
