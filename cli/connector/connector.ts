@@ -9,7 +9,7 @@
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
-import { ulidSource } from "../../shared/protocol/ids.ts";
+import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
@@ -26,6 +26,7 @@ import { Outbox } from "./delivery/outbox.ts";
 import { readAllPeers } from "../../shared/client/peer_pages.ts";
 import { findPeer, mergePeers, type Peers } from "./peers.ts";
 import { ProxyCaller } from "../../shared/client/proxy_caller.ts";
+import { ReceiptLookup } from "./delivery/receipt_lookup.ts";
 import { ReceiptSender } from "./delivery/receipts.ts";
 import { SentMessages } from "./delivery/sent_messages.ts";
 import { describeError } from "../../shared/client/refusals.ts";
@@ -33,6 +34,7 @@ import type { Runtime } from "./delivery/runtime.ts";
 import type { ServiceClock } from "../../shared/client/service_clock.ts";
 import type { AgentCredentials } from "../../shared/client/agent_credentials.ts";
 import type { Status } from "./status.ts";
+import { Waits } from "./delivery/waits.ts";
 
 export interface ConnectorDeps {
   clock: Clock;
@@ -70,6 +72,10 @@ export class Connector {
   readonly sent: SentMessages;
   readonly proxy: ProxyCaller;
   readonly sender: MessageSender;
+  readonly waits: Waits;
+  readonly receiptLookup: ReceiptLookup;
+  /** Makes request IDs. */
+  readonly newId: NewId;
   readonly #guard = new LoopGuard();
   readonly #outbox: Outbox;
   readonly #delivery: RuntimeDelivery;
@@ -96,9 +102,12 @@ export class Connector {
     this.#outbox = new Outbox(database);
     this.sent = new SentMessages(database);
     this.inbox = new Inbox(database, { outbox: this.#outbox, sent: this.sent });
+    this.newId = ulidSource(() => clock.now(), random.bytes);
+    this.waits = new Waits(clock);
+    this.receiptLookup = new ReceiptLookup({ clock, sent: this.sent, proxy: this.proxy });
     this.sender = new MessageSender({
       clock,
-      newId: ulidSource(() => clock.now(), random.bytes),
+      newId: this.newId,
       proxy: this.proxy,
       sent: this.sent,
       inbox: this.inbox,
@@ -120,6 +129,9 @@ export class Connector {
       },
     });
     this.inbox.onEnded = () => this.#receipts.wake();
+    this.inbox.onStored = (message) => this.waits.changed({ kind: "stored", message });
+    this.inbox.heldUntil = (message, now) => this.waits.heldUntil(message, now);
+    this.sent.onChanged = (message) => this.waits.changed({ kind: "sent", message });
     this.#delivery.onEnded = () => this.#receipts.wake();
     this.#delivery.onRuntime = (reachable, problem) => this.#runtimeSeen(reachable, problem);
   }
@@ -158,6 +170,7 @@ export class Connector {
     this.deps.tell("stopping");
     this.deps.session.stop();
     this.#connection.stop();
+    this.waits.stop();
     await this.#delivery.stop(LIMIT.drainMs * 3 / 4);
     await this.#receipts.stop(LIMIT.drainMs / 4);
     this.#stopped.abort();

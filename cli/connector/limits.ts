@@ -57,6 +57,22 @@ export const CONNECTOR_LIMITS = Object.freeze({
   houseKeepingMs: 10 * 60_000,
   /** Time for work in progress when the connector stops. */
   drainMs: 4_000,
+  /** D-117: calls of the local API that wait at the same time, and how long one may wait. */
+  waitingCalls: 64,
+  waitMaxMs: 60_000,
+  /** D-117: messages on a page of the local API, unless the caller says, and at most. */
+  pageMessages: 50,
+  pageMessagesMax: 200,
+  /** D-117: how long a reply is kept for a caller instead of going to the runtime, and how long after its wait. */
+  heldMs: 30_000,
+  heldAfterWaitMs: 10_000,
+  /** Waits that are remembered after their end, the newest. */
+  endedWaits: 1_000,
+  /** D-115: waits before the receipts of a message are requested again, doubled from the first to the last. */
+  receiptLookupFirstMs: 1_000,
+  receiptLookupMaxMs: 15_000,
+  /** How long a caller that does not wait is kept for the receipts. */
+  receiptLookupTimeoutMs: 3_000,
   /** D-119: how long a command waits for a connector that holds the lock, how often it asks, and for how long each time. */
   attachMs: 20_000,
   attachRetryMs: 250,

@@ -60,7 +60,7 @@ export class Inbox {
   readonly #db: Database;
   readonly #outbox: Outbox;
   readonly #sent: SentMessages;
-  readonly #delivery: "push" | "pull";
+  readonly delivery: "push" | "pull";
   readonly #bounds: InboxBounds;
   /** Called for each message that is stored or unread again, after it is on disk. */
   onStored: (message: StoredMessage) => void = () => {};
@@ -73,8 +73,8 @@ export class Inbox {
     this.#db = db;
     this.#outbox = options.outbox ?? new Outbox(db);
     this.#sent = options.sent ?? new SentMessages(db);
-    this.#delivery = options.delivery ?? "push";
-    this.#bounds = new InboxBounds(db, this.#delivery === "pull");
+    this.delivery = options.delivery ?? "push";
+    this.#bounds = new InboxBounds(db, this.delivery === "pull");
   }
 
   /** Stores messages in one transaction. They are on disk when this returns. */
@@ -108,7 +108,7 @@ export class Inbox {
     const bytes = utf8Bytes(payload).length;
     if (!this.#bounds.makeRoom(fromDid, bytes)) return { taken: "full" };
     const about = { fromDid, conversationId, inReplyTo };
-    const heldUntil = this.#delivery === "push" && inReplyTo !== null ? this.heldUntil(about, now) : 0;
+    const heldUntil = this.delivery === "push" && inReplyTo !== null ? this.heldUntil(about, now) : 0;
     const row = this.#db.get(
       `INSERT INTO messages (from_did, request_id, to_did, identity, conversation_id, in_reply_to, auto, payload, bytes,
        received_at, next_at, aside, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting') RETURNING seq`,
@@ -168,6 +168,17 @@ export class Inbox {
     return { messages, more: found.length > listed.length };
   }
 
+  /** The first reply to a sent message that the agent may take or has taken; `null` when there is none (D-112). */
+  replyTo({ toDid, requestId }: Pick<SentMessage, "toDid" | "requestId">, now: number): InboxMessage | null {
+    const mayTake = this.delivery === "pull" ? "? IS NOT NULL" : HELD;
+    const row = this.#db.get(
+      `SELECT ${MESSAGE_COLUMNS} FROM messages WHERE in_reply_to = ? AND from_did = ?
+       AND (read_at IS NOT NULL OR state = 'waiting' AND ${mayTake}) ORDER BY seq LIMIT 1`,
+      ...[requestId, toDid, now],
+    );
+    return row && toMessage(row);
+  }
+
   /** What a reply must know about the stored message that it answers; `null` when that is not stored. */
   question(fromDid: string, requestId: string): { conversationId: string | null; auto: boolean } | null {
     const sql = "SELECT conversation_id, auto FROM messages WHERE from_did = ? AND request_id = ?";
@@ -180,7 +191,7 @@ export class Inbox {
    * call has changed: of two callers one gets an ID.
    */
   markRead(ids: readonly number[], now: number): number[] {
-    const mayTake = this.#delivery === "pull" ? "? IS NOT NULL" : HELD;
+    const mayTake = this.delivery === "pull" ? "? IS NOT NULL" : HELD;
     const changed = this.#db.transaction(() =>
       ids.filter((seq) => {
         const row = this.#db.get(
@@ -292,7 +303,7 @@ export class Inbox {
    * time again.
    */
   expireUnread(now: number): Pick<InboxMessage, "fromDid" | "requestId">[] {
-    if (this.#delivery === "push") return [];
+    if (this.delivery === "push") return [];
     const rows = this.#db.transaction(() => {
       const expired = this.#db.all(
         `UPDATE messages SET state = 'dead', ended_at = ?, problem = ?

@@ -48,6 +48,7 @@ CREATE TABLE receipts (
     "ALTER TABLE messages ADD COLUMN read_at INTEGER",
     // Bounds of one sender, and the content that an agent has read.
     "CREATE INDEX messages_waiting_by_sender ON messages (from_did, seq, bytes) WHERE state = 'waiting'",
+    "CREATE INDEX messages_by_question ON messages (in_reply_to, from_did) WHERE in_reply_to IS NOT NULL",
     "CREATE INDEX messages_read ON messages (seq, bytes, read_at) WHERE read_at IS NOT NULL",
     `
 CREATE TABLE sent (

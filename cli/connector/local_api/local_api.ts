@@ -34,7 +34,8 @@ export function localApi(
     const { route, params } = routeOf(request.method, pathname);
     const query = queryOf(route, searchParams);
     const text = await textOf(request);
-    return await route.handler({ connector, params, query, body: bodyOf(route, text), text, onTicket });
+    const { signal } = request;
+    return await route.handler({ connector, params, query, body: bodyOf(route, text), text, signal, onTicket });
   };
   return async (request) => {
     const response = await respond(request).catch(refuse);
@@ -151,8 +152,11 @@ function parse(schema: z.ZodType, value: unknown, what: "body" | "query"): unkno
 
 function refuse(error: unknown): Response {
   let code: LocalCode = "INTERNAL_ERROR", message: string = LOCAL_ERRORS.INTERNAL_ERROR.when;
-  if (error instanceof LocalError) ({ code, message } = error);
+  let retryAfter: number | null = null;
+  if (error instanceof LocalError) ({ code, message, retryAfter } = error);
   else if (error instanceof UnreachableError) [code, message] = ["CONNECTOR_PROXY_UNREACHABLE", describeError(error)];
   else if (error instanceof CliError) message = error.message;
-  return json({ error: { code, message } }, LOCAL_ERRORS[code].status);
+  const response = json({ error: { code, message } }, LOCAL_ERRORS[code].status);
+  if (retryAfter !== null) response.headers.set("Retry-After", String(retryAfter));
+  return response;
 }

@@ -11,7 +11,7 @@ const FORM: DocumentForm<LocalCode, "token"> = {
   credentials: { token: { security: [{ token: [] }], headers: [] } },
   requestHeaders: [],
   responseHeaders: [],
-  errorHeaders: {},
+  errorHeaders: { 429: ["Retry-After"] },
 };
 
 /** Returns the document as a JSON value. */

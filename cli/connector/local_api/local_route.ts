@@ -10,7 +10,8 @@ import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 export class LocalError extends Error {
   override name = "LocalError";
 
-  constructor(readonly code: LocalCode, message?: string) {
+  /** @param retryAfter seconds to wait; `null` when waiting does not help */
+  constructor(readonly code: LocalCode, message?: string, readonly retryAfter: number | null = null) {
     super(message ?? LOCAL_ERRORS[code].when);
   }
 }
@@ -23,6 +24,8 @@ export interface LocalInput<P, Q, B> {
   body: B;
   /** The body as JSON text; `{}` when there is none. */
   text: string;
+  /** Aborted when the caller has gone. */
+  signal: AbortSignal;
   /** Called with the ticket of a pairing that this API started, to print it. */
   onTicket(ticket: string, expiresAt: string): void;
 }
@@ -104,6 +107,11 @@ function digits(text: unknown): unknown {
 /** Returns a JSON response. */
 export function json(value: unknown, status = 200): Response {
   return Response.json(value, { status, headers: { "Cache-Control": "no-store" } });
+}
+
+/** Returns a response with JSON text. */
+export function jsonText(text: string): Response {
+  return new Response(text, { headers: { "Content-Type": "application/json", "Cache-Control": "no-store" } });
 }
 
 /** Returns the proxy's response, unchanged. */

@@ -1,14 +1,21 @@
 /** All routes of the local API (D-118), one complete row per route: caller, shapes, codes, handler. */
 import * as z from "zod";
+import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
+import * as shapes from "../../../shared/client/local_shapes.ts";
 import * as pairingApi from "../../../shared/protocol/api/pairing.ts";
 import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
 import { Status } from "../status.ts";
 import * as deadLetters from "./dead_letter_handlers.ts";
 import { localOpenApi } from "./local_openapi.ts";
 import { json, type LocalRoute, localRoute as route } from "./local_route.ts";
+import * as inbox from "./inbox_handlers.ts";
 import * as outbound from "./outbound_handlers.ts";
 import * as pairing from "./pairing_handlers.ts";
+
+const WAIT_BOUND = `${CONNECTOR_LIMITS.waitingCalls} calls that wait at the same time`;
+const PAGE_BOUNDS = ["1 MiB of payloads on a page, but one message at least", WAIT_BOUND];
 
 export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route({
@@ -21,15 +28,79 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     handler: ({ connector }) => json(connector.status()),
   }),
   route({
+    method: "GET",
+    path: "/v1/inbox",
+    summary: "Messages of the agent, oldest first; with wait: at the first one",
+    caller: "token",
+    query: inbox.InboxQuery,
+    bounds: PAGE_BOUNDS,
+    response: { status: 200, body: shapes.InboxPage },
+    errors: ["CONNECTOR_RUNTIME_PUSHES", "CONNECTOR_PEER_UNKNOWN", "CONNECTOR_BUSY"],
+    handler: inbox.inbox,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/inbox/:id",
+    summary: "One message, unread or taken",
+    caller: "token",
+    params: inbox.MessageId,
+    invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",
+    response: { status: 200, body: shapes.LocalMessage },
+    errors: ["CONNECTOR_MESSAGE_UNKNOWN"],
+    handler: inbox.message,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/inbox/read",
+    summary: "Take messages. Act only on those whose ID is in the response",
+    caller: "token",
+    body: shapes.InboxRead,
+    response: { status: 200, body: shapes.InboxReadResult },
+    errors: [],
+    handler: inbox.read,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/sent",
+    summary: "Sent messages without their payloads, newest first",
+    caller: "token",
+    query: inbox.SentQuery,
+    response: { status: 200, body: shapes.SentPage },
+    errors: ["CONNECTOR_PEER_UNKNOWN"],
+    handler: inbox.sent,
+  }),
+  route({
     method: "POST",
     path: "/v1/outbound",
-    summary: "Send a message to a peer",
+    summary: "Send a message to a peer; with wait: answer at its reply, or with its state when the time is over",
     caller: "token",
+    query: outbound.OutboundQuery,
     body: outbound.Outbound,
+    bounds: [`${CLIENT_LIMITS.payloadBytes} bytes of payload`, WAIT_BOUND],
     response: { status: 202, body: HookAnswer, headers: ["x-request-id"] },
-    errors: ["CONNECTOR_PEER_UNKNOWN", "CONNECTOR_PROXY_UNREACHABLE"],
+    otherResponses: [{ status: 200, body: shapes.OutboundResult }],
+    errors: [
+      "CONNECTOR_MESSAGE_UNKNOWN",
+      "CONNECTOR_PEER_UNKNOWN",
+      "CONNECTOR_LOOP_GUARD",
+      "CONNECTOR_BUSY",
+      "CONNECTOR_PROXY_UNREACHABLE",
+    ],
     passesOnErrors: true,
     handler: outbound.outbound,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/outbound/:requestId",
+    summary: "A sent message with its state and its first reply; without to: the newest with this request ID",
+    caller: "token",
+    params: outbound.SentId,
+    query: outbound.SentIdQuery,
+    bounds: [WAIT_BOUND],
+    invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",
+    response: { status: 200, body: shapes.OutboundResult },
+    errors: ["CONNECTOR_MESSAGE_UNKNOWN", "CONNECTOR_PEER_UNKNOWN", "CONNECTOR_BUSY"],
+    handler: outbound.sentMessage,
   }),
   route({
     method: "POST",

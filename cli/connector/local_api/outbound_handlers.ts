@@ -1,35 +1,165 @@
-/** Handler of `POST /v1/outbound` (D-87): sends a message to a peer. */
+/** Handlers of the routes that send a message and wait for its reply (D-87, D-117). */
 import * as z from "zod";
+import { OutboundRequest } from "../../../shared/client/local_shapes.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
-import { SendRefusedError } from "../delivery/message_sender.ts";
-import { LocalError, type LocalInput, passed } from "./local_route.ts";
+import type { Connector } from "../connector.ts";
+import type { InboxMessage } from "../delivery/inbox_rows.ts";
+import { type MessageToSend, SendRefusedError, type SentResult } from "../delivery/message_sender.ts";
+import type { SentMessage } from "../delivery/sent_messages.ts";
+import type { WaitingCall } from "../delivery/waits.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import { beginWait, didOf, peerNames } from "./inbox_handlers.ts";
+import { jsonText, LocalError, type LocalInput, passed, wholeNumber, wholeNumberOr } from "./local_route.ts";
+import { outboundJson } from "./message_json.ts";
 
-/** Body of `POST /v1/outbound`; `to` is an alias or a DID. */
-export const Outbound = z.strictObject({
-  to: z.string().min(1).max(256),
-  payload: z.unknown(),
-  conversationId: z.string().regex(/^[!-+\--~]{1,128}$/).optional(),
-  requestId: z.string().refine(isRequestId).optional(),
-  prefer: z.literal("respond-async").optional(),
+const WAIT_MAX_S = LIMIT.waitMaxMs / 1000;
+
+/** Body of `POST /v1/outbound`. */
+export const Outbound = OutboundRequest.superRefine(({ to, replyTo, text, payload }, { addIssue }) => {
+  const problem = (path: string, message: string) => addIssue({ code: "custom", path: [path], message });
+  if (to === undefined && replyTo === undefined) problem("to", "is missing; it or replyTo is needed");
+  if (text === undefined && payload === undefined) problem("payload", "is missing; it or text is needed");
+  if (text !== undefined && payload !== undefined) problem("text", "must be without payload");
 });
 
+/** Query of `POST /v1/outbound`. With `wait`, also 0, the response says how the message ended. */
+export const OutboundQuery = z.strictObject({ wait: wholeNumber(0, WAIT_MAX_S).optional() });
+
+/** Path and query of `GET /v1/outbound/:requestId`; `to` is an alias or a DID. */
+export const SentId = z.strictObject({ requestId: z.string().refine(isRequestId) });
+export const SentIdQuery = z.strictObject({
+  to: z.string().min(1).max(256).optional(),
+  wait: wholeNumberOr(0, 0, WAIT_MAX_S),
+});
+
+/** States after which no reply is expected. */
+const ENDED: ReadonlySet<string> = new Set(["dead_lettered", "refused"]);
+
 export async function outbound(
-  { connector, body, text }: LocalInput<undefined, undefined, z.output<typeof Outbound>>,
+  { connector, query, body, text, signal }: LocalInput<
+    undefined,
+    z.output<typeof OutboundQuery>,
+    z.output<typeof Outbound>
+  >,
 ): Promise<Response> {
-  const { to, conversationId, requestId, prefer } = body;
-  const member = topLevelMembers(text).findLast(({ key }) => key === "payload");
-  if (!member) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
-  const recipient = await connector.findPeer(to);
-  if (recipient === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${to}"`);
-  // Unchanged: numbers that JavaScript would round keep their digits.
-  const payload = text.slice(member.start, member.end);
-  const mayWait = prefer !== undefined;
+  const { wait } = query;
+  const answered = body.replyTo === undefined ? null : answeredMessage(connector, body.replyTo);
+  const message = {
+    ...await addressed(connector, body, answered),
+    payload: payloadOf(body, text),
+    origin: body.origin ?? "program",
+    requestId: body.requestId ?? connector.newId(),
+    auto: body.auto ?? false,
+    mayWait: body.prefer === "respond-async",
+  } as const;
+  // Before the request leaves: the reply can be faster than the response, and a call that cannot wait sends nothing.
+  using waiting = beginWait(connector, wait ?? 0, signal, message);
+  const { sent, response } = await send(connector, message);
+  const isAccepted = response.status < 300;
+  if (isAccepted && sent.state !== "refused" && answered !== null) {
+    connector.inbox.markRead([answered.seq], connector.deps.clock.now());
+    connector.waits.changed({ kind: "read" });
+  }
+  if (wait === undefined || !isAccepted) return passed(response);
+  return await result(connector, sent, waiting, wait);
+}
+
+export async function sentMessage(
+  { connector, params, query, signal }: LocalInput<
+    z.output<typeof SentId>,
+    z.output<typeof SentIdQuery>,
+    undefined
+  >,
+): Promise<Response> {
+  const toDid = query.to === undefined ? undefined : await didOf(connector, query.to);
+  const sent = connector.sent.find(params.requestId, toDid);
+  if (sent === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
+  using waiting = beginWait(connector, query.wait, signal, sent);
+  const asked = connector.receiptLookup.ask(sent);
+  if (waiting === null) await settledWithin(connector, asked);
+  return await result(connector, sent, waiting, query.wait);
+}
+
+/** The response for a sent message: at its reply, at its end without one, or when the time is over. */
+async function result(
+  connector: Connector,
+  sent: SentMessage,
+  waiting: WaitingCall | null,
+  seconds: number,
+): Promise<Response> {
+  const { toDid, requestId } = sent;
+  const isSame = (to: string, id: string | null) => to === toDid && id === requestId;
+  let found = endOf(connector, sent);
+  if (found === null && waiting !== null) {
+    using _receipts = connector.receiptLookup.follow(sent);
+    found = await waiting.until(() => endOf(connector, sent), (change) => {
+      if (change.kind === "sent") return isSame(change.message.toDid, change.message.requestId);
+      return change.kind === "stored" && isSame(change.message.fromDid, change.message.inReplyTo);
+    }, seconds * 1000);
+  }
+  const { present, reply } = found ?? { present: connector.sent.find(requestId, toDid) ?? sent, reply: null };
+  return jsonText(outboundJson(present, reply, peerNames(connector)));
+}
+
+/** Resolves when a promise has, or after the time that a caller who does not wait is kept. */
+async function settledWithin({ deps: { clock } }: Connector, promise: Promise<void>): Promise<void> {
+  const { promise: late, resolve } = Promise.withResolvers<void>();
+  const cancel = clock.after(LIMIT.receiptLookupTimeoutMs, resolve);
+  await Promise.race([promise, late]);
+  cancel();
+}
+
+/** The message with its reply, or with a state after which none is expected; `null` while it is open. */
+function endOf(connector: Connector, sent: SentMessage): { present: SentMessage; reply: InboxMessage | null } | null {
+  const { toDid, requestId } = sent;
+  // The row may have made room for others.
+  const present = connector.sent.find(requestId, toDid) ?? sent;
+  const reply = connector.inbox.replyTo(sent, connector.deps.clock.now());
+  return reply !== null || ENDED.has(present.state) ? { present, reply } : null;
+}
+
+function answeredMessage({ inbox }: Connector, id: number): InboxMessage {
+  const message = inbox.one(id);
+  if (message === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
+  return message;
+}
+
+/** Recipient, conversation and question of a message. @throws {LocalError} */
+async function addressed(
+  connector: Connector,
+  { to, conversationId, inReplyTo }: OutboundRequest,
+  answered: InboxMessage | null,
+): Promise<Pick<MessageToSend, "toDid" | "conversationId" | "inReplyTo">> {
+  const toDid = to === undefined ? answered?.fromDid : await didOf(connector, to);
+  if (toDid === undefined) throw new LocalError("CONNECTOR_INVALID_BODY");
+  if (answered === null) return { toDid, conversationId, inReplyTo };
+  if (toDid !== answered.fromDid) {
+    throw new LocalError("CONNECTOR_INVALID_BODY", "to: replyTo names a message of another agent");
+  }
+  if (inReplyTo !== undefined && inReplyTo !== answered.requestId) {
+    throw new LocalError("CONNECTOR_INVALID_BODY", "inReplyTo: replyTo names another message");
+  }
+  return {
+    toDid,
+    conversationId: conversationId ?? answered.conversationId ?? undefined,
+    inReplyTo: answered.requestId,
+  };
+}
+
+/** The payload as JSON text: numbers that JavaScript would round keep their digits. */
+function payloadOf({ text }: OutboundRequest, body: string): string {
+  if (text !== undefined) return JSON.stringify({ message: text });
+  const member = topLevelMembers(body).findLast(({ key }) => key === "payload");
+  if (member === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
+  return body.slice(member.start, member.end);
+}
+
+async function send({ sender }: Connector, message: MessageToSend): Promise<SentResult> {
   try {
-    const message = { toDid: recipient, payload, origin: "program", requestId, conversationId, mayWait } as const;
-    const { response } = await connector.sender.send(message);
-    return passed(response);
+    return await sender.send(message);
   } catch (error) {
-    throw error instanceof SendRefusedError ? new LocalError(error.code, error.message) : error;
+    if (!(error instanceof SendRefusedError)) throw error;
+    throw new LocalError(error.code, error.message, error.retryAfter);
   }
 }

@@ -1,0 +1,110 @@
+/** Handlers of the routes that read messages (D-117): the inbox, one message, taking messages, and the sent ones. */
+import * as z from "zod";
+import type { InboxRead } from "../../../shared/client/local_shapes.ts";
+import { CliError } from "../../errors.ts";
+import type { Connector } from "../connector.ts";
+import { TooManyWaitsError, type WaitingCall } from "../delivery/waits.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import { json, jsonText, LocalError, type LocalInput, wholeNumber, wholeNumberOr } from "./local_route.ts";
+import { inboxPageJson, messageJson, PeerNames, sentEntry } from "./message_json.ts";
+
+const Peer = z.string().min(1).max(256);
+const MAX_ID = Number.MAX_SAFE_INTEGER;
+
+/** Query of `GET /v1/inbox`; `from` is an alias or a DID. */
+export const InboxQuery = z.strictObject({
+  unread: z.preprocess((text) => ({ true: true, false: false })[String(text)] ?? text, z.boolean().default(true)),
+  from: Peer.optional(),
+  conversation: z.string().min(1).max(128).optional(),
+  after: wholeNumberOr(0, 0, MAX_ID),
+  limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
+  wait: wholeNumberOr(0, 0, LIMIT.waitMaxMs / 1000),
+});
+
+/** Path of `GET /v1/inbox/:id`. */
+export const MessageId = z.strictObject({ id: wholeNumber(1, MAX_ID) });
+
+/** Query of `GET /v1/sent`; `to` is an alias or a DID. */
+export const SentQuery = z.strictObject({
+  to: Peer.optional(),
+  before: wholeNumber(1, MAX_ID).optional(),
+  limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
+});
+
+export async function inbox(
+  { connector, query, signal }: LocalInput<undefined, z.output<typeof InboxQuery>, undefined>,
+): Promise<Response> {
+  if (connector.inbox.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
+  const { unread, conversation: conversationId, after, limit, wait } = query;
+  const fromDid = query.from === undefined ? undefined : await didOf(connector, query.from);
+  const look = () => {
+    const page = connector.inbox.list({ unread, fromDid, conversationId, after, limit });
+    return page.messages.length === 0 ? null : page;
+  };
+  using waiting = beginWait(connector, wait, signal);
+  const page = waiting === null ? look() : await waiting.until(look, (change) => {
+    if (change.kind !== "stored") return change.kind === "read" && !unread;
+    const { message } = change;
+    return unread && message.seq > after && message.fromDid === (fromDid ?? message.fromDid) &&
+      message.conversationId === (conversationId ?? message.conversationId);
+  }, wait * 1000);
+  const { messages, more } = page ?? { messages: [], more: false };
+  return jsonText(inboxPageJson(messages, more, peerNames(connector)));
+}
+
+export function message(
+  { connector, params }: LocalInput<z.output<typeof MessageId>, undefined, undefined>,
+): Response {
+  const found = connector.inbox.one(params.id);
+  if (found === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
+  return jsonText(messageJson(found, peerNames(connector)));
+}
+
+export function read({ connector, body }: LocalInput<undefined, undefined, z.output<typeof InboxRead>>): Response {
+  const read = connector.inbox.markRead(body.ids, connector.deps.clock.now());
+  connector.waits.changed({ kind: "read" });
+  return json({ read });
+}
+
+export async function sent(
+  { connector, query }: LocalInput<undefined, z.output<typeof SentQuery>, undefined>,
+): Promise<Response> {
+  const { to, before, limit } = query;
+  const toDid = to === undefined ? undefined : await didOf(connector, to);
+  const { messages, more } = connector.sent.list({ toDid, before, limit });
+  const names = peerNames(connector);
+  return json({ messages: messages.map((message) => sentEntry(message, names)), more });
+}
+
+/** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
+export async function didOf(connector: Connector, to: string): Promise<string> {
+  const did = await connector.findPeer(to);
+  if (did === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${to}"`);
+  return did;
+}
+
+/** The names of the peers; none when `peers.json` is damaged, because a message can be shown without them. */
+export function peerNames({ deps }: Connector): PeerNames {
+  try {
+    return new PeerNames(deps.peers.read());
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    return new PeerNames({});
+  }
+}
+
+/** A waiting call; `null` for a call that does not wait. @throws {LocalError} `CONNECTOR_BUSY` */
+export function beginWait(
+  { waits }: Connector,
+  seconds: number,
+  signal: AbortSignal,
+  question?: Parameters<Connector["waits"]["begin"]>[1],
+): WaitingCall | null {
+  if (seconds === 0) return null;
+  try {
+    return waits.begin(signal, question);
+  } catch (error) {
+    if (!(error instanceof TooManyWaitsError)) throw error;
+    throw new LocalError("CONNECTOR_BUSY", undefined, 1);
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * Stored and sent messages as JSON texts of the local API (D-117). `payload` is the last member, byte for byte: numbers that
+ * JavaScript would round keep their digits, and no depth of nesting is walked.
+ */
+import type { InboxPage, LocalMessage, OutboundResult, SentEntry } from "../../../shared/client/local_shapes.ts";
+import { withoutIdentityBlock } from "../../../shared/protocol/identity_block.ts";
+import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import type { InboxMessage } from "../delivery/inbox_rows.ts";
+import type { SentMessage } from "../delivery/sent_messages.ts";
+import { aliasesOf, type Peers } from "../peers.ts";
+
+/** Names of the peers, by DID. */
+export class PeerNames {
+  readonly #aliases: ReadonlyMap<string, string>;
+
+  constructor(readonly peers: Peers) {
+    this.#aliases = aliasesOf(peers);
+  }
+
+  aliasOf(did: string): string | null {
+    return this.#aliases.get(did) ?? null;
+  }
+
+  humanNameOf(did: string): string | null {
+    const alias = this.aliasOf(did);
+    return alias === null ? null : this.peers[alias]?.humanName ?? null;
+  }
+}
+
+/** The JSON text of a message. */
+export function messageJson(message: InboxMessage, names: PeerNames): string {
+  const { identity, payload } = message;
+  const head: Omit<LocalMessage, "payload"> = {
+    id: message.seq,
+    requestId: message.requestId,
+    from: {
+      agentDid: message.fromDid,
+      ownerDid: identity.ownerDid,
+      name: identity.name,
+      alias: names.aliasOf(message.fromDid),
+      humanName: names.humanNameOf(message.fromDid),
+    },
+    verified: "by-proxy",
+    conversationId: message.conversationId,
+    inReplyTo: message.inReplyTo,
+    isReply: message.isReply,
+    auto: message.auto,
+    receivedAt: toIso(message.receivedAt),
+    readAt: message.readAt === null ? null : toIso(message.readAt),
+    text: textOf(message),
+  };
+  return withLast(head, "payload", payload === "" ? "null" : payload);
+}
+
+/** The JSON text of a page of the inbox. */
+export function inboxPageJson(messages: readonly InboxMessage[], more: InboxPage["more"], names: PeerNames): string {
+  return `{"messages":[${messages.map((message) => messageJson(message, names)).join(",")}],"more":${more}}`;
+}
+
+/** The JSON text of a sent message with its reply. */
+export function outboundJson(sent: SentMessage, reply: InboxMessage | null, names: PeerNames): string {
+  const head: Omit<OutboundResult, "reply"> = {
+    requestId: sent.requestId,
+    to: sent.toDid,
+    state: sent.state,
+    problem: sent.problem,
+    expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
+  };
+  return withLast(head, "reply", reply === null ? "null" : messageJson(reply, names));
+}
+
+/** A sent message without its payload. */
+export function sentEntry(sent: SentMessage, names: PeerNames): SentEntry {
+  return {
+    seq: sent.seq,
+    requestId: sent.requestId,
+    to: { agentDid: sent.toDid, alias: names.aliasOf(sent.toDid) },
+    conversationId: sent.conversationId,
+    inReplyTo: sent.inReplyTo,
+    auto: sent.auto,
+    origin: sent.origin,
+    bytes: sent.bytes,
+    sentAt: toIso(sent.sentAt),
+    state: sent.state,
+    stateAt: toIso(sent.stateAt),
+    problem: sent.problem,
+    expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
+  };
+}
+
+/** The member `message` of an object, without the identity block; `null` when it is not a string. */
+function textOf({ payload, identity }: InboxMessage): string | null {
+  const member = topLevelMembers(payload).findLast(({ key }) => key === "message");
+  if (member === undefined || payload[member.start] !== '"') return null;
+  return withoutIdentityBlock(JSON.parse(payload.slice(member.start, member.end)) as string, identity);
+}
+
+/** The JSON text of an object with one more member, which is JSON text already. */
+function withLast(head: object, name: string, json: string): string {
+  return `${JSON.stringify(head).slice(0, -1)},${JSON.stringify(name)}:${json}}`;
+}
