@@ -22,6 +22,7 @@ export const CONNECTOR_OPTIONS = {
     env: "SVC_HOOK_PATH",
   },
   "hook-token": { value: "token", summary: "Token that the runtime requires", env: "SVC_HOOK_TOKEN", secret: true },
+  inbox: { summary: "Without a runtime: keep the messages until svc inbox or a program reads them" },
   port: {
     value: "port",
     summary: "Local API port, saved for later starts (default: the agent's own, from 19400)",
@@ -44,7 +45,7 @@ export const CONNECTOR_START_COMMANDS = [
     args: { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true, repeat: true } },
     options: {
       ...CONNECTOR_OPTIONS,
-      save: { summary: "Save the runtime URL and token for later starts" },
+      save: { summary: "Save the runtime options for later starts" },
       ...ALL_OPTION,
     },
     examples: [
@@ -53,6 +54,7 @@ export const CONNECTOR_START_COMMANDS = [
         run: "svc connector start alpha --runtime-base-url http://127.0.0.1:9000 --hook-path /in",
         purpose: "Use any HTTP listener",
       },
+      { run: "svc connector start alpha --inbox", purpose: "Keep the messages until svc inbox reads them" },
       { run: "svc connector start --all", purpose: "Run the connectors of all agents, each with its own runtime.json" },
     ],
     async run(ctx, { args: { agentName: names }, options }) {

@@ -1,9 +1,16 @@
 /** `svc install`: detects or selects the runtime and saves it for all agents or for one agent (D-227). */
 import { command } from "../command_line/command.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
+import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
 import { FOR, parsePlatform, parsePort, placeOf, warnOfOwnSettings, WHICH_AGENT } from "./provider_world.ts";
+
+/** Suggests to start the connectors. */
+function nextStarts(ctx: Context, agents: readonly string[]): void {
+  for (const name of agents) ctx.out.next(["connector", "start", name]);
+  if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
+}
 
 export const INSTALL_COMMANDS = [
   command({
@@ -21,6 +28,7 @@ export const INSTALL_COMMANDS = [
     examples: [
       { run: "svc install", purpose: "Use the detected runtime" },
       { run: "svc install --for openclaw", purpose: "Use OpenClaw regardless of what is detected" },
+      { run: "svc install --for inbox", purpose: "No runtime: svc inbox or a program reads the messages" },
       { run: "svc install --list", purpose: "List detected runtimes with the evidence" },
     ],
     async run(ctx, { options }) {
@@ -45,12 +53,18 @@ export const INSTALL_COMMANDS = [
         const what = likely.length === 0
           ? "No agent runtime was found"
           : `Several runtimes are equally likely: ${likely.join(", ")}`;
-        throw new CliError("CLI_USAGE", `${what}. Name one with --for; generic means any HTTP address`);
+        throw new CliError(
+          "CLI_USAGE",
+          `${what}. Name one with --for; generic means any HTTP address, inbox means none`,
+        );
       }
       const [files, place] = await Promise.all([
         import("../connector/delivery/runtime_file.ts"),
         placeOf(ctx, options["agent-name"]),
       ]);
+      if (chosen.platform === "inbox" && port !== undefined) {
+        throw new CliError("CLI_USAGE", "--port is the port of a runtime, and the platform inbox has none");
+      }
       const { settings } = place;
       const saved = files.readRuntimeFileIn(settings);
       const before = saved?.platform === chosen.platform ? saved : files.emptyRuntimeFile(chosen.platform);
@@ -59,25 +73,32 @@ export const INSTALL_COMMANDS = [
         baseUrl: before.baseUrl ?? chosen.baseUrl ?? null,
         hookPath: before.hookPath ?? chosen.hookPath ?? null,
         webhookPort: port ?? before.webhookPort,
-        webhookToken: options.token ?? before.webhookToken,
+        // The token may be in the environment for other agents.
+        webhookToken: chosen.platform === "inbox" ? null : options.token ?? before.webhookToken,
       };
       const target = files.runtimeTarget({ env: () => undefined }, file, "", { "allow-insecure": true });
       await ensureConfigDir(ctx);
       await settings.writeJson(files.RUNTIME_FILE, file);
       await warnOfOwnSettings(ctx, place);
       const { platform, confidence, reasons } = chosen;
-      const url = target.baseUrl + target.hookPath;
-      const hasToken = target.hookToken !== null;
+      const url = target && target.baseUrl + target.hookPath;
+      const hasToken = target !== null && target.hookToken !== null;
       const agent = options["agent-name"] ?? null;
+      const whose = agent ?? "every agent on this machine";
       ctx.out.result({ agent, platform, confidence, reasons, url, hasToken, path: settings.path }, [
-        ctx.out.bold(`Messages for ${agent ?? "every agent on this machine"} go to ${chosen.name}.`),
+        ctx.out.bold(
+          target === null
+            ? `Messages for ${whose} stay in its connector until svc inbox or a program reads them.`
+            : `Messages for ${whose} go to ${chosen.name}.`,
+        ),
         ...fields([
-          ["at", url],
+          ["at", url ?? undefined],
           ["because", reasons.join("; ") || "it was named with --for"],
-          ["token", hasToken ? "saved" : "none"],
+          ["token", target === null ? undefined : hasToken ? "saved" : "none"],
           ["saved in", settings.path],
         ]),
       ]);
+      if (target === null) return nextStarts(ctx, agent === null ? place.agents : [agent]);
       ctx.out.next(["provider", "setup", "--for", platform, ...(agent === null ? [] : ["--agent-name", agent])]);
     },
   }),

@@ -24,16 +24,17 @@ export const PROVIDER_COMMANDS = [
       const { folder } = await placeOf(ctx, options["agent-name"]);
       const { file, platform, runtime, machine, stateDir, client } = await providerOf(ctx, options, folder);
       const [{ reachable, problem }, finding] = await Promise.all([
-        runtime.probe(),
-        platform.detect(machine, stateDir),
+        runtime === null ? { reachable: true, problem: null } : runtime.probe(),
+        platform.delivery === "pull" ? { configPath: null, reasons: [] } : platform.detect(machine, stateDir),
       ]);
       const connector = await client?.status().catch(() => null) ?? null;
-      const { hookToken } = runtime.target;
+      const hookToken = runtime?.target.hookToken ?? null;
+      const url = runtime?.url ?? null;
       const facts = {
         agent: folder?.name ?? null,
         platform: platform.id,
         isInstalled: file !== null,
-        url: runtime.url,
+        url,
         reachable,
         problem,
         hasToken: hookToken !== null,
@@ -44,9 +45,9 @@ export const PROVIDER_COMMANDS = [
       ctx.out.result(facts, [
         ctx.out.bold(`${platform.name}, for ${folder?.name ?? "every agent on this machine"}`),
         ...fields([
-          ["at", runtime.url],
-          ["answers", reachable ? "yes" : `NO: ${problem}`],
-          ["token", hookToken === null ? "none" : "saved"],
+          ["at", url ?? undefined],
+          ["answers", url === null ? undefined : reachable ? "yes" : `NO: ${problem}`],
+          ["token", url === null ? undefined : hookToken === null ? "none" : "saved"],
           ["settings", finding.configPath],
           ["found by", finding.reasons.join("; ") || null],
           ["connector", facts.connector ?? "not running"],

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { command } from "../command_line/command.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
+import type { PlatformId } from "../platforms/platform.ts";
 import { fields } from "../terminal/output.ts";
 import {
   FOR,
@@ -77,6 +78,7 @@ export const PROVIDER_SETUP_COMMANDS = [
         ctx.out.result({ agent, platform: id, restored }, text);
         return;
       }
+      if (platform.delivery === "pull") throw nothingToSetUp(id);
       const before = file ?? emptyRuntimeFile(id);
       const port = parsePort(options["webhook-port"], "--webhook-port");
       const wanted = {
@@ -89,6 +91,7 @@ export const PROVIDER_SETUP_COMMANDS = [
         stateDir: options["platform-state-dir"] ?? before.stateDir,
       };
       const target = runtimeTarget({ env: () => undefined }, wanted, "", { "allow-insecure": true });
+      if (target === null) throw nothingToSetUp(id);
       const plan = await platform.plan(machine, {
         target,
         stateDir: wanted.stateDir,
@@ -117,6 +120,10 @@ export const PROVIDER_SETUP_COMMANDS = [
     },
   }),
 ];
+
+function nothingToSetUp(id: PlatformId): CliError {
+  return new CliError("CLI_USAGE", `The platform ${id} has no runtime to set up`, { fix: `svc install --for ${id}` });
+}
 
 async function copyPeers(folder: { path: string; read(file: string): string | null }, path: string): Promise<void> {
   const { PEERS_FILE } = await import("../../shared/client/agent_files.ts");

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { PLATFORM_IDS, type PlatformId } from "../platforms/platform.ts";
+import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../platforms/platform.ts";
 import type { PrivateFolder } from "../files/private_folder.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
@@ -82,7 +82,10 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
   }
 }
 
-/** Returns the saved settings of a runtime and the client of its agent's connector. `folder` is `null` without an agent. */
+/**
+ * Returns the saved settings of a runtime and the client of its agent's connector. `folder` is `null` without an agent;
+ * `runtime` is on the platform `inbox`.
+ */
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
   const [{ ConnectorClient }, files, { Runtime, parseRuntimeUrl }, { PLATFORMS }, { thisMachine }, { PrivateFolder }] =
     await Promise.all([
@@ -112,9 +115,11 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   });
   const machine = thisMachine(ctx);
   const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;
-  const platform = PLATFORMS[target.platform];
-  const runtime = new Runtime({ fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach }, platform, target);
+  const { fetch, clock, reach } = ctx;
+  const runtimeAt = (at: RuntimeTarget) => new Runtime({ fetch, clock, reach }, PLATFORMS[at.platform], at);
+  const runtime = target && runtimeAt(target);
+  const platform = PLATFORMS[target?.platform ?? "inbox"];
   /** Source of the settings, as text. */
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
-  return { folder, file, source, client, target, machine, stateDir, platform, runtime };
+  return { folder, file, source, client, machine, stateDir, platform, runtime, runtimeAt };
 }

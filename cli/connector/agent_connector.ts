@@ -83,11 +83,8 @@ export async function startAgentConnector(
   };
   const session = await openFileCredentials({ ctx, clock: serviceClock, store, name, tell, registryOf });
   const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
-  const runtime = new Runtime(
-    { fetch: ctx.fetch, clock: ctx.clock, reach: ctx.reach },
-    PLATFORMS[target.platform],
-    target,
-  );
+  const { fetch, clock, reach } = ctx;
+  const runtime = target && new Runtime({ fetch, clock, reach }, PLATFORMS[target.platform], target);
   const connector = new Connector({
     clock: ctx.clock,
     serviceClock,
@@ -123,7 +120,8 @@ export async function startAgentConnector(
   opened.defer(() => withdraw(folder, token));
   const startedAt = toIso(ctx.clock.now());
   await announce(folder, { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt });
-  tell("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtime.url, platform: runtime.platform.id });
+  const { platform, url: runtimeUrl } = connector.status().runtime;
+  tell("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtimeUrl, platform });
   if (movedFrom !== null) tell("port_moved", { from: movedFrom, to: port });
   session.onEnd = (error) => connector.fail(error);
   session.watch();

@@ -59,7 +59,7 @@ export async function access(
   folder: AgentFolder,
   options: Partial<StartOptions> = {},
 ): Promise<Access> {
-  const attached = new Attached(ctx, folder, { "allow-insecure": false, ...options });
+  const attached = new Attached(ctx, folder, { "allow-insecure": false, isHosted: true, ...options });
   await attached.client();
   return attached;
 }

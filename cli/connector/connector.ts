@@ -15,6 +15,7 @@ import type { Random } from "../../shared/random.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import { type OpenLink, ReconnectingLink } from "../../shared/client/reconnect.ts";
 import { RuntimeDelivery } from "./delivery/runtime_delivery.ts";
+import { RuntimeWatch } from "./delivery/runtime_watch.ts";
 import type { Database } from "./delivery/database.ts";
 import type { EmitEvent } from "./events.ts";
 import { Inbox, NOT_READ, type StoreResult } from "./delivery/inbox.ts";
@@ -46,7 +47,8 @@ export interface ConnectorDeps {
   open: OpenLink;
   session: AgentCredentials;
   database: Database;
-  runtime: Runtime;
+  /** `null`: the agent reads its messages (D-116). */
+  runtime: Runtime | null;
   peers: { read(): Peers; write(peers: Peers): Promise<void> };
   tell: EmitEvent;
 }
@@ -60,6 +62,15 @@ export interface ConnectorOptions {
   version: string;
   pid: number;
 }
+
+/** The runtime in the status of an agent that reads its messages. */
+const NO_RUNTIME: Status["runtime"] = {
+  platform: "inbox",
+  url: null,
+  reachable: true,
+  checkedAt: null,
+  problem: null,
+};
 
 interface Arrival {
   frame: DeliverFrame;
@@ -78,16 +89,12 @@ export class Connector {
   readonly newId: NewId;
   readonly #guard = new LoopGuard();
   readonly #outbox: Outbox;
-  readonly #delivery: RuntimeDelivery;
+  /** Hand-over to the runtime; `null` without one. */
+  readonly #push: { delivery: RuntimeDelivery; watch: RuntimeWatch } | null;
   readonly #receipts: ReceiptSender;
   readonly #connection: ReconnectingLink;
   readonly #startedAt: number;
   readonly #stopped = new AbortController();
-  #runtimeIs: { reachable: boolean | null; problem: string | null; checkedAt: number | null } = {
-    reachable: null,
-    problem: null,
-    checkedAt: null,
-  };
   /** Address of the local API, once it is open. */
   api: Status["api"];
   #arrivals: Arrival[] = [];
@@ -101,7 +108,8 @@ export class Connector {
     this.proxy = new ProxyCaller({ fetch, onResponse, clock: serviceClock, random, session, emit }, options.proxy);
     this.#outbox = new Outbox(database);
     this.sent = new SentMessages(database);
-    this.inbox = new Inbox(database, { outbox: this.#outbox, sent: this.sent });
+    const delivery = runtime === null ? "pull" : "push";
+    this.inbox = new Inbox(database, { outbox: this.#outbox, sent: this.sent, delivery });
     this.newId = ulidSource(() => clock.now(), random.bytes);
     this.waits = new Waits(clock);
     this.receiptLookup = new ReceiptLookup({ clock, sent: this.sent, proxy: this.proxy });
@@ -114,7 +122,10 @@ export class Connector {
       guard: this.#guard,
       tell: emit,
     });
-    this.#delivery = new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit });
+    this.#push = runtime && {
+      delivery: new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit }),
+      watch: new RuntimeWatch({ clock, runtime, tell: emit }),
+    };
     const recipientDid = options.agent.did;
     this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell: emit });
     this.#connection = new ReconnectingLink({ clock, random, serviceClock, session, open, tell: emit }, {
@@ -132,8 +143,11 @@ export class Connector {
     this.inbox.onStored = (message) => this.waits.changed({ kind: "stored", message });
     this.inbox.heldUntil = (message, now) => this.waits.heldUntil(message, now);
     this.sent.onChanged = (message) => this.waits.changed({ kind: "sent", message });
-    this.#delivery.onEnded = () => this.#receipts.wake();
-    this.#delivery.onRuntime = (reachable, problem) => this.#runtimeSeen(reachable, problem);
+    if (this.#push === null) return;
+    const { delivery: handOver, watch } = this.#push;
+    handOver.onEnded = () => this.#receipts.wake();
+    handOver.onRuntime = (reachable, problem) => watch.seen(reachable, problem);
+    watch.onBack = () => handOver.wake();
   }
 
   /** Starts everything. Resolves when the connector has ended: `null` after `stop()`, else with the error. */
@@ -141,10 +155,10 @@ export class Connector {
     const { promise, resolve } = Promise.withResolvers<unknown>();
     this.#end = resolve;
     this.#recover();
-    this.#delivery.start();
+    this.#push?.delivery.start();
     this.#receipts.wake();
     this.#pruneExpired();
-    void this.#watchRuntime();
+    this.#push?.watch.start();
     this.#running = this.#connection.run();
     void this.#running.then((why) => why !== null && this.fail(why));
     return promise;
@@ -171,9 +185,10 @@ export class Connector {
     this.deps.session.stop();
     this.#connection.stop();
     this.waits.stop();
-    await this.#delivery.stop(LIMIT.drainMs * 3 / 4);
+    await this.#push?.delivery.stop(LIMIT.drainMs * 3 / 4);
     await this.#receipts.stop(LIMIT.drainMs / 4);
     this.#stopped.abort();
+    this.#push?.watch.stop();
     for (const cancel of this.#timers.values()) cancel();
     this.#end?.(why);
   }
@@ -201,7 +216,7 @@ export class Connector {
         tell("received", about);
         this.#guard.received(frame.fromAgentDid);
         // The ack is sent before the hand-over, which may be slow.
-        queueMicrotask(() => this.#delivery.add([taken.waiting]));
+        queueMicrotask(() => this.#push?.delivery.add([taken.waiting]));
         return { accepted: true };
     }
   }
@@ -225,10 +240,10 @@ export class Connector {
     }
   }
 
-  /** Queues dead letters again. Returns the number queued. */
+  /** Makes dead letters wait for the runtime again, or be unread again. Returns their number. */
   replay(ids: readonly number[] | null): number {
     const waiting = this.inbox.replay(ids, this.deps.clock.now());
-    this.#delivery.add(waiting);
+    this.#push?.delivery.add(waiting);
     return waiting.length;
   }
 
@@ -252,26 +267,6 @@ export class Connector {
     if (known !== null) return known;
     await this.updatePeers();
     return findPeer(this.deps.peers.read(), to);
-  }
-
-  async #watchRuntime(): Promise<void> {
-    const { runtime, clock } = this.deps;
-    const { reachable, problem } = await runtime.probe(this.#stopped.signal);
-    if (this.#stopped.signal.aborted) return;
-    const wasAway = this.#runtimeIs.reachable === false;
-    // A health check cannot show that messages are accepted, so the result of the last attempt stays.
-    this.#runtimeSeen(reachable, reachable && !wasAway ? this.#runtimeIs.problem : problem);
-    if (reachable && wasAway) this.#delivery.wake();
-    this.#timers.set("probe", clock.after(LIMIT.probeEveryMs, () => void this.#watchRuntime()));
-  }
-
-  #runtimeSeen(reachable: boolean, problem: string | null): void {
-    const { tell, clock, runtime } = this.deps;
-    const before = this.#runtimeIs.reachable;
-    this.#runtimeIs = { reachable, problem, checkedAt: clock.now() };
-    if (before === reachable || (before === null && reachable)) return;
-    if (reachable) tell("runtime_up", { url: runtime.url });
-    else tell("runtime_down", { url: runtime.url, why: problem });
   }
 
   /** Ends what an earlier run left open: requests under way, and messages for callers that waited. */
@@ -302,7 +297,7 @@ export class Connector {
   }
 
   status(): Status {
-    const { clock, serviceClock, session, runtime } = this.deps;
+    const { clock, serviceClock, session } = this.deps;
     const { agent, proxy, version, pid } = this.options;
     const { state, since, nextTryAt, problem, heartbeatMs, heartbeatAt } = this.#connection.status;
     const { waiting, dead, bytes, oldestAt } = this.inbox.counts();
@@ -326,14 +321,7 @@ export class Connector {
       deadLetters: dead,
       receiptsWaiting: this.#outbox.size,
       loopGuards: this.#guard.refusals,
-      runtime: {
-        platform: runtime.platform.id,
-        url: runtime.url,
-        ...(runtime.target.source === undefined ? {} : { source: runtime.target.source }),
-        reachable: this.#runtimeIs.reachable,
-        checkedAt: iso(this.#runtimeIs.checkedAt),
-        problem: this.#runtimeIs.problem,
-      },
+      runtime: this.#push === null ? NO_RUNTIME : this.#push.watch.status,
       session: { accessExpiresAt: toIso(session.accessExpiresAt), identityExpiresAt: toIso(session.identityExpiresAt) },
       clockOffsetMs: serviceClock.offsetMs,
       ...(this.api === undefined ? {} : { api: this.api }),

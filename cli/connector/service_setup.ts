@@ -7,7 +7,7 @@ import { sleep } from "../../shared/clock.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import type { PlatformId } from "../platforms/platform.ts";
+import type { PushPlatformId } from "../platforms/platform.ts";
 import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../autostart/control.ts";
 import type { Host, ServiceAgent } from "../autostart/autostart.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
@@ -50,7 +50,7 @@ export async function installConnector(
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const token = options["hook-token"];
-  if (token !== undefined) {
+  if (token !== undefined && target !== null) {
     const file = settings?.file ?? emptyRuntimeFile(target.platform);
     await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token });
   }
@@ -58,7 +58,7 @@ export async function installConnector(
   const command = [
     ...[...own, "connector", "start", agentName],
     ...commonArguments(ctx, options),
-    ...runtimeArguments(ctx, options, target.platform),
+    ...target === null ? options.inbox ? ["--inbox"] : [] : runtimeArguments(ctx, options, target.platform),
   ];
   const installed = await installService(host, system, { agentName, command, logPath: logPathOf(ctx, folder) });
   const status = await newStatus(ctx, folder, before, ctx.clock.now() + UP_MS);
@@ -138,7 +138,7 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
 }
 
 /** The options of one agent's service. */
-function runtimeArguments(ctx: Context, options: StartOptions, platform: PlatformId): string[] {
+function runtimeArguments(ctx: Context, options: StartOptions, platform: PushPlatformId): string[] {
   const openClawUrl = platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined;
   return valued([
     ["runtime-base-url", options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")],

@@ -6,7 +6,7 @@ import type { TargetOptions } from "./delivery/runtime_file.ts";
 export interface StartOptions extends TargetOptions {
   "proxy-ws-url"?: string | undefined;
   port?: string | undefined;
-  /** Save the runtime's address and token for later starts. */
+  /** Save the options of the runtime for later starts. */
   save?: boolean;
 }
 
@@ -14,17 +14,20 @@ export interface StartOptions extends TargetOptions {
 const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
 
 /** Options that belong to the connector of one agent. */
-const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "port", "save"] as const satisfies readonly (keyof StartOptions)[];
+const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "inbox", "port", "save"] as const satisfies readonly (keyof StartOptions)[];
 
-/** Returns true when an option gives the address or the token of the runtime. */
+/** Returns true when an option chooses the platform, or the address or the token of the runtime. */
 export function givesRuntime(options: StartOptions): boolean {
-  return RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
+  return options.inbox === true || RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
 }
 
 /** @throws {CliError} `CLI_USAGE` when there is nothing to save */
 export function checkSave(options: StartOptions): void {
   if (!options.save || givesRuntime(options)) return;
-  throw new CliError("CLI_USAGE", `--save needs one of ${RUNTIME_OPTIONS.map((name) => `--${name}`).join(", ")}`);
+  throw new CliError(
+    "CLI_USAGE",
+    `--save needs one of ${[...RUNTIME_OPTIONS, "inbox"].map((name) => `--${name}`).join(", ")}`,
+  );
 }
 
 /** Refuses the options of one agent where there are several (D-123). @throws {CliError} `CLI_USAGE` */

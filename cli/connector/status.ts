@@ -34,7 +34,8 @@ export const Status = z.object({
   loopGuards: z.number().optional(),
   runtime: z.object({
     platform: z.enum(PLATFORM_IDS),
-    url: z.string(),
+    /** `null` on the platform `inbox`, where the agent reads its messages. */
+    url: z.string().nullable(),
     /** Where the address comes from; absent in the response of a connector before D-229. */
     source: z.enum(RUNTIME_SOURCES).optional(),
     /** Whether the runtime answers; `null`: not checked yet. */
@@ -70,10 +71,15 @@ export function statusFields(status: Status): Field[] {
     ["next try", connection.nextTryAt === null ? undefined : left(connection.nextTryAt)],
     ["problem", connection.problem ?? undefined],
     ["heartbeat", heartbeat(status, now)],
-    ["runtime", `${runtime.platform} at ${runtime.url}: ${RUNTIME_IS[runtimeIs(status)].long}`],
+    ["runtime", runtimeLine(status)],
     ["runtime from", runtime.source && RUNTIME_FROM[runtime.source]],
     ["runtime problem", runtime.problem ?? undefined],
-    ["inbox", `${inbox.waiting} waiting${inbox.oldestAt === null ? "" : `, the oldest since ${ago(inbox.oldestAt)}`}`],
+    [
+      "inbox",
+      `${inbox.waiting} ${runtime.url === null ? "unread" : "waiting"}${
+        inbox.oldestAt === null ? "" : `, the oldest since ${ago(inbox.oldestAt)}`
+      }`,
+    ],
     ["dead letters", status.deadLetters],
     ["receipts to send", status.receiptsWaiting],
     ["loop guard", status.loopGuards ? `${status.loopGuards} messages not sent` : undefined],
@@ -112,6 +118,13 @@ function runtimeIs({ runtime: { reachable, problem } }: Status): keyof typeof RU
   return problem === null ? "up" : "refuses";
 }
 
+function runtimeLine(status: Status): string {
+  const { platform, url } = status.runtime;
+  return url === null
+    ? `${platform}: the agent reads its messages`
+    : `${platform} at ${url}: ${RUNTIME_IS[runtimeIs(status)].long}`;
+}
+
 function heartbeat(status: Status, now: number): string {
   const { heartbeatMs, heartbeatAt } = status.connection;
   if (heartbeatMs === null || heartbeatAt === null) return "none yet";
@@ -130,8 +143,8 @@ export function statusLine(status: Status): string {
     `${agent.name}: ${connection.state} ${formatDuration(now - Date.parse(connection.since))}`,
     nextTryAt === null ? null : `next try in ${formatDuration(Date.parse(nextTryAt) - now)}`,
     isQuiet(status) ? "HEARTBEAT OVERDUE" : connection.heartbeatMs === null ? null : `${connection.heartbeatMs} ms`,
-    `runtime ${RUNTIME_IS[runtimeIs(status)].short}`,
-    `inbox ${inbox.waiting}`,
+    status.runtime.url === null ? null : `runtime ${RUNTIME_IS[runtimeIs(status)].short}`,
+    status.runtime.url === null ? `unread ${inbox.waiting}` : `inbox ${inbox.waiting}`,
     `dead letters ${deadLetters}`,
     `token ${left > 0 ? formatDuration(left) : "OVER"}`,
     receiptsWaiting > 0 ? `receipts ${receiptsWaiting}` : null,

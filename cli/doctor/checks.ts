@@ -4,10 +4,11 @@ import type { AgentFolder } from "../agents/agent_store.ts";
 import type { ConnectorClient } from "../connector/local_api/client.ts";
 import { findPeer, readPeers } from "../connector/peers.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-import { Runtime } from "../connector/delivery/runtime.ts";
+import type { Runtime } from "../connector/delivery/runtime.ts";
 import type { RuntimeFile } from "../connector/delivery/runtime_file.ts";
 import { formatDuration, type Status } from "../connector/status.ts";
 import type { Machine } from "../platforms/machine.ts";
+import type { Platform, RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 
 export interface DoctorCheck {
@@ -30,7 +31,11 @@ export interface DoctorDeps {
   file: RuntimeFile | null;
   /** Source of the file's settings. */
   source: string;
-  runtime: Runtime;
+  /** `null` on the platform `inbox`. */
+  runtime: Runtime | null;
+  platform: Platform;
+  /** Returns the runtime at another address. */
+  runtimeAt(target: RuntimeTarget): Runtime;
   client: ConnectorClient | null;
   now: number;
 }
@@ -57,15 +62,14 @@ export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promi
   const { folder, client } = deps;
   const response = options.skipConnector || client === null ? null : await client.status().catch(describeError);
   const status = typeof response === "string" ? null : response;
-  const live = status && runtimeOf(status, deps.runtime);
-  const runtime = live ?? deps.runtime;
+  const runtime = status === null ? deps.runtime : runtimeOf(status, deps);
   // The hook checks apply only to the settings that the connector uses.
-  const isOfFile = live === null || live.url === deps.runtime.url;
+  const isOfFile = runtime?.url === deps.runtime?.url;
   const checks = [
     ...identityChecks(deps),
-    live === null ? platformCheck(deps) : livePlatformCheck(live, status),
-    await reachableCheck(runtime),
-    ...isOfFile ? await hookChecks(deps) : [],
+    status === null ? platformCheck(deps) : livePlatformCheck(runtime, status),
+    ...runtime === null ? [] : [await reachableCheck(runtime)],
+    ...runtime === null || !isOfFile ? [] : await hookChecks(runtime, deps),
   ];
   if (!options.skipConnector && folder !== null) checks.push(...connectorChecks(folder, client, response));
   if (options.peer !== undefined && folder !== null) checks.push(peerCheck(folder, options.peer));
@@ -97,7 +101,8 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
   }
 }
 
-function platformCheck({ file, folder, source, runtime }: DoctorDeps): DoctorCheck {
+function platformCheck({ file, folder, source, runtime, platform: { name } }: DoctorDeps): DoctorCheck {
+  if (runtime === null) return check("platform", true, name, source, "");
   const { platform, target } = runtime;
   const seen = `${platform.name} at ${runtime.url}`;
   if (file === null) return check("platform", false, seen, source, "No runtime is configured: run svc install");
@@ -110,18 +115,20 @@ function platformCheck({ file, folder, source, runtime }: DoctorDeps): DoctorChe
 /** Source of an address in the status; absent in the status of an older connector. */
 const Sourced = z.object({ source: z.string() });
 
-function livePlatformCheck({ platform, url }: Runtime, status: Status | null): DoctorCheck {
-  const given = Sourced.safeParse(status?.runtime).data?.source;
+function livePlatformCheck(runtime: Runtime | null, status: Status): DoctorCheck {
+  const given = Sourced.safeParse(status.runtime).data?.source;
   const source = given === undefined ? RUNNING : `${RUNNING}, which has it from ${given}`;
-  return check("platform", true, `${platform.name} at ${url}`, source, "");
+  const seen = runtime === null ? PLATFORMS.inbox.name : `${runtime.platform.name} at ${runtime.url}`;
+  return check("platform", true, seen, source, "");
 }
 
-/** The runtime that a connector uses; `null` when its status has no valid URL. */
-function runtimeOf({ runtime: { platform, url } }: Status, known: Runtime): Runtime | null {
-  if (!URL.canParse(url)) return null;
+/** The runtime that a connector uses; that of the settings when the status has no valid URL. */
+function runtimeOf({ runtime: { platform, url } }: Status, { runtime: known, runtimeAt }: DoctorDeps): Runtime | null {
+  if (platform === "inbox") return null;
+  if (url === null || !URL.canParse(url)) return known;
   const { origin, pathname } = new URL(url);
-  const hookToken = url === known.url ? known.target.hookToken : null;
-  return new Runtime(known.deps, PLATFORMS[platform], { platform, baseUrl: origin, hookPath: pathname, hookToken });
+  const hookToken = url === known?.url ? known.target.hookToken : null;
+  return runtimeAt({ platform, baseUrl: origin, hookPath: pathname, hookToken });
 }
 
 async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
@@ -131,15 +138,17 @@ async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
   return check("runtime", reachable, seen, "a request from here", fix);
 }
 
-async function hookChecks({ runtime, machine, stateDir }: DoctorDeps): Promise<DoctorCheck[]> {
-  const { platform, target } = runtime;
+async function hookChecks(
+  { platform, target, url }: Runtime,
+  { machine, stateDir }: DoctorDeps,
+): Promise<DoctorCheck[]> {
   if (platform.inspectHook === undefined) return [];
   const problem = await platform.inspectHook(machine, target, stateDir);
   return [
     check(
       "hook",
       problem === null,
-      problem ?? `takes messages at ${runtime.url}`,
+      problem ?? `takes messages at ${url}`,
       "the runtime's own settings",
       `svc provider setup --for ${platform.id}`,
     ),
@@ -158,6 +167,8 @@ function connectorChecks(
   const { api, connection, deadLetters, clockOffsetMs, inbox, runtime } = response;
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
+  const isPull = runtime.platform === "inbox";
+  const inboxFix = isPull ? `svc inbox ${folder.name} --take reads them` : "See the check of the runtime";
   return [
     check("connector", true, `runs as process ${response.pid}`, RUNNING, ""),
     ...api === undefined ? [] : [portCheck(api)],
@@ -168,14 +179,8 @@ function connectorChecks(
       RUNNING,
       "svc explain describes a code; svc connector status shows the next attempt",
     ),
-    check(
-      "hand-over",
-      runtime.problem === null,
-      runtime.problem ?? "the connector has seen no problem",
-      RUNNING,
-      `A wrong token, or hooks that are off: svc provider setup --for ${runtime.platform}`,
-    ),
-    check("inbox", inbox.waiting < 1_000, `${inbox.waiting} waiting`, RUNNING, "See the check of the runtime"),
+    ...isPull ? [] : [handOverCheck(runtime)],
+    check("inbox", inbox.waiting < 1_000, `${inbox.waiting} ${isPull ? "unread" : "waiting"}`, RUNNING, inboxFix),
     check(
       "dead letters",
       deadLetters === 0,
@@ -198,6 +203,11 @@ function portCheck({ url, movedFrom }: NonNullable<Status["api"]>): DoctorCheck 
   const seen = movedFrom === null ? url : `${url}, because another program has port ${movedFrom}`;
   const fix = "Stop that program, or choose another port with svc connector start --port; then start the connector";
   return check("port", movedFrom === null, seen, RUNNING, fix);
+}
+
+function handOverCheck({ platform, problem }: Status["runtime"]): DoctorCheck {
+  const fix = `A wrong token, or hooks that are off: svc provider setup --for ${platform}`;
+  return check("hand-over", problem === null, problem ?? "the connector has seen no problem", RUNNING, fix);
 }
 
 function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {

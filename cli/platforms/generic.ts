@@ -1,8 +1,9 @@
 /** Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message. */
 import { payloadOf } from "./message_text.ts";
-import { type Platform, senderHeaders } from "./platform.ts";
+import { type PushPlatform, senderHeaders } from "./platform.ts";
 
-export const GENERIC: Platform = {
+export const GENERIC: PushPlatform = {
+  delivery: "push",
   id: "generic",
   name: "a generic webhook",
   defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: "/hooks/agent" },

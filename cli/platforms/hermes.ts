@@ -7,12 +7,13 @@ import { encodeHex } from "@std/encoding/hex";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Finding, Machine } from "./machine.ts";
 import { payloadOf, textOf } from "./message_text.ts";
-import { type Platform, senderHeaders } from "./platform.ts";
+import { type PushPlatform, senderHeaders } from "./platform.ts";
 import { memberOf, readEnvFile, withEnvValues } from "./settings.ts";
 
 const PORT = 8_644;
 
-export const HERMES: Platform = {
+export const HERMES: PushPlatform = {
+  delivery: "push",
   id: "hermes",
   name: "Hermes",
   defaults: { baseUrl: `http://127.0.0.1:${PORT}`, hookPath: "/webhooks/svc" },

@@ -5,11 +5,12 @@
 import { join } from "node:path";
 import type { Finding } from "./machine.ts";
 import { textOf } from "./message_text.ts";
-import { type Platform, senderHeaders } from "./platform.ts";
+import { type PushPlatform, senderHeaders } from "./platform.ts";
 
 const BASE_URL = "http://127.0.0.1:8900";
 
-export const NANOBOT: Platform = {
+export const NANOBOT: PushPlatform = {
+  delivery: "push",
   id: "nanobot",
   name: "nanobot",
   defaults: { baseUrl: BASE_URL, hookPath: "/v1/chat/completions" },

@@ -6,12 +6,13 @@
 import { join } from "node:path";
 import { textOf } from "./message_text.ts";
 import type { Finding, Machine } from "./machine.ts";
-import { type Platform, senderHeaders } from "./platform.ts";
+import { type PushPlatform, senderHeaders } from "./platform.ts";
 import { memberOf, parseSettings, withMember } from "./settings.ts";
 
 const PORT = 18_789;
 
-export const OPENCLAW: Platform = {
+export const OPENCLAW: PushPlatform = {
+  delivery: "push",
   id: "openclaw",
   name: "OpenClaw",
   defaults: { baseUrl: `http://127.0.0.1:${PORT}`, hookPath: "/hooks/agent" },

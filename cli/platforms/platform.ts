@@ -1,12 +1,16 @@
 /**
- * A row of the platform table (D-90): the request that an agent runtime accepts, its health check, its detection and its
- * set-up. Rows know their runtime and nothing of the connector.
+ * A row of the platform table (D-90, D-116). A push row: the request that an agent runtime accepts, its health check, its detection and its
+ * set-up. The pull row has no runtime: the agent reads its messages. Rows know nothing of the connector.
  */
 import type { FrameIdentity } from "../../shared/protocol/frames.ts";
 import type { Finding, Machine } from "./machine.ts";
 import type { SetupPlan } from "./setup.ts";
 
-export const PLATFORM_IDS = ["openclaw", "hermes", "nanobot", "generic"] as const;
+/** Platforms whose runtime gets the messages. */
+export const PUSH_PLATFORM_IDS = ["openclaw", "hermes", "nanobot", "generic"] as const;
+export type PushPlatformId = (typeof PUSH_PLATFORM_IDS)[number];
+
+export const PLATFORM_IDS = [...PUSH_PLATFORM_IDS, "inbox"] as const;
 export type PlatformId = (typeof PLATFORM_IDS)[number];
 
 /** A message for a runtime. */
@@ -32,7 +36,7 @@ export type RuntimeSource = (typeof RUNTIME_SOURCES)[number];
 
 /** The address of a runtime for messages. */
 export interface RuntimeTarget {
-  platform: PlatformId;
+  platform: PushPlatformId;
   /** Origin. */
   baseUrl: string;
   /** Path, with its leading slash. */
@@ -61,8 +65,10 @@ export interface SetupOptions {
   makeToken(): string;
 }
 
-export interface Platform {
-  id: PlatformId;
+/** A platform with a runtime: the connector posts messages to it. */
+export interface PushPlatform {
+  delivery: "push";
+  id: PushPlatformId;
   /** Display name. */
   name: string;
   defaults: { baseUrl: string; hookPath: string };
@@ -80,6 +86,16 @@ export interface Platform {
   inspectHook?(machine: Machine, target: RuntimeTarget, stateDir: string | null): Promise<string | null>;
   plan(machine: Machine, wish: SetupOptions): Promise<SetupPlan>;
 }
+
+/** A platform without a runtime: the agent reads its messages from the connector. It is never detected. */
+export interface PullPlatform {
+  delivery: "pull";
+  id: Exclude<PlatformId, PushPlatformId>;
+  /** Display name. */
+  name: string;
+}
+
+export type Platform = PushPlatform | PullPlatform;
 
 /** Headers that name the sender of a message (D-88) and the message that it answers (D-110). */
 export function senderHeaders(message: RuntimeMessage): Record<string, string> {

@@ -1,13 +1,15 @@
-/** The platform table (D-90): every supported agent runtime. */
+/** The platform table (D-90): every supported agent runtime, and the inbox for agents without one. */
 import { GENERIC } from "./generic.ts";
 import { HERMES } from "./hermes.ts";
+import { INBOX } from "./inbox.ts";
 import { NANOBOT } from "./nanobot.ts";
 import { OPENCLAW } from "./openclaw.ts";
-import type { Platform, PlatformId } from "./platform.ts";
+import type { PullPlatform, PushPlatform, PushPlatformId } from "./platform.ts";
 
-export const PLATFORMS: Readonly<Record<PlatformId, Platform>> = Object.freeze({
+export const PLATFORMS: Readonly<Record<PushPlatformId, PushPlatform> & { inbox: PullPlatform }> = Object.freeze({
   openclaw: OPENCLAW,
   hermes: HERMES,
   nanobot: NANOBOT,
   generic: GENERIC,
+  inbox: INBOX,
 });

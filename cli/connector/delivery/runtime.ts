@@ -5,7 +5,7 @@
 import type { Clock } from "../../../shared/clock.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import type { Platform, RuntimeTarget } from "../../platforms/platform.ts";
+import type { PushPlatform, RuntimeTarget } from "../../platforms/platform.ts";
 import { CliError } from "../../errors.ts";
 import { exchange, ExchangeError, type HttpRequest, wholeSeconds } from "../../../shared/client/http.ts";
 import { isLoopback, parseServiceUrl } from "../../../shared/client/service_url.ts";
@@ -30,7 +30,7 @@ export interface RuntimeHealth {
 const MAX_HEALTH_BYTES = 64 * 1024;
 
 export class Runtime {
-  constructor(readonly deps: RuntimeDeps, readonly platform: Platform, readonly target: RuntimeTarget) {}
+  constructor(readonly deps: RuntimeDeps, readonly platform: PushPlatform, readonly target: RuntimeTarget) {}
 
   get url(): string {
     return this.target.baseUrl + this.target.hookPath;

@@ -8,11 +8,20 @@ import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import type { PrivateFolder } from "../../files/private_folder.ts";
-import { PLATFORM_IDS, type PlatformId, type RuntimeSource, type RuntimeTarget } from "../../platforms/platform.ts";
+import {
+  PLATFORM_IDS,
+  type PlatformId,
+  type PushPlatformId,
+  type RuntimeSource,
+  type RuntimeTarget,
+} from "../../platforms/platform.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "./runtime.ts";
 
 export const RUNTIME_FILE = "runtime.json";
+
+/** Options that name an address of the runtime. The token is not one: the environment sets it for every agent. */
+const ADDRESS_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path"] as const;
 
 const RuntimeFile = z.object({
   platform: z.enum(PLATFORM_IDS),
@@ -48,8 +57,12 @@ export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
   }
 }
 
-/** The settings with the address and token in effect, as `connector start --save` stores them (D-229). */
-export function withTarget(file: RuntimeFile | null, target: RuntimeTarget): RuntimeFile {
+/**
+ * The settings with the address and token in effect, as `connector start --save` stores them (D-229). `target`: `null`
+ * when the agent reads its messages.
+ */
+export function withTarget(file: RuntimeFile | null, target: RuntimeTarget | null): RuntimeFile {
+  if (target === null) return emptyRuntimeFile("inbox");
   const { platform, baseUrl, hookPath, hookToken } = target;
   const kept = file ?? emptyRuntimeFile(platform);
   // Host and port would override the address.
@@ -62,18 +75,28 @@ export interface TargetOptions {
   "openclaw-base-url"?: string | undefined;
   "hook-path"?: string | undefined;
   "hook-token"?: string | undefined;
+  /** The agent reads its messages: platform `inbox`. */
+  inbox?: boolean | undefined;
+  /** True in a command that runs the connector for itself: an agent without a platform reads its messages (D-116). */
+  isHosted?: boolean | undefined;
   "allow-insecure": boolean;
 }
 
-/** The address of the runtime: from option, environment, `runtime.json`, then the platform's default (D-92). */
+/**
+ * The address of the runtime: from option, environment, `runtime.json`, then the platform's default (D-92). `null` on the
+ * platform `inbox`.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
 export function runtimeTarget(
   ctx: Pick<Context, "env">,
   file: RuntimeFile | null,
   framework: string,
   options: TargetOptions,
   fileSource: "agent" | "install" = "agent",
-): RuntimeTarget {
-  const platform = file?.platform ?? platformOf(ctx, framework, options);
+): RuntimeTarget | null {
+  const platform = platformOf(ctx, file, framework, options);
+  if (platform === "inbox") return null;
   const { defaults } = PLATFORMS[platform];
   const [urlFrom, url] = firstGiven([
     ["--runtime-base-url", options["runtime-base-url"] ?? options["openclaw-base-url"]],
@@ -106,18 +129,29 @@ function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
 }
 
 /**
- * The platform of an agent without `runtime.json`: its framework if that is a platform, else OpenClaw, whose address is the
- * default. With another address it is `generic`, so that a runtime does not get by accident what only another may safely
- * have (D-100).
+ * The platform of an agent: that of `runtime.json`, else its framework if that is a platform, else OpenClaw, whose address
+ * is the default. With another address it is `generic`, so that a runtime does not get by accident what only another may
+ * safely have (D-100). An address in the options takes the place of the platform `inbox`.
  */
-function platformOf(ctx: Pick<Context, "env">, framework: string, options: TargetOptions): PlatformId {
-  const named = PLATFORM_IDS.find((id) => id === framework && id !== "generic");
-  if (named !== undefined) return named;
+function platformOf(
+  ctx: Pick<Context, "env">,
+  file: RuntimeFile | null,
+  framework: string,
+  options: TargetOptions,
+): PlatformId {
+  const address = ADDRESS_OPTIONS.find((option) => options[option] !== undefined);
+  if (options.inbox) {
+    if (address === undefined) return "inbox";
+    throw new CliError("CLI_USAGE", `--inbox and --${address} exclude each other: with --inbox there is no runtime`);
+  }
+  const named = file?.platform ?? PLATFORM_IDS.find((id) => id === framework && id !== "generic");
+  if (named !== undefined && (named !== "inbox" || address === undefined)) return named;
+  if (options.isHosted && address === undefined) return "inbox";
   const isElsewhere = (options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")) !== undefined;
   return isElsewhere ? "generic" : "openclaw";
 }
 
-function isOpenClaw(file: RuntimeFile | null, platform: PlatformId): boolean {
+function isOpenClaw(file: RuntimeFile | null, platform: PushPlatformId): boolean {
   return file === null || platform === "openclaw";
 }
 

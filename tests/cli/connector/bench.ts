@@ -3,7 +3,7 @@
  * runtime a function, its files are in a temporary folder, and its clock is the World's.
  */
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
-import type { PlatformId, RuntimeTarget } from "../../../cli/platforms/platform.ts";
+import type { Platform, PlatformId, PushPlatform, RuntimeTarget } from "../../../cli/platforms/platform.ts";
 import type { OpenLink } from "../../../shared/client/reconnect.ts";
 import { Connector } from "../../../cli/connector/connector.ts";
 import { Database } from "../../../cli/connector/delivery/database.ts";
@@ -107,15 +107,13 @@ export class Bench implements AsyncDisposable {
     this.behaviour = options.behaviour ?? accepts;
     this.session = new FixedSession(agent.identity);
     this.database = (options.database ?? Database.open)(`${folder}/connector.db`);
-    const platform = PLATFORMS[options.platform ?? "generic"];
-    const target = {
-      platform: platform.id,
-      baseUrl: RUNTIME_URL,
-      hookPath: platform.defaults.hookPath,
-      hookToken: null,
-      ...options.target,
-    };
     const { clock, random } = world;
+    const runtimeOf = (platform: PushPlatform) => {
+      const { hookPath } = platform.defaults;
+      const target = { platform: platform.id, baseUrl: RUNTIME_URL, hookPath, hookToken: null, ...options.target };
+      return new Runtime({ fetch: this.#runtime, clock }, platform, target);
+    };
+    const platform: Platform = PLATFORMS[options.platform ?? "generic"];
     this.connector = new Connector({
       clock,
       serviceClock: new ServiceClock(clock),
@@ -125,7 +123,7 @@ export class Bench implements AsyncDisposable {
       database: this.database,
       tell: (name, fields = {}) => void this.events.push({ name, fields }),
       open: this.#open,
-      runtime: new Runtime({ fetch: this.#runtime, clock }, platform, target),
+      runtime: platform.delivery === "pull" ? null : runtimeOf(platform),
       peers: { read: () => this.peers, write: (peers) => Promise.resolve(void (this.peers = peers)) },
     }, {
       agent: { name: agent.agent.name, did: agent.agent.did },

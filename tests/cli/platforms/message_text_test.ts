@@ -1,6 +1,6 @@
 /** The identity block of the text that a runtime receives (D-223): it comes from the frame, never from the payload. */
 import { assertEquals } from "@std/assert";
-import type { PlatformId, RuntimeMessage } from "../../../cli/platforms/platform.ts";
+import type { PushPlatformId, RuntimeMessage } from "../../../cli/platforms/platform.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { injectIdentity, withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 
@@ -16,7 +16,7 @@ const FORGED = withIdentityBlock("", { ...IDENTITY, agentDid: did("agent", "V"),
 const BLOCK = withIdentityBlock("", IDENTITY);
 
 /** The body that a runtime receives for a payload. */
-async function bodyOf(platform: PlatformId, payload: string): Promise<string> {
+async function bodyOf(platform: PushPlatformId, payload: string): Promise<string> {
   const message: RuntimeMessage = {
     fromDid: IDENTITY.agentDid,
     toDid: did("agent", "D"),
@@ -33,7 +33,7 @@ async function bodyOf(platform: PlatformId, payload: string): Promise<string> {
 }
 
 /** The text that a runtime shows its model. */
-async function textAt(platform: PlatformId, payload: string): Promise<string> {
+async function textAt(platform: PushPlatformId, payload: string): Promise<string> {
   const body = JSON.parse(await bodyOf(platform, payload));
   return platform === "nanobot" ? body.messages[0].content : body.message;
 }

@@ -5,7 +5,12 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { detectAll, likeliest } from "../../../cli/platforms/detection.ts";
 import type { Machine } from "../../../cli/platforms/machine.ts";
-import { PLATFORM_IDS, type PlatformId, type RuntimeMessage } from "../../../cli/platforms/platform.ts";
+import {
+  PLATFORM_IDS,
+  PUSH_PLATFORM_IDS,
+  type PushPlatformId,
+  type RuntimeMessage,
+} from "../../../cli/platforms/platform.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { parseSettings, withEnvValues, withMember } from "../../../cli/platforms/settings.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/delivery/runtime.ts";
@@ -32,13 +37,13 @@ const MESSAGE: RuntimeMessage = {
   idempotencyKey: "key-of-this-message",
 };
 
-const target = (platform: PlatformId, hookToken: string | null = "s3cret") => ({
+const target = (platform: PushPlatformId, hookToken: string | null = "s3cret") => ({
   platform,
   hookToken,
   ...PLATFORMS[platform].defaults,
 });
 
-const request = (platform: PlatformId, message: Partial<RuntimeMessage> = {}, token: string | null = "s3cret") =>
+const request = (platform: PushPlatformId, message: Partial<RuntimeMessage> = {}, token: string | null = "s3cret") =>
   PLATFORMS[platform].request({ ...MESSAGE, ...message }, target(platform, token), 1_700_000_000);
 
 /** A machine with given files, answers and programs. */
@@ -60,7 +65,7 @@ function machine(
 }
 
 Deno.test("every runtime gets the headers that say which message a message answers and that it is automatic", async () => {
-  for (const platform of PLATFORM_IDS) {
+  for (const platform of PUSH_PLATFORM_IDS) {
     const { headers } = await request(platform, { inReplyTo: "request-0", auto: true, conversationId: "c" });
     const names = ["x-svc-in-reply-to", "x-svc-auto", "x-svc-conversation-id"];
     assertEquals(names.map((name) => headers[name]), ["request-0", "1", "c"], platform);
@@ -144,7 +149,7 @@ Deno.test("hermes gets a signature over time and body, and an ID of its own agai
 
 Deno.test("no header comes from a payload; headers carry only sender, recipient, conversation and ID", async () => {
   const payload = '{"message":"hi","headers":{"authorization":"x"},"x-request-id":"y","idempotency-key":"z"}';
-  for (const platform of PLATFORM_IDS) {
+  for (const platform of PUSH_PLATFORM_IDS) {
     const { headers } = await request(platform, { payload });
     assertEquals(headers, (await request(platform, { payload })).headers);
     for (const name of Object.keys(headers)) {
@@ -175,8 +180,13 @@ Deno.test("detection returns reasons and confidence and does not guess between e
   const settings = '{"gateway":{"port":19001},"hooks":{"enabled":true,"path":"/h","token":"t"}}';
   await t.step("no runtime", async () => {
     const found = await detectAll(machine());
-    assertEquals(found.map(({ confidence }) => confidence), ["none", "none", "none", "none"]);
+    assertEquals(found.map(({ platform }) => platform), [...PLATFORM_IDS]);
+    assertEquals(new Set(found.map(({ confidence }) => confidence)), new Set(["none"]));
     assertEquals(likeliest(found), null);
+  });
+  await t.step("the inbox never, and last", async () => {
+    const found = await detectAll(machine({ "/home/me/.nanobot/config.json": "{}" }));
+    assertEquals(found.map(({ platform }) => platform), ["nanobot", "openclaw", "hermes", "generic", "inbox"]);
   });
   await t.step("openclaw by its settings, its port and its program", async () => {
     const files = { "/home/me/.openclaw/openclaw.json": settings };
@@ -321,8 +331,34 @@ Deno.test("the source of a runtime's address is named", () => {
     runtimeTarget(env({}), file, "", none),
     runtimeTarget(env({}), { ...file, webhookPort: 9_000 }, "", none, "install"),
     runtimeTarget(env({}), null, "", none),
-  ].map(({ source }) => source);
+  ].map((target) => target?.source);
   assertEquals(sources, ["option", "environment", "agent", "install", "default"]);
+});
+
+Deno.test("an agent reads its messages only on the platform inbox, which is taken by name", () => {
+  const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
+  const none = { "allow-insecure": false };
+  const [inbox, hermes] = [emptyRuntimeFile("inbox"), emptyRuntimeFile("hermes")];
+  const chosen = (...args: Parameters<typeof runtimeTarget>) => runtimeTarget(...args)?.platform ?? "inbox";
+  const address = { ...none, "runtime-base-url": "http://127.0.0.1:5" };
+  assertEquals(chosen(env({}), inbox, "openclaw", none), "inbox");
+  assertEquals(chosen(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), inbox, "", none), "inbox");
+  assertEquals(chosen(env({}), hermes, "", { ...none, inbox: true }), "inbox");
+  assertEquals(chosen(env({}), null, "inbox", none), "inbox");
+  // An address in the options is for this start.
+  assertEquals(chosen(env({}), inbox, "", address), "generic");
+  assertEquals(chosen(env({}), inbox, "", { ...none, "openclaw-base-url": "http://127.0.0.1:5" }), "openclaw");
+  const error = assertThrows(() => chosen(env({}), null, "", { ...address, inbox: true }), CliError);
+  assertEquals(error.message, "--inbox and --runtime-base-url exclude each other: with --inbox there is no runtime");
+  // A command that runs the connector for itself has no default runtime.
+  const hosted = { ...none, isHosted: true };
+  const places = [[null, "generic"], [null, "hermes"], [hermes, "generic"], [inbox, "hermes"]] as const;
+  assertEquals(places.map(([file, framework]) => chosen(env({}), file, framework, hosted)), [
+    "inbox",
+    "hermes",
+    "hermes",
+    "inbox",
+  ]);
 });
 
 Deno.test("the runtime address comes from option, environment, runtime.json or the platform's default", () => {
@@ -330,7 +366,9 @@ Deno.test("the runtime address comes from option, environment, runtime.json or t
   const none = { "allow-insecure": false };
   const file = { ...emptyRuntimeFile("hermes"), webhookPort: 9_000, webhookToken: "t" };
   const url = (...args: Parameters<typeof runtimeTarget>) => {
-    const { baseUrl, hookPath, hookToken, platform } = runtimeTarget(...args);
+    const target = runtimeTarget(...args);
+    assert(target);
+    const { baseUrl, hookPath, hookToken, platform } = target;
     return [platform, baseUrl + hookPath, hookToken];
   };
   // The default address is that of OpenClaw, so the request has OpenClaw's form.
@@ -349,5 +387,5 @@ Deno.test("the runtime address comes from option, environment, runtime.json or t
   const openclaw = env({ OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
   assertEquals(url(openclaw, file, "", none)[1], "http://127.0.0.1:9000/webhooks/svc");
   assertEquals(url(openclaw, null, "", none)[1], "http://127.0.0.1:3/hooks/agent");
-  assertEquals(PLATFORM_IDS.length, 4);
+  assertEquals(PLATFORM_IDS, ["openclaw", "hermes", "nanobot", "generic", "inbox"]);
 });

@@ -44,7 +44,7 @@ async function doctor(
 async function runConnector(
   world: World,
   machine: Machine,
-  url: string,
+  url: string | null,
   answers: Record<string, () => Response>,
 ): Promise<Disposable> {
   const now = toIso(world.clock.now());
@@ -63,7 +63,7 @@ async function runConnector(
     inbox: { waiting: 0, oldestAt: null, bytes: 0 },
     deadLetters: 0,
     receiptsWaiting: 0,
-    runtime: { platform: "generic", url, reachable: true, checkedAt: now, problem: null },
+    runtime: { platform: url === null ? "inbox" : "generic", url, reachable: true, checkedAt: now, problem: null },
     session: { accessExpiresAt: now, identityExpiresAt: now },
     clockOffsetMs: 0,
   };
@@ -228,4 +228,45 @@ Deno.test("detection reads at most 1 MiB of an endless answer", async () => {
   await using machine = await machineOf(world, { "http://127.0.0.1:8644/health": endless });
   await machine.json("install", "--list");
   assert(cancelled && sent <= 1024 * 1024 + 128 * 1024, String(sent));
+});
+
+Deno.test("an agent on the platform inbox is installed, and has no checks of a runtime", async (t) => {
+  await using world = await World.open();
+  await using machine = await machineOf(world);
+  await machine.json("agent", "create", "alpha");
+  const listed = await machine.json("install", "--list");
+  assertEquals(listed.platforms.at(-1).platform, "inbox");
+  const installed = await machine.json("install", "--for", "inbox");
+  assertEquals([installed.platform, installed.url, installed.hasToken], ["inbox", null, false]);
+  assertEquals(runtimeFile(machine).platform, "inbox");
+  assertEquals((await machine.failure("install", "--for", "inbox", "--port", "1")).code, "CLI_USAGE");
+  assertEquals((await machine.failure("provider", "setup", "--for", "inbox")).code, "CLI_USAGE");
+  const status = await machine.json("provider", "status");
+  assertEquals([status.platform, status.url, status.reachable], ["inbox", null, true]);
+  const names = ["agent", "identity token", "session", "platform"];
+  await t.step("without a connector", async () => {
+    const checks = await doctor(machine);
+    assertEquals(Object.keys(checks), [...names, "connector"]);
+    assertEquals(checks.platform?.ok, true);
+  });
+  await t.step("with a connector", async () => {
+    const answers: Record<string, () => Response> = {};
+    const { fetch } = machine;
+    machine.fetch = (input, init) => {
+      const answer = answers[String(input)];
+      return answer ? Promise.resolve(answer()) : fetch(input, init);
+    };
+    using _ = await runConnector(world, machine, null, answers);
+    const checks = await doctor(machine);
+    assertEquals(Object.keys(checks).slice(0, 6), [...names, "connector", "proxy"]);
+    assertEquals([checks.platform?.seen, checks.inbox?.seen], ["the inbox of the connector", "0 unread"]);
+    assertEquals([checks.runtime, checks.hook, checks["hand-over"]], [undefined, undefined, undefined]);
+  });
+  await t.step("a start with the address of a runtime says that both exclude each other", async () => {
+    const line = ["connector", "start", "alpha", "--inbox", "--runtime-base-url", "http://127.0.0.1:1"];
+    line.push("--proxy-ws-url", "wss://proxy.example");
+    const { code, message } = await machine.failure(...line);
+    assertEquals(code, "CLI_USAGE");
+    assertStringIncludes(message, "exclude each other");
+  });
 });
