@@ -121,14 +121,17 @@ export const CLI_ERRORS = Object.freeze(
 
 export type CliErrorCode = keyof typeof CLI_ERRORS;
 
-/** An error that the CLI itself detects. It detects `API_KEY_MISSING` before a request to the registry would. */
+/** Codes of the services that the CLI detects before a request would, with their exit codes. */
+const DETECTED_HERE = { API_KEY_MISSING: EXIT.unauthorised, PAYLOAD_TOO_LARGE: EXIT.failed } as const;
+
+/** An error that the CLI itself detects. */
 export class CliError extends Error {
   override name = "CliError";
   /** Replaces the fix of the table. */
   readonly fix: string | undefined;
 
   constructor(
-    readonly code: CliErrorCode | "API_KEY_MISSING",
+    readonly code: CliErrorCode | keyof typeof DETECTED_HERE,
     message: string,
     { cause, fix }: { cause?: unknown; fix?: string } = {},
   ) {
@@ -170,9 +173,10 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
 /** Returns code, cause, fix and exit code of any thrown value. */
 export function describe(error: unknown): Described {
   if (error instanceof CliError) {
-    const row = error.code === "API_KEY_MISSING"
-      ? { exit: EXIT.unauthorised, fix: CLI_FIXES[error.code] ?? "" }
-      : CLI_ERRORS[error.code];
+    const { code } = error;
+    const row = code === "API_KEY_MISSING" || code === "PAYLOAD_TOO_LARGE"
+      ? { exit: DETECTED_HERE[code], fix: CLI_FIXES[code] ?? ERRORS[code].fix }
+      : CLI_ERRORS[code];
     return { code: error.code, cause: error.message, fix: error.fix ?? row.fix, exit: row.exit, requestId: null };
   }
   if (error instanceof ApiError) {
@@ -180,7 +184,7 @@ export function describe(error: unknown): Described {
     const known = code !== null && isErrorCode(code) ? ERRORS[code].fix : "";
     const usual = error.fix ?? CLI_FIXES[code ?? ""] ?? known;
     const fix = retryAfter === null ? usual : `Wait ${retryAfter} s, then run the command again.`;
-    return { code: code ?? `HTTP_${status}`, cause: error.message, fix, exit: exitOf(status), requestId };
+    return { code: code ?? `HTTP_${status}`, cause: error.message, fix, exit: exitOf(status, code), requestId };
   }
   if (error instanceof UnreachableError) {
     const { exit, fix } = CLI_ERRORS[error.code];
@@ -191,8 +195,10 @@ export function describe(error: unknown): Described {
   return { code: "CLI_UNEXPECTED", cause, fix, exit, requestId: null };
 }
 
-/** Returns the exit code for an HTTP status. */
-export function exitOf(status: number): number {
+/** Returns the exit code for an HTTP status and its code. */
+export function exitOf(status: number, code: string | null = null): number {
+  // The connector answers, but the service behind it does not.
+  if (code === "CONNECTOR_PROXY_UNREACHABLE") return EXIT.unreachable;
   if (status === 401 || status === 403) return EXIT.unauthorised;
   return status === 404 ? EXIT.notFound : EXIT.failed;
 }

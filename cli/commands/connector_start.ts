@@ -1,7 +1,7 @@
 /** `svc connector start`: runs a connector in the foreground. */
 import { command } from "../command_line/command.ts";
-import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { onStop } from "../terminal/interrupt.ts";
 
 /** Options for proxy and runtime, shared with `connector service install`. */
 export const CONNECTOR_OPTIONS = {
@@ -74,15 +74,4 @@ export const CONNECTOR_START_COMMANDS = [
 export function checkAgents(names: readonly string[], all: boolean): readonly string[] {
   if (all === names.length > 0) throw new CliError("CLI_USAGE", "Give either an agent name or --all");
   return names;
-}
-
-/** Calls `stop` on Ctrl-C and SIGTERM; a second Ctrl-C ends the process. Returns a function that undoes this. */
-function onStop({ interrupt, os }: Context, stop: () => void): () => void {
-  const release = interrupt.take(stop);
-  if (os === "windows") return release;
-  Deno.addSignalListener("SIGTERM", stop);
-  return () => {
-    Deno.removeSignalListener("SIGTERM", stop);
-    release();
-  };
 }

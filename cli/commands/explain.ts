@@ -55,12 +55,19 @@ function explain(code: string): Explanation | null {
   }
   if (CONNECTOR_CODES.includes(code)) {
     const { when, fix, status } = LOCAL_ERRORS[code as LocalCode];
-    return { code, when, fix, from: "the connector on this machine", status: [status], exit: [exitOf(status)] };
+    return { code, when, fix, from: "the connector on this machine", status: [status], exit: [exitOf(status, code)] };
   }
   if (!isErrorCode(code)) return null;
   const { when, fix, status } = ERRORS[code];
   const statuses = ([] as number[]).concat(status);
-  return { code, when, fix, from: originOf(code), status: statuses, exit: [...new Set(statuses.map(exitOf))] };
+  return {
+    code,
+    when,
+    fix,
+    from: originOf(code),
+    status: statuses,
+    exit: [...new Set(statuses.map((status) => exitOf(status)))],
+  };
 }
 
 function originOf(code: ErrorCode): string {

@@ -13,11 +13,13 @@ import { CONNECTOR_SERVICE_COMMANDS } from "./connector_service.ts";
 import { CONNECTOR_START_COMMANDS } from "./connector_start.ts";
 import { DEAD_LETTER_COMMANDS } from "./dead_letters.ts";
 import { EXPLAIN_COMMANDS } from "./explain.ts";
+import { INBOX_COMMANDS } from "./inbox.ts";
 import { INSTALL_COMMANDS } from "./install.ts";
 import { INVITE_COMMANDS } from "./invite.ts";
 import { PEERS_COMMANDS } from "./peers.ts";
 import { PROVIDER_COMMANDS } from "./provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider_setup.ts";
+import { SEND_COMMANDS } from "./send.ts";
 import { STATUS_COMMANDS } from "./status.ts";
 import { VERIFY_COMMANDS } from "./verify.ts";
 
@@ -33,6 +35,10 @@ export const GROUPS: Groups = {
   "api-key": "Create, list and revoke your API keys.",
   status: "Registry, proxy, person and agents at a glance.",
   peers: "The agents that an agent is paired with.",
+  send: "Send a message to a peer.",
+  reply: "Reply to a message of the inbox.",
+  inbox: "Messages that an agent has received.",
+  sent: "Messages that an agent has sent.",
   connector: "Run an agent's connector and show its status.",
   "connector service": "Run the connector as a systemd or launchd service.",
   "dead-letters": "Messages that a connector gave up on.",
@@ -52,6 +58,8 @@ export const COMMANDS: readonly Command[] = [
   ...API_KEY_COMMANDS,
   ...STATUS_COMMANDS,
   ...PEERS_COMMANDS,
+  ...SEND_COMMANDS,
+  ...INBOX_COMMANDS,
   ...CONNECTOR_COMMANDS,
   ...CONNECTOR_START_COMMANDS,
   ...CONNECTOR_SERVICE_COMMANDS,

@@ -21,6 +21,16 @@ export function aliasesOf(peers: Peers): Map<string, string> {
   return new Map(Object.entries(peers).map(([alias, { did }]) => [did, alias]));
 }
 
+/** DID → alias for texts; empty when `peers.json` is damaged, because a command works without names. */
+export function shownAliases(folder: AgentFolder): Map<string, string> {
+  try {
+    return aliasesOf(readPeers(folder));
+  } catch (error) {
+    if (error instanceof CliError) return new Map();
+    throw error;
+  }
+}
+
 /** The peers with their aliases; a known peer keeps its alias. */
 export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }): Peers {
   const aliasOf = aliasesOf(known);

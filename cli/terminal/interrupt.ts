@@ -34,3 +34,17 @@ export class Interrupt {
     return stop === null;
   }
 }
+
+/** Calls `stop` on Ctrl-C and SIGTERM; a second Ctrl-C ends the process. Returns a function that undoes this. */
+export function onStop(
+  { interrupt, os }: { interrupt: Interrupt; os: typeof Deno.build.os },
+  stop: () => void,
+): () => void {
+  const release = interrupt.take(stop);
+  if (os === "windows") return release;
+  Deno.addSignalListener("SIGTERM", stop);
+  return () => {
+    Deno.removeSignalListener("SIGTERM", stop);
+    release();
+  };
+}

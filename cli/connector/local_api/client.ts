@@ -11,6 +11,7 @@ import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { ConnectorFile } from "../../../shared/client/agent_files.ts";
 import { Status } from "../status.ts";
 import { readConnectorFile } from "./discovery_file.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 
 interface ClientDeps {
   fetch: typeof fetch;
@@ -106,7 +107,11 @@ export class ConnectorClient {
  */
 export function bodyOf(agentName: string, response: HttpResponse): unknown {
   const error = apiErrorOf(response);
-  if (error) throw error;
+  if (error) {
+    // Codes of the services have a fix of their own.
+    if (CONNECTOR_CODES.includes(error.code ?? "")) error.fix = LOCAL_ERRORS[error.code as LocalCode].fix;
+    throw error;
+  }
   try {
     return response.text === "" ? null : JSON.parse(response.text);
   } catch (cause) {

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
-import { aliasesOf, readPeers } from "../peers.ts";
+import { shownAliases } from "../peers.ts";
 import type { ConnectorClient } from "./client.ts";
 
 const Listed = z.object({
@@ -29,7 +29,7 @@ export type ListedDeadLetter = Awaited<ReturnType<typeof deadLettersOf>>[number]
 /** The newest dead letters. `alias` is `null` when their sender is not a peer. */
 export async function deadLettersOf(client: Pick<ConnectorClient, "call">, folder: AgentFolder, limit: number) {
   const { deadLetters } = Listed.parse(await client.call("GET", `/v1/dead-letter?limit=${limit}`));
-  const aliases = aliasesOf(readPeers(folder));
+  const aliases = shownAliases(folder);
   return deadLetters.map(({ receivedAt, endedAt, ...rest }) => ({
     ...rest,
     alias: aliases.get(rest.fromAgentDid) ?? null,

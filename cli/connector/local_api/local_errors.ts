@@ -35,7 +35,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_PEER_UNKNOWN: {
       status: 404,
       when: "No peer has this alias, and it is not a DID",
-      fix: "svc connector shows how to list peers and how to pair.",
+      fix: "svc peers lists the agent's peers. To pair with another agent, run svc connector start and press p there.",
     },
     CONNECTOR_MESSAGE_UNKNOWN: {
       status: 404,

@@ -55,6 +55,9 @@ Deno.test("bash offers commands, options, fixed values, the agents of this machi
     [["svc", "--config-dir", "x", "inv"], ["invite"]],
     [["svc", "provider", "doctor", "--peer", ""], ["delta-2", "eta", "gamma"]],
     [["svc", "peers", "--agent", ""], ["alpha", "beta"]],
+    [["svc", "send", "--wait", "ga"], ["gamma"]],
+    [["svc", "send", "gamma", ""], []],
+    [["svc", "inbox", "--from", "e"], ["eta"]],
   ];
   for (const [words, expected] of cases) {
     await t.step(

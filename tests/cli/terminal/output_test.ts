@@ -329,7 +329,7 @@ Deno.test("standard output is one JSON document or empty, and standard error one
     "verify",
   ];
   // The connector's own commands have tests beside a running connector.
-  const ofConnector = /^(?:connector|install|provider|peers|dead-letters)$/;
+  const ofConnector = /^(?:connector|install|provider|peers|dead-letters|send|reply|inbox|sent)$/;
   const here = COMMANDS.filter(({ path }) => !ofConnector.test(path[0] ?? ""));
   assertEquals([...seen, ...covered].sort(), here.map(({ path }) => path.join(" ")).sort());
 });

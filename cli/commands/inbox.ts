@@ -1,0 +1,71 @@
+/** `svc inbox` and `svc sent` (D-120): the messages that an agent has received, and those that it has sent. */
+import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { parseCount } from "../command_line/numbers.ts";
+import { CliError } from "../errors.ts";
+import { onStop } from "../terminal/interrupt.ts";
+
+/** Most messages of one listing, as the local API allows. */
+const MAX_LISTED = 200;
+const LIMIT = { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default 50)` } as const;
+const INSECURE = { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as const;
+
+export const INBOX_COMMANDS = [
+  command({
+    path: ["inbox"],
+    summary: "List the unread messages of an agent, oldest first",
+    details: [
+      "Changes nothing without --take. Without a running connector it runs one for 3 s, which receives queued messages.",
+      "The messages of an agent with another runtime than inbox go to that runtime.",
+    ],
+    args: {},
+    options: {
+      ...AGENT_OPTION,
+      from: { value: "peer", summary: "Only messages of this peer, an alias or a DID", complete: "peers" },
+      conversation: { value: "id", summary: "Only messages of this conversation" },
+      limit: LIMIT,
+      read: { summary: "List read messages; their content is kept for 7 days" },
+      follow: { summary: "Wait for more messages until Ctrl-C" },
+      take: { summary: "Mark the printed messages read" },
+      ...INSECURE,
+    },
+    examples: [
+      { run: "svc inbox", purpose: "Show what is unread" },
+      { run: "svc inbox --take", purpose: "Show what is unread, and mark it read" },
+      { run: "svc inbox --follow --take --json", purpose: "Print each message as one JSON line" },
+    ],
+    async run(ctx, { options }) {
+      const { read, follow, take } = options;
+      if (read && (follow || take)) throw new CliError("CLI_USAGE", "--read lists messages that are read already");
+      const { listInbox } = await import("../messages/inbox.ts");
+      await listInbox(ctx, {
+        ...options,
+        limit: parseCount(options.limit ?? "50", "--limit", MAX_LISTED),
+        allowInsecure: options["allow-insecure"],
+        onStop: (stop) => onStop(ctx, stop),
+      });
+    },
+  }),
+  command({
+    path: ["sent"],
+    summary: "List the messages that an agent has sent, or show one with its receipts and reply",
+    details: ["A message that was sent without a connector is not in the list; give its ID and --to."],
+    args: { requestId: { summary: "Request ID, from svc send or svc sent", optional: true } },
+    options: {
+      ...AGENT_OPTION,
+      to: { value: "peer", summary: "Only messages to this peer, an alias or a DID", complete: "peers" },
+      limit: LIMIT,
+      ...INSECURE,
+    },
+    examples: [
+      { run: "svc sent --to beta --limit 5", purpose: "Show the state of the latest messages to beta" },
+      { run: "svc sent 01KHYQ5H00AAAAAAAAAAAAAAAA --to beta", purpose: "Show the receipts and the reply of a message" },
+    ],
+    async run(ctx, { args: { requestId }, options }) {
+      const limit = parseCount(options.limit ?? "50", "--limit", MAX_LISTED);
+      const { listSent, showSent } = await import("../messages/sent.ts");
+      const query = { agent: options.agent, to: options.to, allowInsecure: options["allow-insecure"] };
+      if (requestId === undefined) await listSent(ctx, { ...query, limit });
+      else await showSent(ctx, { ...query, requestId });
+    },
+  }),
+];

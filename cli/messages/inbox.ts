@@ -1,0 +1,133 @@
+/**
+ * Lists stored messages for `svc inbox` (D-120): prints them, and marks exactly those read that were printed, after they
+ * were printed.
+ */
+import { sleep } from "../../shared/clock.ts";
+import { InboxReadResult } from "../../shared/client/local_shapes.ts";
+import { chosenAgent } from "../agents/agent_choice.ts";
+import { type Access, access } from "../connector/attach.ts";
+import { bodyOf } from "../connector/local_api/client.ts";
+import { findPeer, readPeers } from "../connector/peers.ts";
+import type { Context } from "../context.ts";
+import { messageLines, parsePage, type Received, type ReceivedPage } from "./received.ts";
+
+/** What to list. */
+export interface InboxQuery {
+  agent: string | undefined;
+  /** Alias or DID of a peer. */
+  from: string | undefined;
+  conversation: string | undefined;
+  limit: number;
+  /** Messages that are read, in place of unread ones. */
+  read: boolean;
+  follow: boolean;
+  take: boolean;
+  allowInsecure: boolean;
+  /** Registers a function that ends `follow`. Returns a function that removes it. */
+  onStop(stop: () => void): () => void;
+}
+
+/** How long a connector that this process runs gets to receive queued messages. */
+const QUEUED_MS = 3_000;
+/** Longest wait of one call of the local API, in seconds. */
+const WAIT = 60;
+const CALL_MS = 45_000;
+/** Between two waits, so that a connector that is stopping is not asked without a pause. */
+const PAUSE_MS = 250;
+
+/** Prints messages of the inbox. @throws {import("../errors.ts").CliError} `CLI_CONNECTOR_DOWN` */
+export async function listInbox(ctx: Context, query: InboxQuery): Promise<void> {
+  const { folder } = await chosenAgent(ctx, query.agent);
+  const stopped = Promise.withResolvers<null>();
+  let isStopped = false;
+  const forget = !query.follow ? () => {} : query.onStop(() => {
+    isStopped = true;
+    stopped.resolve(null);
+  });
+  try {
+    await using connector = await access(ctx, folder, { "allow-insecure": query.allowInsecure });
+    if (connector.isHost) {
+      ctx.out.doing("Waiting for queued messages");
+      await Promise.race([sleep(ctx.clock, QUEUED_MS), stopped.promise]);
+    }
+    const from = query.from === undefined ? null : findPeer(readPeers(folder), query.from) ?? query.from;
+    const lister = new Lister(ctx, connector, { ...query, from: from ?? undefined });
+    if (!query.follow) return await lister.list();
+    while (!isStopped) {
+      const page = await Promise.race([lister.next(WAIT), stopped.promise]);
+      if (page === null || !await lister.print(page.messages)) return;
+      await sleep(ctx.clock, PAUSE_MS);
+    }
+  } finally {
+    forget();
+  }
+}
+
+class Lister {
+  #after: number | null = null;
+
+  constructor(
+    readonly ctx: Context,
+    readonly connector: Pick<Access, "send" | "call" | "agentName">,
+    readonly query: InboxQuery,
+  ) {}
+
+  /** Prints up to `limit` messages. */
+  async list(): Promise<void> {
+    const { ctx, query: { limit, read } } = this;
+    const found: Received[] = [];
+    let more = true;
+    while (more && found.length < limit) {
+      const before = this.#after;
+      const page = await this.next(0);
+      found.push(...page.messages);
+      more = page.more && this.#after !== before;
+    }
+    const shown = found.slice(0, limit);
+    more ||= shown.length < found.length;
+    if (ctx.out.json) {
+      const json = `{"messages":[${shown.map(({ json }) => json).join(",")}],"more":${more}}`;
+      if (ctx.out.jsonLine(json)) await this.#take(shown);
+      return;
+    }
+    if (shown.length === 0) ctx.out.note(read ? "No read messages." : "No unread messages.");
+    if (await this.print(shown) && more) ctx.out.note("There are more messages; --limit shows more of them.");
+  }
+
+  /** The next messages that match, at most a page; waits up to `wait` seconds for the first one. */
+  async next(wait: number): Promise<ReceivedPage> {
+    const { from, conversation, limit, read } = this.query;
+    const query = new URLSearchParams({ unread: String(!read), limit: String(limit), wait: String(wait) });
+    if (from !== undefined) query.set("from", from);
+    if (conversation !== undefined) query.set("conversation", conversation);
+    if (this.#after !== null) query.set("after", String(this.#after));
+    const response = await this.connector.send("GET", `/v1/inbox?${query}`, undefined, CALL_MS + wait * 1000);
+    bodyOf(this.connector.agentName, response);
+    const page = parsePage(response.text);
+    this.#after = page.messages.at(-1)?.message.id ?? this.#after;
+    return { ...page, messages: page.messages.filter(({ message }) => (message.readAt !== null) === read) };
+  }
+
+  /** Prints messages one by one, and marks those read that were printed. Returns false when the reader has ended. */
+  async print(messages: readonly Received[]): Promise<boolean> {
+    const { out } = this.ctx;
+    const printed: Received[] = [];
+    for (const received of messages) {
+      const isPrinted = out.json ? out.jsonLine(received.json) : out.peerLines(messageLines(received));
+      if (!isPrinted) break;
+      printed.push(received);
+    }
+    await this.#take(printed);
+    return printed.length === messages.length;
+  }
+
+  async #take(messages: readonly Received[]): Promise<void> {
+    if (!this.query.take || messages.length === 0) return;
+    const ids = messages.map(({ message }) => message.id);
+    const { read } = InboxReadResult.parse(
+      await this.connector.call("POST", "/v1/inbox/read", { ids }, CALL_MS, true),
+    );
+    const lost = ids.filter((id) => !read.includes(id));
+    if (lost.length > 0) this.ctx.out.warn(`Another program has read ${lost.join(", ")} at the same time`);
+  }
+}

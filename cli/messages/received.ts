@@ -1,0 +1,79 @@
+/**
+ * Messages as a connector's local API returns them, for a terminal and as JSON. The JSON text of a message is kept, so that
+ * its payload stays byte for byte as its sender wrote it.
+ */
+import * as z from "zod";
+import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.ts";
+import { LocalMessage, OutboundResult } from "../../shared/client/local_shapes.ts";
+import { CliError } from "../errors.ts";
+import { linesOf } from "../terminal/output.ts";
+
+/** A message with its JSON text. */
+export interface Received {
+  message: LocalMessage;
+  json: string;
+}
+
+/** A page of the inbox. */
+export interface ReceivedPage {
+  messages: Received[];
+  more: boolean;
+}
+
+/** A result of `/v1/outbound` with its JSON text. */
+export interface SendResult {
+  result: OutboundResult;
+  json: string;
+}
+
+const Page = z.object({ messages: z.array(LocalMessage), more: z.boolean() });
+
+/** Parses a page of `GET /v1/inbox`. @throws {CliError} `CLI_CONNECTOR_DOWN` */
+export function parsePage(json: string): ReceivedPage {
+  const { messages, more } = parsed(Page, json);
+  const texts = arrayElements(memberOf(json, "messages"));
+  return { messages: messages.map((message, i) => ({ message, json: texts[i] ?? "{}" })), more };
+}
+
+/** Parses a result of `/v1/outbound`. @throws {CliError} `CLI_CONNECTOR_DOWN` */
+export function parseResult(json: string): SendResult {
+  return { result: parsed(OutboundResult, json), json };
+}
+
+/** The value of a member as JSON text; empty when there is none. */
+export function memberOf(json: string, name: string): string {
+  const member = topLevelMembers(json).findLast(({ key }) => key === name);
+  return member === undefined ? "" : json.slice(member.start, member.end);
+}
+
+function parsed<S extends z.ZodType>(schema: S, json: string): z.output<S> {
+  try {
+    return schema.parse(JSON.parse(json));
+  } catch (cause) {
+    throw new CliError("CLI_CONNECTOR_DOWN", "The connector answered with something unexpected", { cause });
+  }
+}
+
+/** The content as lines: the text, else the payload as JSON. Escaping is left to the output. */
+export function contentLines({ message, json }: Received): string[] {
+  if (message.text !== null) return linesOf(message.text);
+  const isDeleted = message.payload === null && message.readAt !== null;
+  return isDeleted ? ["(its content is deleted)"] : linesOf(memberOf(json, "payload"));
+}
+
+/** A message for a list: one line about it, then its content, indented so that no content looks like another message. */
+export function messageLines(received: Received): string[] {
+  const { id, receivedAt, from, inReplyTo, isReply, auto } = received.message;
+  const about = [
+    String(id),
+    receivedAt,
+    from.alias ?? from.agentDid,
+    inReplyTo === null
+      ? null
+      : isReply
+      ? `reply to ${inReplyTo}`
+      : `names ${inReplyTo}, which this agent did not send to it`,
+    auto ? "automatic" : null,
+  ];
+  return [about.filter((part) => part !== null).join("  "), ...contentLines(received).map((line) => `    ${line}`)];
+}

@@ -1,0 +1,181 @@
+/** `svc send` without a running connector, and where it takes the content of a message from (D-120). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
+import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
+import { type TestAgent, type TestSocket, World } from "../../support/world.ts";
+import type { Machine } from "../cli_world.ts";
+import { machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
+
+/** Runs a test with a machine that has the agent alpha, and its connected peer beta. */
+async function withBeta(
+  test: (place: { world: World; machine: Machine; beta: TestAgent; socket: TestSocket }) => Promise<void>,
+): Promise<void> {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const beta = await pairAlpha(world, machine, "beta");
+  const socket = world.connect(beta);
+  await world.connected();
+  machine.stdin = null;
+  machine.requests.length = 0;
+  await test({ world, machine, beta, socket });
+}
+
+/** The text of a message below the identity block. */
+function textOf(frame: DeliverFrame | undefined): string {
+  const { message } = JSON.parse(frame?.payload ?? "{}") as { message: string };
+  return message.slice(message.indexOf("\n\n") + 2);
+}
+
+Deno.test("svc send without a connector signs and posts directly, and takes no lock", () =>
+  withBeta(async ({ machine, beta, socket }) => {
+    const { code, stdout, stderr } = await machine.svc("send", "beta", "Hello beta");
+    const { requestId } = socket.delivered[0] as DeliverFrame;
+    assertEquals([code, stdout, stderr], [0, "", `Sent to beta: delivered (${requestId})\n`]);
+    assertEquals(textOf(socket.delivered[0]), "Hello beta");
+    const [peers = "", post = ""] = machine.requests;
+    assertEquals([peers, post.split("=")[0]], ["GET /pair/peers?limit=500", "POST /hooks/agent?ctx"]);
+    for (const file of ["connector.lock", "connector.db"]) assert(!(`agents/alpha/${file}` in machine.tree()));
+
+    machine.requests.length = 0;
+    const result = await machine.json(
+      "send",
+      beta.agent.did,
+      "again",
+      "--request-id",
+      "request-1",
+      "--conversation",
+      "c-1",
+    );
+    const expected = { requestId: "request-1", to: beta.agent.did, state: "delivered", problem: null, expiresAt: null };
+    assertEquals(result, { ...expected, reply: null });
+    assertEquals([socket.delivered[1]?.requestId, socket.delivered[1]?.conversationId], ["request-1", "c-1"]);
+    assertEquals(machine.requests.length, 1);
+  }));
+
+Deno.test("svc send lets a message wait for an offline peer unless only online peers are wanted", () =>
+  withBeta(async ({ world, machine, socket }) => {
+    socket.link.lost();
+    socket.close(1006, "");
+    await world.connected();
+    const queued = await machine.json("send", "beta", "later");
+    assertEquals([queued.state, typeof queued.expiresAt], ["queued", "string"]);
+    assertStringIncludes((await machine.svc("send", "beta", "x")).stderr, "Sent to beta: queued, until 20");
+    const refused = await machine.failure("send", "beta", "now", "--only-online");
+    assertEquals([refused.code, refused.stdout], ["PROXY_RELAY_CONNECTOR_OFFLINE", ""]);
+  }));
+
+Deno.test("svc send exits with 1 when the peer's connector does not accept the message", () =>
+  withBeta(async ({ machine, socket }) => {
+    socket.behaviour = "nack";
+    const { code, stdout, stderr } = await machine.svc("send", "beta", "x");
+    assertEquals([code, stdout], [1, ""]);
+    assertStringIncludes(stderr, "Sent to beta: refused, inbox_full (");
+    const json = await machine.svc("send", "beta", "x", "--json");
+    assertEquals([json.code, JSON.parse(json.stdout).state, json.stderr], [1, "refused", ""]);
+  }));
+
+Deno.test("svc send reads the text from an argument, a pipe, a dash or a file, and JSON unchanged", () =>
+  withBeta(async ({ machine, socket }) => {
+    const sent = async (argv: string[], stdin: string | null = null) => {
+      machine.stdin = stdin;
+      assertEquals((await machine.svc("send", "beta", ...argv)).code, 0, argv.join(" "));
+      return socket.delivered.at(-1);
+    };
+    assertEquals(textOf(await sent([], "a\nb")), "a\nb");
+    assertEquals(textOf(await sent(["-"], "ä😀\n")), "ä😀\n");
+    assertEquals(textOf(await sent(["the argument"], "not this")), "the argument");
+    machine.write("text.md", "# Title\r\n\ttab");
+    assertEquals(textOf(await sent(["--file", machine.path("text.md")], "not this")), "# Title\r\n\ttab");
+    const json = '{"n":12345678901234567890,"message2":[1.10,"\\u0041"]}';
+    assertEquals((await sent(["--data", json]))?.payload, json);
+    assertEquals((await sent(["--data", "-"], ` ${json}\n`))?.payload, json);
+  }));
+
+Deno.test("svc send refuses content that is empty, ambiguous, too large, not UTF-8 or not JSON, and sends nothing", () =>
+  withBeta(async ({ machine }) => {
+    machine.write("large", "x".repeat(CLIENT_LIMITS.payloadBytes));
+    Deno.writeFileSync(machine.path("binary"), new Uint8Array([0xff, 0xfe]));
+    const file = (name: string) => ["--file", machine.path(name)];
+    const cases: [string[], string | null, string][] = [
+      [[], null, "CLI_USAGE"],
+      [[], "", "CLI_USAGE"],
+      [[" \n"], null, "CLI_USAGE"],
+      [["a", "--data", "1"], null, "CLI_USAGE"],
+      [["a", ...file("large")], null, "CLI_USAGE"],
+      [["--data", "1", ...file("large")], null, "CLI_USAGE"],
+      [["--data", "{"], null, "CLI_USAGE"],
+      [file("missing"), null, "CLI_USAGE"],
+      [file("binary"), null, "CLI_USAGE"],
+      [["a", "--timeout", "5"], null, "CLI_USAGE"],
+      [["a", "--wait", "--timeout", "3601"], null, "CLI_USAGE"],
+      [["a", "--request-id", "short"], null, "CLI_USAGE"],
+      [["a", "--conversation", "a,b"], null, "CLI_USAGE"],
+      [file("large"), null, "PAYLOAD_TOO_LARGE"],
+      [["-"], "x".repeat(CLIENT_LIMITS.payloadBytes), "PAYLOAD_TOO_LARGE"],
+      [["--data", "-"], " ".repeat(CLIENT_LIMITS.payloadBytes + 1), "PAYLOAD_TOO_LARGE"],
+      [["x".repeat(CLIENT_LIMITS.payloadBytes - 13)], null, "PAYLOAD_TOO_LARGE"],
+    ];
+    for (const [argv, stdin, expected] of cases) {
+      machine.stdin = stdin;
+      const { exit, code } = await machine.failure("send", "beta", ...argv);
+      assertEquals([exit, code], [expected === "CLI_USAGE" ? 2 : 1, expected], argv.join(" ").slice(0, 60));
+    }
+    assertEquals(machine.requests, []);
+    machine.stdin = null;
+    assertEquals((await machine.svc("send", "beta", "x".repeat(CLIENT_LIMITS.payloadBytes - 14))).code, 0);
+  }));
+
+Deno.test("svc send reports an unknown peer with exit code 4, and how to see the peers", () =>
+  withBeta(async ({ machine }) => {
+    const { exit, code, message } = await machine.failure("send", "bta", "x");
+    assertEquals([exit, code], [4, "CONNECTOR_PEER_UNKNOWN"]);
+    assertStringIncludes(message, "svc peers");
+    assertEquals(machine.requests, ["GET /pair/peers?limit=500"]);
+  }));
+
+Deno.test("svc send refreshes an expired session once", () =>
+  withBeta(async ({ world, machine, beta }) => {
+    await machine.json("peers");
+    world.clock.step(16 * 60_000);
+    machine.requests.length = 0;
+    assertEquals((await machine.svc("send", beta.agent.did, "x")).code, 0);
+    assertEquals(machine.requests.map((request) => request.split("?")[0]), [
+      "POST /v1/agents/auth/refresh",
+      "POST /hooks/agent",
+    ]);
+  }));
+
+Deno.test("svc send names the request ID when the answer is lost, and the same ID delivers the message once", () =>
+  withBeta(async ({ world, machine, beta, socket }) => {
+    machine.fetch = async (input, init) => {
+      await (await world.fetch(input, init)).body?.cancel();
+      throw new TypeError("connection reset");
+    };
+    const { exit, code, message } = await machine.failure("send", beta.agent.did, "x");
+    assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
+    const [, requestId = ""] = /--request-id (\S+):/.exec(message) ?? [];
+    machine.fetch = world.fetch;
+    const again = await machine.json("send", beta.agent.did, "x", "--request-id", requestId);
+    assertEquals([again.state, socket.delivered.length], ["delivered", 1]);
+  }));
+
+Deno.test("svc sent asks the proxy for the receipts of a message when no connector runs", () =>
+  withBeta(async ({ machine, beta, world }) => {
+    const { requestId } = await machine.json("send", "beta", "x");
+    const open = await machine.json("sent", requestId, "--to", "beta");
+    assertEquals([open.state, open.to, open.receipts], ["unknown", beta.agent.did, []]);
+    const sender = JSON.parse(machine.read("agents/alpha/identity.json")).did;
+    await beta.client.submitReceipt({
+      requestId,
+      recipientAgentDid: beta.agent.did,
+      senderAgentDid: sender,
+      status: "processed_by_svc",
+      timestamp: new Date(world.clock.now()).toISOString(),
+    });
+    const ended = await machine.json("sent", requestId, "--to", beta.agent.did);
+    assertEquals([ended.state, ended.receipts.length], ["processed", 1]);
+    const { stdout } = await machine.svc("sent", requestId, "--to", "beta");
+    assertStringIncludes(stdout, `${requestId} to beta\n`);
+    assertStringIncludes(stdout, "processed_by_svc");
+    assertEquals((await machine.failure("sent", "short", "--to", "beta")).exit, 2);
+  }));
