@@ -150,6 +150,8 @@ export interface Described {
   requestId: string | null;
 }
 
+const NEW_TICKET = "For a new one, press p in the terminal of the other agent's svc connector start.";
+
 /** Fixes of service errors that name a command of the CLI; they replace those of the protocol's table. */
 const CLI_FIXES: Readonly<Record<string, string>> = {
   API_KEY_MISSING: "Save one with svc config set apiKey -, or get one with svc invite redeem <code>.",
@@ -161,6 +163,9 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   INTERNAL_SERVICE_NOT_FOUND: "Run svc admin service list to see the IDs of the services.",
   ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",
+  PROXY_PAIR_TICKET_NOT_FOUND: `Copy the whole ticket again. ${NEW_TICKET}`,
+  PROXY_PAIR_TICKET_EXPIRED: NEW_TICKET,
+  PROXY_PAIR_TICKET_ALREADY_CONFIRMED: `A ticket works once. ${NEW_TICKET}`,
   AGENT_AUTH_REFRESH_REVOKED: "Run svc agent reissue <name> to start a new session.",
   AGENT_AUTH_REFRESH_EXPIRED:
     "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",

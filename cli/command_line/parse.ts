@@ -23,6 +23,8 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
   const found = findCommand(words, commands);
   const wantsHelp = asksHelp || flags.help !== undefined;
   if (found === null) {
+    const fix = ELSEWHERE.get(words[0] ?? "");
+    if (fix !== undefined) throw new CliError("CLI_USAGE", `There is no command svc ${words[0]}`, { fix });
     const group = knownGroup(words, commands);
     const isKnown = words.length === group.length;
     if (wantsHelp && (isKnown || !asksHelp)) return { kind: "help", path: group };
@@ -42,10 +44,17 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
     throw usage(found, `There is no option --${name}.${didYouMean(name, Object.keys(own), "--")}`);
   }
   const configDir = flags["config-dir"]?.[0];
-  const args = namedArgs(found, words.slice(found.path.length));
+  const args = namedArgs(found, words.slice(found.path.length), commands);
   const ca = flags.ca?.[0];
   return { kind: "run", command: found, configDir, ca, input: { args, options: ownOptions(found, flags) } };
 }
+
+const PAIRING =
+  "A person pairs with the keys of svc connector start <agent>; svc connector <agent> prints the lines for a program.";
+/** Words that people try as commands, and what to use in their place. */
+const ELSEWHERE: ReadonlyMap<string, string> = new Map(
+  ["pair", "unpair", "pairing", "confirm", "ticket"].map((word) => [word, PAIRING]),
+);
 
 /** Returns true when errors must be printed as JSON, even if the command line is otherwise invalid. */
 export function wantsJson(argv: readonly string[]): boolean {
@@ -158,10 +167,16 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
   return `There is no command ${prefix}${wrong}.${didYouMean(wrong, next, prefix) || ` Try ${prefix}--help`}`;
 }
 
-function namedArgs(command: Command, words: readonly string[]): RawInput["args"] {
+function namedArgs(command: Command, words: readonly string[], commands: readonly Command[]): RawInput["args"] {
   const specs = Object.entries(command.args);
   const isOpen = specs.at(-1)?.[1].repeat === true;
-  if (words.length > specs.length && !isOpen) throw usage(command, `"${words[specs.length]}" is an extra argument.`);
+  if (words.length > specs.length && !isOpen) {
+    const { length } = command.path;
+    const below = commands.filter(({ path }) => command.path.every((word, i) => path[i] === word))
+      .flatMap(({ path }) => path.slice(length, length + 1));
+    const hint = didYouMean(words[0] ?? "", below, ["svc", ...command.path, ""].join(" "));
+    throw usage(command, `"${words[specs.length]}" is an extra argument.${hint}`);
+  }
   return Object.fromEntries(specs.map(([name, { optional, secret, repeat }], i) => {
     const word = words[i];
     if (word === undefined && !optional && !secret?.env) throw usage(command, `<${name}> is missing.`);

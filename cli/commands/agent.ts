@@ -56,7 +56,8 @@ export const AGENT_COMMANDS = [
           ["files", path],
         ]),
       ]);
-      ctx.out.next(["agent", "inspect", name]);
+      ctx.out.next(["connector", "start", name]);
+      ctx.out.next(["agent", "inspect", name], { when: "to check it" });
     },
   }),
   command({

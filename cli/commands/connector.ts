@@ -1,7 +1,8 @@
 /** `svc connector` and `svc connector status`. connector_start.ts runs a connector, connector_service.ts installs it. */
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
-import { EXIT } from "../errors.ts";
+import { didYouMean } from "../command_line/did_you_mean.ts";
+import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 
 const WHICH = {
@@ -13,15 +14,18 @@ const WHICH = {
 export const CONNECTOR_COMMANDS = [
   command({
     path: ["connector"],
-    summary: "Print curl commands for pairing and sending through a running connector",
+    summary: "Print curl commands for a program that uses a running connector",
     details: [
-      "There are no pairing commands: use the local API of the agent's running connector.",
+      "There are no pairing commands: a person uses the keys of svc connector start, a program these lines.",
+      "People send and read messages with svc send, svc inbox and svc reply.",
     ],
     args: { agentName: WHICH },
     options: {},
     examples: [{ run: "svc connector", purpose: "Print the curl commands for this machine's agent" }],
     async run(ctx, { args: { agentName } }) {
-      const { folder, client } = await runningConnector(ctx, agentName);
+      const { folder, client } = await runningConnector(ctx, agentName).catch((error) => {
+        throw orCommand(error, agentName);
+      });
       const { pairingLines } = await import("../connector/local_api/pairing_hint.ts");
       await client.status();
       const lines = pairingLines(folder, client.url);
@@ -54,6 +58,13 @@ export const CONNECTOR_COMMANDS = [
     },
   }),
 ];
+
+/** Adds the command that a word resembles to the error about an unknown agent: `svc connector strat`. */
+function orCommand(error: unknown, word: string | undefined): unknown {
+  if (!(error instanceof CliError) || error.code !== "CLI_AGENT_UNKNOWN" || word === undefined) return error;
+  const hint = didYouMean(word, ["start", "status", "service"], "svc connector ");
+  return hint === "" ? error : new CliError(error.code, error.message + hint);
+}
 
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */
 export async function connectorOf(ctx: Context, agentName: string | undefined, url?: string) {

@@ -24,8 +24,10 @@ export const PEERS_COMMANDS = [
         { agent: folder.name, peers },
         rows.length === 0 ? "No peers." : table(["ALIAS", "AGENT", "HUMAN", "PAIRED", "DID"], rows),
       );
+      const [first] = peers;
+      if (first !== undefined) ctx.out.next(["send", first.alias, "Hello", "--agent", folder.name]);
       if (client === null) ctx.out.next(["connector", "start", folder.name], { when: "to pair and to receive" });
-      else if (rows.length === 0) ctx.out.next(["connector", folder.name], { when: "to see how to pair" });
+      else if (first === undefined) ctx.out.next(["connector", folder.name], { when: "to see how a program pairs" });
     },
   }),
 ];

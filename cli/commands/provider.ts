@@ -177,6 +177,8 @@ export const PROVIDER_COMMANDS = [
 function onlyPeer(aliases: readonly string[]): string {
   const [first, second] = aliases;
   if (first !== undefined && second === undefined) return first;
-  if (first === undefined) throw new CliError("CLI_USAGE", "No peer yet: run svc connector to see how to pair");
+  if (first === undefined) {
+    throw new CliError("CLI_USAGE", "No peer yet: pair first, with the keys of svc connector start");
+  }
   throw new CliError("CLI_USAGE", `There are several peers. Give --peer, one of ${aliases.join(", ")}`);
 }

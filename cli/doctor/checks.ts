@@ -218,7 +218,7 @@ function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
       did !== null,
       did ?? `no peer has the alias ${alias}`,
       FILES,
-      `svc connector ${folder.name} shows how to pair`,
+      `Run svc peers --agent ${folder.name} to see the peers; pair with the keys of svc connector start`,
     );
   } catch (error) {
     return check("peer", false, describeError(error), FILES, "Remove the file; the connector writes it again");

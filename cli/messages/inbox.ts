@@ -6,7 +6,7 @@ import { sleep } from "../../shared/clock.ts";
 import { InboxReadResult } from "../../shared/client/local_shapes.ts";
 import { chosenAgent } from "../agents/agent_choice.ts";
 import { type Access, access } from "../connector/attach.ts";
-import { bodyOf } from "../connector/local_api/client.ts";
+import { checkedBody } from "../connector/local_api/client.ts";
 import { findPeer, readPeers } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { messageLines, parsePage, type Received, type ReceivedPage } from "./received.ts";
@@ -102,8 +102,7 @@ class Lister {
     if (conversation !== undefined) query.set("conversation", conversation);
     if (this.#after !== null) query.set("after", String(this.#after));
     const response = await this.connector.send("GET", `/v1/inbox?${query}`, undefined, CALL_MS + wait * 1000);
-    bodyOf(this.connector.agentName, response);
-    const page = parsePage(response.text);
+    const page = parsePage(this.connector.agentName, response);
     this.#after = page.messages.at(-1)?.message.id ?? this.#after;
     return { ...page, messages: page.messages.filter(({ message }) => (message.readAt !== null) === read) };
   }
@@ -124,9 +123,8 @@ class Lister {
   async #take(messages: readonly Received[]): Promise<void> {
     if (!this.query.take || messages.length === 0) return;
     const ids = messages.map(({ message }) => message.id);
-    const { read } = InboxReadResult.parse(
-      await this.connector.call("POST", "/v1/inbox/read", { ids }, CALL_MS, true),
-    );
+    const body = await this.connector.call("POST", "/v1/inbox/read", { ids }, CALL_MS, true);
+    const { read } = checkedBody(this.connector.agentName, InboxReadResult, body);
     const lost = ids.filter((id) => !read.includes(id));
     if (lost.length > 0) this.ctx.out.warn(`Another program has read ${lost.join(", ")} at the same time`);
   }

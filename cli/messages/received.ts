@@ -4,8 +4,9 @@
  */
 import * as z from "zod";
 import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.ts";
+import type { HttpResponse } from "../../shared/client/http.ts";
 import { LocalMessage, OutboundResult } from "../../shared/client/local_shapes.ts";
-import { CliError } from "../errors.ts";
+import { bodyOf, checkedBody } from "../connector/local_api/client.ts";
 import { linesOf } from "../terminal/output.ts";
 
 /** A message with its JSON text. */
@@ -28,30 +29,28 @@ export interface SendResult {
 
 const Page = z.object({ messages: z.array(LocalMessage), more: z.boolean() });
 
-/** Parses a page of `GET /v1/inbox`. @throws {CliError} `CLI_CONNECTOR_DOWN` */
-export function parsePage(json: string): ReceivedPage {
-  const { messages, more } = parsed(Page, json);
+/**
+ * Parses the response of `GET /v1/inbox`.
+ *
+ * @throws {import("../../shared/client/errors.ts").ApiError} for an error of the connector
+ * @throws {import("../errors.ts").CliError} `CLI_CONNECTOR_DOWN`
+ */
+export function parsePage(agentName: string, response: HttpResponse): ReceivedPage {
+  const { messages, more } = checkedBody(agentName, Page, bodyOf(agentName, response));
+  const json = response.text;
   const texts = arrayElements(memberOf(json, "messages"));
   return { messages: messages.map((message, i) => ({ message, json: texts[i] ?? "{}" })), more };
 }
 
-/** Parses a result of `/v1/outbound`. @throws {CliError} `CLI_CONNECTOR_DOWN` */
-export function parseResult(json: string): SendResult {
-  return { result: parsed(OutboundResult, json), json };
+/** Parses a response of `/v1/outbound`. @throws as `parsePage` */
+export function parseResult(agentName: string, response: HttpResponse): SendResult {
+  return { result: checkedBody(agentName, OutboundResult, bodyOf(agentName, response)), json: response.text };
 }
 
 /** The value of a member as JSON text; empty when there is none. */
 export function memberOf(json: string, name: string): string {
   const member = topLevelMembers(json).findLast(({ key }) => key === name);
   return member === undefined ? "" : json.slice(member.start, member.end);
-}
-
-function parsed<S extends z.ZodType>(schema: S, json: string): z.output<S> {
-  try {
-    return schema.parse(JSON.parse(json));
-  } catch (cause) {
-    throw new CliError("CLI_CONNECTOR_DOWN", "The connector answered with something unexpected", { cause });
-  }
 }
 
 /** The content as lines: the text, else the payload as JSON. Escaping is left to the output. */

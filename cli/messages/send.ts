@@ -10,7 +10,7 @@ import { answeredState, messageRequest } from "../../shared/client/message_reque
 import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
 import { chosenAgent } from "../agents/agent_choice.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
-import { bodyOf, ConnectorClient, ConnectorEndedError } from "../connector/local_api/client.ts";
+import { ConnectorClient, ConnectorEndedError } from "../connector/local_api/client.ts";
 import { directProxy } from "../connector/link/direct_proxy.ts";
 import { shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
@@ -125,9 +125,10 @@ async function through(
   const end = ctx.clock.now() + (waitSeconds ?? 0) * 1000;
   const ask = async (method: "GET" | "POST", target: string, body?: string): Promise<SendResult> => {
     const wait = Math.min(MAX_WAIT, Math.max(0, Math.ceil((end - ctx.clock.now()) / 1000)));
-    const response = await connector.send(method, `${target}wait=${wait}`, body, CALL_MS + wait * 1000, true);
-    bodyOf(name, response);
-    return parseResult(response.text);
+    return parseResult(
+      name,
+      await connector.send(method, `${target}wait=${wait}`, body, CALL_MS + wait * 1000, true),
+    );
   };
   if (waitSeconds !== null) ctx.out.doing("Waiting for the reply");
   let sent = await ask("POST", "/v1/outbound?", body);

@@ -6,7 +6,7 @@ import { chosenAgent } from "../agents/agent_choice.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { type Access, access } from "../connector/attach.ts";
 import { directProxy } from "../connector/link/direct_proxy.ts";
-import { bodyOf, ConnectorClient } from "../connector/local_api/client.ts";
+import { checkedBody, ConnectorClient } from "../connector/local_api/client.ts";
 import { shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -32,7 +32,11 @@ export async function listSent(
   const { folder } = await chosenAgent(ctx, agent);
   await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
   const query = new URLSearchParams({ limit: String(limit), ...to === undefined ? {} : { to } });
-  const { messages, more } = SentPage.parse(await connector.call("GET", `/v1/sent?${query}`));
+  const { messages, more } = checkedBody(
+    folder.name,
+    SentPage,
+    await connector.call("GET", `/v1/sent?${query}`),
+  );
   const rows = messages.map(({ sentAt, to, state, requestId, inReplyTo, problem }) => [
     sentAt,
     to.alias ?? to.agentDid,
@@ -69,15 +73,18 @@ export async function showSent(
   await using connector = await access(ctx, chosen.folder, { "allow-insecure": allowInsecure });
   const { json, result } = await stored(connector, requestId, to);
   const query = new URLSearchParams({ to: result.to, requestId });
-  const { receipts } = ReceiptList.parse(await connector.call("GET", `/v1/receipts?${query}`));
+  const { receipts } = checkedBody(
+    chosen.folder.name,
+    ReceiptList,
+    await connector.call("GET", `/v1/receipts?${query}`),
+  );
   show(ctx, chosen.folder, { json, result }, receipts);
 }
 
 async function stored(connector: Access, requestId: string, to: string | undefined) {
   const query = new URLSearchParams({ wait: "0", ...to === undefined ? {} : { to } });
   const response = await connector.send("GET", `/v1/outbound/${encodeURIComponent(requestId)}?${query}`);
-  bodyOf(connector.agentName, response);
-  return parseResult(response.text);
+  return parseResult(connector.agentName, response);
 }
 
 async function showReceipts(

@@ -104,8 +104,12 @@ export class Output {
    * @param when condition or place of the command, for example `on the other person's machine`
    */
   next(words: readonly string[], { when = "", isHere = true }: { when?: string; isHere?: boolean } = {}): void {
-    const line = ["svc", ...words, ...isHere ? this.hereWords : []].map(shellWord).join(" ");
-    this.note(`Next${when === "" ? "" : `, ${when}`}: ${line}`);
+    this.note(`Next${when === "" ? "" : `, ${when}`}: ${this.commandLine(words, isHere)}`);
+  }
+
+  /** Returns a command of svc as one line for a shell, with the words that it needs to use the same files. */
+  commandLine(words: readonly string[], isHere = true): string {
+    return ["svc", ...words, ...isHere ? this.hereWords : []].map(shellWord).join(" ");
   }
 
   /** Prints a warning about a problem that did not stop the command. */

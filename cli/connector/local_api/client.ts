@@ -2,6 +2,7 @@
  * Client of the local API for other commands on this machine. Sends nothing unless a process holds the connector's lock
  * (D-119): ports are fixed, so after the end of a connector another program could listen on its port.
  */
+import type * as z from "zod";
 import type { Clock } from "../../../shared/clock.ts";
 import { apiErrorOf, exchange, type HttpResponse } from "../../../shared/client/http.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
@@ -58,7 +59,8 @@ export class ConnectorClient {
   }
 
   async status(): Promise<Status> {
-    return Status.parse(await this.call("GET", "/v1/status", undefined, CONNECTOR_LIMITS.statusTimeoutMs));
+    const body = await this.call("GET", "/v1/status", undefined, CONNECTOR_LIMITS.statusTimeoutMs);
+    return checkedBody(this.callee.name, Status, body);
   }
 
   /**
@@ -117,6 +119,13 @@ export function bodyOf(agentName: string, response: HttpResponse): unknown {
   } catch (cause) {
     throw connectorDown(agentName, "answered with something that is not JSON", cause);
   }
+}
+
+/** The body of a response, checked. @throws {CliError} `CLI_CONNECTOR_DOWN` when another program or version answers */
+export function checkedBody<S extends z.ZodType>(agentName: string, schema: S, body: unknown): z.output<S> {
+  const { data, error } = schema.safeParse(body);
+  if (error) throw connectorDown(agentName, "is not what answered, or has another version", error);
+  return data;
 }
 
 /** The error of a connector that does not answer; its fix names the agent. */

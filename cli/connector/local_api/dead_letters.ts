@@ -3,7 +3,7 @@ import * as z from "zod";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { shownAliases } from "../peers.ts";
-import type { ConnectorClient } from "./client.ts";
+import { checkedBody, type ConnectorClient } from "./client.ts";
 
 const Listed = z.object({
   deadLetters: z.array(z.object({
@@ -27,8 +27,16 @@ const Changed = z.union([
 export type ListedDeadLetter = Awaited<ReturnType<typeof deadLettersOf>>[number];
 
 /** The newest dead letters. `alias` is `null` when their sender is not a peer. */
-export async function deadLettersOf(client: Pick<ConnectorClient, "call">, folder: AgentFolder, limit: number) {
-  const { deadLetters } = Listed.parse(await client.call("GET", `/v1/dead-letter?limit=${limit}`));
+export async function deadLettersOf(
+  client: Pick<ConnectorClient, "call" | "callee">,
+  folder: AgentFolder,
+  limit: number,
+) {
+  const { deadLetters } = checkedBody(
+    client.callee.name,
+    Listed,
+    await client.call("GET", `/v1/dead-letter?limit=${limit}`),
+  );
   const aliases = shownAliases(folder);
   return deadLetters.map(({ receivedAt, endedAt, ...rest }) => ({
     ...rest,
@@ -40,9 +48,10 @@ export async function deadLettersOf(client: Pick<ConnectorClient, "call">, folde
 
 /** Replays or purges dead letters; `null`: all of them. Returns how many were changed. */
 export async function changeDeadLetters(
-  client: Pick<ConnectorClient, "call">,
+  client: Pick<ConnectorClient, "call" | "callee">,
   what: "replay" | "purge",
   ids: readonly number[] | null,
 ): Promise<number> {
-  return Changed.parse(await client.call("POST", `/v1/dead-letter/${what}`, ids === null ? { all: true } : { ids }));
+  const body = await client.call("POST", `/v1/dead-letter/${what}`, ids === null ? { all: true } : { ids });
+  return checkedBody(client.callee.name, Changed, body);
 }

@@ -23,6 +23,7 @@ export function pairingLines(folder: Pick<AgentFolder, "path">, url: string): st
     `  ${curl} ${url}/v1/outbound -d '{"to":"<alias or DID>","payload":{"message":"Hello"}}'`,
     "Get its delivery receipts:",
     `  ${curl} '${url}/v1/receipts?to=<alias or DID>&requestId=<requestId of the answer>'`,
+    "People use svc peers, svc send, svc inbox and svc reply for messages.",
   ];
 }
 

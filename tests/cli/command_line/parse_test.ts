@@ -217,6 +217,21 @@ Deno.test("the JSON option is found at any position, but not after --", () => {
   assertEquals(wantsJson(["a", "--", "--json"]), false);
 });
 
+Deno.test("the parser says where pairing is when a person tries it as a command", () => {
+  for (const argv of [["pair"], ["pair", "--help"], ["help", "pair"], ["unpair", "beta"]]) {
+    const error = assertThrows(() => parse(argv, COMMANDS), CliError);
+    assertEquals(error.code, "CLI_USAGE");
+    assertStringIncludes(error.fix ?? "", "svc connector start");
+  }
+});
+
+Deno.test("the parser suggests a command below a command that takes no such argument", () => {
+  const message = (...argv: string[]) => assertThrows(() => parse(argv, COMMANDS), CliError).message;
+  assertStringIncludes(message("dead-letters", "reply"), "Did you mean svc dead-letters replay?");
+  assertStringIncludes(message("connector", "strat", "alpha"), "Did you mean svc connector start?");
+  assertStringIncludes(message("peers", "x"), '"x" is an extra argument.');
+});
+
 Deno.test("suggestions correct typing mistakes and ignore unrelated words", () => {
   const words = ["create", "inspect", "delete", "list"];
   for (const [typed, meant] of [["craete", "create"], ["inspct", "inspect"], ["Delete", "delete"], ["lists", "list"]]) {

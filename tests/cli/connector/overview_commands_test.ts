@@ -119,6 +119,26 @@ Deno.test("svc status works without an API key, an agent, a proxy and a registry
   assertEquals([registry.problem, person.name], ["cannot be reached", null]);
 });
 
+Deno.test("a misspelt command below svc connector is suggested, and the port of another program is named", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const { exit, message } = await machine.failure("connector", "strat");
+  assertEquals(exit, 4);
+  assertStringIncludes(message, "Did you mean svc connector start?");
+
+  await using connector = await connectorOfAlpha(world, machine);
+  const reached = machine.fetch;
+  for (const body of ["<html>", "{}", "", "[]"]) {
+    machine.fetch = (input, init) =>
+      String(input).startsWith(connector.url) ? Promise.resolve(new Response(body)) : reached(input, init);
+    for (const command of [["connector", "status"], ["peers"]]) {
+      const { exit, code, message } = await machine.failure(...command);
+      assertEquals([exit, code], [5, "CLI_CONNECTOR_DOWN"], `${command.join(" ")} ${body}`);
+      assertStringIncludes(message, "The connector of alpha");
+    }
+  }
+});
+
 Deno.test("svc dead-letters lists, replays and purges what the connector gave up on", async () => {
   await using world = await World.open();
   await using machine = await machineWithAlpha(world);
