@@ -7,6 +7,7 @@ import * as memory from "./rows/memory.ts";
 import * as messages from "./rows/messages.ts";
 import * as overload from "./rows/overload.ts";
 import * as registry from "./rows/registry.ts";
+import { send } from "./rows/send.ts";
 import * as start from "./rows/start.ts";
 import * as store from "./rows/store.ts";
 import * as trust from "./rows/trust.ts";
@@ -36,4 +37,5 @@ export const ROWS: readonly Row[] = [
   { name: "mailbox: in and out", measure: registry.mailbox },
   { name: "start: server", measure: start.server },
   { name: "start: compiled program", measure: start.program },
+  { name: "send: compiled program without a connector", measure: send },
 ];
