@@ -3,6 +3,7 @@
  * Imports types only (D-195); system.ts builds the real ones.
  */
 import type { Interrupt } from "./terminal/interrupt.ts";
+import type { Keyboard } from "./terminal/keyboard.ts";
 import type { Output, Terminal } from "./terminal/output.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
@@ -64,6 +65,8 @@ export interface System {
   /** Returns standard input, at most `maxBytes` of it. */
   stdin(maxBytes: number): Promise<Uint8Array<ArrayBuffer>>;
   stdinIsTerminal: boolean;
+  /** The keyboard; absent or `null` unless standard input and output are terminals. */
+  keyboard?: Keyboard | null;
   /** Asks the user and returns true for the answer `y`; `null` when there is no terminal. */
   confirm: ((question: string) => Promise<boolean>) | null;
   /** Ctrl-C. A command that must finish its work takes it over; any other command ends at once. */

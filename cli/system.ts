@@ -2,6 +2,7 @@
 import { isLoopback } from "../shared/client/service_url.ts";
 import { type EnvironmentName, type System, withLoopback } from "./context.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
+import { systemKeyboard } from "./terminal/keyboard.ts";
 import type { Terminal } from "./terminal/output.ts";
 import { systemClock } from "../shared/clock.ts";
 import { systemRandom } from "../shared/random.ts";
@@ -21,6 +22,7 @@ export function realSystem(version: string): System {
     terminal: systemTerminal(),
     stdin: readStandardInput,
     stdinIsTerminal: Deno.stdin.isTerminal(),
+    keyboard: systemKeyboard(systemClock),
     confirm: Deno.stdin.isTerminal() && Deno.stderr.isTerminal() ? confirmOnTerminal : null,
     interrupt: new Interrupt(systemClock),
     env,

@@ -12,8 +12,11 @@ export const CONNECTOR_PERMISSIONS: readonly string[] = [
   `--allow-env=${[...ENVIRONMENT, "WS_NO_BUFFER_UTIL", "WS_NO_UTF_8_VALIDATE"].join(",")}`,
 ];
 
-/** Permissions of all commands: also the tools of the service managers, and the runtimes that report their version. */
+/**
+ * Permissions of all commands: also the tools of the service managers, the runtimes that report their version, and `ps`,
+ * which says whether the process is in the foreground of its terminal (D-122).
+ */
 export const PERMISSIONS: readonly string[] = [
   ...CONNECTOR_PERMISSIONS,
-  "--allow-run=systemctl,launchctl,journalctl,loginctl,tail,openclaw,hermes,nanobot",
+  "--allow-run=systemctl,launchctl,journalctl,loginctl,tail,openclaw,hermes,nanobot,ps",
 ];

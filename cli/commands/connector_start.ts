@@ -39,13 +39,14 @@ export const CONNECTOR_START_COMMANDS = [
     summary: "Run the connector of one or more agents until it is stopped",
     details: [
       "Messages are stored before they are acknowledged, then delivered to the agent's runtime; each ends in a receipt.",
-      "On a terminal it shows events and status. Otherwise it prints each event as one JSON line.",
+      "On a terminal it shows events and status, and takes keys; ? lists them. Otherwise it prints each event as JSON.",
       "Several agents run in one process; a failure ends the connector of one agent, which is started again later.",
     ],
     args: { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true, repeat: true } },
     options: {
       ...CONNECTOR_OPTIONS,
       save: { summary: "Save the runtime options for later starts" },
+      keys: { summary: "Use keys on a terminal also where svc cannot see whether it is in the foreground" },
       ...ALL_OPTION,
     },
     examples: [
@@ -59,13 +60,19 @@ export const CONNECTOR_START_COMMANDS = [
     ],
     async run(ctx, { args: { agentName: names }, options }) {
       const [first] = checkAgents(names, options.all);
-      const stopped = (stop: () => void) => onStop(ctx, stop);
-      if (first !== undefined && new Set(names).size === 1) {
-        const { startConnector } = await import("../connector/start.ts");
-        return await startConnector(ctx, first, options, stopped);
+      const deps = { onStop: (stop: () => void) => onStop(ctx, stop) };
+      if (first === undefined || new Set(names).size > 1) {
+        const { startFleet } = await import("../connector/start_fleet.ts");
+        return await startFleet(ctx, options.all ? "all" : [...new Set(names)], options, deps);
       }
-      const { startFleet } = await import("../connector/start_fleet.ts");
-      return await startFleet(ctx, options.all ? "all" : [...new Set(names)], options, stopped);
+      const [{ startConnector }, received] = await Promise.all([
+        import("../connector/start.ts"),
+        import("../messages/received.ts"),
+      ]);
+      return await startConnector(ctx, first, options, {
+        ...deps,
+        messageLines: (response) => received.parsePage(first, response).messages.map(received.messageLines),
+      });
     },
   }),
 ];

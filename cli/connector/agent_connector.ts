@@ -15,7 +15,7 @@ import { lockConnector } from "./connector_lock.ts";
 import { Database } from "./delivery/database.ts";
 import { Runtime } from "./delivery/runtime.ts";
 import { RUNTIME_FILE, runtimeSettings, runtimeTarget, withTarget } from "./delivery/runtime_file.ts";
-import type { EmitEvent } from "./events.ts";
+import { type EmitEvent, withAlias } from "./events.ts";
 import { openFileCredentials } from "./link/credentials.ts";
 import { explainEnd } from "./link/final_refusal.ts";
 import { proxyAddress } from "./link/proxy_address.ts";
@@ -24,7 +24,7 @@ import { ServiceClock } from "../../shared/client/service_clock.ts";
 import { openLink } from "../../shared/client/link.ts";
 import { announce, makeToken, openPort, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
 import { localApi } from "./local_api/local_api.ts";
-import { readPeers, writePeers } from "./peers.ts";
+import { aliasesOf, readPeers, writePeers } from "./peers.ts";
 import { parsePort, type StartOptions } from "./start_options.ts";
 
 /** What a connector reports to its caller. */
@@ -32,6 +32,8 @@ export interface ConnectorHooks {
   tell: EmitEvent;
   /** Called with the ticket of a pairing that the local API started, and with the time when it expires. */
   onTicket?: (ticket: string, until: string) => void;
+  /** Called with the alias of a peer that has confirmed a ticket of this agent. */
+  onPaired?: (alias: string) => void;
 }
 
 /** A connector that runs in this process. */
@@ -57,10 +59,12 @@ export async function startAgentConnector(
   ctx: Context,
   name: string,
   options: StartOptions,
-  { tell, onTicket }: ConnectorHooks,
+  hooks: ConnectorHooks,
 ): Promise<RunningConnector> {
   const store = new AgentStore(ctx);
   const folder = await store.open(name);
+  let aliases = knownAliases(folder);
+  const tell: EmitEvent = (event, fields) => hooks.tell(event, withAlias(fields, aliases));
   const identity = folder.identity();
   const proxy = proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   const settings = runtimeSettings(folder);
@@ -99,7 +103,17 @@ export async function startAgentConnector(
       return openLink({ clock: serviceClock, random, newId, authority }, proxy, agent, events);
     },
     runtime,
-    peers: { read: () => readPeers(folder), write: (peers) => writePeers(folder, peers) },
+    peers: {
+      read: () => readPeers(folder),
+      write: async (peers) => {
+        await writePeers(folder, peers);
+        aliases = aliasesOf(peers);
+      },
+    },
+    onPaired: (did) => {
+      const alias = aliases.get(did);
+      if (alias !== undefined) hooks.onPaired?.(alias);
+    },
   }, {
     agent: { name, did: identity.did },
     profile: { agentName: identity.name, humanName: effectiveConfig(ctx).humanName ?? "someone" },
@@ -114,7 +128,12 @@ export async function startAgentConnector(
   // Not awaited: a request that is being answered would delay the end.
   opened.defer(() => void listener.close());
   const { port } = listener;
-  response = localApi({ connector, token, port, ...(onTicket === undefined ? {} : { onTicket }) });
+  response = localApi({
+    connector,
+    token,
+    port,
+    ...(hooks.onTicket === undefined ? {} : { onTicket: hooks.onTicket }),
+  });
   const url = `http://127.0.0.1:${port}`;
   connector.api = { url, movedFrom };
   opened.defer(() => withdraw(folder, token));
@@ -135,6 +154,15 @@ export async function startAgentConnector(
     await ended;
   };
   return { connector, folder, url, token, ended, stop };
+}
+
+/** The aliases that are saved; none when the file is damaged, which must not stop the connector. */
+function knownAliases(folder: AgentFolder): Map<string, string> {
+  try {
+    return aliasesOf(readPeers(folder));
+  } catch {
+    return new Map();
+  }
 }
 
 /** Runs the connector and releases what belongs to it. Returns `null` after a stop, else the error. */

@@ -50,6 +50,8 @@ export interface ConnectorDeps {
   /** `null`: the agent reads its messages (D-116). */
   runtime: Runtime | null;
   peers: { read(): Peers; write(peers: Peers): Promise<void> };
+  /** Called after a peer has confirmed a ticket of this agent, when its alias is known. */
+  onPaired?: (peerDid: string) => void;
   tell: EmitEvent;
 }
 
@@ -132,7 +134,7 @@ export class Connector {
       deliver: (frame) => this.#deliver(frame),
       paired: ({ peerAgentDid, profile }) => {
         emit("paired", { peer: peerAgentDid, ...profile });
-        void this.updatePeers();
+        void this.updatePeers().then(() => deps.onPaired?.(peerAgentDid));
       },
       connected: () => {
         this.#receipts.sendAllNow();

@@ -1,8 +1,9 @@
 /**
- * Output of a running connector: sentences and one live status line on a terminal, one JSON line per event in a pipe.
- * Never prints the content of a message.
+ * Output of a running connector: sentences and one live status line on a terminal, one JSON line per event in a pipe. An
+ * event never has the content of a message.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
+import { isAgentDid } from "../../shared/protocol/did.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { printable, type Terminal } from "../terminal/output.ts";
 import type { EventFields } from "../../shared/client/link_events.ts";
@@ -10,6 +11,8 @@ import { type EventName, EVENTS } from "./events.ts";
 import { cutToColumns } from "../terminal/text_width.ts";
 
 const REDRAW_MS = 1_000;
+/** Characters of a DID that stand for it on a terminal. */
+const SHORT_DID = 8;
 /** A wrapped line cannot be redrawn, so wrapping is off (DECAWM) for a terminal that counts columns differently. */
 const unwrapped = (line: string) => `\x1b[?7l${line}\x1b[?7h`;
 
@@ -65,10 +68,7 @@ class LiveView implements ConsoleView {
 
   event(name: EventName, fields: EventFields = {}): void {
     const time = toIso(this.deps.clock.now()).slice(11, 19);
-    const details = Object.entries(fields)
-      .filter(([, value]) => value !== null)
-      .map(([key, value]) => `${key} ${value}`)
-      .join(", ");
+    const details = detailsOf(fields);
     this.show([`${time}  ${EVENTS[name]}${details === "" ? "" : `  (${details})`}`]);
   }
 
@@ -99,4 +99,13 @@ class LiveView implements ConsoleView {
       if (!this.#stopped) this.#redrawLater();
     });
   }
+}
+
+/** The fields of an event for a person: a peer by its alias, else by the end of its DID (D-122). */
+function detailsOf(fields: EventFields): string {
+  const alias = isAgentDid(fields.peer) ? undefined : fields.peer;
+  return Object.entries(fields)
+    .filter(([key, value]) => value !== null && (key !== "peer" || alias === undefined))
+    .map(([key, value]) => `${key} ${isAgentDid(value) ? alias ?? value.slice(-SHORT_DID) : value}`)
+    .join(", ");
 }

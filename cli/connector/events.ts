@@ -48,3 +48,13 @@ export type EventName = keyof typeof EVENTS;
 
 /** Reports an event. */
 export type EmitEvent = (event: EventName, fields?: EventFields) => void;
+
+/** Adds the alias of the peer that an event is about, as `peer` (D-122). */
+export function withAlias(
+  fields: EventFields | undefined,
+  aliases: ReadonlyMap<string, string>,
+): EventFields | undefined {
+  const did = fields?.from ?? fields?.to;
+  const alias = typeof did === "string" ? aliases.get(did) : undefined;
+  return alias === undefined ? fields : { ...fields, peer: alias };
+}

@@ -87,6 +87,14 @@ export const CONNECTOR_LIMITS = Object.freeze({
   /** Wait after a permanent failure, unless the agent's files change before. */
   agentPermanentMs: 10 * 60_000,
   agentsStartingAtOnce: 10,
+  /** D-122: keys that follow a paste within this time are dropped. */
+  keysDroppedMs: 500,
+  /** Time for the end of a paste, and for the answer to a question. */
+  pasteTimeoutMs: 2_000,
+  questionMs: 60_000,
+  /** Messages that a key shows, and characters of each. */
+  unreadShown: 20,
+  unreadCharacters: 2_000,
   /** D-87 */
   port: 19_400,
   portsTried: 1_000,

@@ -13,7 +13,7 @@ import { reportDefects } from "./defects.ts";
 import { Fleet } from "./fleet.ts";
 import { proxyAddress } from "./link/proxy_address.ts";
 import { ticketLines } from "./local_api/pairing_hint.ts";
-import type { OnStop } from "./start.ts";
+import type { StartDeps } from "./start.ts";
 import { refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
 import { fleetLine } from "./status.ts";
 
@@ -27,7 +27,7 @@ export async function startFleet(
   ctx: Context,
   wanted: readonly string[] | "all",
   options: StartOptions,
-  onStop: OnStop,
+  { onStop }: Pick<StartDeps, "onStop">,
 ): Promise<number> {
   refuseOptionsOfOne(ctx, options);
   const store = new AgentStore(ctx);

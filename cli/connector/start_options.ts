@@ -8,13 +8,17 @@ export interface StartOptions extends TargetOptions {
   port?: string | undefined;
   /** Save the options of the runtime for later starts. */
   save?: boolean;
+  /** Use keys also where the system does not say whether this process is in the foreground (D-122). */
+  keys?: boolean;
 }
 
 /** Options for the address and the token of a runtime. */
 const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
 
 /** Options that belong to the connector of one agent. */
-const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "inbox", "port", "save"] as const satisfies readonly (keyof StartOptions)[];
+const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "inbox", "port", "save", "keys"] as const satisfies readonly (
+  keyof StartOptions
+)[];
 
 /** Returns true when an option chooses the platform, or the address or the token of the runtime. */
 export function givesRuntime(options: StartOptions): boolean {

@@ -149,6 +149,8 @@ Deno.test("named agents run in one process, except one that another process runs
     assertEquals([busy.agent, busy.pid], ["agent-1", String(other.file.pid)]);
     assertEquals((await svc(dir, ["connector", "status", "agent-2"], {}, program)).pid, fleet.pid);
     await agents.deliverToEach(["agent-1", "agent-2"], "for");
+    const received = fleet.events.find(({ event }) => event === "received");
+    assertEquals([received?.agent, received?.from, received?.peer], ["agent-2", agents.peer.agent.did, "peer"]);
     assertEquals((await fleet.end("SIGTERM")).code, 0);
   });
 

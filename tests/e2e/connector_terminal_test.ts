@@ -2,38 +2,11 @@
 import { assert } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { svc } from "../cli/connector/people.ts";
-import { bundledProgram, output } from "../cli/program.ts";
+import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
+import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
 
-const HAS_TMUX = await output("tmux", ["-V"]).then(({ code }) => code === 0, () => false);
 const LIVE = /^b: (?:connecting|connected|waiting)/;
-
-/** A terminal in which one command runs; its server ends with it. */
-class TmuxTerminal implements AsyncDisposable {
-  readonly #socket = `svc-${crypto.randomUUID()}`;
-
-  static async run(columns: number, command: string): Promise<TmuxTerminal> {
-    const terminal = new TmuxTerminal();
-    const size = ["-x", String(columns), "-y", "40"];
-    await terminal.#tmux("-f", "/dev/null", "-u", "new-session", "-d", ...size, command);
-    return terminal;
-  }
-
-  /** The lines of the screen that are not empty. */
-  async lines(): Promise<string[]> {
-    return (await this.#tmux("capture-pane", "-p")).split("\n").filter((line) => line.trim() !== "");
-  }
-
-  async #tmux(...args: string[]): Promise<string> {
-    const { code, stdout, stderr } = await output("tmux", ["-L", this.#socket, ...args]);
-    if (code !== 0) throw new Error(`tmux ${args[0]} failed: ${stderr}`);
-    return stdout;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#tmux("kill-server");
-  }
-}
 
 Deno.test({
   name: "the live line stays one line, cut with an ellipsis, in terminals of 40 and 80 columns",

@@ -108,6 +108,8 @@ export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
     "revoked: reason",
   ],
   connectorEvents: [
+    "agent_stopped",
+    "busy",
     "clock_offset",
     "connected",
     "dead_letter",

@@ -27,9 +27,15 @@ export function pairingLines(folder: Pick<AgentFolder, "path">, url: string): st
   ];
 }
 
-/** The hint that a connector prints when it starts. */
-export function pairingHint(folder: Pick<AgentFolder, "name">): string[] {
-  return [`          To pair with another agent: svc connector ${folder.name} prints the lines to type.`];
+/** The hint that a connector prints on a terminal when it starts. */
+export function pairingHint(folder: Pick<AgentFolder, "name">, hasKeys: boolean): string[] {
+  const programs = `svc connector ${folder.name} prints the requests of the local API.`;
+  return hasKeys
+    ? [
+      "          Keys: p pairs with another agent, l lists the peers, u shows unread messages, ? helps, q stops.",
+      `          For programs: ${programs}`,
+    ]
+    : [`          To pair with another agent: ${programs}`];
 }
 
 /** A ticket as lines for a terminal. */

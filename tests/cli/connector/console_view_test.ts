@@ -6,6 +6,8 @@ import { assert, assertEquals } from "@std/assert";
 import { mergePeers } from "../../../cli/connector/peers.ts";
 import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairing_hint.ts";
 import { formatDuration, isConnectorHealthy, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
+import { withAlias } from "../../../cli/connector/events.ts";
+import type { EventFields } from "../../../shared/client/link_events.ts";
 import { viewOf } from "../../../cli/connector/console_view.ts";
 import { columnsOf, cutToColumns } from "../../../cli/terminal/text_width.ts";
 import { RefusedError } from "../../../shared/client/link.ts";
@@ -47,6 +49,27 @@ Deno.test("a terminal gets sentences above one live line, without foreign contro
   assert(!screen.text.includes("\u001b]"));
   view.stop();
   assertEquals(clock.waiting, 0);
+});
+
+Deno.test("a terminal names a peer by its alias, else by the end of its DID, and JSON has both", () => {
+  const did = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAABCDEFGHJ";
+  const aliases = new Map([[did, "beta"]]);
+  const shown = (isTerminal: boolean, fields: EventFields | undefined) => {
+    const { screen, terminal: to } = terminal(isTerminal);
+    const view = viewOf({ clock: new ManualClock(), terminal: to, json: false, line: () => null });
+    view.event("received", fields);
+    view.stop();
+    return screen.text;
+  };
+  const known = withAlias({ from: did, requestId: "r" }, aliases);
+  const unknown = withAlias({ to: did }, new Map());
+  assert(shown(true, known).includes("  Message received  (from beta, requestId r)"));
+  assert(shown(true, unknown).includes("(to BCDEFGHJ)"));
+  // The event of a new pair has the DID of the peer.
+  assert(shown(true, withAlias({ peer: did, agentName: "x" }, aliases)).includes("(peer BCDEFGHJ, agentName x)"));
+  const { time: _, ...json } = JSON.parse(shown(false, known));
+  assertEquals(json, { event: "received", from: did, requestId: "r", peer: "beta" });
+  assertEquals(JSON.parse(shown(false, unknown)).peer, undefined);
 });
 
 Deno.test("the status fits its schema and reports an unhealthy connector when the runtime is away", async () => {

@@ -1,6 +1,11 @@
-/** `connector start` in one process: how a wrong clock is corrected before there is a link (D-89, D-199). */
-import { assertEquals } from "@std/assert";
+/**
+ * `connector start` in one process: how a wrong clock is corrected before there is a link (D-89, D-199), and when keys are
+ * read (D-122).
+ */
+import { assertEquals, assertRejects } from "@std/assert";
 import { startConnector } from "../../../cli/connector/start.ts";
+import { CliError } from "../../../cli/errors.ts";
+import { Output } from "../../../cli/terminal/output.ts";
 import { freePort } from "../../support/process.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
@@ -23,13 +28,70 @@ Deno.test("a connector signs its refresh with the registry's time when the regis
   };
   let stop = () => {};
   const options = { "proxy-ws-url": `ws://127.0.0.1:${freePort()}`, port: String(freePort()), "allow-insecure": false };
-  const ended = startConnector(contextOf(world, machine), "alpha", options, (given) => {
+  const onStop = (given: () => void) => {
     stop = given;
     return () => {};
-  });
+  };
+  const ended = startConnector(contextOf(world, machine), "alpha", options, { onStop, messageLines: () => [] });
   await until(() => signedAt.length >= 2);
   stop();
   await world.clock.advance(5_000);
   assertEquals(await ended, 0);
   assertEquals(signedAt.slice(0, 2).map((ms) => Math.round(ms / 60_000)), [0, 10]);
+});
+
+Deno.test("keys are read only in the foreground, or with --keys where the system does not say", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const cases: [foreground: boolean | null, keys: boolean, isRead: boolean][] = [
+    [true, false, true],
+    [false, false, false],
+    [false, true, false],
+    [null, false, false],
+    [null, true, true],
+  ];
+  for (const [foreground, keys, isRead] of cases) {
+    await t.step(`${foreground} ${keys}`, async () => {
+      let opened = 0, restored = 0, screen = "";
+      const keyboard = {
+        isInForeground: () => Promise.resolve(foreground),
+        open: (onBytes: (bytes: Uint8Array) => void) => {
+          opened++;
+          onBytes(new TextEncoder().encode("q"));
+          return () => void restored++;
+        },
+      };
+      const stdout = (text: string) => (screen += text, true);
+      const terminal = { stdout, stderr: () => {}, stdoutIsTerminal: true, stderrIsTerminal: true };
+      const silent = contextOf(world, machine);
+      const out = new Output(terminal, world.clock, { json: false, colour: false });
+      let stop = () => {};
+      const deps = { onStop: (given: () => void) => (stop = given, () => {}), messageLines: () => [] };
+      const options = {
+        ...{ "proxy-ws-url": `ws://127.0.0.1:${freePort()}`, port: String(freePort()) },
+        ...{ "allow-insecure": false, keys },
+      };
+      const ended = startConnector({ ...silent, terminal, out, keyboard }, "alpha", options, deps);
+      await until(() => screen.includes(isRead ? "Keys: p" : "To pair with another agent: svc connector alpha"));
+      // Without keys, q does nothing.
+      if (!isRead) stop();
+      await until(() => screen.includes("Stopping"));
+      await world.clock.advance(5_000);
+      assertEquals([await ended, opened, restored], [0, Number(isRead), Number(isRead)]);
+    });
+  }
+});
+
+Deno.test("--keys without a terminal, or with --json, is a usage error", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const keyboard = { isInForeground: () => Promise.resolve(true), open: () => () => {} };
+  const options = { "allow-insecure": false, keys: true };
+  const deps = { onStop: () => () => {}, messageLines: () => [] };
+  const ctx = contextOf(world, machine);
+  for (const context of [ctx, { ...ctx, keyboard }]) {
+    await assertRejects(() => startConnector(context, "alpha", options, deps), CliError, "--keys needs a terminal");
+  }
 });

@@ -1,0 +1,73 @@
+/** Reads the bytes of a terminal as keys and pasted texts (D-122). Pure. */
+
+/** A key that prints a character, or a pasted text; `null`: the text is too long. */
+export type KeyInput = { kind: "key"; key: string } | { kind: "paste"; text: string | null };
+
+const MAX_PASTE_CHARS = 2048;
+const PASTE = { start: "\x1b[200~", end: "\x1b[201~" };
+/** A complete escape sequence, at the start: CSI, SS3, or another character with the Alt key. */
+// deno-lint-ignore no-control-regex
+const SEQUENCE = /^\x1b(?:\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|O.|[^[O])/s;
+/** The longest start of a sequence that is kept until its rest arrives. */
+const MAX_HELD = 32;
+
+export class KeyDecoder {
+  readonly #decoder = new TextDecoder();
+  /** The start of an escape sequence. */
+  #held = "";
+  /** The text of the present paste, at most 2 KiB and the end marker. */
+  #paste: { text: string; isTooLong: boolean } | null = null;
+
+  /** True while the end of a paste, or of an escape sequence, has not arrived. */
+  get isIncomplete(): boolean {
+    return this.#paste !== null || this.#held !== "";
+  }
+
+  /** Forgets an incomplete paste or sequence, whose end will not arrive. */
+  reset(): void {
+    this.#paste = null;
+    this.#held = "";
+  }
+
+  push(bytes: Uint8Array): KeyInput[] {
+    const found: KeyInput[] = [];
+    let text = this.#held + this.#decoder.decode(bytes, { stream: true });
+    this.#held = "";
+    while (text !== "") text = this.#paste === null ? this.#keys(text, found) : this.#pasted(text, found);
+    return found;
+  }
+
+  /** Reads up to the next sequence. Returns the rest of the text. */
+  #keys(text: string, found: KeyInput[]): string {
+    const escape = text.indexOf("\x1b");
+    const plain = escape === -1 ? text : text.slice(0, escape);
+    const typed = [...plain].filter((character) => character >= " " && character !== "\x7f");
+    // A terminal without bracketed paste sends a pasted text like keys, but at once.
+    if (typed.length > 1) found.push({ kind: "paste", text: plain.length > MAX_PASTE_CHARS ? null : plain });
+    else for (const key of typed) found.push({ kind: "key", key });
+    if (escape === -1) return "";
+    const rest = text.slice(escape);
+    const [sequence] = SEQUENCE.exec(rest) ?? [];
+    if (sequence === PASTE.start) this.#paste = { text: "", isTooLong: false };
+    if (sequence !== undefined) return rest.slice(sequence.length);
+    if (rest.length <= MAX_HELD) this.#held = rest;
+    return "";
+  }
+
+  /** Reads up to the end of the paste. Returns the rest of the text. */
+  #pasted(text: string, found: KeyInput[]): string {
+    const paste = this.#paste ?? { text: "", isTooLong: false };
+    const all = paste.text + text;
+    const end = all.indexOf(PASTE.end);
+    const content = end === -1 ? all : all.slice(0, end);
+    paste.isTooLong ||= content.length > MAX_PASTE_CHARS + PASTE.end.length;
+    if (end === -1) {
+      // Of a text that is too long, only a possible start of the end marker is kept.
+      paste.text = paste.isTooLong ? all.slice(-PASTE.end.length) : all;
+      return "";
+    }
+    this.#paste = null;
+    found.push({ kind: "paste", text: paste.isTooLong || content.length > MAX_PASTE_CHARS ? null : content });
+    return all.slice(end + PASTE.end.length);
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * The keyboard of a terminal: keys without Enter and without echo, and bracketed paste (D-122). The terminal gets its
+ * earlier state back on every way out of the process. key_decoder.ts reads the bytes.
+ */
+
+import type { Clock } from "../../shared/clock.ts";
+
+/** A keyboard that a command may use. */
+export interface Keyboard {
+  /** True when this process is in the foreground of its terminal, `null` when the system does not say. */
+  isInForeground(): Promise<boolean | null>;
+  /**
+   * Passes on the bytes of each key or paste, from now on. Ctrl-C still interrupts.
+   *
+   * @param onQuit called for Ctrl-\
+   * @returns an idempotent function that restores the terminal
+   */
+  open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => void;
+}
+
+const BRACKETED_PASTE = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
+const READ_BYTES = 4096;
+const ASK_MS = 3_000;
+
+/** The keyboard of this process; `null` unless standard input and output are terminals. */
+export function systemKeyboard(clock: Clock): Keyboard | null {
+  if (!Deno.stdin.isTerminal() || !Deno.stdout.isTerminal()) return null;
+  return { isInForeground: () => isInForeground(clock, Deno.pid), open };
+}
+
+function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => void {
+  let isOpen = true;
+  const hasSignals = Deno.build.os !== "windows";
+  const write = (text: string) => Deno.stdout.writeSync(new TextEncoder().encode(text));
+  const restore = () => {
+    if (!isOpen) return;
+    isOpen = false;
+    for (const event of ["unload", "error"]) globalThis.removeEventListener(event, restore);
+    if (hasSignals) Deno.removeSignalListener("SIGQUIT", onQuit);
+    try {
+      Deno.stdin.setRaw(false);
+      write(BRACKETED_PASTE.off);
+    } catch {
+      // The terminal is closed.
+    }
+  };
+  // Without this the signal would end the process and leave the terminal without echo.
+  if (hasSignals) Deno.addSignalListener("SIGQUIT", onQuit);
+  // The end of the process, and an exception that ends it.
+  for (const event of ["unload", "error"]) globalThis.addEventListener(event, restore);
+  Deno.stdin.setRaw(true, { cbreak: hasSignals });
+  write(BRACKETED_PASTE.on);
+  const read = async () => {
+    const buffer = new Uint8Array(READ_BYTES);
+    while (isOpen) {
+      const length = await Deno.stdin.read(buffer);
+      if (length === null) return;
+      if (isOpen) onBytes(buffer.slice(0, length));
+    }
+  };
+  // A closed terminal ends the reading; its signal ends the process.
+  void read().catch(() => {});
+  return restore;
+}
+
+/**
+ * Asks `ps` for the process group in the foreground of the terminal: Deno itself cannot ask, and lets a program read
+ * /proc with all permissions only.
+ */
+async function isInForeground(clock: Clock, pid: number): Promise<boolean | null> {
+  const late = new AbortController();
+  const cancel = clock.after(ASK_MS, () => late.abort());
+  try {
+    const { stdout } = await new Deno.Command("ps", {
+      args: ["-o", "pgid=", "-o", "tpgid=", "-p", String(pid)],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "null",
+      signal: late.signal,
+    }).output();
+    return foregroundOf(new TextDecoder().decode(stdout));
+  } catch {
+    return null;
+  } finally {
+    cancel();
+  }
+}
+
+/** Whether the two numbers that `ps` printed, process group and foreground group, are equal. */
+export function foregroundOf(printed: string): boolean | null {
+  const [, group, foreground] = /^\s*(\d+)\s+(-?\d+)\s*$/.exec(printed) ?? [];
+  return group === undefined ? null : group === foreground;
+}

@@ -1,0 +1,202 @@
+/**
+ * The keys of `connector start` in a pseudo-terminal (D-122): two people pair with a ticket, a paste alone sends nothing, a
+ * connector in the background is not stopped, and the terminal is as before after every end. Needs tmux.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import { svc } from "../cli/connector/people.ts";
+import { bundledProgram } from "../cli/program.ts";
+import { eventually, Service, tempFolder } from "../support/process.ts";
+import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
+
+/** Wide enough for a ticket on one line. */
+const COLUMNS = 400;
+const program = await bundledProgram();
+
+/** The command line of an agent's connector, for a shell. */
+function start(dir: string, agent: string): string {
+  const args = ["connector", "start", agent, "--config-dir", dir, "--inbox"];
+  return `NO_COLOR=1 LANG=C.UTF-8 ${[program.command, ...program.args, ...args].map(shellQuote).join(" ")}`;
+}
+
+async function createAgent(service: Service, dir: string, name: string): Promise<void> {
+  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  await svc(dir, ["agent", "create", name], env, program);
+}
+
+/** Waits for a line of the screen. */
+async function shown(terminal: TmuxTerminal, pattern: RegExp): Promise<string> {
+  return await eventually(
+    60_000,
+    `the terminal shows ${pattern}`,
+    async () => (await terminal.lines()).find((line) => pattern.test(line)),
+  );
+}
+
+/** Waits for a file with content. */
+async function written(path: string): Promise<string> {
+  return await eventually(60_000, `${path} is written`, async () => {
+    const text = await Deno.readTextFile(path).catch(() => "");
+    return text.endsWith("\n") ? text.trim() : undefined;
+  });
+}
+
+/** Time after a paste in which keys are dropped. A longer wait does no harm. */
+const afterPaste = () => new Promise((resolve) => setTimeout(resolve, 600));
+
+Deno.test({
+  name: "p here, a paste and y there pair two agents; a paste and another key send nothing",
+  ignore: !HAS_TMUX,
+  async fn(t) {
+    await using service = await Service.open();
+    await using folder = await tempFolder();
+    const [here, there] = [`${folder.path}/here`, `${folder.path}/there`];
+    await createAgent(service, here, "alpha");
+    await createAgent(service, there, "beta");
+    await using alpha = await TmuxTerminal.run(COLUMNS, start(here, "alpha"));
+    await using beta = await TmuxTerminal.run(COLUMNS, start(there, "beta"));
+    const ticketOf = async () => {
+      const known = new Set((await alpha.lines()).filter((line) => line.startsWith("svcpair1_")));
+      await alpha.press("p");
+      return await eventually(
+        60_000,
+        "a ticket is shown",
+        async () => (await alpha.lines()).find((line) => line.startsWith("svcpair1_") && !known.has(line))?.trim(),
+      );
+    };
+    for (const terminal of [alpha, beta]) {
+      await shown(terminal, /Keys: p pairs with another agent/);
+      await shown(terminal, /Connected/);
+    }
+
+    await t.step("another key than y leaves the ticket unconfirmed", async () => {
+      const ticket = await ticketOf();
+      await beta.paste(ticket);
+      await shown(beta, /Pair with the agent behind this ticket\? \[y\/N\]/);
+      assertStringIncludes(await shown(beta, /^Ticket of /), `Ticket of ${service.url}, valid until `);
+      await afterPaste();
+      await beta.press("n");
+      await shown(beta, /^Not paired\./);
+      const file = JSON.parse(await Deno.readTextFile(`${here}/agents/alpha/connector.json`));
+      const response = await fetch(`${file.url}/v1/pair/status`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${file.token}`, "Content-Type": "application/json" },
+        body: JSON.stringify({ ticket }),
+      });
+      assertEquals((await response.json()).status, "pending");
+    });
+
+    await t.step("y pairs, and both sides say with whom", async () => {
+      await beta.paste(await ticketOf());
+      await eventually(
+        60_000,
+        "the question is asked again",
+        async () => (await beta.lines()).filter((line) => line.includes("[y/N]")).length === 2 || undefined,
+      );
+      await afterPaste();
+      await beta.press("y");
+      await shown(beta, /^Paired with alpha of .*, alias alpha \(did:svc:/);
+      await shown(alpha, /Paired {2}\(peer [0-9A-Z]{8}, agentName beta/);
+      // Both see a line to paste.
+      for (
+        const [terminal, dir, words] of [[alpha, here, "beta Hello --agent alpha"], [
+          beta,
+          there,
+          "alpha Hello --agent beta",
+        ]] as const
+      ) {
+        await shown(terminal, new RegExp(`To send it a message: svc send ${words} --config-dir ${dir}`));
+      }
+      await beta.press("l");
+      await shown(beta, /^alpha +alpha +.* did:svc:/);
+    });
+
+    await t.step("u shows an unread message by the alias of its sender, and leaves it unread", async () => {
+      await svc(here, ["send", "beta", "a question\nof two lines"], {}, program);
+      await shown(beta, /Message received {2}\(from alpha, /);
+      for (let times = 0; times < 2; times++) {
+        await beta.press("u");
+        await eventually(60_000, "the message is shown", async () => {
+          const lines = await beta.lines();
+          const about = lines.filter((line) => /^1 {2}\S+ {2}alpha$/.test(line));
+          return about.length > times && lines.includes("    of two lines") || undefined;
+        });
+      }
+    });
+
+    await t.step("q ends both", async () => {
+      for (const terminal of [alpha, beta]) await terminal.press("q");
+      for (const [dir, agent] of [[here, "alpha"], [there, "beta"]]) {
+        await eventually(
+          60_000,
+          `${agent} has ended`,
+          async () => await Deno.stat(`${dir}/agents/${agent}/connector.json`).then(() => undefined, () => true),
+        );
+      }
+    });
+  },
+});
+
+Deno.test({
+  name: "a connector in the background of a shell is not stopped and reads no keys",
+  ignore: !HAS_TMUX,
+  async fn() {
+    await using service = await Service.open();
+    await using folder = await tempFolder();
+    await createAgent(service, folder.path, "alpha");
+    await using shell = await TmuxTerminal.run(COLUMNS, "bash --norc --noprofile -i");
+    await shell.press(`${start(folder.path, "alpha")} &`, "Enter");
+    await shown(shell, /svc connector alpha prints the requests/);
+    await shown(shell, /Connected/);
+    // The shell reads the key.
+    await shell.press("echo $((20 + 2))q", "Enter");
+    await shown(shell, /^22q/);
+    assertEquals((await svc(folder.path, ["connector", "status"], {}, program)).connection.state, "connected");
+    await shell.press("jobs", "Enter");
+    await shown(shell, /^\[1\]\S* +Running/);
+    await shell.press("kill %1; wait", "Enter");
+    await shown(shell, /^\[1\]\S* +Done/);
+  },
+});
+
+Deno.test({
+  name: "the terminal is as before after q, SIGTERM, Ctrl-C and Ctrl-\\",
+  ignore: !HAS_TMUX,
+  async fn(t) {
+    await using service = await Service.open();
+    await using folder = await tempFolder();
+    const dir = folder.path;
+    await createAgent(service, dir, "alpha");
+    const ends: Record<string, (terminal: TmuxTerminal) => Promise<void>> = {
+      q: (terminal) => terminal.press("q"),
+      SIGTERM: async () => {
+        const { pid } = JSON.parse(await Deno.readTextFile(`${dir}/agents/alpha/connector.json`));
+        Deno.kill(pid, "SIGTERM");
+      },
+      "Ctrl-C": (terminal) => terminal.press("C-c"),
+      "Ctrl-\\": (terminal) => terminal.press("C-\\"),
+    };
+    for (const [n, [name, end]] of Object.entries(ends).entries()) {
+      await t.step(name, async () => {
+        const file = (what: string) => shellQuote(`${dir}/${n}-${what}`);
+        const script = [
+          `stty -g > ${file("before")}`,
+          `${start(dir, "alpha")}; echo $? > ${file("code")}`,
+          `stty -g > ${file("after")}`,
+          `head -n 1 > ${file("pasted")}`,
+        ];
+        await using terminal = await TmuxTerminal.run(COLUMNS, script.join("; "));
+        await shown(terminal, /Connected/);
+        await end(terminal);
+        assertEquals(await written(`${dir}/${n}-code`), "0");
+        const before = await written(`${dir}/${n}-before`);
+        assertEquals(await written(`${dir}/${n}-after`), before);
+        assert(before.length > 20, before);
+        // Without the marks of a bracketed paste.
+        await terminal.paste("plain\n");
+        assertEquals(await written(`${dir}/${n}-pasted`), "plain");
+      });
+    }
+  },
+});

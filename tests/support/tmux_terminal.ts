@@ -1,0 +1,45 @@
+/** A terminal in which one command runs, from `tmux`. Its server ends with it. */
+import { output } from "../cli/program.ts";
+
+/** False when this machine has no `tmux`. */
+export const HAS_TMUX = await output("tmux", ["-V"]).then(({ code }) => code === 0, () => false);
+if (!HAS_TMUX) console.log("Terminals are NOT checked here: tmux is not installed");
+
+export class TmuxTerminal implements AsyncDisposable {
+  readonly #socket = `svc-${crypto.randomUUID()}`;
+
+  /** @param command a line for the shell */
+  static async run(columns: number, command: string): Promise<TmuxTerminal> {
+    const terminal = new TmuxTerminal();
+    const size = ["-x", String(columns), "-y", "40"];
+    await terminal.#tmux("-f", "/dev/null", "-u", "new-session", "-d", ...size, command);
+    return terminal;
+  }
+
+  /** The lines of the screen that are not empty. */
+  async lines(): Promise<string[]> {
+    return (await this.#tmux("capture-pane", "-p")).split("\n").filter((line) => line.trim() !== "");
+  }
+
+  /** Presses keys, by the names that tmux has for them: `q`, `C-c`, `Enter`. */
+  async press(...keys: string[]): Promise<void> {
+    await this.#tmux("send-keys", ...keys);
+  }
+
+  /** Pastes a text, with the marks of a bracketed paste if the program has asked for them. */
+  async paste(text: string): Promise<void> {
+    await this.#tmux("set-buffer", text);
+    await this.#tmux("paste-buffer", "-p");
+  }
+
+  async #tmux(...args: string[]): Promise<string> {
+    const { code, stdout, stderr } = await output("tmux", ["-L", this.#socket, ...args]);
+    if (code !== 0) throw new Error(`tmux ${args[0]} failed: ${stderr}`);
+    return stdout;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // The server has ended by itself when the command has.
+    await output("tmux", ["-L", this.#socket, "kill-server"]);
+  }
+}
