@@ -3,37 +3,10 @@
  * and an invented one is not. Real process.
  */
 import { assert, assertEquals } from "@std/assert";
-import { Ajv2020 } from "ajv";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { signedHeaders } from "../../shared/client/signed_headers.ts";
+import { type ApiDocument, problemOf, type Recorded } from "../support/openapi_answer.ts";
 import { deps, type LiveAgent, newId, Service } from "../support/process.ts";
-
-interface Recorded {
-  method: string;
-  /** A path of the document, for example `/v1/agents/{id}`. */
-  path: string;
-  status: number;
-  headers: Headers;
-  text: string;
-}
-
-// deno-lint-ignore no-explicit-any -- the document is checked by a validator of its own
-type Document = any;
-
-/** Why an answer does not match the document; `null` when it does. */
-function problemOf(document: Document, { method, path, status, headers, text }: Recorded): string | null {
-  const operation = document.paths[path]?.[method.toLowerCase()];
-  if (!operation) return "no such operation";
-  const response = operation.responses[status];
-  if (!response) return `status ${status} is not described`;
-  const type = headers.get("content-type")?.split(";")[0];
-  const content = response.content?.[type ?? ""];
-  if (text === "") return response.content && method !== "HEAD" ? "a body is described and missing" : null;
-  if (!content) return `content type ${type} is not described`;
-  if (type !== "application/json") return null;
-  const ajv = new Ajv2020({ strict: false, validateFormats: false });
-  return ajv.validate(content.schema, JSON.parse(text)) ? null : ajv.errorsText();
-}
 
 /** Sends requests of every kind to a service and keeps the answers. */
 class Recorder {
@@ -198,7 +171,7 @@ async function recordAgents(r: Recorder, { a, b }: { a: LiveAgent; b: LiveAgent 
 
 Deno.test("recorded answers of a running server are valid against its OpenAPI document", async () => {
   await using service = await Service.open();
-  const document: Document = await (await fetch(`${service.url}/openapi.json`)).json();
+  const document: ApiDocument = await (await fetch(`${service.url}/openapi.json`)).json();
   const recorder = new Recorder(service);
   const agents = await service.agents();
   await recordPublic(recorder);

@@ -1,0 +1,162 @@
+/** Reading messages through the local API of an agent on the platform inbox (D-116, D-117). */
+import { assert, assertEquals } from "@std/assert";
+import { LocalMessage } from "../../../../shared/client/local_shapes.ts";
+import { flushTasks } from "../../../support/manual_clock.ts";
+import { until } from "../../../support/until.ts";
+import { World } from "../../../support/world.ts";
+import { story } from "../bench.ts";
+import { asker, post } from "./local_caller.ts";
+
+/** Agent b reads its messages; a and c are its peers. */
+async function readers(world: World) {
+  const { a, b, bench } = await story(world, { platform: "inbox" });
+  const c = await world.agent();
+  await world.pair(c, b);
+  await bench.connector.updatePeers();
+  return { a, b, c, bench, ask: asker(bench) };
+}
+
+Deno.test("a message has its sender, its text without the identity block, and its payload byte for byte", async () => {
+  await using world = await World.open();
+  const { a, b, bench, ask } = await readers(world);
+  await using _ = bench;
+  const payload = '{ "n":12345678901234567890, "message":"hi\\u0041", "deep":' + "[".repeat(5_000) + "]".repeat(5_000) +
+    "}";
+  await world.message(a, b, { body: payload, headers: { "x-svc-auto": "1" } });
+  const { body, text } = await ask("/v1/inbox");
+  const [message] = body.messages;
+  LocalMessage.parse(message);
+  assertEquals([message.text, message.auto, message.isReply, message.verified], ["hiA", true, false, "by-proxy"]);
+  assertEquals([message.from.alias, message.from.agentDid], [a.agent.name, a.agent.did]);
+  const raw = text.slice(text.indexOf('"payload":') + 10, text.lastIndexOf("}],"));
+  const rest = '"deep":' + "[".repeat(5_000) + "]".repeat(5_000) + "}";
+  assert(raw.startsWith('{ "n":12345678901234567890, "message":"[Svc Identity]'), raw.slice(0, 80));
+  assert(raw.endsWith(rest), raw.slice(-80));
+  assertEquals(text, `{"messages":[${(await ask(`/v1/inbox/${message.id}`)).text}],"more":false}`);
+});
+
+Deno.test("messages are listed by sender, conversation and position, unread or taken", async () => {
+  await using world = await World.open();
+  const { a, b, c, bench, ask } = await readers(world);
+  await using _ = bench;
+  for (const [from, talk, message] of [[a, "x", "1"], [c, "x", "2"], [a, "y", "3"], [a, "x", "4"]] as const) {
+    await world.message(from, b, { body: JSON.stringify({ message }), headers: { "x-svc-conversation-id": talk } });
+  }
+  const texts = async (query: string) => {
+    const { body } = await ask(`/v1/inbox${query}`);
+    return [body.messages.map(({ text }: { text: string }) => text).join(""), body.more];
+  };
+  assertEquals(await texts(""), ["1234", false]);
+  assertEquals(await texts("?limit=3"), ["123", true]);
+  assertEquals(await texts("?after=2&limit=1"), ["3", true]);
+  assertEquals(await texts(`?from=${a.agent.name}&conversation=x`), ["14", false]);
+  assertEquals(await texts(`?from=${c.agent.did}`), ["2", false]);
+  assertEquals((await ask("/v1/inbox/read", post({ ids: [3, 1, 3, 9] }))).body, { read: [3, 1] });
+  assertEquals(await texts(""), ["24", false]);
+  assertEquals(await texts("?unread=false"), ["13", false]);
+  const { body } = await ask("/v1/inbox/1");
+  assertEquals(typeof body.readAt, "string");
+});
+
+Deno.test("a call waits for the first message that fits, and returns it at once when it is there", async () => {
+  await using world = await World.open();
+  const { a, b, c, bench, ask } = await readers(world);
+  await using _ = bench;
+  const waiting = ask(`/v1/inbox?wait=60&from=${c.agent.name}`);
+  await flushTasks();
+  await world.message(a, b);
+  await world.message(c, b, { body: '{"message":"from c"}' });
+  assertEquals((await waiting).body.messages.map(({ text }: { text: string }) => text), ["from c"]);
+  assertEquals((await ask("/v1/inbox?wait=60")).body.messages.length, 2);
+  const late = ask("/v1/inbox?wait=60&after=2");
+  await flushTasks();
+  await world.clock.advance(60_000);
+  assertEquals((await late).body, { messages: [], more: false });
+  const taken = ask("/v1/inbox?wait=60&unread=false");
+  await flushTasks();
+  await ask("/v1/inbox/read", post({ ids: [1] }));
+  assertEquals((await taken).body.messages.length, 1);
+});
+
+Deno.test("20 calls take one message, and one of them gets it", async () => {
+  await using world = await World.open();
+  const { a, b, bench, ask } = await readers(world);
+  await using _ = bench;
+  await world.message(a, b);
+  const reads = await Promise.all(Array.from({ length: 20 }, () => ask("/v1/inbox/read", post({ ids: [1] }))));
+  assertEquals(reads.flatMap(({ body }) => body.read), [1]);
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
+});
+
+Deno.test("a reply before, during, between and after waits is returned to each, and taken once", async (t) => {
+  await using world = await World.open();
+  const { a, b, bench, ask } = await readers(world);
+  await using _ = bench;
+  world.connect(a);
+  let asked = 0;
+  const question = (query = "") => {
+    const requestId = `question-${++asked}`;
+    return { requestId, answer: ask(`/v1/outbound${query}`, post({ to: a.agent.did, text: "?", requestId })) };
+  };
+  const reply = (requestId: string) => world.message(a, b, { headers: { "x-svc-in-reply-to": requestId } });
+  const taken = async (id: number) => (await ask("/v1/inbox/read", post({ ids: [id] }))).body.read.length;
+  const wonOnce = async (...ids: number[]) => {
+    assertEquals(new Set(ids).size, 1);
+    const counts = await Promise.all(ids.map(taken));
+    assertEquals(counts.reduce((sum, count) => sum + count, 0), 1);
+  };
+  const idOf = (answer: { body: { reply: { id: number } } }) => answer.body.reply.id;
+  await t.step("before", async () => {
+    const { requestId, answer } = question();
+    await answer;
+    await reply(requestId);
+    await wonOnce(...(await Promise.all([1, 2].map(() => ask(`/v1/outbound/${requestId}?wait=60`)))).map(idOf));
+  });
+  await t.step("during", async () => {
+    const { requestId, answer } = question("?wait=60");
+    await until(() => bench.eventsOf("sent").length === asked);
+    const second = ask(`/v1/outbound/${requestId}?wait=60`);
+    await reply(requestId);
+    await wonOnce(idOf(await answer), idOf(await second));
+  });
+  await t.step("between", async () => {
+    const { requestId, answer } = question("?wait=1");
+    await until(() => bench.eventsOf("sent").length === asked);
+    await world.clock.advance(1_000);
+    assertEquals((await answer).body.reply, null);
+    await reply(requestId);
+    await wonOnce(idOf(await ask(`/v1/outbound/${requestId}?wait=60`)));
+  });
+  await t.step("after", async () => {
+    const { requestId, answer } = question("?wait=1");
+    await until(() => bench.eventsOf("sent").length === asked);
+    await world.clock.advance(60_000);
+    await answer;
+    await reply(requestId);
+    const { body } = await ask("/v1/inbox");
+    assertEquals(body.messages.map(({ inReplyTo }: { inReplyTo: string }) => inReplyTo), [requestId]);
+    await wonOnce(body.messages[0].id, idOf(await ask(`/v1/outbound/${requestId}`)));
+  });
+});
+
+Deno.test("an answer to a message marks it as taken once it is sent, and not when it is refused", async () => {
+  await using world = await World.open();
+  const { a, b, bench, ask } = await readers(world);
+  await using _ = bench;
+  await world.message(a, b, { headers: { "x-svc-conversation-id": "talk" } });
+  const answer = () => ask("/v1/outbound", post({ replyTo: 1, text: "yes" }));
+  assertEquals((await answer()).body.error.code, "PROXY_RELAY_CONNECTOR_OFFLINE");
+  assertEquals((await ask("/v1/inbox")).body.messages.length, 1);
+  const socket = world.connect(a);
+  assertEquals((await answer()).status, 202);
+  assertEquals((await ask("/v1/inbox")).body.messages, []);
+  assertEquals(socket.delivered[0]?.conversationId, "talk");
+});
+
+Deno.test("the messages of an agent with a runtime are not listed", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  const { status, body } = await asker(bench)("/v1/inbox");
+  assertEquals([status, body.error.code], [409, "CONNECTOR_RUNTIME_PUSHES"]);
+});
