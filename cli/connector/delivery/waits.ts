@@ -33,8 +33,14 @@ export interface WaitingCall extends Disposable {
    * returns last; `null` when it has found nothing.
    *
    * @param ms time from now
+   * @param signal aborted when the caller has gone
    */
-  until<T>(look: () => T | null, isAffected: (change: Change) => boolean, ms: number): Promise<T | null>;
+  until<T>(
+    look: () => T | null,
+    isAffected: (change: Change) => boolean,
+    ms: number,
+    signal: AbortSignal,
+  ): Promise<T | null>;
 }
 
 export class Waits {
@@ -57,14 +63,14 @@ export class Waits {
    * @param question the sent message whose reply the caller waits for
    * @throws {TooManyWaitsError}
    */
-  begin(signal: AbortSignal, question?: Question): WaitingCall {
+  begin(question?: Question): WaitingCall {
     if (this.#calls >= LIMIT.waitingCalls) throw new TooManyWaitsError();
     this.#calls++;
     const key = question && keyOf(question);
     if (key !== undefined) this.#asked.set(key, (this.#asked.get(key) ?? 0) + 1);
     let isOpen = true;
     return {
-      until: (look, isAffected, ms) => this.#until(look, isAffected, ms, signal),
+      until: (look, isAffected, ms, signal) => this.#until(look, isAffected, ms, signal),
       [Symbol.dispose]: () => {
         if (!isOpen) return;
         isOpen = false;

@@ -3,9 +3,17 @@ import * as z from "zod";
 import type { InboxRead } from "../../../shared/client/local_shapes.ts";
 import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
-import { TooManyWaitsError, type WaitingCall } from "../delivery/waits.ts";
+import { type Change, type Question, TooManyWaitsError, type WaitingCall } from "../delivery/waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { json, jsonText, LocalError, type LocalInput, wholeNumber, wholeNumberOr } from "./local_route.ts";
+import {
+  json,
+  jsonText,
+  laterJsonText,
+  LocalError,
+  type LocalInput,
+  wholeNumber,
+  wholeNumberOr,
+} from "./local_route.ts";
 import { inboxPageJson, messageJson, PeerNames, sentEntry } from "./message_json.ts";
 
 const Peer = z.string().min(1).max(256);
@@ -32,7 +40,7 @@ export const SentQuery = z.strictObject({
 });
 
 export async function inbox(
-  { connector, query, signal }: LocalInput<undefined, z.output<typeof InboxQuery>, undefined>,
+  { connector, query }: LocalInput<undefined, z.output<typeof InboxQuery>, undefined>,
 ): Promise<Response> {
   if (connector.inbox.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
   const { unread, conversation: conversationId, after, limit, wait } = query;
@@ -41,15 +49,21 @@ export async function inbox(
     const page = connector.inbox.list({ unread, fromDid, conversationId, after, limit });
     return page.messages.length === 0 ? null : page;
   };
-  using waiting = beginWait(connector, wait, signal);
-  const page = waiting === null ? look() : await waiting.until(look, (change) => {
+  const isAffected = (change: Change) => {
     if (change.kind !== "stored") return change.kind === "read" && !unread;
     const { message } = change;
     return unread && message.seq > after && message.fromDid === (fromDid ?? message.fromDid) &&
       message.conversationId === (conversationId ?? message.conversationId);
-  }, wait * 1000);
-  const { messages, more } = page ?? { messages: [], more: false };
-  return jsonText(inboxPageJson(messages, more, peerNames(connector)));
+  };
+  const written = (page: ReturnType<typeof look>) =>
+    inboxPageJson(page?.messages ?? [], page?.more ?? false, peerNames(connector));
+  const page = look();
+  if (page !== null || wait === 0) return jsonText(written(page));
+  const waiting = beginWait(connector);
+  return laterJsonText(
+    waiting,
+    async (signal) => written(await waiting.until(look, isAffected, wait * 1000, signal)),
+  );
 }
 
 export function message(
@@ -93,16 +107,10 @@ export function peerNames({ deps }: Connector): PeerNames {
   }
 }
 
-/** A waiting call; `null` for a call that does not wait. @throws {LocalError} `CONNECTOR_BUSY` */
-export function beginWait(
-  { waits }: Connector,
-  seconds: number,
-  signal: AbortSignal,
-  question?: Parameters<Connector["waits"]["begin"]>[1],
-): WaitingCall | null {
-  if (seconds === 0) return null;
+/** A waiting call. @throws {LocalError} `CONNECTOR_BUSY` */
+export function beginWait({ waits }: Connector, question?: Question): WaitingCall {
   try {
-    return waits.begin(signal, question);
+    return waits.begin(question);
   } catch (error) {
     if (!(error instanceof TooManyWaitsError)) throw error;
     throw new LocalError("CONNECTOR_BUSY", undefined, 1);

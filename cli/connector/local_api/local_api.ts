@@ -34,8 +34,7 @@ export function localApi(
     const { route, params } = routeOf(request.method, pathname);
     const query = queryOf(route, searchParams);
     const text = await textOf(request);
-    const { signal } = request;
-    return await route.handler({ connector, params, query, body: bodyOf(route, text), text, signal, onTicket });
+    return await route.handler({ connector, params, query, body: bodyOf(route, text), text, onTicket });
   };
   return async (request) => {
     const response = await respond(request).catch(refuse);

@@ -1,6 +1,7 @@
 /** A row of the table of local routes (D-118), and what the handlers of the rows share. */
 import * as z from "zod";
 import type { RouteAnswer } from "../../../shared/openapi.ts";
+import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Connector } from "../connector.ts";
@@ -24,8 +25,6 @@ export interface LocalInput<P, Q, B> {
   body: B;
   /** The body as JSON text; `{}` when there is none. */
   text: string;
-  /** Aborted when the caller has gone. */
-  signal: AbortSignal;
   /** Called with the ticket of a pairing that this API started, to print it. */
   onTicket(ticket: string, expiresAt: string): void;
 }
@@ -109,9 +108,32 @@ export function json(value: unknown, status = 200): Response {
   return Response.json(value, { status, headers: { "Cache-Control": "no-store" } });
 }
 
+const JSON_HEADERS = { "Content-Type": "application/json", "Cache-Control": "no-store" };
+
 /** Returns a response with JSON text. */
 export function jsonText(text: string): Response {
-  return new Response(text, { headers: { "Content-Type": "application/json", "Cache-Control": "no-store" } });
+  return new Response(text, { headers: JSON_HEADERS });
+}
+
+/**
+ * Returns a response whose JSON text comes later. `signal` is aborted when the caller goes before that: the body is then
+ * cancelled. (`request.signal` of Deno is also aborted after each success, with a warning on the terminal.)
+ *
+ * @param owned disposed when the work has ended
+ */
+export function laterJsonText(owned: Disposable, work: (signal: AbortSignal) => Promise<string>): Response {
+  const gone = new AbortController();
+  const body = new ReadableStream<Uint8Array>({
+    async start(controller) {
+      using _owned = owned;
+      const text = await work(gone.signal);
+      if (gone.signal.aborted) return;
+      controller.enqueue(utf8Bytes(text));
+      controller.close();
+    },
+    cancel: () => gone.abort(),
+  });
+  return new Response(body, { headers: JSON_HEADERS });
 }
 
 /** Returns the proxy's response, unchanged. */

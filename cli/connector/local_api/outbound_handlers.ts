@@ -7,10 +7,18 @@ import type { Connector } from "../connector.ts";
 import type { InboxMessage } from "../delivery/inbox_rows.ts";
 import { type MessageToSend, SendRefusedError, type SentResult } from "../delivery/message_sender.ts";
 import type { SentMessage } from "../delivery/sent_messages.ts";
-import type { WaitingCall } from "../delivery/waits.ts";
+import type { Change, WaitingCall } from "../delivery/waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { beginWait, didOf, peerNames } from "./inbox_handlers.ts";
-import { jsonText, LocalError, type LocalInput, passed, wholeNumber, wholeNumberOr } from "./local_route.ts";
+import {
+  jsonText,
+  laterJsonText,
+  LocalError,
+  type LocalInput,
+  passed,
+  wholeNumber,
+  wholeNumberOr,
+} from "./local_route.ts";
 import { outboundJson } from "./message_json.ts";
 
 const WAIT_MAX_S = LIMIT.waitMaxMs / 1000;
@@ -37,11 +45,7 @@ export const SentIdQuery = z.strictObject({
 const ENDED: ReadonlySet<string> = new Set(["dead_lettered", "refused"]);
 
 export async function outbound(
-  { connector, query, body, text, signal }: LocalInput<
-    undefined,
-    z.output<typeof OutboundQuery>,
-    z.output<typeof Outbound>
-  >,
+  { connector, query, body, text }: LocalInput<undefined, z.output<typeof OutboundQuery>, z.output<typeof Outbound>>,
 ): Promise<Response> {
   const { wait } = query;
   const answered = body.replyTo === undefined ? null : answeredMessage(connector, body.replyTo);
@@ -53,8 +57,9 @@ export async function outbound(
     auto: body.auto ?? false,
     mayWait: body.prefer === "respond-async",
   } as const;
+  using owned = new DisposableStack();
   // Before the request leaves: the reply can be faster than the response, and a call that cannot wait sends nothing.
-  using waiting = beginWait(connector, wait ?? 0, signal, message);
+  const waiting = wait ? owned.use(beginWait(connector, message)) : null;
   const { sent, response } = await send(connector, message);
   const isAccepted = response.status < 300;
   if (isAccepted && sent.state !== "refused" && answered !== null) {
@@ -62,44 +67,51 @@ export async function outbound(
     connector.waits.changed({ kind: "read" });
   }
   if (wait === undefined || !isAccepted) return passed(response);
-  return await result(connector, sent, waiting, wait);
+  return result(connector, sent, waiting && { waiting, owned: owned.move(), seconds: wait });
 }
 
 export async function sentMessage(
-  { connector, params, query, signal }: LocalInput<
-    z.output<typeof SentId>,
-    z.output<typeof SentIdQuery>,
-    undefined
-  >,
+  { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof SentIdQuery>, undefined>,
 ): Promise<Response> {
   const toDid = query.to === undefined ? undefined : await didOf(connector, query.to);
   const sent = connector.sent.find(params.requestId, toDid);
   if (sent === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
-  using waiting = beginWait(connector, query.wait, signal, sent);
+  const waiting = query.wait === 0 ? null : beginWait(connector, sent);
   const asked = connector.receiptLookup.ask(sent);
   if (waiting === null) await settledWithin(connector, asked);
-  return await result(connector, sent, waiting, query.wait);
+  return result(connector, sent, waiting && { waiting, owned: waiting, seconds: query.wait });
+}
+
+/** A call that waits for the end of a sent message. */
+interface WaitForEnd {
+  waiting: WaitingCall;
+  /** Disposed when the wait has ended. */
+  owned: Disposable;
+  seconds: number;
 }
 
 /** The response for a sent message: at its reply, at its end without one, or when the time is over. */
-async function result(
-  connector: Connector,
-  sent: SentMessage,
-  waiting: WaitingCall | null,
-  seconds: number,
-): Promise<Response> {
+function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null): Response {
   const { toDid, requestId } = sent;
-  const isSame = (to: string, id: string | null) => to === toDid && id === requestId;
-  let found = endOf(connector, sent);
-  if (found === null && waiting !== null) {
-    using _receipts = connector.receiptLookup.follow(sent);
-    found = await waiting.until(() => endOf(connector, sent), (change) => {
-      if (change.kind === "sent") return isSame(change.message.toDid, change.message.requestId);
-      return change.kind === "stored" && isSame(change.message.fromDid, change.message.inReplyTo);
-    }, seconds * 1000);
+  const look = () => endOf(connector, sent);
+  const written = (found: ReturnType<typeof look>) => {
+    const { present, reply } = found ?? { present: connector.sent.find(requestId, toDid) ?? sent, reply: null };
+    return outboundJson(present, reply, peerNames(connector));
+  };
+  const found = look();
+  if (found !== null || wait === null) {
+    wait?.owned[Symbol.dispose]();
+    return jsonText(written(found));
   }
-  const { present, reply } = found ?? { present: connector.sent.find(requestId, toDid) ?? sent, reply: null };
-  return jsonText(outboundJson(present, reply, peerNames(connector)));
+  const isSame = (to: string, id: string | null) => to === toDid && id === requestId;
+  const isAffected = (change: Change) => {
+    if (change.kind === "sent") return isSame(change.message.toDid, change.message.requestId);
+    return change.kind === "stored" && isSame(change.message.fromDid, change.message.inReplyTo);
+  };
+  return laterJsonText(wait.owned, async (signal) => {
+    using _receipts = connector.receiptLookup.follow(sent);
+    return written(await wait.waiting.until(look, isAffected, wait.seconds * 1000, signal));
+  });
 }
 
 /** Resolves when a promise has, or after the time that a caller who does not wait is kept. */

@@ -9,18 +9,18 @@ const QUESTION = { toDid: "did:svc:r.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA", req
 const REPLY = { fromDid: QUESTION.toDid, conversationId: null, inReplyTo: QUESTION.requestId };
 const stored = { kind: "stored", message: { seq: 1, ...REPLY } } as const;
 
-function wait(call: WaitingCall, look: () => string | null, ms = 60_000) {
-  return call.until(look, ({ kind }) => kind === "stored", ms);
+function wait(call: WaitingCall, look: () => string | null, ms = 60_000, signal = never()) {
+  return call.until(look, ({ kind }) => kind === "stored", ms, signal);
 }
 
 Deno.test("a wait ends at a match, at its time, when its caller has gone, and when the connector stops", async (t) => {
   await t.step("at once", async () => {
-    using call = new Waits(new ManualClock()).begin(never());
+    using call = new Waits(new ManualClock()).begin();
     assertEquals(await wait(call, () => "found"), "found");
   });
   await t.step("at a match", async () => {
     const waits = new Waits(new ManualClock());
-    using call = waits.begin(never());
+    using call = waits.begin();
     let found: string | null = null, looks = 0;
     const waiting = wait(call, () => {
       looks++;
@@ -36,7 +36,7 @@ Deno.test("a wait ends at a match, at its time, when its caller has gone, and wh
   });
   await t.step("at its time, with a last look", async () => {
     const clock = new ManualClock();
-    using call = new Waits(clock).begin(never());
+    using call = new Waits(clock).begin();
     let found: string | null = null;
     const waiting = wait(call, () => found, 1_000);
     await clock.advance(999);
@@ -47,17 +47,17 @@ Deno.test("a wait ends at a match, at its time, when its caller has gone, and wh
   await t.step("when its caller has gone", async () => {
     const clock = new ManualClock();
     const caller = new AbortController();
-    using call = new Waits(clock).begin(caller.signal);
-    const waiting = wait(call, () => null);
+    using call = new Waits(clock).begin();
+    const waiting = wait(call, () => null, 60_000, caller.signal);
     caller.abort();
     assertEquals([await waiting, clock.waiting], [null, 0]);
-    assertEquals(await wait(call, () => null), null);
+    assertEquals(await wait(call, () => null, 60_000, caller.signal), null);
   });
   await t.step("at a stop, and at once after it", async () => {
     const clock = new ManualClock();
     const waits = new Waits(clock);
-    using one = waits.begin(never());
-    using two = waits.begin(never());
+    using one = waits.begin();
+    using two = waits.begin();
     const waiting = [wait(one, () => null), wait(two, () => "second")];
     waits.stop();
     assertEquals(await Promise.all(waiting), [null, "second"]);
@@ -67,12 +67,12 @@ Deno.test("a wait ends at a match, at its time, when its caller has gone, and wh
 
 Deno.test("64 calls may wait at the same time; a call that ends makes room", () => {
   const waits = new Waits(new ManualClock());
-  const calls = Array.from({ length: CONNECTOR_LIMITS.waitingCalls }, () => waits.begin(never()));
+  const calls = Array.from({ length: CONNECTOR_LIMITS.waitingCalls }, () => waits.begin());
   assertEquals(calls.length, 64);
-  assertThrows(() => waits.begin(never()), TooManyWaitsError);
+  assertThrows(() => waits.begin(), TooManyWaitsError);
   for (let n = 0; n < 2; n++) calls[0]?.[Symbol.dispose]();
-  waits.begin(never());
-  assertThrows(() => waits.begin(never()), TooManyWaitsError);
+  waits.begin();
+  assertThrows(() => waits.begin(), TooManyWaitsError);
 });
 
 Deno.test("a reply is kept for 30 s while a caller waits for it, and until 10 s after its wait", async () => {
@@ -83,7 +83,7 @@ Deno.test("a reply is kept for 30 s while a caller waits for it, and until 10 s 
     return until === 0 ? 0 : until - clock.now();
   };
   assertEquals(held(), 0);
-  const [one, two] = [waits.begin(never(), QUESTION), waits.begin(never(), QUESTION)];
+  const [one, two] = [waits.begin(QUESTION), waits.begin(QUESTION)];
   assertEquals(held(), 30_000);
   for (
     const other of [{ ...REPLY, fromDid: "other" }, { ...REPLY, inReplyTo: "request-2" }, { ...REPLY, inReplyTo: null }]
@@ -104,7 +104,7 @@ Deno.test("at most 1,000 waits are remembered after their end", () => {
   const clock = new ManualClock();
   const waits = new Waits(clock);
   for (let n = 0; n <= CONNECTOR_LIMITS.endedWaits; n++) {
-    waits.begin(never(), { ...QUESTION, requestId: `request-${n}` })[Symbol.dispose]();
+    waits.begin({ ...QUESTION, requestId: `request-${n}` })[Symbol.dispose]();
   }
   const held = (n: number) => waits.heldUntil({ ...REPLY, inReplyTo: `request-${n}` }, clock.now()) > 0;
   assertEquals([held(0), held(1), held(CONNECTOR_LIMITS.endedWaits)], [false, true, true]);

@@ -164,7 +164,7 @@ Deno.test("refusals are passed on, and nothing is sent when the call may not wai
   const stranger = await world.agent();
   const refused = await ask("/v1/outbound?wait=60", post({ to: stranger.agent.did, text: "Hello" }));
   assertEquals([refused.status, refused.body.error.code], [403, "PROXY_AUTH_FORBIDDEN"]);
-  const waits = Array.from({ length: 64 }, () => bench.connector.waits.begin(new AbortController().signal));
+  const waits = Array.from({ length: 64 }, () => bench.connector.waits.begin());
   const busy = await ask("/v1/outbound?wait=1", post({ to, text: "Hello", requestId: QUESTION }));
   assertEquals([busy.status, busy.body.error.code, busy.headers.get("retry-after")], [429, "CONNECTOR_BUSY", "1"]);
   assertEquals((await ask(`/v1/outbound/${QUESTION}`)).body.error.code, "CONNECTOR_MESSAGE_UNKNOWN");
