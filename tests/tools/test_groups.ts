@@ -7,12 +7,14 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "--parallel",
     "--allow-read",
     "--allow-write",
+    // Its tests open sockets.
+    "--ignore=tests/shared/client",
     "tests/shared",
     "tests/registry",
     "tests/proxy",
     "tests/simulation",
   ],
   doc: ["--no-prompt", "--reporter=dot", "--doc", "--no-check", "--allow-read", "shared/protocol"],
-  tools: ["--no-prompt", "--reporter=dot", "-A", "tests/tools", "tests/cli", "tests/bench"],
+  tools: ["--no-prompt", "--reporter=dot", "-A", "tests/tools", "tests/cli", "tests/shared/client", "tests/bench"],
   e2e: ["--no-prompt", "--reporter=dot", "--parallel", "-A", "tests/e2e"],
 };
