@@ -132,13 +132,14 @@ class Attached implements Access {
     // A file of an earlier connector stays until the new one has the lock and removes it.
     const isOfHolder = String(readConnectorFile(this.folder)?.pid) === lockHolder(this.folder);
     const client = isOfHolder ? await ConnectorClient.of(this.ctx, this.folder) : null;
-    try {
-      await client?.status();
-      return client;
-    } catch (error) {
-      if (error instanceof CliError) return null;
+    const status = await client?.status().catch((error) => {
+      if (error instanceof CliError) return undefined;
       throw error;
-    }
+    });
+    if (status === undefined) return null;
+    // A connector of the previous release has no routes for messages.
+    if (status.loopGuards === undefined) throw earlierVersion(this.agentName, status.pid);
+    return client;
   }
 
   /** Starts the connector in this process; `null` when another process was faster. */
@@ -162,6 +163,12 @@ class Attached implements Access {
     await this.#client?.catch(() => {});
     await this.#host?.stop();
   }
+}
+
+function earlierVersion(agentName: string, pid: number): CliError {
+  return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${agentName} is one of an earlier svc`, {
+    fix: `Stop process ${pid}, then run svc connector start ${agentName}.`,
+  });
 }
 
 function isDown(error: unknown): boolean {

@@ -2,8 +2,8 @@
  * This version and the previous release as real processes, in both directions: reply headers and the signed context are
  * additions, so that every old client, connector and proxy goes on working (D-110, D-111, D-140).
  */
-import { assert, assertEquals } from "@std/assert";
-import { Listener, RunningConnector } from "../cli/connector/people.ts";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { attempt, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { type PreviousRelease, previousRelease } from "../support/previous_release.ts";
 import { messageTo, pair, Service, tempFolder } from "../support/process.ts";
@@ -102,4 +102,22 @@ mixedTest("a message queued with reply headers survives a return to the previous
   assertEquals([requestId, inReplyTo, auto], [queued.requestId, "request-0000", true]);
   assert(payload.includes("hi"));
   await connector.close();
+});
+
+mixedTest("a command that needs a newer connector names the old one, which keeps running", async ({ program: old }) => {
+  await using folder = await tempFolder();
+  await using service = await Service.open();
+  await using runtime = new Listener();
+  const program = await bundledProgram();
+  const { a } = await pairedAgents(service, folder.path, old);
+  const options = ["--runtime-base-url", runtime.url];
+  await using connector = await RunningConnector.start(folder.path, "b", options, { program: old });
+  for (const args of [["send", a.agent.did, "hi", "--wait"], ["inbox"], ["sent"]]) {
+    const { code, error } = await attempt(folder.path, args, {}, program);
+    assertEquals([code, error?.code], [5, "CLI_CONNECTOR_DOWN"], args.join(" "));
+    assertStringIncludes(error?.message ?? "", "The connector of b is one of an earlier svc");
+    assertStringIncludes(error?.message ?? "", String(connector.file.pid));
+  }
+  assertEquals((await connector.call("GET", "/v1/status")).status, 200);
+  assertEquals((await attempt(folder.path, ["connector", "status", "b"], {}, program)).code, 0);
 });
