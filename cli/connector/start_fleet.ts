@@ -46,7 +46,8 @@ export async function startFleet(
     start: (agent) =>
       startAgentConnector(ctx, agent, options, {
         tell: (event, fields) => view.event(event, { agent, ...fields }),
-        onTicket: (ticket, until) => void ticketLines(ticket, until).then((lines) => view.show(lines)),
+        onTicket: (ticket, until) =>
+          void ticketLines(ticket, until).then((lines) => view.show([`Ticket of ${agent}:`, ...lines])),
       }),
     filesOf: (agent) => identityFiles(store, agent),
     tell: (agent, event, fields) => view.event(event, agent === null ? fields : { agent, ...fields }),

@@ -43,9 +43,9 @@ export async function openPort(
   first: number = CONNECTOR_LIMITS.port,
 ): Promise<OpenPort> {
   const own = wanted ?? readPort(folder);
-  const taken = await portsOfOthers(store, folder.name);
-  if (own !== null) taken.delete(own);
-  const listener = listen(own ?? first, taken, response);
+  // The files of the others are read only when they matter: one process may start hundreds of agents (D-123).
+  const listener = (own === null ? null : listenOn(own, response)) ??
+    listenFrom(own ?? first, await portsOfOthers(store, folder.name), response);
   const kept = own ?? listener.port;
   try {
     if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
@@ -78,34 +78,36 @@ async function portsOfOthers(store: AgentStore, name: string): Promise<Set<numbe
   return ports;
 }
 
-function listen(
-  wanted: number,
+/** Listens on the first free port that no other agent has. @throws {CliError} `CLI_BUSY` */
+function listenFrom(
+  first: number,
   taken: ReadonlySet<number>,
   response: (request: Request) => Promise<Response>,
 ): Listener {
-  const last = Math.min(65_535, wanted + taken.size + CONNECTOR_LIMITS.portsTried - 1);
-  for (let port = wanted; port <= last; port++) {
-    if (taken.has(port)) continue;
-    const abort = new AbortController();
-    try {
-      const server = Deno.serve({
-        hostname: "127.0.0.1",
-        port,
-        signal: abort.signal,
-        onListen: () => {},
-      }, response);
-      const close = () => {
-        abort.abort();
-        return server.finished;
-      };
-      return { port: server.addr.port, close };
-    } catch (error) {
-      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
-    }
+  const last = Math.min(65_535, first + taken.size + CONNECTOR_LIMITS.portsTried - 1);
+  for (let port = first; port <= last; port++) {
+    const listener = taken.has(port) ? null : listenOn(port, response);
+    if (listener !== null) return listener;
   }
-  throw new CliError("CLI_BUSY", `No port from ${wanted} to ${last} is free`, {
+  throw new CliError("CLI_BUSY", `No port from ${first} to ${last} is free`, {
     fix: "Choose another port with --port.",
   });
+}
+
+/** Listens on a port; `null` when another program has it. */
+function listenOn(port: number, response: (request: Request) => Promise<Response>): Listener | null {
+  const abort = new AbortController();
+  try {
+    const server = Deno.serve({ hostname: "127.0.0.1", port, signal: abort.signal, onListen: () => {} }, response);
+    const close = () => {
+      abort.abort();
+      return server.finished;
+    };
+    return { port: server.addr.port, close };
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) return null;
+    throw error;
+  }
 }
 
 /** A token for the local API; new at each start. */
