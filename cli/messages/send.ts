@@ -188,7 +188,7 @@ async function report(
     if (state === "unknown") return EXIT.unreachable;
     return state === "refused" || state === "dead_lettered" ? EXIT.failed : EXIT.done;
   }
-  throw new CliError("CLI_NO_REPLY", `${peer} sent no reply within ${waitSeconds} s; ${requestId} is ${what}`);
+  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${requestId} is ${what}`);
 }
 
 /** Adds how to send the same message again to an error after which it is not known whether the proxy has it. */

@@ -35,10 +35,14 @@ export async function pairAlpha(world: World, machine: Machine, name: string): P
   return peer;
 }
 
-/** The running connector of alpha. Disposing it stops it. */
-export async function connectorOfAlpha(world: World, machine: Machine): Promise<RunningConnector & AsyncDisposable> {
+/** The running connector of alpha, with the platform `inbox` or a runtime that does not run. Disposing it stops it. */
+export async function connectorOfAlpha(
+  world: World,
+  machine: Machine,
+  { inbox = false } = {},
+): Promise<RunningConnector & AsyncDisposable> {
   const ctx = { ...contextOf(world, machine), env: (name: keyof typeof machine.env) => machine.env[name] };
-  const running = await startAgentConnector(ctx, "alpha", { "allow-insecure": false }, { tell: () => {} });
+  const running = await startAgentConnector(ctx, "alpha", { "allow-insecure": false, inbox }, { tell: () => {} });
   return {
     ...running,
     async [Symbol.asyncDispose]() {

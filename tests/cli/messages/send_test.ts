@@ -91,7 +91,7 @@ Deno.test("svc send reads the text from an argument, a pipe, a dash or a file, a
     assertEquals((await sent(["--data", "-"], ` ${json}\n`))?.payload, json);
   }));
 
-Deno.test("svc send refuses content that is empty, ambiguous, too large, not UTF-8 or not JSON, and sends nothing", () =>
+Deno.test("svc send refuses content that is empty, ambiguous, too large, not UTF-8 or not JSON", () =>
   withBeta(async ({ machine }) => {
     machine.write("large", "x".repeat(CLIENT_LIMITS.payloadBytes));
     Deno.writeFileSync(machine.path("binary"), new Uint8Array([0xff, 0xfe]));

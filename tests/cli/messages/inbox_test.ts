@@ -1,0 +1,251 @@
+/** `svc inbox`, `svc reply`, `svc send` and `svc sent` with a running connector (D-120). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { RunningConnector } from "../../../cli/connector/agent_connector.ts";
+import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
+import { until } from "../../support/until.ts";
+import { REGISTRY_URL, type TestAgent, type TestSocket, World } from "../../support/world.ts";
+import { whileTimePasses } from "../alpha.ts";
+import type { Machine } from "../cli_world.ts";
+import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
+
+const RAW = ["\u001b", "\u0007", "\r", "\u009b", "\u202e"];
+const HOSTILE = `first\r\n17  now  beta\n\u001b[2J\u0007\u009b31m\u202eend\tof it`;
+
+interface Place {
+  world: World;
+  machine: Machine;
+  running: RunningConnector;
+  beta: TestAgent;
+  socket: TestSocket;
+  /** Stores a message of beta as the link does. Returns its ID. */
+  receive(payload: unknown, more?: Partial<DeliverFrame>): number;
+}
+
+/** Runs a test with alpha's connector on the platform `inbox`, and the connected peer beta. */
+async function withInbox(test: (place: Place) => Promise<void>, { inbox = true } = {}): Promise<void> {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const beta = await pairAlpha(world, machine, "beta");
+  const socket = world.connect(beta);
+  await world.connected();
+  await machine.json("peers");
+  machine.stdin = null;
+  await using running = await connectorOfAlpha(world, machine, { inbox });
+  const { did: agentDid, name, currentJti: aitJti } = beta.agent;
+  const identity = { agentDid, ownerDid: beta.owner.did, issuer: REGISTRY_URL, aitJti, name };
+  let count = 0;
+  const receive = (payload: unknown, more: Partial<DeliverFrame> = {}) => {
+    const text = typeof payload === "string" ? payload : JSON.stringify(payload);
+    const { did: toAgentDid } = running.connector.options.agent;
+    const ids = { fromAgentDid: agentDid, requestId: `message-${++count}`, toAgentDid };
+    const [result] = running.connector.inbox.take([{ ...ids, identity, payload: text, ...more }], world.clock.now());
+    assert(result?.taken === "stored");
+    return result.waiting.seq;
+  };
+  await test({ world, machine, running, beta, socket, receive });
+}
+
+async function unread(machine: Machine, ...options: string[]): Promise<number[]> {
+  const { messages } = await machine.json("inbox", ...options);
+  return messages.map(({ id }: { id: number }) => id);
+}
+
+Deno.test("svc inbox lists unread messages with number, time, alias and text, and changes nothing", () =>
+  withInbox(async ({ machine, receive, world }) => {
+    const empty = await machine.svc("inbox");
+    assertEquals(empty, { code: 0, stdout: "", stderr: "No unread messages.\n" });
+    const [a, b, c] = [
+      receive({ message: "Hello\nalpha" }),
+      receive([1, { n: 2 }]),
+      receive({ message: "x" }, { auto: true }),
+    ];
+    const time = new Date(world.clock.now()).toISOString();
+    const lines = [`${a}  ${time}  beta`, "    Hello", "    alpha", `${b}  ${time}  beta`, '    [1,{"n":2}]'];
+    for (const _ of [1, 2]) {
+      const { code, stdout, stderr } = await machine.svc("inbox");
+      assertEquals([code, stderr], [0, ""]);
+      assertEquals(stdout.split("\n"), [...lines, `${c}  ${time}  beta  automatic`, "    x", ""]);
+    }
+    assertEquals(await unread(machine), [a, b, c]);
+  }));
+
+Deno.test("svc inbox filters by peer and conversation, and lists at most as many messages as wanted", () =>
+  withInbox(async ({ machine, receive, beta, world }) => {
+    const other = await world.agent(undefined, "other");
+    const [a, b] = [receive({ message: "a" }, { conversationId: "c-1" }), receive({ message: "b" })];
+    const c = receive({ message: "c" }, { fromAgentDid: other.agent.did });
+    assertEquals(await unread(machine, "--from", "beta"), [a, b]);
+    assertEquals(await unread(machine, "--from", beta.agent.did, "--conversation", "c-1"), [a]);
+    assertEquals(await unread(machine, "--limit", "2"), [a, b]);
+    const { more } = await machine.json("inbox", "--limit", "2");
+    assertEquals(more, true);
+    assertStringIncludes(
+      (await machine.svc("inbox")).stdout,
+      `${c}  ${new Date(world.clock.now()).toISOString()}  did:`,
+    );
+    assertStringIncludes((await machine.svc("inbox", "--limit", "1")).stderr, "more messages");
+    assertEquals((await machine.failure("inbox", "--from", "nobody")).exit, 4);
+    for (const wrong of [["--limit", "0"], ["--limit", "201"], ["--read", "--take"], ["--read", "--follow"]]) {
+      assertEquals((await machine.failure("inbox", ...wrong)).exit, 2);
+    }
+  }));
+
+Deno.test("svc inbox --take marks what it has printed, which --read then lists", () =>
+  withInbox(async ({ machine, receive }) => {
+    const ids = [receive({ message: "a" }), receive({ message: "b" })];
+    assertEquals(await unread(machine, "--take", "--limit", "1"), ids.slice(0, 1));
+    assertEquals(await unread(machine), ids.slice(1));
+    assertEquals(await unread(machine, "--read"), ids.slice(0, 1));
+    assertEquals((await machine.svc("inbox", "--take")).code, 0);
+    assertEquals([await unread(machine), await unread(machine, "--read")], [[], ids]);
+    assertEquals((await machine.svc("inbox", "--take")).stderr, "No unread messages.\n");
+  }));
+
+Deno.test("svc inbox --take marks nothing that its reader did not get", () =>
+  withInbox(async ({ machine, receive }) => {
+    const ids = [receive({ message: "a" }), receive({ message: "b" }), receive({ message: "c" })];
+    machine.readsCharacters = 0;
+    for (const options of [[], ["--json"], ["--follow"], ["--follow", "--json"]]) {
+      assertEquals((await machine.svc("inbox", "--take", ...options)).code, 0);
+    }
+    machine.readsCharacters = Infinity;
+    assertEquals(await unread(machine), ids);
+    // One message reaches the reader, which then ends.
+    machine.readsCharacters = 1;
+    await machine.svc("inbox", "--take");
+    machine.readsCharacters = Infinity;
+    assertEquals(await unread(machine), ids.slice(1));
+  }));
+
+Deno.test("no control character of a peer reaches the terminal, and its text cannot look like another message", () =>
+  withInbox(async ({ machine, receive }) => {
+    receive({ message: HOSTILE });
+    receive({ other: HOSTILE });
+    receive(`{\r\n"raw": "\u009b\u202e" }`);
+    for (const options of [[], ["--json"], ["--take"]]) {
+      const { stdout, stderr } = await machine.svc("inbox", ...options);
+      for (const char of RAW) assert(!(stdout + stderr).includes(char), JSON.stringify(char));
+      assert(stdout.split("\n").every((line) => !/^17 /.test(line)), stdout);
+    }
+    const { stdout } = await machine.svc("inbox", "--read");
+    assertStringIncludes(stdout, "    \\u001b[2J\\u0007\\u009b31m\\u202eend\tof it\n");
+  }));
+
+Deno.test("a payload comes back byte for byte in JSON, also one that is nested deeply", () =>
+  withInbox(async ({ machine, receive }) => {
+    const exact = '{"n":12345678901234567890,"f":1.10,"message":"\\u0041"}';
+    const deep = "[".repeat(50_000) + "]".repeat(50_000);
+    receive(exact);
+    receive(deep);
+    const { stdout } = await machine.svc("inbox", "--json");
+    assertStringIncludes(stdout, `"payload":${exact}}`);
+    assertStringIncludes(stdout, `"payload":${deep}}`);
+    assertEquals(JSON.parse(stdout).messages.length, 2);
+    assertEquals((await machine.svc("inbox")).stdout.includes(`    ${deep}\n`), true);
+  }));
+
+Deno.test("svc inbox says why it cannot read messages that go to a runtime", () =>
+  withInbox(async ({ machine }) => {
+    const { exit, code, message } = await machine.failure("inbox");
+    assertEquals([exit, code], [1, "CONNECTOR_RUNTIME_PUSHES"]);
+    assertStringIncludes(message, "svc install --for inbox");
+  }, { inbox: false }));
+
+Deno.test("svc send goes through the connector that runs, which knows the message afterwards", () =>
+  withInbox(async ({ machine, beta, socket }) => {
+    machine.requests.length = 0;
+    const payload = '{"n":12345678901234567890}';
+    const sent = await machine.json("send", "beta", "--data", payload, "--request-id", "request-1");
+    const expected = { requestId: "request-1", to: beta.agent.did, state: "delivered", problem: null, expiresAt: null };
+    assertEquals(sent, { ...expected, reply: null });
+    assertEquals(socket.delivered[0]?.payload, payload);
+    assert(machine.requests.some((request) => request.startsWith("POST /v1/outbound")));
+    assertEquals(
+      (await machine.svc("send", "beta", "x", "--request-id", "request-2")).stderr,
+      "Sent to beta: delivered (request-2)\n",
+    );
+    socket.behaviour = "nack";
+    assertEquals((await machine.svc("send", "beta", "x", "--request-id", "request-3")).code, 1);
+    const { messages } = await machine.json("sent");
+    const states = messages.map(({ requestId, state }: Record<string, string>) => [requestId, state]);
+    assertEquals(states, [["request-3", "refused"], ["request-2", "delivered"], ["request-1", "delivered"]]);
+    assertEquals((await machine.json("sent", "--to", "beta", "--limit", "1")).more, true);
+    const one = await machine.json("sent", "request-1");
+    assertEquals([one.state, one.reply, one.receipts], ["delivered", null, []]);
+    assertEquals((await machine.svc("sent")).stdout.split("\n")[0]?.split(/ {2,}/)[1], "TO");
+    for (const argv of [["sent", "request-9"], ["send", "nobody", "x"], ["sent", "request-1", "--to", "nobody"]]) {
+      assertEquals((await machine.failure(...argv)).exit, 4, argv.join(" "));
+    }
+  }));
+
+Deno.test("svc send --wait prints the reply to standard output and marks it read", () =>
+  withInbox(async ({ machine, running, socket, receive }) => {
+    const asking = machine.svc("send", "beta", "--wait", "How many?");
+    await until(() => socket.delivered.length === 1);
+    const { requestId = "" } = socket.delivered[0] ?? {};
+    receive({ message: "unrelated" });
+    receive({ message: "Two\n\u001b[2Jthree" }, { inReplyTo: requestId });
+    assertEquals(await asking, { code: 0, stdout: "Two\n\\u001b[2Jthree\n", stderr: "" });
+    assertEquals((await unread(machine)).length, 1);
+    assertEquals(running.connector.sent.find(requestId)?.state, "processed");
+    const { stdout } = await machine.svc("sent", requestId);
+    for (const part of [`${requestId} to beta`, "processed", `reply to ${requestId}`, "    Two"]) {
+      assertStringIncludes(stdout, part);
+    }
+
+    const again = machine.svc("send", "beta", "--wait", "JSON?", "--json");
+    await until(() => socket.delivered.length === 2);
+    receive('{"n":12345678901234567890}', { inReplyTo: socket.delivered[1]?.requestId ?? "" });
+    const { code, stdout: json } = await again;
+    assertEquals([code, JSON.parse(json).reply.isReply], [0, true]);
+    assertStringIncludes(json, '"payload":{"n":12345678901234567890}}}');
+    assertEquals((await unread(machine)).length, 1);
+  }));
+
+Deno.test("a reply that the reader did not get stays unread", () =>
+  withInbox(async ({ machine, socket, receive }) => {
+    machine.readsCharacters = 0;
+    const asking = machine.svc("send", "beta", "--wait", "x");
+    await until(() => socket.delivered.length === 1);
+    const id = receive({ message: "y" }, { inReplyTo: socket.delivered[0]?.requestId ?? "" });
+    assertEquals((await asking).code, 0);
+    machine.readsCharacters = Infinity;
+    assertEquals(await unread(machine), [id]);
+  }));
+
+Deno.test("svc send --wait exits with 6 and the state when no reply comes in time", () =>
+  withInbox(async ({ world, machine }) => {
+    const ask = (...options: string[]) =>
+      whileTimePasses(world, machine.svc("send", "beta", "--wait", "x", "--timeout", "5", ...options));
+    const { code, stdout, stderr } = await ask("--request-id", "request-1");
+    assertEquals([code, stdout], [6, ""]);
+    assertStringIncludes(stderr, "CLI_NO_REPLY: No reply of beta came within 5 s; request-1 is delivered.");
+    const json = await ask("--json");
+    assertEquals([json.code, JSON.parse(json.stdout).state], [6, "delivered"]);
+    assertEquals(JSON.parse(json.stderr).error.code, "CLI_NO_REPLY");
+  }));
+
+Deno.test("svc send --wait exits with 1 as soon as the peer does not accept the message", () =>
+  withInbox(async ({ machine, socket }) => {
+    socket.behaviour = "nack";
+    const { code, stdout, stderr } = await machine.svc("send", "beta", "--wait", "x", "--request-id", "request-1");
+    assertEquals([code, stdout, stderr], [1, "", "Sent to beta: refused, inbox_full (request-1)\n"]);
+  }));
+
+Deno.test("svc reply answers a message in its conversation, and marks it read", () =>
+  withInbox(async ({ machine, socket, receive }) => {
+    const id = receive({ message: "How many?" }, { conversationId: "c-1", requestId: "question-1" });
+    const { code, stdout, stderr } = await machine.svc("reply", `${id}`, "Two");
+    const [frame] = socket.delivered;
+    assertEquals([code, stdout, stderr], [0, "", `Sent to beta: delivered (${frame?.requestId})\n`]);
+    assertEquals([frame?.inReplyTo, frame?.conversationId], ["question-1", "c-1"]);
+    assertEquals([await unread(machine), await unread(machine, "--read")], [[], [id]]);
+    const unknown = await machine.failure("reply", "999", "x");
+    assertEquals([unknown.exit, unknown.code], [4, "CONNECTOR_MESSAGE_UNKNOWN"]);
+    for (const wrong of ["0", "x", "1.5"]) assertEquals((await machine.failure("reply", wrong, "x")).exit, 2);
+
+    socket.behaviour = "nack";
+    const other = receive({ message: "again?" });
+    assertEquals((await machine.svc("reply", `${other}`, "x")).code, 1);
+    assertEquals(await unread(machine), [other]);
+  }));

@@ -1,0 +1,209 @@
+/**
+ * Messages by `svc` alone, as real processes (D-120): questions and answers in a shell, a closed pipe, a peer of the
+ * previous release, and another program on the port of a killed connector (D-119).
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { bundledProgram, ended, type Program, programs, Watched } from "../cli/program.ts";
+import type { Outcome } from "../cli/svc_runner.ts";
+import { previousRelease } from "../support/previous_release.ts";
+import { eventually, Service, tempFolder, within } from "../support/process.ts";
+
+const previous = await previousRelease();
+const END_MS = 90_000;
+const HOSTILE = "\u001b[2J\u0007\r\u009b31m\u202e";
+
+/** Alpha and beta, paired, in one configuration folder, and the shell of their person. */
+class Shell implements AsyncDisposable {
+  private constructor(
+    readonly program: Program,
+    readonly service: Service,
+    readonly folder: AsyncDisposable & { path: string },
+  ) {}
+
+  static async open(program: Program): Promise<Shell> {
+    const shell = new Shell(program, await Service.open(), await tempFolder());
+    const env = { SVC_API_KEY: shell.service.apiKey, SVC_REGISTRY_URL: shell.service.url };
+    await svc(shell.dir, ["config", "init", "--registry-url", shell.service.url], {}, program);
+    for (const name of ["alpha", "beta"]) await svc(shell.dir, ["agent", "create", name], env, program);
+    const [alpha, beta] = await Promise.all(
+      ["alpha", "beta"].map((name) => clientFromFiles(shell.dir, name, shell.service.url)),
+    );
+    const { ticket } = await alpha!.pairStart({ agentName: "alpha", humanName: "A" });
+    await beta!.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+    return shell;
+  }
+
+  get dir(): string {
+    return this.folder.path;
+  }
+
+  #options(agent: string): Deno.CommandOptions {
+    const env = { SVC_CONFIG_DIR: this.dir, SVC_AGENT: agent, NO_COLOR: "1", TERM: "xterm" };
+    return { env, stdin: "null", stdout: "piped", stderr: "piped" };
+  }
+
+  /** Runs a line of `sh`, in which `svc` is the program. */
+  async run(agent: string, line: string): Promise<Outcome> {
+    const words = [this.program.command, ...this.program.args].map(shellQuote).join(" ");
+    const args = ["-c", `svc() { ${words} "$@"; }\n${line}`];
+    return await within(END_MS, line, ended(new Deno.Command("sh", { ...this.#options(agent), args }).spawn()));
+  }
+
+  /** Starts `svc` as a process. */
+  spawn(agent: string, argv: readonly string[]): Deno.ChildProcess {
+    const args = [...this.program.args, ...argv];
+    return new Deno.Command(this.program.command, { ...this.#options(agent), args }).spawn();
+  }
+
+  /** Starts the connector of an agent that reads its messages. */
+  connector(agent: string): Promise<RunningConnector> {
+    return RunningConnector.start(this.dir, agent, ["--inbox"], { program: this.program });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.folder[Symbol.asyncDispose]();
+    await this.service[Symbol.asyncDispose]();
+  }
+}
+
+for (const program of await programs()) {
+  Deno.test(`two agents ask, answer and read by svc alone (${program.name})`, async (t) => {
+    await using shell = await Shell.open(program);
+    await using _beta = await shell.connector("beta");
+
+    await t.step("a piped text arrives as two lines", async () => {
+      const { code, stdout, stderr } = await shell.run("alpha", "printf 'a\\nb' | svc send beta");
+      assertEquals([code, stdout], [0, ""]);
+      assert(/^Sent to beta: delivered \(\w{26}\)\n$/.test(stderr), stderr);
+      const inbox = await shell.run("beta", "svc inbox --take");
+      assert(/^1 {2}\S+ {2}alpha\n {4}a\n {4}b\n$/.test(inbox.stdout), inbox.stdout);
+    });
+
+    await t.step("no control character of a peer reaches a terminal", async () => {
+      await shell.run("alpha", `svc send beta --data ${shellQuote(JSON.stringify({ message: HOSTILE }))}`);
+      for (const line of ["svc inbox", "svc inbox --json", "svc inbox --take"]) {
+        const words = [program.command, ...program.args, ...line.split(" ").slice(1)].map(shellQuote).join(" ");
+        const { stdout } = await shell.run("beta", `script -qfec ${shellQuote(words)} /dev/null </dev/null || ${line}`);
+        const shown = stdout.replaceAll("\r\n", "\n").replaceAll("\r\u001b[K", "");
+        assertStringIncludes(shown, "u001b[2J");
+        for (const char of ["\u001b", "\u0007", "\r", "\u009b", "\u202e"]) assert(!shown.includes(char), line);
+      }
+    });
+
+    // Beta answers each question while it runs.
+    await using reader = new Watched(shell.spawn("beta", ["inbox", "--follow", "--take", "--json"]));
+    const answer = async (number: number) => {
+      const line = await eventually(
+        END_MS,
+        "the question arrives",
+        () => reader.printed.split("\n")[number] || undefined,
+      );
+      const { id, text } = JSON.parse(line) as { id: number; text: string };
+      const { code, stderr } = await shell.run("beta", `svc reply ${id} "You asked: ${text}"`);
+      assertEquals(code, 0, stderr);
+    };
+    const ask = async (number: number, words: string) => {
+      const asking = shell.run("alpha", `answer=$(svc send beta --wait "${words}") && printf '%s' "<$answer>"`);
+      await Promise.race([answer(number), asking.then(({ stderr }) => assertEquals(stderr, ""))]);
+      assertEquals(await asking, { code: 0, stdout: `<You asked: ${words}>`, stderr: "" });
+    };
+
+    await t.step("an answer is the output of the question, without a connector of the sender", () => ask(0, "one?"));
+    await t.step("an answer is the output of the question, with a connector of the sender", async () => {
+      await using _alpha = await shell.connector("alpha");
+      await ask(1, "two?");
+      const { code, stdout } = await shell.run("alpha", "svc status --json");
+      const agents = JSON.parse(stdout).agents.map((
+        agent: Record<string, unknown>,
+      ) => [agent.name, agent.connector, agent.unread]);
+      assertEquals([code, agents], [0, [["alpha", "running", 0], ["beta", "running", 0]]]);
+      const sent = await shell.run("alpha", "svc sent --to beta --json");
+      assertEquals(JSON.parse(sent.stdout).messages[0].state, "processed");
+    });
+
+    await t.step("Ctrl-C ends a listing that follows", async () => {
+      reader.child.kill("SIGINT");
+      assertEquals((await within(END_MS, "the listing ends", reader.child.status)).code, 0);
+    });
+  });
+}
+
+Deno.test("svc inbox --take into a closed pipe marks nothing read", async () => {
+  const program = await bundledProgram();
+  await using shell = await Shell.open(program);
+  await using beta = await shell.connector("beta");
+  await shell.run("alpha", "svc send beta one && svc send beta two");
+  for (const options of [[], ["--json"], ["--follow"]]) {
+    const child = shell.spawn("beta", ["inbox", "--take", ...options]);
+    await child.stdout.cancel();
+    const { code } = await within(END_MS, "svc inbox ends", child.status);
+    await child.stderr.cancel();
+    assertEquals([code, (await beta.json("GET", "/v1/inbox")).messages.length], [0, 2], options.join());
+  }
+});
+
+Deno.test("svc inbox without a connector receives queued messages", async () => {
+  await using shell = await Shell.open(await bundledProgram());
+  const { stderr } = await shell.run("alpha", "svc send beta 'for later'");
+  assertStringIncludes(stderr, "Sent to beta: queued, until 20");
+  const { code, stdout } = await shell.run("beta", "svc inbox --take --json");
+  assertEquals([code, JSON.parse(stdout).messages[0]?.text], [0, "for later"]);
+});
+
+Deno.test({
+  name: "a question to a peer of the previous release ends with exit code 6 and the state processed",
+  ignore: previous === null,
+  async fn() {
+    assert(previous !== null);
+    await using shell = await Shell.open(await bundledProgram());
+    await using runtime = new Listener();
+    const options = ["--runtime-base-url", runtime.url];
+    await using _old = await RunningConnector.start(shell.dir, "beta", options, { program: previous.program });
+    for (const connector of ["without", "with"]) {
+      await using _alpha = connector === "with" ? await shell.connector("alpha") : null;
+      const { code, stdout, stderr } = await shell.run("alpha", "svc send beta --wait --timeout 12 --json hello");
+      assertEquals([code, JSON.parse(stderr).error.code], [6, "CLI_NO_REPLY"], stderr);
+      assertEquals([JSON.parse(stdout).state, JSON.parse(stdout).reply], ["processed", null], connector);
+    }
+    assertEquals(runtime.received.length, 2);
+  },
+});
+
+Deno.test("no command sends a byte to the program that has the port of a killed connector", async () => {
+  await using shell = await Shell.open(await bundledProgram());
+  let port: number;
+  {
+    await using alpha = await shell.connector("alpha");
+    port = Number(new URL(alpha.file.url).port);
+    await alpha.child.end("SIGKILL");
+  }
+  const connections: string[] = [];
+  const listener = Deno.listen({ hostname: "127.0.0.1", port });
+  const accepting = (async () => {
+    for await (const connection of listener) {
+      const buffer = new Uint8Array(1_024);
+      const length = await connection.read(buffer).catch(() => 0) ?? 0;
+      connections.push(new TextDecoder().decode(buffer.subarray(0, length)));
+      connection.close();
+    }
+  })();
+  const lines: [string, number][] = [
+    ["svc send beta hello", 0],
+    ["svc inbox", 0],
+    ["svc sent", 0],
+    ["svc peers", 0],
+    ["svc status", 0],
+    ["svc send beta --wait --timeout 1 hello", 6],
+    ["svc dead-letters", 5],
+    ["svc connector status", 5],
+  ];
+  for (const [line, exit] of lines) {
+    const { code, stderr } = await shell.run("alpha", line);
+    assertEquals(code, exit, `${line}\n${stderr}`);
+  }
+  listener.close();
+  await accepting;
+  assertEquals(connections, []);
+});
