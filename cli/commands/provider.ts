@@ -131,17 +131,22 @@ export const PROVIDER_COMMANDS = [
       const { folder } = await connectorOf(ctx, options["agent-name"]);
       const provider = await providerOf(ctx, options, folder);
       const { client } = provider;
-      const [{ runChecks, BLOCKING_CHECKS }, { sendProbe }, { readPeers }, { toBase64Url }, { connectorDown }] =
-        await Promise
-          .all([
-            import("../doctor/checks.ts"),
-            import("../doctor/relay_probe.ts"),
-            import("../connector/peers.ts"),
-            import("../../shared/protocol/base64url.ts"),
-            import("../connector/local_api/client.ts"),
-          ]);
+      const [
+        { runChecks, BLOCKING_CHECKS },
+        { sendProbe },
+        { presentPeers, readPeers },
+        { toBase64Url },
+        { connectorDown },
+      ] = await Promise
+        .all([
+          import("../doctor/checks.ts"),
+          import("../doctor/relay_probe.ts"),
+          import("../connector/peers.ts"),
+          import("../../shared/protocol/base64url.ts"),
+          import("../connector/local_api/client.ts"),
+        ]);
       if (client === null) throw connectorDown(folder.name);
-      const peer = options.peer ?? onlyPeer(Object.keys(readPeers(folder)));
+      const peer = options.peer ?? onlyPeer(Object.keys(presentPeers(readPeers(folder))));
       if (!options["no-preflight"]) {
         const checks = await runChecks({ ...provider, now: ctx.clock.now() }, { skipConnector: false });
         const failed = checks.filter(({ ok }) => !ok);

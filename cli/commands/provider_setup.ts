@@ -1,5 +1,5 @@
 /** `svc provider setup`: changes the runtime's settings so that it accepts messages, and restores them with --undo. */
-import { join } from "node:path";
+import type { AgentFolder } from "../agents/agent_store.ts";
 import { command } from "../command_line/command.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
@@ -125,13 +125,13 @@ function nothingToSetUp(id: PlatformId): CliError {
   return new CliError("CLI_USAGE", `The platform ${id} has no runtime to set up`, { fix: `svc install --for ${id}` });
 }
 
-async function copyPeers(folder: { path: string; read(file: string): string | null }, path: string): Promise<void> {
-  const { PEERS_FILE } = await import("../../shared/client/agent_files.ts");
+/** Writes the peers for a runtime. An ended pair is not one of them. */
+async function copyPeers(folder: AgentFolder, path: string): Promise<void> {
+  const { presentPeers, readPeers } = await import("../connector/peers.ts");
+  const text = JSON.stringify(presentPeers(readPeers(folder)), null, 2);
   try {
-    await Deno.writeTextFile(path, folder.read(PEERS_FILE) ?? "{}\n");
+    await Deno.writeTextFile(path, `${text}\n`);
   } catch (cause) {
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written from ${join(folder.path, PEERS_FILE)}`, {
-      cause,
-    });
+    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written`, { cause });
   }
 }

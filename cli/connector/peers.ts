@@ -1,6 +1,6 @@
 /**
- * The agent's peers by alias (D-93), in `peers.json`, from the proxy's list. An alias stays with its peer until the pair
- * ends.
+ * The agent's peers by alias (D-93), in `peers.json`, from the proxy's list. An alias stays with its DID permanently: after
+ * the end of a pair it never leads to another agent (D-121).
  */
 import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts";
@@ -11,12 +11,27 @@ import type { Peer } from "../../shared/client/peer_pages.ts";
 
 const PeersFile = z.record(
   z.string(),
-  z.object({ did: z.string().refine(isAgentDid), agentName: z.string(), humanName: z.string() }),
+  z.object({
+    did: z.string().refine(isAgentDid),
+    agentName: z.string(),
+    humanName: z.string(),
+    /** The pair has ended. */
+    gone: z.literal(true).optional(),
+  }),
 );
 /** Alias → peer. */
 export type Peers = z.infer<typeof PeersFile>;
 
-/** DID → alias. */
+/** Words that a reader could take for something else than a peer; they get the prefix `peer-`. */
+const RESERVED: ReadonlySet<string> = new Set(["user", "system", "assistant", "human", "admin", "svc"]);
+/** Most ended pairs whose aliases are kept. With 10,000 peers and the longest names they fit into the file. */
+const MAX_GONE = 5_000;
+
+function isReserved(alias: string): boolean {
+  return RESERVED.has(alias.toLowerCase());
+}
+
+/** DID → alias, also of pairs that have ended. */
 export function aliasesOf(peers: Peers): Map<string, string> {
   return new Map(Object.entries(peers).map(([alias, { did }]) => [did, alias]));
 }
@@ -31,11 +46,14 @@ export function shownAliases(folder: AgentFolder): Map<string, string> {
   }
 }
 
-/** The peers with their aliases; a known peer keeps its alias. */
+/** The peers with their aliases. A known peer keeps its alias; one that is not in the list is gone. */
 export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }): Peers {
-  const aliasOf = aliasesOf(known);
-  const taken = new Set<string>();
-  const merged: [string, Peers[string]][] = [];
+  const kept = Object.fromEntries(Object.entries(known).filter(([alias]) => !isReserved(alias)));
+  const aliasOf = aliasesOf(kept);
+  const present = new Set(peers.map(({ agentDid }) => agentDid));
+  const merged: [string, Peers[string]][] = Object.entries(kept).filter(([, { did }]) => !present.has(did))
+    .slice(0, MAX_GONE).map(([alias, peer]) => [alias, { ...peer, gone: true }]);
+  const taken = new Set(merged.map(([alias]) => alias));
   const add = (alias: string, { agentDid: did, profile }: Peer) => {
     taken.add(alias);
     merged.push([alias, { did, ...profile }]);
@@ -58,7 +76,8 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }):
  * @param numbers the number to try next for each word, so that many peers with one name stay linear
  */
 function freeAlias(agentName: string, taken: ReadonlySet<string>, numbers: Map<string, number>): string {
-  const word = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
+  const name = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
+  const word = isReserved(name) ? `peer-${name}` : name;
   for (let n = numbers.get(word) ?? 1;; n++) {
     const alias = n === 1 ? word : `${word}-${n}`;
     if (taken.has(alias)) continue;
@@ -86,8 +105,19 @@ export async function writePeers(folder: AgentFolder, peers: Peers): Promise<voi
   await folder.writeJson(PEERS_FILE, peers, PEERS_FILE_BYTES);
 }
 
-/** The DID of a peer, from a DID or an alias; `null` when no peer has the alias. */
+/** The peers whose pair has not ended. */
+export function presentPeers(peers: Peers): Peers {
+  return Object.fromEntries(Object.entries(peers).filter(([, { gone }]) => !gone));
+}
+
+/** The DID of a peer, from a DID or an alias; `null` when no peer has the alias, or not any longer. */
 export function findPeer(peers: Peers, to: string): string | null {
+  const did = findPeerEver(peers, to);
+  return did !== to && peers[to]?.gone ? null : did;
+}
+
+/** The same, also for an alias whose pair has ended: its messages can still be read. */
+export function findPeerEver(peers: Peers, to: string): string | null {
   if (isAgentDid(to)) return to;
   return Object.hasOwn(peers, to) ? peers[to]?.did ?? null : null;
 }

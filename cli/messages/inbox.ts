@@ -7,7 +7,7 @@ import { InboxReadResult } from "../../shared/client/local_shapes.ts";
 import { chosenAgent } from "../agents/agent_choice.ts";
 import { type Access, access } from "../connector/attach.ts";
 import { checkedBody } from "../connector/local_api/client.ts";
-import { findPeer, readPeers } from "../connector/peers.ts";
+import { findPeerEver, readPeers } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { messageLines, parsePage, type Received, type ReceivedPage } from "./received.ts";
 
@@ -50,7 +50,7 @@ export async function listInbox(ctx: Context, query: InboxQuery): Promise<void> 
       ctx.out.doing("Waiting for queued messages");
       await Promise.race([sleep(ctx.clock, QUEUED_MS), stopped.promise]);
     }
-    const from = query.from === undefined ? null : findPeer(readPeers(folder), query.from) ?? query.from;
+    const from = query.from === undefined ? null : findPeerEver(readPeers(folder), query.from) ?? query.from;
     const lister = new Lister(ctx, connector, { ...query, from: from ?? undefined });
     if (!query.follow) return await lister.list();
     while (!isStopped) {

@@ -7,7 +7,7 @@ import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { type Access, access } from "../connector/attach.ts";
 import { directProxy } from "../connector/link/direct_proxy.ts";
 import { checkedBody, ConnectorClient } from "../connector/local_api/client.ts";
-import { shownAliases } from "../connector/peers.ts";
+import { findPeerEver, readPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
@@ -31,7 +31,8 @@ export async function listSent(
 ): Promise<void> {
   const { folder } = await chosenAgent(ctx, agent);
   await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
-  const query = new URLSearchParams({ limit: String(limit), ...to === undefined ? {} : { to } });
+  const did = to === undefined ? undefined : findPeerEver(readPeers(folder), to) ?? to;
+  const query = new URLSearchParams({ limit: String(limit), ...did === undefined ? {} : { to: did } });
   const { messages, more } = checkedBody(
     folder.name,
     SentPage,

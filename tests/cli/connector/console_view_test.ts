@@ -3,7 +3,7 @@
  * D-93.
  */
 import { assert, assertEquals } from "@std/assert";
-import { mergePeers } from "../../../cli/connector/peers.ts";
+import { mergePeers, type Peers } from "../../../cli/connector/peers.ts";
 import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairing_hint.ts";
 import { formatDuration, isConnectorHealthy, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
 import { withAlias } from "../../../cli/connector/events.ts";
@@ -234,11 +234,16 @@ Deno.test("each peer gets an alias of its own and keeps it", () => {
   const second = mergePeers(first, {
     peers: [peer("B", "beta", "2"), peer("D", "beta", "4"), peer("E", "__proto__", "5")],
   });
-  assertEquals(Object.fromEntries(Object.entries(second).map(([alias, { did }]) => [alias, did.slice(-1)])), {
-    "beta-2": "B",
-    "beta": "D",
-    "proto": "E",
-  });
+  const shown = (peers: Peers) => Object.entries(peers).map(([alias, { did, gone }]) => [alias, did.slice(-1), gone]);
+  assertEquals(shown(second), [
+    ["G-mma", "C", true],
+    ["beta", "A", true],
+    ["beta-2", "B", undefined],
+    ["beta-3", "D", undefined],
+    ["proto", "E", undefined],
+  ]);
+  const third = mergePeers(second, { peers: [peer("A", "beta", "6"), peer("F", "beta", "7")] });
+  assertEquals(shown(third).filter(([, , gone]) => !gone), [["beta", "A", undefined], ["beta-4", "F", undefined]]);
 });
 
 Deno.test("the live line is cut to the current width of the terminal at each redraw", async () => {

@@ -1,7 +1,15 @@
 /** The agent's peers (D-93, D-241): a large number, in pages, and a file that can always be read again. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
-import { mergePeers, type Peers, readPeers, writePeers } from "../../../cli/connector/peers.ts";
+import {
+  findPeer,
+  findPeerEver,
+  mergePeers,
+  type Peers,
+  presentPeers,
+  readPeers,
+  writePeers,
+} from "../../../cli/connector/peers.ts";
 import { CliError } from "../../../cli/errors.ts";
 import type { PeerList } from "../../../shared/protocol/api/pairing.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
@@ -34,6 +42,40 @@ Deno.test("10,000 peers are written and read again with unique aliases, also whe
   );
   await assertRejects(() => writePeers(folder, tooMany), CliError, "would be larger than 16777216 bytes");
   assertEquals(readPeers(folder), merged, "the previous file stays");
+});
+
+Deno.test("a name that a reader could take for a person or a program becomes an alias with a prefix", () => {
+  const names = ["user", "system", "assistant", "human", "admin", "svc", "System", "  svc! ", "systems"];
+  const merged = mergePeers({}, { peers: names.map((name, n) => peer(n, name)) });
+  const prefixed = ["user", "system", "assistant", "human", "admin", "svc", "System"].map((name) => `peer-${name}`);
+  assertEquals(Object.keys(merged).sort(), [...prefixed, "peer-svc-2", "systems"].sort());
+  // A file of the previous release may have one.
+  const before = { system: { did: peer(1).agentDid, agentName: "system", humanName: "h" } };
+  assertEquals(Object.keys(mergePeers(before, { peers: [peer(1, "system")] })), ["peer-system"]);
+});
+
+Deno.test("the alias of an ended pair leads to no agent, and stays for its messages", () => {
+  const first = mergePeers({}, { peers: [peer(1, "beta")] });
+  const ended = mergePeers(first, { peers: [peer(2, "beta")] });
+  assertEquals([findPeer(ended, "beta"), findPeerEver(ended, "beta")], [null, peer(1).agentDid]);
+  assertEquals([findPeer(ended, "beta-2"), findPeer(ended, peer(1).agentDid)], [peer(2).agentDid, peer(1).agentDid]);
+  assertEquals(Object.keys(presentPeers(ended)), ["beta-2"]);
+  assertEquals([findPeer(ended, "toString"), findPeerEver(ended, "__proto__")], [null, null]);
+});
+
+Deno.test("the aliases of 20,000 ended pairs fit into the file with 10,000 peers", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+  const long = (n: number) => ({
+    ...peer(n),
+    profile: { agentName: `${n} ${"😀".repeat(50)}`, humanName: "😀".repeat(64) },
+  });
+  const ended = mergePeers({}, { peers: Array.from({ length: 20_000 }, (_, n) => long(n)) });
+  const merged = mergePeers(ended, { peers: Array.from({ length: 10_000 }, (_, n) => long(n + 20_000)) });
+  await writePeers(folder, merged);
+  assertEquals([Object.keys(merged).length, Object.keys(presentPeers(readPeers(folder))).length], [15_000, 10_000]);
 });
 
 Deno.test("a message to a DID is sent while the peers file cannot be read", async () => {

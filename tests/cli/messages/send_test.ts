@@ -133,6 +133,23 @@ Deno.test("svc send reports an unknown peer with exit code 4, and how to see the
     assertEquals(machine.requests, ["GET /pair/peers?limit=500"]);
   }));
 
+Deno.test("the alias of an ended pair leads to no other agent of that name", () =>
+  withBeta(async ({ world, machine, beta }) => {
+    await machine.json("peers");
+    const peerAgentDid = JSON.parse(machine.read("agents/alpha/identity.json")).did;
+    await world.fetch(await world.signed(beta, { target: "/pair/remove", body: JSON.stringify({ peerAgentDid }) }));
+    const other = await pairAlpha(world, machine, "beta");
+    const { peers } = await machine.json("peers");
+    assertEquals(peers.map((peer: Record<string, string>) => [peer.alias, peer.agentDid]), [[
+      "beta-2",
+      other.agent.did,
+    ]]);
+    const { exit, code } = await machine.failure("send", "beta", "x");
+    assertEquals([exit, code], [4, "CONNECTOR_PEER_UNKNOWN"]);
+    assertEquals((await machine.json("send", "beta-2", "x")).to, other.agent.did);
+    assertEquals(JSON.parse(machine.read("agents/alpha/peers.json")).beta.gone, true);
+  }));
+
 Deno.test("svc send refreshes an expired session once", () =>
   withBeta(async ({ world, machine, beta }) => {
     await machine.json("peers");
