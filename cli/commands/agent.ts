@@ -56,7 +56,8 @@ export const AGENT_COMMANDS = [
           ["files", path],
         ]),
       ]);
-      ctx.out.next(["connector", "start", name]);
+      ctx.out.next(["connector", "start", name], { when: "with an agent runtime" });
+      ctx.out.next(["connector", "start", name, "--inbox"], { when: "to read its messages with svc inbox" });
       ctx.out.next(["agent", "inspect", name], { when: "to check it" });
     },
   }),

@@ -41,8 +41,9 @@ Deno.test("every suggested line can be pasted unchanged, from the first admin to
   const [redeem = []] = await next(ada, ...invite);
   const [createToo = []] = await next(bob, ...redeem);
   await next(bob, ...createToo);
-  const [start = [], inspect = []] = await next(ada, ...create);
+  const [start = [], startInbox = [], inspect = []] = await next(ada, ...create);
   assertEquals(start.slice(0, 3), ["connector", "start", "my-agent"]);
+  assertEquals(startInbox.slice(0, 4), ["connector", "start", "my-agent", "--inbox"]);
   assertEquals((await ada.json(...inspect)).verified, true);
   const here = ["--config-dir", strange];
   await ada.json("agent", "create", "second", ...here);
