@@ -28,6 +28,7 @@ export interface ConsoleKeysDeps {
   stop(): void;
 }
 
+const TICKET = /svcpair1_[A-Za-z0-9_-]+/g;
 /** The last time that a date can express. */
 const MAX_TIME_MS = 8.64e15;
 
@@ -117,8 +118,8 @@ export class ConsoleKeys {
 
   #pasted(text: string | null): void {
     if (this.#takeQuestion() !== null) this.#deps.show(["Not paired."]);
-    const ticket = text === null ? null : parseTicket(text);
-    if (ticket === null || !isPrintable(ticket)) return this.#deps.show(["The pasted text is not a pairing ticket."]);
+    const ticket = text === null ? null : ticketIn(text);
+    if (ticket === null) return this.#deps.show(["The pasted text has no pairing ticket, or more than one."]);
     const { clock, show, proxyOrigin } = this.#deps;
     const leftMs = ticket.exp * 1000 - clock.now();
     const left = leftMs > 0 ? `in ${formatDuration(leftMs)}` : "EXPIRED";
@@ -159,9 +160,14 @@ export class ConsoleKeys {
   }
 }
 
-/** Whether the content of a ticket, which anyone can write, is an origin and a time. */
-function isPrintable({ iss, exp }: Ticket): boolean {
-  return URL.canParse(iss) && new URL(iss).origin === iss && exp * 1000 <= MAX_TIME_MS;
+/** The only ticket in a text; `null` when there is none, or when its content is not an origin and a time. */
+function ticketIn(text: string): Ticket | null {
+  const found = new Set(text.match(TICKET));
+  const [ticket = null] = found.size === 1 ? Array.from(found, parseTicket) : [];
+  if (ticket === null) return null;
+  const { iss, exp } = ticket;
+  const isPrintable = URL.canParse(iss) && new URL(iss).origin === iss && exp * 1000 <= MAX_TIME_MS;
+  return isPrintable ? ticket : null;
 }
 
 /** The first lines of a message, with an ellipsis when there are more characters. */

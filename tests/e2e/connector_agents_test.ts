@@ -161,6 +161,8 @@ Deno.test("named agents run in one process, except one that another process runs
       [["--all", "--hook-token", "t"], "--hook-token is for"],
       [["--all", "--hook-path", "/x"], "--hook-path is for"],
       [["--all", "--save"], "--save is for"],
+      [["--all", "--keys"], "--keys is for"],
+      [["agent-1", "agent-2", "--inbox"], "--inbox is for"],
       [["--all", "agent-1"], "Give either an agent name or --all"],
       [[], "Give either an agent name or --all"],
     ];

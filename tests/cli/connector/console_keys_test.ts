@@ -94,7 +94,7 @@ Deno.test("u shows the unread messages, at most 20 and 2,000 characters of each"
 Deno.test("a pasted ticket is shown with proxy and expiry, and y pairs and says with whom", async () => {
   const world = new TestKeys();
   const ticket = world.ticket();
-  await world.paste(`  \`${ticket}\`\n`);
+  await world.paste(`Here is the ticket:\r\n  \`${ticket}\`, it works once.\n`);
   assertEquals(world.take(), [`Ticket of ${PROXY}, valid until 2026-02-21T00:06:00.000Z (in 5 min).`, QUESTION]);
   assertEquals(world.calls, []);
   world.peers = { "beta-2": { did: DID, agentName: "beta", humanName: "Bob" } };
@@ -114,7 +114,7 @@ Deno.test("a pasted ticket sends nothing after another key, another paste, or a 
   }
   await world.paste(world.ticket());
   await world.paste("something else");
-  assertEquals(world.take().slice(-2), ["Not paired.", "The pasted text is not a pairing ticket."]);
+  assertEquals(world.take().slice(-2), ["Not paired.", "The pasted text has no pairing ticket, or more than one."]);
   await world.paste(world.ticket());
   await world.clock.advance(60_000);
   assertEquals(world.take().at(-1), "Not paired: no answer.");
@@ -141,10 +141,11 @@ Deno.test("a text that is not a ticket is refused: too long, another origin or t
     world.ticket({ iss: "https://proxy.example, which you trust" }),
     world.ticket({ iss: "javascript:alert(1)" }),
     world.ticket({ exp: Number.MAX_SAFE_INTEGER }),
+    `${world.ticket()} ${world.ticket({ exp: 1 })}`,
   ];
   for (const text of texts) {
     await world.paste(text);
-    assertEquals(world.take(), ["The pasted text is not a pairing ticket."]);
+    assertEquals(world.take(), ["The pasted text has no pairing ticket, or more than one."]);
   }
   await world.type("y");
   assertEquals(world.calls, []);
