@@ -129,7 +129,7 @@ for (const program of await programs()) {
         }
       });
 
-      await t.step("each line of the story was typed, at most 12 besides the definitions of svc", () => {
+      await t.step("each line of the story was typed, at most 12 and the definitions of svc", () => {
         assert(story.next({}).done);
         assert(LINES.filter((line) => !line.startsWith("svc() {")).length + 1 <= 12);
         assertEquals(STORY.includes("curl"), false);
