@@ -202,6 +202,15 @@ Deno.test("svc send --wait prints the reply to standard output and marks it read
     assertEquals((await unread(machine)).length, 1);
   }));
 
+Deno.test("svc send --wait gets the reply also when messages go to a runtime, which does not get it then", () =>
+  withInbox(async ({ machine, running, socket, receive }) => {
+    const asking = machine.svc("send", "beta", "--wait", "x");
+    await until(() => socket.delivered.length === 1);
+    receive({ message: "y" }, { inReplyTo: socket.delivered[0]?.requestId ?? "" });
+    assertEquals(await asking, { code: 0, stdout: "y\n", stderr: "" });
+    assertEquals(running.connector.status().inbox.waiting, 0);
+  }, { inbox: false }));
+
 Deno.test("a reply that the reader did not get stays unread", () =>
   withInbox(async ({ machine, socket, receive }) => {
     machine.readsCharacters = 0;
