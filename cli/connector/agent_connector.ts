@@ -24,7 +24,7 @@ import { ServiceClock } from "../../shared/client/service_clock.ts";
 import { openLink } from "../../shared/client/link.ts";
 import { announce, makeToken, openPort, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
 import { localApi } from "./local_api/local_api.ts";
-import { aliasesOf, readPeers, writePeers } from "./peers.ts";
+import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers.ts";
 import { parsePort, type StartOptions } from "./start_options.ts";
 
 /** What a connector reports to its caller. */
@@ -63,7 +63,7 @@ export async function startAgentConnector(
 ): Promise<RunningConnector> {
   const store = new AgentStore(ctx);
   const folder = await store.open(name);
-  let aliases = knownAliases(folder);
+  let aliases = shownAliases(folder);
   const tell: EmitEvent = (event, fields) => hooks.tell(event, withAlias(fields, aliases));
   const identity = folder.identity();
   const proxy = proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
@@ -154,15 +154,6 @@ export async function startAgentConnector(
     await ended;
   };
   return { connector, folder, url, token, ended, stop };
-}
-
-/** The aliases that are saved; none when the file is damaged, which must not stop the connector. */
-function knownAliases(folder: AgentFolder): Map<string, string> {
-  try {
-    return aliasesOf(readPeers(folder));
-  } catch {
-    return new Map();
-  }
 }
 
 /** Runs the connector and releases what belongs to it. Returns `null` after a stop, else the error. */

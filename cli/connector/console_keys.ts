@@ -18,6 +18,7 @@ export interface ConsoleKeysDeps {
   show(lines: readonly string[]): void;
   /** Calls the connector's local API. */
   call(method: "GET" | "POST", target: string, body?: unknown): Promise<unknown>;
+  /** The peers whose pair has not ended. */
   peers(): Peers;
   /** The oldest unread messages, at most `limit`; each as a line about it and its indented text. */
   unread(limit: number): Promise<string[][]>;

@@ -13,7 +13,7 @@ import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
 import { ConnectorClient } from "./local_api/client.ts";
 import { pairingHint, ticketLines } from "./local_api/pairing_hint.ts";
-import { readPeers } from "./peers.ts";
+import { presentPeers, readPeers } from "./peers.ts";
 import { checkSave, givesRuntime, type StartOptions } from "./start_options.ts";
 import { statusLine } from "./status.ts";
 
@@ -106,7 +106,7 @@ async function useKeys(
     clock: ctx.clock,
     show: (lines) => view.show(lines),
     call: (method, target, body) => client.call(method, target, body),
-    peers: () => readPeers(folder),
+    peers: () => presentPeers(readPeers(folder)),
     unread: async (limit) => messageLines(await client.send("GET", `/v1/inbox?unread=true&limit=${limit}`)),
     nextLines,
     proxyOrigin: connector.options.proxy.origin,
