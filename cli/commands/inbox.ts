@@ -1,12 +1,12 @@
 /** `svc inbox` and `svc sent` (D-120): the messages that an agent has received, and those that it has sent. */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
 
-/** Most messages of one listing, as the local API allows. */
-const MAX_LISTED = 200;
-const LIMIT = { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default 50)` } as const;
+const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = CONNECTOR_LIMITS;
+const LIMIT = { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default ${LISTED})` } as const;
 const INSECURE = { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as const;
 
 export const INBOX_COMMANDS = [
@@ -39,7 +39,7 @@ export const INBOX_COMMANDS = [
       const { listInbox } = await import("../messages/inbox.ts");
       await listInbox(ctx, {
         ...options,
-        limit: parseCount(options.limit ?? "50", "--limit", MAX_LISTED),
+        limit: parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED),
         allowInsecure: options["allow-insecure"],
         onStop: (stop) => onStop(ctx, stop),
       });
@@ -61,7 +61,7 @@ export const INBOX_COMMANDS = [
       { run: "svc sent 01KHYQ5H00AAAAAAAAAAAAAAAA --to beta", purpose: "Show the receipts and the reply of a message" },
     ],
     async run(ctx, { args: { requestId }, options }) {
-      const limit = parseCount(options.limit ?? "50", "--limit", MAX_LISTED);
+      const limit = parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED);
       const { listSent, showSent } = await import("../messages/sent.ts");
       const query = { agent: options.agent, to: options.to, allowInsecure: options["allow-insecure"] };
       if (requestId === undefined) await listSent(ctx, { ...query, limit });

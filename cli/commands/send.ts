@@ -1,12 +1,10 @@
 /** `svc send` and `svc reply` (D-120): send a message, and print the reply. */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
 
-/** Bounds of `--timeout`, in seconds. */
-const MAX_TIMEOUT = 3_600;
-const TIMEOUT = 60;
-
+const { replyWaitSeconds: TIMEOUT, replyWaitMaxSeconds: MAX_TIMEOUT } = CONNECTOR_LIMITS;
 const TEXT = {
   summary: "The text; - reads standard input, which is also read without a text in a pipe",
   optional: true,
@@ -15,6 +13,7 @@ const CONTENT = {
   ...AGENT_OPTION,
   data: { value: "json", summary: "JSON payload in place of a text; - reads standard input" },
   file: { value: "path", summary: "Read the text from this file", complete: "files" },
+  "request-id": { value: "id", summary: "Request ID; a message with the same one is delivered once" },
   wait: { summary: "Wait for the reply and print it" },
   timeout: { value: "seconds", summary: `How long to wait, 1 to ${MAX_TIMEOUT} (default ${TIMEOUT})` },
   "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
@@ -32,7 +31,6 @@ export const SEND_COMMANDS = [
     options: {
       ...CONTENT,
       conversation: { value: "id", summary: "Conversation of the message" },
-      "request-id": { value: "id", summary: "Request ID; a message with the same one is delivered once" },
       "only-online": { summary: "Do not let the message wait for a peer that is offline" },
     },
     examples: [
@@ -71,6 +69,7 @@ export const SEND_COMMANDS = [
         text,
         data: options.data,
         file: options.file,
+        requestId: options["request-id"],
         onlyOnline: false,
         waitSeconds: waitSeconds(options),
         allowInsecure: options["allow-insecure"],

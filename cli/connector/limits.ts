@@ -77,6 +77,15 @@ export const CONNECTOR_LIMITS = Object.freeze({
   attachMs: 20_000,
   attachRetryMs: 250,
   statusTimeoutMs: 3_000,
+  /** D-120: how long `svc send --wait` waits for a reply (default), and at most; seconds. */
+  replyWaitSeconds: 60,
+  replyWaitMaxSeconds: 3_600,
+  /** D-120: how long a connector that `svc inbox` runs gets to receive queued messages. */
+  queuedWaitMs: 3_000,
+  /** Time-out of a command's call to the local API, without its wait: longer than the proxy waits for an acknowledgement. */
+  callTimeoutMs: 45_000,
+  /** Between two waiting calls of a command, so that a connector that is stopping is not asked without a pause. */
+  waitPauseMs: 250,
   /** D-123: several agents in one process. How often the list of agents, and the files of a failed one, are read. */
   agentLookMs: 10_000,
   /** Wait before a connector is started again that another process runs. */

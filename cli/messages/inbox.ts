@@ -6,6 +6,7 @@ import { sleep } from "../../shared/clock.ts";
 import { InboxReadResult } from "../../shared/client/local_shapes.ts";
 import { chosenAgent } from "../agents/agent_choice.ts";
 import { type Access, access } from "../connector/attach.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { checkedBody } from "../connector/local_api/client.ts";
 import { findPeerEver, readPeers } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
@@ -27,14 +28,6 @@ export interface InboxQuery {
   onStop(stop: () => void): () => void;
 }
 
-/** How long a connector that this process runs gets to receive queued messages. */
-const QUEUED_MS = 3_000;
-/** Longest wait of one call of the local API, in seconds. */
-const WAIT = 60;
-const CALL_MS = 45_000;
-/** Between two waits, so that a connector that is stopping is not asked without a pause. */
-const PAUSE_MS = 250;
-
 /** Prints messages of the inbox. @throws {import("../errors.ts").CliError} `CLI_CONNECTOR_DOWN` */
 export async function listInbox(ctx: Context, query: InboxQuery): Promise<void> {
   const { folder } = await chosenAgent(ctx, query.agent);
@@ -48,15 +41,15 @@ export async function listInbox(ctx: Context, query: InboxQuery): Promise<void> 
     await using connector = await access(ctx, folder, { "allow-insecure": query.allowInsecure });
     if (connector.isHost) {
       ctx.out.doing("Waiting for queued messages");
-      await Promise.race([sleep(ctx.clock, QUEUED_MS), stopped.promise]);
+      await Promise.race([sleep(ctx.clock, LIMIT.queuedWaitMs), stopped.promise]);
     }
     const from = query.from === undefined ? null : findPeerEver(readPeers(folder), query.from) ?? query.from;
     const lister = new Lister(ctx, connector, { ...query, from: from ?? undefined });
     if (!query.follow) return await lister.list();
     while (!isStopped) {
-      const page = await Promise.race([lister.next(WAIT), stopped.promise]);
+      const page = await Promise.race([lister.next(LIMIT.waitMaxMs / 1000), stopped.promise]);
       if (page === null || !await lister.print(page.messages)) return;
-      await sleep(ctx.clock, PAUSE_MS);
+      await sleep(ctx.clock, LIMIT.waitPauseMs);
     }
   } finally {
     forget();
@@ -101,7 +94,12 @@ class Lister {
     if (from !== undefined) query.set("from", from);
     if (conversation !== undefined) query.set("conversation", conversation);
     if (this.#after !== null) query.set("after", String(this.#after));
-    const response = await this.connector.send("GET", `/v1/inbox?${query}`, undefined, CALL_MS + wait * 1000);
+    const response = await this.connector.send(
+      "GET",
+      `/v1/inbox?${query}`,
+      undefined,
+      LIMIT.callTimeoutMs + wait * 1000,
+    );
     const page = parsePage(this.connector.agentName, response);
     this.#after = page.messages.at(-1)?.message.id ?? this.#after;
     return { ...page, messages: page.messages.filter(({ message }) => (message.readAt !== null) === read) };
@@ -123,7 +121,7 @@ class Lister {
   async #take(messages: readonly Received[]): Promise<void> {
     if (!this.query.take || messages.length === 0) return;
     const ids = messages.map(({ message }) => message.id);
-    const body = await this.connector.call("POST", "/v1/inbox/read", { ids }, CALL_MS, true);
+    const body = await this.connector.call("POST", "/v1/inbox/read", { ids }, LIMIT.callTimeoutMs, true);
     const { read } = checkedBody(this.connector.agentName, InboxReadResult, body);
     const lost = ids.filter((id) => !read.includes(id));
     if (lost.length > 0) this.ctx.out.warn(`Another program has read ${lost.join(", ")} at the same time`);

@@ -7,10 +7,12 @@ import { apiErrorOf } from "../../shared/client/http.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import type { OutboundRequest, OutboundResult } from "../../shared/client/local_shapes.ts";
 import { answeredState, messageRequest } from "../../shared/client/message_request.ts";
+import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
 import { chosenAgent } from "../agents/agent_choice.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { ConnectorClient, ConnectorEndedError } from "../connector/local_api/client.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { directProxy } from "../connector/link/direct_proxy.ts";
 import { shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
@@ -44,11 +46,7 @@ interface Connector {
 }
 
 /** Longest wait of one call of the local API, in seconds. */
-const MAX_WAIT = 60;
-/** Between two waits, so that a connector that is stopping is not asked without a pause. */
-const PAUSE_MS = 250;
-/** Longer than a call without a wait takes. */
-const CALL_MS = 45_000;
+const MAX_WAIT = LIMIT.waitMaxMs / 1000;
 
 /**
  * Sends a message, waits for the reply if that is wanted, and prints the result. Returns the exit code.
@@ -76,7 +74,7 @@ function checkHeaders({ requestId, conversationId }: Wanted): void {
   if (requestId !== undefined && !isRequestId(requestId)) {
     throw new CliError("CLI_USAGE", "--request-id must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
   }
-  if (conversationId !== undefined && !/^[!-+\--~]{1,128}$/.test(conversationId)) {
+  if (conversationId !== undefined && !ConversationId.safeParse(conversationId).success) {
     throw new CliError("CLI_USAGE", "--conversation must be 1 to 128 visible ASCII characters without a comma");
   }
 }
@@ -102,7 +100,7 @@ async function sendWith(ctx: Context, folder: AgentFolder, message: Message): Pr
   await using connector = await access(ctx, folder, { "allow-insecure": message.allowInsecure });
   const sent = await through(ctx, connector, { folder }, message);
   return await report(ctx, folder, message, sent, async (id) => {
-    await connector.call("POST", "/v1/inbox/read", { ids: [id] }, CALL_MS, true);
+    await connector.call("POST", "/v1/inbox/read", { ids: [id] }, LIMIT.callTimeoutMs, true);
   });
 }
 
@@ -127,14 +125,14 @@ async function through(
     const wait = Math.min(MAX_WAIT, Math.max(0, Math.ceil((end - ctx.clock.now()) / 1000)));
     return parseResult(
       name,
-      await connector.send(method, `${target}wait=${wait}`, body, CALL_MS + wait * 1000, true),
+      await connector.send(method, `${target}wait=${wait}`, body, LIMIT.callTimeoutMs + wait * 1000, true),
     );
   };
   if (waitSeconds !== null) ctx.out.doing("Waiting for the reply");
   let sent = await ask("POST", "/v1/outbound?", body);
   const recipient = encodeURIComponent(sent.result.to);
   while (!isOver(sent.result) && ctx.clock.now() < end) {
-    await sleep(ctx.clock, PAUSE_MS);
+    await sleep(ctx.clock, LIMIT.waitPauseMs);
     sent = await ask("GET", `/v1/outbound/${encodeURIComponent(requestId)}?to=${recipient}&`);
   }
   return sent;
@@ -198,5 +196,7 @@ function withRepeat(error: unknown, requestId: string): unknown {
     return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? fix });
   }
   if (error instanceof ApiError && error.code === "CONNECTOR_PROXY_UNREACHABLE") error.fix = fix;
+  const isLost = error instanceof CliError && error.code === "CLI_CONNECTOR_DOWN";
+  if (isLost) return new CliError("CLI_CONNECTOR_DOWN", error.message, { cause: error, fix });
   return error;
 }

@@ -27,8 +27,6 @@ interface Callee {
   isCurrent(): Promise<boolean>;
 }
 
-/** Longer than the proxy waits for the recipient's acknowledgement. */
-const CALL_MS = 45_000;
 /** At least the largest response: 4 MiB of dead letters, whose JSON texts are escaped once more. */
 const MAX_ANSWER_BYTES = 10 * 1024 * 1024;
 
@@ -81,7 +79,12 @@ export class ConnectorClient {
    * @throws {ConnectorEndedError} when the connector has ended and nothing was sent
    * @throws {CliError} `CLI_CONNECTOR_DOWN` when no connector answers
    */
-  async send(method: "GET" | "POST", target: string, body?: string, withinMs = CALL_MS): Promise<HttpResponse> {
+  async send(
+    method: "GET" | "POST",
+    target: string,
+    body?: string,
+    withinMs: number = CONNECTOR_LIMITS.callTimeoutMs,
+  ): Promise<HttpResponse> {
     const { name, isCurrent } = this.callee;
     if (!await isCurrent()) throw new ConnectorEndedError(name);
     const { fetch, clock } = this.deps;
