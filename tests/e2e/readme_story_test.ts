@@ -124,6 +124,12 @@ for (const program of await programs()) {
         await shown(adasSecond, /beta +processed/);
         for (const terminal of [adas, bobs]) await terminal.press("q");
         for (const [terminal, n] of [[adas, 1], [bobs, 2]] as const) {
+          // A connector that is stopping still reads what is typed.
+          await eventually(
+            60_000,
+            "the shell is ready",
+            async () => /^ready\s*$/.test((await terminal.lines()).at(-1) ?? "") || undefined,
+          );
           await type(terminal, `echo $((40 + ${n}))`);
           await shown(terminal, new RegExp(`^${40 + n}$`));
         }
