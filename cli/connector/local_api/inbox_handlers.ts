@@ -5,6 +5,7 @@ import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
 import { type Change, type Question, TooManyWaitsError, type WaitingCall } from "../delivery/waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import { findPeerEver } from "../peers.ts";
 import {
   json,
   jsonText,
@@ -44,7 +45,7 @@ export async function inbox(
 ): Promise<Response> {
   if (connector.inbox.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
   const { unread, conversation: conversationId, after, limit, wait } = query;
-  const fromDid = query.from === undefined ? undefined : await didOf(connector, query.from);
+  const fromDid = query.from === undefined ? undefined : await didEver(connector, query.from);
   const look = () => {
     const page = connector.inbox.list({ unread, fromDid, conversationId, after, limit });
     return page.messages.length === 0 ? null : page;
@@ -61,6 +62,7 @@ export async function inbox(
   if (page !== null || wait === 0) return jsonText(written(page));
   const waiting = beginWait(connector);
   return laterJsonText(
+    connector,
     waiting,
     async (signal) => written(await waiting.until(look, isAffected, wait * 1000, signal)),
   );
@@ -84,7 +86,7 @@ export async function sent(
   { connector, query }: LocalInput<undefined, z.output<typeof SentQuery>, undefined>,
 ): Promise<Response> {
   const { to, before, limit } = query;
-  const toDid = to === undefined ? undefined : await didOf(connector, to);
+  const toDid = to === undefined ? undefined : await didEver(connector, to);
   const { messages, more } = connector.sent.list({ toDid, before, limit });
   const names = peerNames(connector);
   return json({ messages: messages.map((message) => sentEntry(message, names)), more });
@@ -92,7 +94,15 @@ export async function sent(
 
 /** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
 export async function didOf(connector: Connector, to: string): Promise<string> {
-  const did = await connector.findPeer(to);
+  return known(to, await connector.findPeer(to));
+}
+
+/** The same, also for a peer whose pair has ended: its messages can still be read. */
+export async function didEver(connector: Connector, to: string): Promise<string> {
+  return known(to, findPeerEver(connector.deps.peers.read(), to) ?? await connector.findPeer(to));
+}
+
+function known(to: string, did: string | null): string {
   if (did === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${to}"`);
   return did;
 }

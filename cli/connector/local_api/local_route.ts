@@ -1,6 +1,7 @@
 /** A row of the table of local routes (D-118), and what the handlers of the rows share. */
 import * as z from "zod";
 import type { RouteAnswer } from "../../../shared/openapi.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
@@ -117,18 +118,26 @@ export function jsonText(text: string): Response {
 
 /**
  * Returns a response whose JSON text comes later. `signal` is aborted when the caller goes before that: the body is then
- * cancelled. (`request.signal` of Deno is also aborted after each success, with a warning on the terminal.)
+ * cancelled. (`request.signal` of Deno is also aborted after each success, with a warning on the terminal.) A failure is
+ * reported, and the body stays empty: the status has left already.
  *
  * @param owned disposed when the work has ended
  */
-export function laterJsonText(owned: Disposable, work: (signal: AbortSignal) => Promise<string>): Response {
+export function laterJsonText(
+  { deps: { tell } }: Connector,
+  owned: Disposable,
+  work: (signal: AbortSignal) => Promise<string>,
+): Response {
   const gone = new AbortController();
   const body = new ReadableStream<Uint8Array>({
     async start(controller) {
       using _owned = owned;
-      const text = await work(gone.signal);
+      const text = await work(gone.signal).catch((error) => {
+        tell("store_failed", { why: describeError(error) });
+        return "";
+      });
       if (gone.signal.aborted) return;
-      controller.enqueue(utf8Bytes(text));
+      if (text !== "") controller.enqueue(utf8Bytes(text));
       controller.close();
     },
     cancel: () => gone.abort(),

@@ -1,6 +1,7 @@
 /** Handlers of the routes that send a message and wait for its reply (D-87, D-117). */
 import * as z from "zod";
 import { OutboundRequest } from "../../../shared/client/local_shapes.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import type { Connector } from "../connector.ts";
@@ -9,7 +10,7 @@ import { type MessageToSend, SendRefusedError, type SentResult } from "../delive
 import type { SentMessage } from "../delivery/sent_messages.ts";
 import type { Change, WaitingCall } from "../delivery/waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { beginWait, didOf, peerNames } from "./inbox_handlers.ts";
+import { beginWait, didEver, didOf, peerNames } from "./inbox_handlers.ts";
 import {
   jsonText,
   laterJsonText,
@@ -62,10 +63,7 @@ export async function outbound(
   const waiting = wait ? owned.use(beginWait(connector, message)) : null;
   const { sent, response } = await send(connector, message);
   const isAccepted = response.status < 300;
-  if (isAccepted && sent.state !== "refused" && answered !== null) {
-    connector.inbox.markRead([answered.seq], connector.deps.clock.now());
-    connector.waits.changed({ kind: "read" });
-  }
+  if (isAccepted && sent.state !== "refused" && answered !== null) markAnswered(connector, answered);
   if (wait === undefined || !isAccepted) return passed(response);
   return result(connector, sent, waiting && { waiting, owned: owned.move(), seconds: wait });
 }
@@ -73,13 +71,23 @@ export async function outbound(
 export async function sentMessage(
   { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof SentIdQuery>, undefined>,
 ): Promise<Response> {
-  const toDid = query.to === undefined ? undefined : await didOf(connector, query.to);
+  const toDid = query.to === undefined ? undefined : await didEver(connector, query.to);
   const sent = connector.sent.find(params.requestId, toDid);
   if (sent === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
   const waiting = query.wait === 0 ? null : beginWait(connector, sent);
   const asked = connector.receiptLookup.ask(sent);
   if (waiting === null) await settledWithin(connector, asked);
   return result(connector, sent, waiting && { waiting, owned: waiting, seconds: query.wait });
+}
+
+/** Takes the message that was answered. The answer has left, so a failure is reported only: the message stays unread. */
+function markAnswered({ inbox, waits, deps: { clock, tell } }: Connector, { seq }: InboxMessage): void {
+  try {
+    inbox.markRead([seq], clock.now());
+    waits.changed({ kind: "read" });
+  } catch (error) {
+    tell("store_failed", { why: describeError(error) });
+  }
 }
 
 /** A call that waits for the end of a sent message. */
@@ -108,7 +116,7 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
     if (change.kind === "sent") return isSame(change.message.toDid, change.message.requestId);
     return change.kind === "stored" && isSame(change.message.fromDid, change.message.inReplyTo);
   };
-  return laterJsonText(wait.owned, async (signal) => {
+  return laterJsonText(connector, wait.owned, async (signal) => {
     using _receipts = connector.receiptLookup.follow(sent);
     return written(await wait.waiting.until(look, isAffected, wait.seconds * 1000, signal));
   });

@@ -58,6 +58,17 @@ Deno.test("messages are listed by sender, conversation and position, unread or t
   assertEquals(typeof body.readAt, "string");
 });
 
+Deno.test("a page ends at 1 MiB of payloads, and the next one begins after it", async () => {
+  await using world = await World.open();
+  const { a, b, bench, ask } = await readers(world);
+  await using _ = bench;
+  for (let n = 0; n < 7; n++) await world.message(a, b, { body: JSON.stringify({ message: "x".repeat(190_000) }) });
+  const first = (await ask("/v1/inbox?limit=200")).body;
+  assertEquals([first.messages.length, first.more], [5, true]);
+  const second = (await ask(`/v1/inbox?limit=200&after=${first.messages.at(-1).id}`)).body;
+  assertEquals([second.messages.length, second.more], [2, false]);
+});
+
 Deno.test("a call waits for the first message that fits, and returns it at once when it is there", async () => {
   await using world = await World.open();
   const { a, b, c, bench, ask } = await readers(world);
@@ -151,6 +162,30 @@ Deno.test("an answer to a message marks it as taken once it is sent, and not whe
   assertEquals((await answer()).status, 202);
   assertEquals((await ask("/v1/inbox")).body.messages, []);
   assertEquals(socket.delivered[0]?.conversationId, "talk");
+});
+
+Deno.test("a failure of the store does not hide that an answer was sent, and ends a wait with an empty body", async () => {
+  await using world = await World.open();
+  const { a, b, bench, ask } = await readers(world);
+  await using _ = bench;
+  await world.message(a, b);
+  world.connect(a);
+  const { inbox } = bench.connector;
+  const fails = () => {
+    throw new Error("disk full");
+  };
+  const { markRead, list } = inbox;
+  inbox.markRead = fails;
+  assertEquals((await ask("/v1/outbound", post({ replyTo: 1, text: "yes" }))).status, 202);
+  inbox.markRead = markRead;
+  const waiting = ask("/v1/inbox?wait=60&after=1");
+  await flushTasks();
+  inbox.list = fails;
+  await world.message(a, b);
+  assertEquals((await waiting).text, "");
+  inbox.list = list;
+  assertEquals(bench.eventsOf("store_failed").map(({ why }) => why), ["disk full", "disk full"]);
+  assertEquals((await ask("/v1/inbox")).body.messages.length, 2);
 });
 
 Deno.test("the messages of an agent with a runtime are not listed", async () => {

@@ -179,7 +179,11 @@ Deno.test("two people pair through the API, and the ticket is in its answer but 
   assertEquals([Object.keys(one.peers), Object.keys(two.peers)], [[b.agent.name], [a.agent.name]]);
   assertEquals((await askOne("/v1/pair/peers")).body.peers.length, 1);
   assertEquals((await askOne("/v1/pair/remove", post({ to: b.agent.name }))).status, 204);
-  assertEquals(one.peers, {});
+  // The alias stays with its agent.
+  assertEquals(Object.entries(one.peers).map(([alias, { gone }]) => [alias, gone]), [[b.agent.name, true]]);
+  const sent = await askOne("/v1/outbound", post({ to: b.agent.name, text: "x" }));
+  assertEquals([sent.status, sent.body.error.code], [404, "CONNECTOR_PEER_UNKNOWN"]);
+  assertEquals((await askOne(`/v1/sent?to=${b.agent.name}`)).body, { messages: [], more: false });
 });
 
 Deno.test("dead letters are listed, replayed and purged", async () => {
