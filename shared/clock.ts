@@ -41,3 +41,15 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
 export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
+
+/** Resolves when a promise is settled, or after `ms`. The promise goes on. */
+export function settledWithin(clock: Pick<Clock, "after">, promise: Promise<unknown>, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(ms, resolve);
+    const finish = () => {
+      cancel();
+      resolve();
+    };
+    promise.then(finish, finish);
+  });
+}

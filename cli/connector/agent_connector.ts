@@ -3,6 +3,7 @@
  * nothing; the caller reports its events. Releases everything when the connector ends.
  */
 import { join } from "node:path";
+import { settledWithin } from "../../shared/clock.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
@@ -23,6 +24,7 @@ import { describeError } from "../../shared/client/refusals.ts";
 import { ServiceClock } from "../../shared/client/service_clock.ts";
 import { openLink } from "../../shared/client/link.ts";
 import { announce, makeToken, openPort, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
+import { CONNECTOR_LIMITS } from "./limits.ts";
 import { localApi } from "./local_api/local_api.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers.ts";
 import { parsePort, type StartOptions } from "./start_options.ts";
@@ -125,8 +127,8 @@ export async function startAgentConnector(
   let response: ReturnType<typeof localApi> | null = null;
   const early = () => Promise.resolve(new Response(null, { status: 503 }));
   const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => (response ?? early)(request));
-  // Not awaited: a request that is being answered would delay the end.
-  opened.defer(() => void listener.close());
+  // Calls that waited get their answers; a request that takes longer must not delay the end.
+  opened.defer(() => settledWithin(ctx.clock, listener.close(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener;
   response = localApi({
     connector,

@@ -57,6 +57,8 @@ export const CONNECTOR_LIMITS = Object.freeze({
   houseKeepingMs: 10 * 60_000,
   /** Time for work in progress when the connector stops. */
   drainMs: 4_000,
+  /** Time for the answers of the local API after that. */
+  closeMs: 500,
   /** D-117: calls of the local API that wait at the same time, and how long one may wait. */
   waitingCalls: 64,
   waitMaxMs: 60_000,

@@ -16,7 +16,7 @@ const PORT_FILE = "port";
 /** A server on a loopback port. */
 export interface Listener {
   port: number;
-  /** Closes the server at once. Resolves when the port is free. */
+  /** Frees the port. Resolves when the requests in progress are answered. */
   close(): Promise<void>;
 }
 
@@ -96,14 +96,9 @@ function listenFrom(
 
 /** Listens on a port; `null` when another program has it. */
 function listenOn(port: number, response: (request: Request) => Promise<Response>): Listener | null {
-  const abort = new AbortController();
   try {
-    const server = Deno.serve({ hostname: "127.0.0.1", port, signal: abort.signal, onListen: () => {} }, response);
-    const close = () => {
-      abort.abort();
-      return server.finished;
-    };
-    return { port: server.addr.port, close };
+    const server = Deno.serve({ hostname: "127.0.0.1", port, onListen: () => {} }, response);
+    return { port: server.addr.port, close: () => server.shutdown() };
   } catch (error) {
     if (error instanceof Deno.errors.AddrInUse) return null;
     throw error;

@@ -1,5 +1,6 @@
 /** Handlers of the routes that send a message and wait for its reply (D-87, D-117). */
 import * as z from "zod";
+import { settledWithin } from "../../../shared/clock.ts";
 import { OutboundRequest } from "../../../shared/client/local_shapes.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
@@ -76,7 +77,7 @@ export async function sentMessage(
   if (sent === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
   const waiting = query.wait === 0 ? null : beginWait(connector, sent);
   const asked = connector.receiptLookup.ask(sent);
-  if (waiting === null) await settledWithin(connector, asked);
+  if (waiting === null) await settledWithin(connector.deps.clock, asked, LIMIT.receiptLookupTimeoutMs);
   return result(connector, sent, waiting && { waiting, owned: waiting, seconds: query.wait });
 }
 
@@ -120,14 +121,6 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
     using _receipts = connector.receiptLookup.follow(sent);
     return written(await wait.waiting.until(look, isAffected, wait.seconds * 1000, signal));
   });
-}
-
-/** Resolves when a promise has, or after the time that a caller who does not wait is kept. */
-async function settledWithin({ deps: { clock } }: Connector, promise: Promise<void>): Promise<void> {
-  const { promise: late, resolve } = Promise.withResolvers<void>();
-  const cancel = clock.after(LIMIT.receiptLookupTimeoutMs, resolve);
-  await Promise.race([promise, late]);
-  cancel();
 }
 
 /** The message with its reply, or with a state after which none is expected; `null` while it is open. */
