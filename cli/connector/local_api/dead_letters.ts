@@ -1,32 +1,11 @@
 /** The dead letters of a running connector, as the commands of `svc` read and change them (D-121). */
-import * as z from "zod";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { shownAliases } from "../peers.ts";
 import { checkedBody, type ConnectorClient } from "./client.ts";
+import { DeadLetters, Purged, Replayed } from "./dead_letter_handlers.ts";
 
-const Listed = z.object({
-  deadLetters: z.array(z.object({
-    id: z.int(),
-    fromAgentDid: z.string(),
-    requestId: z.string(),
-    conversationId: z.string().nullable(),
-    payload: z.string(),
-    receivedAt: z.number(),
-    endedAt: z.number(),
-    attempts: z.int(),
-    problem: z.string(),
-  })),
-});
-const Changed = z.union([
-  z.object({ replayed: z.int() }).transform(({ replayed }) => replayed),
-  z.object({ purged: z.int() }).transform(({ purged }) => purged),
-]);
-
-/** A dead letter; `payload` is JSON text, times are ISO 8601. */
-export type ListedDeadLetter = Awaited<ReturnType<typeof deadLettersOf>>[number];
-
-/** The newest dead letters. `alias` is `null` when their sender is not a peer. */
+/** The newest dead letters; times are ISO 8601. `alias` is `null` when their sender is not a peer. */
 export async function deadLettersOf(
   client: Pick<ConnectorClient, "call" | "callee">,
   folder: AgentFolder,
@@ -34,7 +13,7 @@ export async function deadLettersOf(
 ) {
   const { deadLetters } = checkedBody(
     client.callee.name,
-    Listed,
+    DeadLetters,
     await client.call("GET", `/v1/dead-letter?limit=${limit}`),
   );
   const aliases = shownAliases(folder);
@@ -53,5 +32,6 @@ export async function changeDeadLetters(
   ids: readonly number[] | null,
 ): Promise<number> {
   const body = await client.call("POST", `/v1/dead-letter/${what}`, ids === null ? { all: true } : { ids });
-  return checkedBody(client.callee.name, Changed, body);
+  const { name } = client.callee;
+  return what === "replay" ? checkedBody(name, Replayed, body).replayed : checkedBody(name, Purged, body).purged;
 }
