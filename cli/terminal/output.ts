@@ -88,7 +88,7 @@ export class Output {
     const concern = this.concern();
     if (concern !== null) this.warn(concern);
     const warnings = this.#warnings.length > 0 ? `,"warnings":${JSON.stringify(this.#warnings)}}` : "}";
-    return this.#terminal.stdout(`${oneLine(json.trimEnd().replace(/}$/, warnings))}\n`);
+    return this.#terminal.stdout(`${oneLine(json.trimEnd().replace(/}$/, () => warnings))}\n`);
   }
 
   /** Prints a note to standard error; nothing with `--json`. */

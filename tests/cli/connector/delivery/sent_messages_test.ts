@@ -135,7 +135,7 @@ Deno.test("a full table deletes the oldest finished messages, then queued ones",
   assertEquals(left, { sending: [11, 1], queued: [98_990, 511] });
 });
 
-Deno.test("content over 256 MiB is blanked, the oldest of ended messages first, and requests under way keep theirs", async () => {
+Deno.test("content over 256 MiB is blanked, oldest ended messages first; requests under way keep theirs", async () => {
   await using disk = await Disk.make();
   const { sent, db } = disk.open();
   const size = CONNECTOR_LIMITS.sentBytes / 4;

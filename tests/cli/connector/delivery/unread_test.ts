@@ -82,7 +82,7 @@ Deno.test("read content is kept for seven days, then blanked", async () => {
   assertEquals([inbox.one(1), inbox.counts().bytes], [null, 0]);
 });
 
-Deno.test("a message that stays unread for seven days is a dead letter with a receipt, and unread again when replayed", async () => {
+Deno.test("a message unread for seven days is a dead letter with a receipt, and unread again after a replay", async () => {
   await using disk = await Disk.make();
   const { inbox, outbox } = disk.open("pull");
   store(inbox, "request-1");
