@@ -22,6 +22,11 @@ export const CONNECTOR_OPTIONS = {
     env: "SVC_HOOK_PATH",
   },
   "hook-token": { value: "token", summary: "Token that the runtime requires", env: "SVC_HOOK_TOKEN", secret: true },
+  replies: {
+    value: "when",
+    summary: "Send the runtime's answers back to the peers: auto, on or off (default auto: on for nanobot)",
+    complete: ["auto", "on", "off"],
+  },
   inbox: { summary: "Without a runtime: keep the messages until svc inbox or a program reads them" },
   port: {
     value: "port",

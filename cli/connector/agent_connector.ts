@@ -15,7 +15,7 @@ import { Connector } from "./connector.ts";
 import { lockConnector } from "./connector_lock.ts";
 import { Database } from "./delivery/database.ts";
 import { Runtime } from "./delivery/runtime.ts";
-import { RUNTIME_FILE, runtimeSettings, runtimeTarget, withTarget } from "./delivery/runtime_file.ts";
+import { parseReplies, RUNTIME_FILE, runtimeSettings, runtimeTarget, withTarget } from "./delivery/runtime_file.ts";
 import { type EmitEvent, withAlias } from "./events.ts";
 import { openFileCredentials } from "./link/credentials.ts";
 import { explainEnd } from "./link/final_refusal.ts";
@@ -76,7 +76,9 @@ export async function startAgentConnector(
   opened.use(await lockConnector(folder, ctx.pid));
   // From an ended connector. Another program may have its port by now, and must not get a token or a message.
   await removeDiscoveryFiles(folder);
-  if (options.save) await folder.writeJson(RUNTIME_FILE, withTarget(settings?.file ?? null, target));
+  if (options.save) {
+    await folder.writeJson(RUNTIME_FILE, withTarget(settings?.file ?? null, target, parseReplies(options.replies)));
+  }
   const database = opened.use(Database.open(join(folder.path, "connector.db")));
   const serviceClock = new ServiceClock(ctx.clock);
   const onResponse = (headers: Headers) => {
@@ -142,7 +144,8 @@ export async function startAgentConnector(
   const startedAt = toIso(ctx.clock.now());
   await announce(folder, { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt });
   const { platform, url: runtimeUrl } = connector.status().runtime;
-  tell("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtimeUrl, platform });
+  const replies = target?.replies ?? false;
+  tell("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtimeUrl, platform, replies });
   if (movedFrom !== null) tell("port_moved", { from: movedFrom, to: port });
   session.onEnd = (error) => connector.fail(error);
   session.watch();

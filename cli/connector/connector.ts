@@ -14,7 +14,9 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import { type OpenLink, ReconnectingLink } from "../../shared/client/reconnect.ts";
+import { ReplySender } from "./delivery/reply_sender.ts";
 import { RuntimeDelivery } from "./delivery/runtime_delivery.ts";
+import { RuntimeReplies } from "./delivery/runtime_replies.ts";
 import { RuntimeWatch } from "./delivery/runtime_watch.ts";
 import type { Database } from "./delivery/database.ts";
 import type { EmitEvent } from "./events.ts";
@@ -94,13 +96,15 @@ export class Connector {
   /** Hand-over to the runtime; `null` without one. */
   readonly #push: { delivery: RuntimeDelivery; watch: RuntimeWatch } | null;
   readonly #receipts: ReceiptSender;
+  /** Replies of the runtime, also those that an earlier run has left. */
+  readonly #replies: ReplySender;
   readonly #connection: ReconnectingLink;
   readonly #startedAt: number;
   readonly #stopped = new AbortController();
   /** Address of the local API, once it is open. */
   api: Status["api"];
   #arrivals: Arrival[] = [];
-  readonly #timers = new Map<"probe" | "prune", Cancel>();
+  #cancelPrune: Cancel = () => {};
   #running: Promise<unknown> = Promise.resolve(null);
   #end: ((why: unknown) => void) | null = null;
 
@@ -125,9 +129,16 @@ export class Connector {
       tell: emit,
     });
     this.#push = runtime && {
-      delivery: new RuntimeDelivery({ clock, inbox: this.inbox, runtime, tell: emit }),
+      delivery: new RuntimeDelivery({
+        clock,
+        inbox: this.inbox,
+        runtime,
+        replies: this.#repliesOf(runtime),
+        tell: emit,
+      }),
       watch: new RuntimeWatch({ clock, runtime, tell: emit }),
     };
+    this.#replies = new ReplySender({ clock, sent: this.sent, sender: this.sender, tell: emit });
     const recipientDid = options.agent.did;
     this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell: emit });
     this.#connection = new ReconnectingLink({ clock, random, serviceClock, session, open, tell: emit }, {
@@ -138,6 +149,7 @@ export class Connector {
       },
       connected: () => {
         this.#receipts.sendAllNow();
+        this.#replies.sendAllNow();
         void this.updatePeers();
       },
     });
@@ -147,9 +159,18 @@ export class Connector {
     this.sent.onChanged = (message) => this.waits.changed({ kind: "sent", message });
     if (this.#push === null) return;
     const { delivery: handOver, watch } = this.#push;
-    handOver.onEnded = () => this.#receipts.wake();
+    handOver.onEnded = () => {
+      this.#receipts.wake();
+      this.#replies.wake();
+    };
     handOver.onRuntime = (reachable, problem) => watch.seen(reachable, problem);
     watch.onBack = () => handOver.wake();
+  }
+
+  /** `null` when the answers of the runtime do not go back. */
+  #repliesOf({ platform: { replyOf }, target }: Runtime): RuntimeReplies | null {
+    const { clock, tell } = this.deps;
+    return target.replies && replyOf ? new RuntimeReplies({ clock, guard: this.#guard, replyOf, tell }) : null;
   }
 
   /** Starts everything. Resolves when the connector has ended: `null` after `stop()`, else with the error. */
@@ -159,6 +180,7 @@ export class Connector {
     this.#recover();
     this.#push?.delivery.start();
     this.#receipts.wake();
+    this.#replies.wake();
     this.#pruneExpired();
     this.#push?.watch.start();
     this.#running = this.#connection.run();
@@ -188,10 +210,10 @@ export class Connector {
     this.#connection.stop();
     this.waits.stop();
     await this.#push?.delivery.stop(LIMIT.drainMs * 3 / 4);
-    await this.#receipts.stop(LIMIT.drainMs / 4);
+    await Promise.all([this.#receipts, this.#replies].map((sending) => sending.stop(LIMIT.drainMs / 4)));
     this.#stopped.abort();
     this.#push?.watch.stop();
-    for (const cancel of this.#timers.values()) cancel();
+    this.#cancelPrune();
     this.#end?.(why);
   }
 
@@ -295,7 +317,7 @@ export class Connector {
     } catch (error) {
       tell("store_failed", { why: describeError(error) });
     }
-    this.#timers.set("prune", clock.after(LIMIT.houseKeepingMs, () => this.#pruneExpired()));
+    this.#cancelPrune = clock.after(LIMIT.houseKeepingMs, () => this.#pruneExpired());
   }
 
   status(): Status {

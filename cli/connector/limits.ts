@@ -50,6 +50,11 @@ export const CONNECTOR_LIMITS = Object.freeze({
   patienceMs: DAY_MS,
   /** D-88: time-out of a request to the runtime. */
   runtimeTimeoutMs: 10_000,
+  /** D-114: body of an answer of the runtime, when it may become a reply. */
+  answerBytes: 256 * 1024,
+  /** D-114: how long a reply of the runtime is tried, and concurrent requests that send replies, each to another peer. */
+  replyPatienceMs: DAY_MS,
+  repliesAtOnce: 8,
   /** Concurrent requests that send receipts to the proxy. */
   receiptsAtOnce: 8,
   probeEveryMs: 30_000,

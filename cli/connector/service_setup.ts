@@ -58,6 +58,7 @@ export async function installConnector(
   const command = [
     ...[...own, "connector", "start", agentName],
     ...commonArguments(ctx, options),
+    ...valued([["port", options.port]]),
     ...target === null ? options.inbox ? ["--inbox"] : [] : runtimeArguments(ctx, options, target.platform),
   ];
   const installed = await installService(host, system, { agentName, command, logPath: logPathOf(ctx, folder) });
@@ -144,7 +145,7 @@ function runtimeArguments(ctx: Context, options: StartOptions, platform: PushPla
     ["runtime-base-url", options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")],
     ["openclaw-base-url", options["openclaw-base-url"] ?? openClawUrl],
     ["hook-path", options["hook-path"] ?? ctx.env("SVC_HOOK_PATH")],
-    ["port", options.port],
+    ["replies", options.replies],
   ]);
 }
 

@@ -19,6 +19,9 @@ import { statusLine } from "./status.ts";
 
 const SAVE_HINT = "          To keep these runtime settings for later starts: add --save.";
 
+const REPLIES_HINT =
+  "          The runtime's answers go back to the peers that asked. To keep them here: --replies off.";
+
 /** What the command that starts a connector provides. */
 export interface StartDeps {
   /** Registers a function that stops the connector. Returns a function that removes it. */
@@ -62,7 +65,10 @@ export async function startConnector(
       onPaired: (alias) => view.show(nextLines(alias)),
     });
     if (isStopped) void running.stop();
-    const hints = givesRuntime(options) && !options.save ? [SAVE_HINT] : [];
+    const hints = [
+      ...running.connector.status().runtime.replies ? [REPLIES_HINT] : [],
+      ...givesRuntime(options) && !options.save ? [SAVE_HINT] : [],
+    ];
     view.show([...pairingHint(running.folder, keyboard !== null), ...hints]);
     if (keyboard !== null) release = await useKeys(ctx, running, { view, keyboard, messageLines, nextLines });
     const why = await running.ended;

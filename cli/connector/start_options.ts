@@ -16,13 +16,14 @@ export interface StartOptions extends TargetOptions {
 const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
 
 /** Options that belong to the connector of one agent. */
-const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "inbox", "port", "save", "keys"] as const satisfies readonly (
+const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "inbox", "replies", "port", "save", "keys"] as const satisfies readonly (
   keyof StartOptions
 )[];
 
 /** Returns true when an option chooses the platform, or the address or the token of the runtime. */
 export function givesRuntime(options: StartOptions): boolean {
-  return options.inbox === true || RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
+  return options.inbox === true || options.replies !== undefined ||
+    RUNTIME_OPTIONS.some((option) => options[option] !== undefined);
 }
 
 /** @throws {CliError} `CLI_USAGE` when there is nothing to save */
@@ -30,7 +31,7 @@ export function checkSave(options: StartOptions): void {
   if (!options.save || givesRuntime(options)) return;
   throw new CliError(
     "CLI_USAGE",
-    `--save needs one of ${[...RUNTIME_OPTIONS, "inbox"].map((name) => `--${name}`).join(", ")}`,
+    `--save needs one of ${[...RUNTIME_OPTIONS, "inbox", "replies"].map((name) => `--${name}`).join(", ")}`,
   );
 }
 

@@ -38,6 +38,8 @@ export const Status = z.object({
     url: z.string().nullable(),
     /** Where the address comes from; absent in the response of a connector before D-229. */
     source: z.enum(RUNTIME_SOURCES).optional(),
+    /** Whether its answers go back to the senders (D-114); absent in the response of a connector before D-114. */
+    replies: z.boolean().optional(),
     /** Whether the runtime answers; `null`: not checked yet. */
     reachable: z.boolean().nullable(),
     checkedAt: When.nullable(),
@@ -72,6 +74,7 @@ export function statusFields(status: Status): Field[] {
     ["problem", connection.problem ?? undefined],
     ["heartbeat", heartbeat(status, now)],
     ["runtime", runtimeLine(status)],
+    ["answers", runtime.replies ? "go back to the peers" : undefined],
     ["runtime from", runtime.source && RUNTIME_FROM[runtime.source]],
     ["runtime problem", runtime.problem ?? undefined],
     [

@@ -8,7 +8,7 @@ import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Finding, Machine } from "./machine.ts";
 import { payloadOf, textOf } from "./message_text.ts";
 import { type PushPlatform, senderHeaders } from "./platform.ts";
-import { memberOf, readEnvFile, withEnvValues } from "./settings.ts";
+import { memberOf, readEnvFile, tryParse, withEnvValues } from "./settings.ts";
 
 const PORT = 8_644;
 
@@ -19,6 +19,7 @@ export const HERMES: PushPlatform = {
   defaults: { baseUrl: `http://127.0.0.1:${PORT}`, hookPath: "/webhooks/svc" },
   timeoutMs: 10_000,
   needsToken: true,
+  repliesByDefault: false,
   health: {
     path: "/health",
     isHealthy(status, body) {
@@ -136,12 +137,4 @@ async function hmac(secret: string, text: string): Promise<string> {
   const algorithm = { name: "HMAC", hash: "SHA-256" };
   const key = await crypto.subtle.importKey("raw", utf8Bytes(secret), algorithm, false, ["sign"]);
   return encodeHex(new Uint8Array(await crypto.subtle.sign("HMAC", key, utf8Bytes(text))));
-}
-
-function tryParse(text: string | null): unknown {
-  try {
-    return JSON.parse(text ?? "");
-  } catch {
-    return null;
-  }
 }

@@ -1,11 +1,16 @@
 /**
  * nanobot: an OpenAI-compatible API, `POST /v1/chat/completions`, with one user message per request. It answers when the
- * run has ended. It has no request IDs, so it cannot recognise a duplicate.
+ * run has ended, and its answer goes back to the sender. It has no request IDs, so it cannot recognise a duplicate.
  */
 import { join } from "node:path";
+import * as z from "zod";
 import type { Finding } from "./machine.ts";
 import { textOf } from "./message_text.ts";
 import { type PushPlatform, senderHeaders } from "./platform.ts";
+import { tryParse } from "./settings.ts";
+
+const Choice = z.object({ message: z.object({ content: z.string() }) });
+const Completion = z.object({ choices: z.tuple([Choice], z.unknown()) });
 
 const BASE_URL = "http://127.0.0.1:8900";
 
@@ -16,6 +21,7 @@ export const NANOBOT: PushPlatform = {
   defaults: { baseUrl: BASE_URL, hookPath: "/v1/chat/completions" },
   timeoutMs: 120_000,
   needsToken: false,
+  repliesByDefault: true,
   health: { path: "/health", isHealthy: (status) => status === 200 },
 
   request(message, { hookToken }) {
@@ -26,6 +32,11 @@ export const NANOBOT: PushPlatform = {
     });
     const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
     return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body });
+  },
+
+  replyOf({ text }) {
+    const { success, data } = Completion.safeParse(tryParse(text));
+    return success ? { text: data.choices[0].message.content } : null;
   },
 
   async detect(machine, stateDir) {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { textOf } from "./message_text.ts";
 import type { Finding, Machine } from "./machine.ts";
 import { type PushPlatform, senderHeaders } from "./platform.ts";
-import { memberOf, parseSettings, withMember } from "./settings.ts";
+import { memberOf, parseSettings, tryParse, withMember } from "./settings.ts";
 
 const PORT = 18_789;
 
@@ -18,6 +18,7 @@ export const OPENCLAW: PushPlatform = {
   defaults: { baseUrl: `http://127.0.0.1:${PORT}`, hookPath: "/hooks/agent" },
   timeoutMs: 10_000,
   needsToken: true,
+  repliesByDefault: false,
   health: { path: "/readyz", isHealthy: (status) => status === 200 },
 
   request(message, { hookToken }) {
@@ -90,14 +91,6 @@ async function configPathOf(machine: Machine, stateDir: string | null): Promise<
     return join(machine.home, ".openclaw", "openclaw.json");
   }
   return machine.home === null ? null : join(machine.home, ".openclaw", "openclaw.json");
-}
-
-function tryParse(text: string | null): unknown {
-  try {
-    return JSON.parse(text ?? "");
-  } catch {
-    return null;
-  }
 }
 
 async function isReady(machine: Machine, baseUrl: string): Promise<boolean> {

@@ -45,7 +45,24 @@ export interface RuntimeTarget {
   hookToken: string | null;
   /** Source of `baseUrl`. */
   source?: RuntimeSource;
+  /** True when its answers go back to the senders (D-114). */
+  replies?: boolean;
 }
+
+/** Whether answers of a runtime go back to the senders; `auto`: as its row says. */
+export const REPLIES = ["auto", "on", "off"] as const;
+export type Replies = (typeof REPLIES)[number];
+
+/** The 2xx answer of a runtime to a message. */
+export interface RuntimeReply {
+  status: number;
+  contentType: string | null;
+  /** The whole body, at most 256 KiB. */
+  text: string;
+}
+
+/** What a runtime replies: a text, or a payload as JSON text. */
+export type ReplyContent = { text: string } | { payload: string };
 
 export interface RuntimeRequest {
   headers: Record<string, string>;
@@ -80,6 +97,10 @@ export interface PushPlatform {
   health: Health | null;
   /** Text of a peer may become text for the runtime, never a member that controls it (D-100). */
   request(message: RuntimeMessage, target: RuntimeTarget, nowSeconds: number): Promise<RuntimeRequest>;
+  /** The reply in an answer; `null` when it has none. Absent: the runtime does not reply in its answer (D-114). */
+  replyOf?(answer: RuntimeReply): ReplyContent | null;
+  /** Whether replies go back to the sender when neither option nor `runtime.json` says so. */
+  repliesByDefault: boolean;
   /** `stateDir`: its state directory, when it is not the default. */
   detect(machine: Machine, stateDir: string | null): Promise<Finding>;
   /** Checks whether messages would be accepted, without sending one. Returns the problem, or `null`. */

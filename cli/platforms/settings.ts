@@ -15,6 +15,15 @@ export function parseSettings(text: string | null, path: string): Json {
   throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object (comments?): change it by hand`);
 }
 
+/** The value of a JSON text; `null` when there is none, or when it is not JSON. */
+export function tryParse(text: string | null): unknown {
+  try {
+    return JSON.parse(text ?? "");
+  } catch {
+    return null;
+  }
+}
+
 /** A nested member; `undefined` when it is absent. */
 export function memberOf(value: unknown, ...path: string[]): unknown {
   let at = value;

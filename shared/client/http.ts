@@ -25,9 +25,11 @@ export interface HttpRequest {
   timeoutMs: number;
   /** Milliseconds for the connection; needs `reach`, which takes up to 1 s of it. */
   connectMs?: number;
-  /** Most bytes of the response body that are read; with 0 and `truncate` the body is not awaited. */
-  maxBytes: number;
+  /** Most bytes of the response body that are read, also by status; with 0 and `truncate` the body is not awaited. */
+  maxBytes: number | ((status: number) => number);
   onTooLarge: "fail" | "truncate";
+  /** With `truncate`: a body that breaks off or is late is cut too, because status and headers are known. */
+  cutsBrokenBody?: boolean;
   signal?: AbortSignal;
 }
 
@@ -35,6 +37,8 @@ export interface HttpResponse {
   status: number;
   headers: Headers;
   text: string;
+  /** `large`: the body is over `maxBytes`. `broken`: it broke off or was late. Absent: `text` is the whole body. */
+  cut?: "large" | "broken";
 }
 
 /** Why an exchange gave no response. */
@@ -82,8 +86,7 @@ export async function exchange(deps: ExchangeDeps, request: HttpRequest): Promis
     });
     state.answered = true;
     deps.onResponse?.(response.headers);
-    const text = await readBody(response.body, request);
-    return { status: response.status, headers: response.headers, text };
+    return { status: response.status, headers: response.headers, ...await readBody(response, request) };
   } catch (cause) {
     if (cause instanceof ExchangeError) throw cause;
     const reason = state.late ?? (signal?.aborted ? "aborted" : "unreachable");
@@ -94,27 +97,32 @@ export async function exchange(deps: ExchangeDeps, request: HttpRequest): Promis
 }
 
 async function readBody(
-  body: ReadableStream<Uint8Array> | null,
-  request: Pick<HttpRequest, "maxBytes" | "onTooLarge">,
-): Promise<string> {
-  const { maxBytes, onTooLarge } = request;
+  { body, status }: Response,
+  { maxBytes: most, onTooLarge, cutsBrokenBody = false }: HttpRequest,
+): Promise<Pick<HttpResponse, "text" | "cut">> {
+  const maxBytes = typeof most === "number" ? most : most(status);
   if (maxBytes === 0 && onTooLarge === "truncate") {
     await body?.cancel();
-    return "";
+    return { text: "" };
   }
   const decoder = new TextDecoder();
   const parts: string[] = [];
   let left = maxBytes;
-  // Leaving the loop cancels the body.
-  for await (const chunk of body ?? []) {
-    if (chunk.length > left && onTooLarge === "fail") {
-      throw new ExchangeError("too_large", `answered with more than ${maxBytes / 1024 / 1024} MiB`);
+  try {
+    // Leaving the loop cancels the body.
+    for await (const chunk of body ?? []) {
+      if (chunk.length > left && onTooLarge === "fail") {
+        throw new ExchangeError("too_large", `answered with more than ${maxBytes / 1024 / 1024} MiB`);
+      }
+      parts.push(decoder.decode(chunk.subarray(0, left), { stream: true }));
+      if (chunk.length > left) return { text: parts.join(""), cut: "large" };
+      left -= chunk.length;
     }
-    parts.push(decoder.decode(chunk.subarray(0, left), { stream: true }));
-    left -= Math.min(left, chunk.length);
-    if (left === 0 && onTooLarge === "truncate") return parts.join("");
+  } catch (error) {
+    if (!cutsBrokenBody) throw error;
+    return { text: parts.join(""), cut: "broken" };
   }
-  return parts.join("") + decoder.decode();
+  return { text: parts.join("") + decoder.decode() };
 }
 
 function predicateOf(reason: ExchangeFailure, { timeoutMs, connectMs = 0 }: HttpRequest): string {

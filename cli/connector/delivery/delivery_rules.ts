@@ -5,9 +5,16 @@
 import { doubled } from "../../../shared/client/backoff.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 
+/** The body of an answer. `cut`: why `text` is not all of it. */
+export interface AnswerBody {
+  contentType: string | null;
+  text: string;
+  cut: "large" | "broken" | null;
+}
+
 /** The result of a request to the runtime. */
 export type RuntimeAnswer =
-  | { kind: "status"; status: number; retryAfterMs: number | null }
+  | { kind: "status"; status: number; retryAfterMs: number | null; body: AnswerBody }
   | { kind: "timeout" }
   | { kind: "unreachable"; why: string };
 

@@ -36,8 +36,8 @@ export class Runtime {
     return this.target.baseUrl + this.target.hookPath;
   }
 
-  /** Sends a message to the runtime. */
-  async post(message: InboxMessage, stopped: AbortSignal): Promise<RuntimeAnswer> {
+  /** Sends a message to the runtime. Only status and headers of the answer are read, with `readsBody` also the body of a 2xx. */
+  async post(message: InboxMessage, stopped: AbortSignal, readsBody = false): Promise<RuntimeAnswer> {
     const { clock } = this.deps;
     const { headers, body } = await this.platform.request(
       { ...message, idempotencyKey: await idempotencyKey(message) },
@@ -50,8 +50,9 @@ export class Runtime {
       headers,
       body,
       timeoutMs: this.platform.timeoutMs,
-      // Only status and headers count.
-      maxBytes: 0,
+      maxBytes: (status) => readsBody && status >= 200 && status < 300 ? CONNECTOR_LIMITS.answerBytes : 0,
+      // The status says whether the runtime has accepted the message, also when its answer breaks off.
+      cutsBrokenBody: true,
       signal: stopped,
     });
   }
@@ -72,25 +73,29 @@ export class Runtime {
     });
     if (response.kind === "timeout") return { reachable: false, problem: "it does not answer" };
     if (response.kind === "unreachable") return { reachable: false, problem: response.why };
-    if (health.isHealthy(response.status, response.body)) return { reachable: true, problem: null };
+    if (health.isHealthy(response.status, response.body.text)) return { reachable: true, problem: null };
     return {
       reachable: false,
       problem: `${health.path} answered ${response.status}, not as ${this.platform.name} does`,
     };
   }
 
-  async #ask(request: Omit<HttpRequest, "onTooLarge">): Promise<RuntimeAnswer & { body: string }> {
+  async #ask(request: Omit<HttpRequest, "onTooLarge">): Promise<RuntimeAnswer> {
     try {
       const { fetch, clock } = this.deps;
-      const { status, headers, text } = await exchange({ fetch, clock }, { ...request, onTooLarge: "truncate" });
+      const { status, headers, text, cut = null } = await exchange({ fetch, clock }, {
+        ...request,
+        onTooLarge: "truncate",
+      });
       const seconds = wholeSeconds(headers.get("Retry-After")) ?? 0;
-      return { kind: "status", status, retryAfterMs: seconds > 0 ? seconds * 1000 : null, body: text };
+      const body = { contentType: headers.get("Content-Type"), text, cut };
+      return { kind: "status", status, retryAfterMs: seconds > 0 ? seconds * 1000 : null, body };
     } catch (error) {
       if (!(error instanceof ExchangeError)) throw error;
-      if (error.reason === "timeout") return { kind: "timeout", body: "" };
-      if (error.reason === "aborted") return { kind: "unreachable", why: "the connector is stopping", body: "" };
+      if (error.reason === "timeout") return { kind: "timeout" };
+      if (error.reason === "aborted") return { kind: "unreachable", why: "the connector is stopping" };
       const { code, message } = unreachable(this.target.baseUrl, error.message, error.cause);
-      return { kind: "unreachable", why: code === "CLI_TLS_REFUSED" ? message : "no connection", body: "" };
+      return { kind: "unreachable", why: code === "CLI_TLS_REFUSED" ? message : "no connection" };
     }
   }
 }

@@ -8,6 +8,7 @@ import type { Inbox } from "./inbox.ts";
 import type { InboxMessage } from "./inbox_rows.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { describeAnswer, type Runtime } from "./runtime.ts";
+import type { RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
 import type { EmitEvent } from "../events.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 
@@ -20,12 +21,16 @@ interface Result {
   at: number;
   /** Duration in milliseconds. */
   ms: number;
+  /** The runtime's reply to an accepted message. */
+  reply: RuntimeReplyRow | null;
 }
 
 export class RuntimeDelivery {
   readonly #clock: Clock;
   readonly #inbox: Inbox;
   readonly #runtime: Runtime;
+  /** `null` when its answers do not go back. */
+  readonly #replies: RuntimeReplies | null;
   readonly #tell: EmitEvent;
   readonly #lanes = new Lanes();
   readonly #stop = new AbortController();
@@ -34,15 +39,18 @@ export class RuntimeDelivery {
   readonly #unstored: Result[] = [];
   #cancel: Cancel = () => {};
   #isOut = false;
-  /** Called when a receipt is due. */
+  /** Called when a receipt, or a reply of the runtime, is due. */
   onEnded: () => void = () => {};
   /** Called after each attempt: whether the runtime answers, and why it accepts no message at all. */
   onRuntime: (reachable: boolean, problem: string | null) => void = () => {};
 
-  constructor(deps: { clock: Clock; inbox: Inbox; runtime: Runtime; tell: EmitEvent }) {
+  constructor(
+    deps: { clock: Clock; inbox: Inbox; runtime: Runtime; replies: RuntimeReplies | null; tell: EmitEvent },
+  ) {
     this.#clock = deps.clock;
     this.#inbox = deps.inbox;
     this.#runtime = deps.runtime;
+    this.#replies = deps.replies;
     this.#tell = deps.tell;
   }
 
@@ -107,7 +115,8 @@ export class RuntimeDelivery {
     const message = this.#inbox.read(seq);
     if (message === null) return this.#lanes.release(seq, null);
     const began = this.#clock.now();
-    const response = await this.#runtime.post(message, this.#stop.signal);
+    const replies = this.#replies?.wants(message) ? this.#replies : null;
+    const response = await this.#runtime.post(message, this.#stop.signal, replies !== null);
     // An attempt that this connector aborted has no result.
     if (this.#stop.signal.aborted && response.kind !== "status") {
       return this.#lanes.release(seq, { nextAt: began, aside: false });
@@ -121,7 +130,8 @@ export class RuntimeDelivery {
       response.kind !== "unreachable",
       why,
     );
-    const result = { message, fate: nextAttempt(message.tries, verdict, now), why, at: now, ms: now - began };
+    const reply = replies !== null && verdict === "accepted" ? await replies.from(message, response) : null;
+    const result = { message, fate: nextAttempt(message.tries, verdict, now), why, at: now, ms: now - began, reply };
     try {
       this.#store(result);
     } catch (error) {
@@ -131,7 +141,7 @@ export class RuntimeDelivery {
   }
 
   /** Stores the result of an attempt and releases the message. */
-  #store({ message, fate, why, at, ms }: Result): void {
+  #store({ message, fate, why, at, ms, reply }: Result): void {
     const { seq, fromDid, requestId } = message;
     const about = { from: fromDid, requestId };
     if (fate.state === "waiting") {
@@ -140,7 +150,7 @@ export class RuntimeDelivery {
       this.#tell("handover_failed", { ...about, attempt: fate.tries.attempts, why, nextInMs: fate.nextAt - at });
       return;
     }
-    if (fate.state === "done") this.#inbox.finish(message, at);
+    if (fate.state === "done") this.#inbox.finish(message, at, reply);
     else this.#inbox.moveToDeadLetters(message, why, at);
     this.#lanes.release(seq, null);
     const attempts = message.tries.attempts + 1;

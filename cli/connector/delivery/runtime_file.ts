@@ -11,7 +11,10 @@ import type { PrivateFolder } from "../../files/private_folder.ts";
 import {
   PLATFORM_IDS,
   type PlatformId,
+  type PushPlatform,
   type PushPlatformId,
+  REPLIES,
+  type Replies,
   type RuntimeSource,
   type RuntimeTarget,
 } from "../../platforms/platform.ts";
@@ -32,6 +35,8 @@ const RuntimeFile = z.object({
   hookPath: z.string().nullable().default(null),
   connectorBaseUrl: z.string().nullable().default(null),
   stateDir: z.string().nullable().default(null),
+  /** Whether answers of the runtime go back to the senders (D-114). */
+  replies: z.enum(REPLIES).default("auto"),
 });
 export type RuntimeFile = z.infer<typeof RuntimeFile>;
 
@@ -61,12 +66,17 @@ export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
  * The settings with the address and token in effect, as `connector start --save` stores them (D-229). `target`: `null`
  * when the agent reads its messages.
  */
-export function withTarget(file: RuntimeFile | null, target: RuntimeTarget | null): RuntimeFile {
+export function withTarget(
+  file: RuntimeFile | null,
+  target: RuntimeTarget | null,
+  replies: Replies | undefined,
+): RuntimeFile {
   if (target === null) return emptyRuntimeFile("inbox");
   const { platform, baseUrl, hookPath, hookToken } = target;
   const kept = file ?? emptyRuntimeFile(platform);
   // Host and port would override the address.
-  return { ...kept, platform, baseUrl, webhookHost: null, webhookPort: null, hookPath, webhookToken: hookToken };
+  const saved = { ...kept, platform, baseUrl, webhookHost: null, webhookPort: null, hookPath, webhookToken: hookToken };
+  return { ...saved, replies: replies ?? kept.replies };
 }
 
 /** Options of `connector start` for the address of the runtime. */
@@ -77,6 +87,8 @@ export interface TargetOptions {
   "hook-token"?: string | undefined;
   /** The agent reads its messages: platform `inbox`. */
   inbox?: boolean | undefined;
+  /** `auto`, `on` or `off`: whether answers of the runtime go back to the senders (D-114). */
+  replies?: string | undefined;
   /** True in a command that runs the connector for itself: an agent without a platform reads its messages (D-116). */
   isHosted?: boolean | undefined;
   "allow-insecure": boolean;
@@ -120,7 +132,22 @@ export function runtimeTarget(
     hookPath: parseHookPath(path, pathFrom),
     hookToken: token === "" ? null : parseHookToken(token, tokenFrom),
     source: sourceOf(urlFrom, file === null ? "default" : fileSource),
+    replies: sendsReplies(PLATFORMS[platform], parseReplies(options.replies) ?? file?.replies ?? "auto"),
   };
+}
+
+/** @throws {CliError} `CLI_USAGE` */
+export function parseReplies(text: string | undefined): Replies | undefined {
+  if (text === undefined) return undefined;
+  const found = REPLIES.find((known) => known === text);
+  if (found !== undefined) return found;
+  throw new CliError("CLI_USAGE", `--replies is one of ${REPLIES.join(", ")}, not "${text}"`);
+}
+
+function sendsReplies({ name, replyOf, repliesByDefault }: PushPlatform, wanted: Replies): boolean {
+  if (wanted !== "on") return wanted === "auto" && repliesByDefault;
+  if (replyOf !== undefined) return true;
+  throw new CliError("CLI_USAGE", `--replies on is not possible: ${name} does not reply in its answer`);
 }
 
 function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {

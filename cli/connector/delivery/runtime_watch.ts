@@ -46,12 +46,13 @@ export class RuntimeWatch {
   }
 
   get status(): Status["runtime"] {
-    const { platform, url, target: { source } } = this.#runtime;
+    const { platform, url, target: { source, replies = false } } = this.#runtime;
     const { reachable, problem, checkedAt } = this.#is;
     return {
       platform: platform.id,
       url,
       ...(source === undefined ? {} : { source }),
+      replies,
       reachable,
       checkedAt: checkedAt === null ? null : toIso(checkedAt),
       problem,

@@ -59,6 +59,8 @@ const COLUMNS = `seq, to_did, request_id, conversation_id, in_reply_to, auto, or
 const OLDEST_FINISHED = "ORDER BY state = 'sending', state = 'queued', seq LIMIT ?";
 /** Rows that make room at a time, so that a full table is not searched for each message. */
 const ROOM_ROWS = 1_000;
+const FIRST_REPLIES =
+  "seq IN (SELECT min(seq) FROM sent WHERE state = 'sending' AND origin = 'runtime' GROUP BY to_did)";
 const FINISHED = "state NOT IN ('sending', 'queued')";
 
 export class SentMessages {
@@ -173,11 +175,13 @@ export class SentMessages {
     );
   }
 
-  /** Replies of the runtime that are due, oldest first, at most 100. `latest`: a later time counts as due. */
+  /**
+   * The oldest reply of the runtime to each peer, if it is due, at most 100. The next one to that peer waits for it.
+   * `latest`: a later time counts as due.
+   */
   dueReplies(now: number, latest: number): SentMessage[] {
     return this.#db.all(
-      `SELECT ${COLUMNS} FROM sent WHERE state = 'sending' AND origin = 'runtime' AND (next_at <= ? OR next_at > ?)
-       ORDER BY seq LIMIT 100`,
+      `SELECT ${COLUMNS} FROM sent WHERE ${FIRST_REPLIES} AND (next_at <= ? OR next_at > ?) ORDER BY seq LIMIT 100`,
       now,
       latest,
     ).map(toSent);
@@ -185,8 +189,7 @@ export class SentMessages {
 
   /** Time when the next reply of the runtime is due; `null` when none waits. */
   nextReplyAt(): number | null {
-    const sql = "SELECT min(next_at) AS at FROM sent WHERE state = 'sending' AND origin = 'runtime'";
-    const at = this.#db.get(sql)?.at ?? null;
+    const at = this.#db.get(`SELECT min(next_at) AS at FROM sent WHERE ${FIRST_REPLIES}`)?.at ?? null;
     return at === null ? null : Number(at);
   }
 

@@ -14,7 +14,7 @@ import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
 import { ServiceClock } from "../../../shared/client/service_clock.ts";
 import type { AgentCredentials } from "../../../shared/client/agent_credentials.ts";
 import type { AgentIdentity } from "../../../shared/client/signed_headers.ts";
-import { decodeFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
+import { decodeFrame, type DeliverFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -78,6 +78,8 @@ export interface BenchOptions {
   platform?: PlatformId;
   target?: Partial<RuntimeTarget>;
   fetch?: typeof fetch;
+  /** Changes a message between proxy and connector, as a relay could. */
+  tamper?: (frame: DeliverFrame) => DeliverFrame;
   /** Opens the database in a folder; replaces the plain one. */
   database?: (path: string) => Database;
 }
@@ -96,6 +98,7 @@ export class Bench implements AsyncDisposable {
   refuse: (() => unknown) | null = null;
   links = 0;
   ended: Promise<unknown> = Promise.resolve();
+  readonly #tamper: (frame: DeliverFrame) => DeliverFrame;
   #isStopped = false;
 
   private constructor(
@@ -105,6 +108,7 @@ export class Bench implements AsyncDisposable {
     options: BenchOptions,
   ) {
     this.behaviour = options.behaviour ?? accepts;
+    this.#tamper = options.tamper ?? ((frame) => frame);
     this.session = new FixedSession(agent.identity);
     this.database = (options.database ?? Database.open)(`${folder}/connector.db`);
     const { clock, random } = world;
@@ -200,6 +204,7 @@ export class Bench implements AsyncDisposable {
     const refusal = await this.refuse?.();
     if (refusal) throw refusal;
     const { proxy, clock, newId } = this.world;
+    const tamper = this.#tamper;
     const { did, ownerDid, currentJti, expiresAt } = this.agent.agent;
     await proxy.deps.dispatch.claim(did);
     let isOpen = true;
@@ -220,7 +225,7 @@ export class Bench implements AsyncDisposable {
         }
         if (frame.type === "paired") events.paired?.(frame);
         if (frame.type !== "deliver") return;
-        void events.deliver(frame).then((ack) => {
+        void events.deliver(tamper(frame)).then((ack) => {
           if (isOpen) link.receive(encodeFrame({ ...head(), type: "deliver_ack", ackId: frame.id, ...ack }));
         });
       },

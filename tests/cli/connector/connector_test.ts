@@ -119,7 +119,7 @@ Deno.test("a hand-over that hangs is given up after 10 s and delays no other con
   bench.behaviour = (call) => call.body.includes("slow") ? hangs(call, 0) : accepts(call, 0);
   await world.message(a, b, { body: body("slow"), headers: { "X-Svc-Conversation-Id": "one" } });
   await world.message(a, b, { body: body("quick"), headers: { "X-Svc-Conversation-Id": "two" } });
-  await until(() => bench.eventsOf("handed_over").length === 1);
+  await until(() => bench.eventsOf("handed_over").length === 1 && bench.handedOver.length === 2);
   assertEquals(bench.eventsOf("handover_failed"), []);
   await world.clock.advance(10_000);
   await until(() => bench.eventsOf("handover_failed").length === 1);

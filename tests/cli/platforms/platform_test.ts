@@ -14,7 +14,7 @@ import {
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { parseSettings, withEnvValues, withMember } from "../../../cli/platforms/settings.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/delivery/runtime.ts";
-import { emptyRuntimeFile, runtimeTarget } from "../../../cli/connector/delivery/runtime_file.ts";
+import { emptyRuntimeFile, runtimeTarget, withTarget } from "../../../cli/connector/delivery/runtime_file.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 
@@ -359,6 +359,36 @@ Deno.test("an agent reads its messages only on the platform inbox, which is take
     "hermes",
     "inbox",
   ]);
+});
+
+Deno.test("answers go back as option, runtime.json or the platform say, in this order", () => {
+  const env = { env: () => undefined };
+  const sends = (platform: PushPlatformId, saved: "auto" | "on" | "off", replies?: string) =>
+    runtimeTarget(env, { ...emptyRuntimeFile(platform), replies: saved }, "", { "allow-insecure": false, replies })
+      ?.replies;
+  assertEquals(PUSH_PLATFORM_IDS.map((platform) => sends(platform, "auto")), [false, false, true, false]);
+  assertEquals([sends("nanobot", "off"), sends("nanobot", "off", "on"), sends("nanobot", "on", "off")], [
+    false,
+    true,
+    false,
+  ]);
+  assertEquals([sends("generic", "on"), sends("generic", "on", "auto"), sends("openclaw", "auto", "off")], [
+    true,
+    false,
+    false,
+  ]);
+  for (const platform of ["openclaw", "hermes"] as const) {
+    assertThrows(() => sends(platform, "auto", "on"), CliError, "does not reply in its answer");
+  }
+  assertThrows(() => sends("nanobot", "auto", "yes"), CliError, "--replies is one of auto, on, off");
+});
+
+Deno.test("saved runtime settings keep the replies unless the options change them", () => {
+  const env = { env: () => undefined };
+  const file = { ...emptyRuntimeFile("nanobot"), replies: "off" as const };
+  const target = runtimeTarget(env, file, "", { "allow-insecure": false });
+  assertEquals([withTarget(file, target, undefined).replies, withTarget(file, target, "on").replies], ["off", "on"]);
+  assertEquals(withTarget(file, null, undefined), emptyRuntimeFile("inbox"));
 });
 
 Deno.test("the runtime address comes from option, environment, runtime.json or the platform's default", () => {

@@ -63,10 +63,38 @@ Deno.test("exchange() fails and cancels the body when it is larger than allowed"
 Deno.test("exchange() cancels the body and returns its start when it may truncate", async () => {
   const { taken, response } = endless();
   const request = { ...REQUEST, maxBytes: 100_000, onTooLarge: "truncate" } as const;
-  const { status, text } = await exchange(depsOf(() => response), request);
-  assertEquals([status, text.length, taken.cancelled], [200, 100_000, true]);
+  const { status, text, cut } = await exchange(depsOf(() => response), request);
+  assertEquals([status, text.length, cut, taken.cancelled], [200, 100_000, "large", true]);
+  const exact = await exchange(depsOf(() => new Response("12345")), { ...request, maxBytes: 5 });
+  assertEquals([exact.text, exact.cut], ["12345", undefined]);
   const silent = new Response(new ReadableStream());
   assertEquals((await exchange(depsOf(() => silent), { ...request, maxBytes: 0 })).text, "");
+});
+
+Deno.test("exchange() returns status and start of a body that breaks off or is late when it may cut it", async () => {
+  const request = { ...REQUEST, onTooLarge: "truncate", cutsBrokenBody: true } as const;
+  const bodyOf = (signal: AbortSignal | null | undefined, breaksOff: boolean) =>
+    new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(new TextEncoder().encode("start"));
+        signal?.addEventListener("abort", () => controller.error(signal.reason));
+      },
+      pull(controller) {
+        if (breaksOff) controller.error(new TypeError("reset"));
+      },
+    });
+  for (const breaksOff of [true, false]) {
+    const clock = new ManualClock();
+    const fetch: typeof globalThis.fetch = (_input, init) =>
+      Promise.resolve(new Response(bodyOf(init?.signal, breaksOff), { status: 201 }));
+    const exchanged = exchange({ fetch, clock }, request);
+    if (!breaksOff) await clock.advance(5_000);
+    const { status, cut } = await exchanged;
+    assertEquals([status, cut, clock.waiting], [201, "broken", 0]);
+    const strict = failure(exchange({ fetch, clock }, { ...request, cutsBrokenBody: false }));
+    if (!breaksOff) await clock.advance(5_000);
+    assertEquals(await strict, breaksOff ? "unreachable" : "timeout");
+  }
 });
 
 Deno.test("exchange() names why there is no response", async () => {

@@ -1,0 +1,351 @@
+/** Answers of a runtime as replies to its peers (D-114), and the loop guard between two agents (D-113). */
+import { assert, assertEquals } from "@std/assert";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
+import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
+import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
+import type { ReplyContent } from "../../../cli/platforms/platform.ts";
+import { PLATFORMS } from "../../../cli/platforms/table.ts";
+import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { type TestAgent, World } from "../../support/world.ts";
+import { type Behaviour, Bench, type BenchOptions, passing, story } from "./bench.ts";
+
+const FAILS = { status: 500 };
+const MANY = { proxy: { agentRequests: 100_000 } };
+const ON: BenchOptions = { target: { replies: true } };
+const says = (reply: unknown): Behaviour => () => Response.json({ reply });
+
+/** A conversation with an agent whose runtime answers. */
+async function asked(world: World, options: BenchOptions, headers: Record<string, string> = {}) {
+  const { a, b, bench } = await story(world, options);
+  const socket = world.connect(a);
+  await world.message(a, b, { headers: { "x-request-id": "request-1", ...headers } });
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
+  return { a, b, bench, socket };
+}
+
+const sentBy = (bench: Bench) => bench.connector.sent.list({ limit: 100 }).messages;
+
+Deno.test("the answer of nanobot goes back to the sender with its question, its conversation and the mark of a program", async () => {
+  await using world = await World.open();
+  const behaviour: Behaviour = () => Response.json({ choices: [{ message: { role: "assistant", content: "42" } }] });
+  const options: BenchOptions = { platform: "nanobot", behaviour, target: { replies: true } };
+  const { a, b, bench, socket } = await asked(world, options, { "X-Svc-Conversation-Id": "talk" });
+  await using _ = bench;
+  await until(() => socket.delivered.length === 1);
+  const [frame] = socket.delivered;
+  assert(frame);
+  const { requestId, inReplyTo, auto, conversationId, fromAgentDid, payload, identity } = frame;
+  assertEquals({ requestId, inReplyTo, auto, conversationId, fromAgentDid }, {
+    requestId: `r-${await sha256(`${a.agent.did}\nrequest-1`)}`,
+    inReplyTo: "request-1",
+    auto: true,
+    conversationId: "talk",
+    fromAgentDid: b.agent.did,
+  });
+  assertEquals(JSON.parse(payload), { message: withIdentityBlock("42", identity) });
+  await until(() => sentBy(bench)[0]?.state === "delivered");
+  assertEquals(sentBy(bench).map(({ origin, toDid }) => [origin, toDid]), [["runtime", a.agent.did]]);
+});
+
+Deno.test("an object in the answer of a generic runtime is the payload of the reply, byte for byte", async () => {
+  await using world = await World.open();
+  const body = '{"x":1, "reply" : {"n":12345678901234567890,"m": 1.0}}';
+  const { bench, socket } = await asked(world, { ...ON, behaviour: () => new Response(body) });
+  await using _ = bench;
+  await until(() => socket.delivered.length === 1);
+  assertEquals(socket.delivered[0]?.payload, '{"n":12345678901234567890,"m": 1.0}');
+});
+
+Deno.test("a reply for an offline peer waits at the proxy", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await story(world, { ...ON, behaviour: says("hi") });
+  await using _ = bench;
+  await world.message(a, b);
+  await until(() => bench.eventsOf("queued").length === 1);
+  const socket = world.connect(a);
+  await until(() => socket.delivered.length === 1);
+});
+
+Deno.test("each platform finds the reply in its answer, and none in any other text", async (t) => {
+  const chat = (content: unknown) => JSON.stringify({ choices: [{ message: { content } }, 7] });
+  const cases: ["nanobot" | "generic", string, ReplyContent | null][] = [
+    ["nanobot", chat("hi"), { text: "hi" }],
+    ["nanobot", chat(null), null],
+    ["nanobot", '{"choices":[]}', null],
+    ["nanobot", '{"choices":{"0":{"message":{"content":"x"}}}}', null],
+    ["nanobot", "[]", null],
+    ["generic", '{"reply":"hi"}', { text: "hi" }],
+    ["generic", '{"reply":"a","reply":"b"}', { text: "b" }],
+    ["generic", '{"reply":{"reply":"x"}}', { payload: '{"reply":"x"}' }],
+    ["generic", '{"a":{"reply":"x"}}', null],
+    ...["null", "7", "true", "[1]"].map((value): ["generic", string, null] => ["generic", `{"reply":${value}}`, null]),
+    ...["", "ok", '"reply"', '[{"reply":"x"}]', "null", '{"reply":'].map((text): ["generic", string, null] => [
+      "generic",
+      text,
+      null,
+    ]),
+  ];
+  for (const [platform, text, expected] of cases) {
+    await t.step(`${platform} ${text}`, () => {
+      assertEquals(PLATFORMS[platform].replyOf?.({ status: 200, contentType: null, text }) ?? null, expected);
+    });
+  }
+  const replying = (["openclaw", "hermes", "nanobot", "generic"] as const).map((id) => {
+    const { replyOf, repliesByDefault } = PLATFORMS[id];
+    return [id, replyOf !== undefined, repliesByDefault];
+  });
+  assertEquals(replying, [["openclaw", false, false], ["hermes", false, false], ["nanobot", true, true], [
+    "generic",
+    true,
+    false,
+  ]]);
+});
+
+Deno.test("no reply is sent for a blank answer, for an automatic message, or while replies are off", async (t) => {
+  const cases: [string, BenchOptions, Record<string, string>][] = [
+    ["blank", { ...ON, behaviour: says(" \n") }, {}],
+    ["automatic", { ...ON, behaviour: says("hi") }, { "X-Svc-Auto": "1" }],
+    ["off", { target: { replies: false }, behaviour: says("hi") }, {}],
+    [
+      "not accepted",
+      { ...ON, behaviour: (_, n) => n === 1 ? Response.json({ reply: "x" }, FAILS) : new Response() },
+      {},
+    ],
+  ];
+  for (const [what, options, headers] of cases) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      const { a, b, bench } = await story(world, options);
+      await using _ = bench;
+      await world.message(a, b, { headers });
+      await passing(world, 5, () => bench.eventsOf("receipt_sent").length === 1);
+      assertEquals(sentBy(bench), []);
+    });
+  }
+});
+
+Deno.test("an answer over 256 KiB, or a reply over the bound of a payload, is handed over without a reply", async (t) => {
+  const cases = [
+    ["answer", () => new Response(`{"reply":"x","more":"${"x".repeat(CONNECTOR_LIMITS.answerBytes)}"}`)],
+    ["payload", says("x".repeat(CLIENT_LIMITS.payloadBytes - 13))],
+  ] as const;
+  for (const [what, behaviour] of cases) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      const { a, bench } = await asked(world, { ...ON, behaviour });
+      await using _ = bench;
+      assertEquals(bench.eventsOf("reply_too_large"), [{ to: a.agent.did, requestId: "request-1" }]);
+      assertEquals([bench.eventsOf("handed_over").length, sentBy(bench)], [1, []]);
+    });
+  }
+  await t.step("the largest reply is sent", async () => {
+    await using world = await World.open();
+    const { bench, socket } = await asked(world, {
+      ...ON,
+      behaviour: says("x".repeat(CLIENT_LIMITS.payloadBytes - 14)),
+    });
+    await using _ = bench;
+    await until(() => socket.delivered.length === 1);
+    assertEquals(sentBy(bench)[0]?.bytes, CLIENT_LIMITS.payloadBytes);
+  });
+});
+
+Deno.test("an answer that breaks off after its status is handed over without a reply", async () => {
+  await using world = await World.open();
+  const broken = () =>
+    new Response(
+      new ReadableStream<Uint8Array>({
+        start(controller) {
+          controller.enqueue(new TextEncoder().encode('{"reply":'));
+        },
+        pull(controller) {
+          controller.error(new TypeError("reset"));
+        },
+      }),
+    );
+  const { bench } = await asked(world, { ...ON, behaviour: broken });
+  await using _ = bench;
+  assertEquals([bench.eventsOf("reply_lost").length, bench.eventsOf("handed_over").length], [1, 1]);
+  assertEquals([bench.calls.length, sentBy(bench)], [1, []]);
+});
+
+/** Fails requests for messages while it is set. */
+function gate(world: World): { fetch: typeof fetch; answer: (() => Response) | null; requests: string[] } {
+  const state = {
+    answer: null as (() => Response) | null,
+    requests: [] as string[],
+    fetch: (async (input: string, init?: RequestInit) => {
+      if (!String(input).includes("/hooks/agent")) return await world.fetch(input, init);
+      state.requests.push(new Headers(init?.headers).get("x-request-id") ?? "");
+      return state.answer?.() ?? await world.fetch(input, init);
+    }) as typeof fetch,
+  };
+  return state;
+}
+
+const down = () => {
+  throw new TypeError("no connection");
+};
+const refusal = (status: number, code: string, headers = {}) => () =>
+  Response.json({ error: { code, message: "No" } }, { status, headers });
+
+Deno.test("a reply is sent again until the proxy has it, with growing waits", async (t) => {
+  const cases = [
+    ["no connection", down],
+    ["503", refusal(503, "PROXY_RELAY_UNAVAILABLE")],
+    ["502", refusal(502, "PROXY_RELAY_DELIVERY_FAILED")],
+    ["507", refusal(507, "PROXY_RELAY_MAILBOX_FULL")],
+    ["429", refusal(429, "PROXY_RATE_LIMIT_EXCEEDED", { "Retry-After": "2" })],
+  ] as const;
+  for (const [what, answer] of cases) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      const proxy = gate(world);
+      proxy.answer = answer;
+      const { bench, socket } = await asked(world, { ...ON, fetch: proxy.fetch, behaviour: says("hi") });
+      await using _ = bench;
+      await until(() => bench.eventsOf("reply_failed").length === 1);
+      for (let s = 0; s < 10; s++) await world.clock.advance(1_000);
+      const waits = bench.eventsOf("reply_failed").map(({ nextInMs }) => nextInMs);
+      assertEquals(waits, what === "429" ? [2_000, 2_000, 4_000, 8_000] : [1_000, 2_000, 4_000, 8_000]);
+      assertEquals([sentBy(bench)[0]?.state, sentBy(bench)[0]?.attempts], ["sending", 4]);
+      proxy.answer = null;
+      await passing(world, 10, () => socket.delivered.length === 1);
+      assertEquals(new Set(proxy.requests).size, 1, "each attempt has the same request ID");
+      await until(() => sentBy(bench)[0]?.state === "delivered");
+    });
+  }
+});
+
+Deno.test("a reply that the proxy refuses permanently ends at once", async (t) => {
+  for (const status of [400, 403, 409, 413]) {
+    await t.step(String(status), async () => {
+      await using world = await World.open();
+      const proxy = gate(world);
+      proxy.answer = refusal(status, "PROXY_AUTH_FORBIDDEN");
+      const { bench } = await asked(world, { ...ON, fetch: proxy.fetch, behaviour: says("hi") });
+      await using _ = bench;
+      await until(() => bench.eventsOf("reply_refused").length === 1);
+      for (let s = 0; s < 10; s++) await world.clock.advance(1_000);
+      assertEquals(proxy.requests.length, 1);
+      assertEquals([sentBy(bench)[0]?.state, sentBy(bench)[0]?.problem], ["refused", "PROXY_AUTH_FORBIDDEN"]);
+    });
+  }
+});
+
+Deno.test("a reply that could not be sent for a day ends as refused", async () => {
+  await using world = await World.open();
+  const proxy = gate(world);
+  proxy.answer = down;
+  const { bench } = await asked(world, { ...ON, fetch: proxy.fetch, behaviour: says("hi") });
+  await using _ = bench;
+  await until(() => bench.eventsOf("reply_failed").length === 1);
+  await world.clock.stepWhenIdle(CONNECTOR_LIMITS.replyPatienceMs);
+  await passing(world, 5, () => bench.eventsOf("reply_refused").length === 1);
+  assertEquals(sentBy(bench).map(({ state, problem }) => [state, problem]), [["refused", "not sent within 24 h"]]);
+});
+
+Deno.test("a reply whose peer cannot be reached does not delay a reply to another peer, and keeps its order", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await story(world, { ...ON, behaviour: ({ body }) => Response.json({ reply: body }) });
+  await using _ = bench;
+  const c = await world.agent();
+  await world.pair(c, b);
+  const { call } = bench.connector.proxy;
+  let isBlocked = true;
+  bench.connector.proxy.call = (request) => {
+    if (isBlocked && request.recipient === a.agent.did) {
+      return Promise.resolve({ status: 507, headers: new Headers(), text: "" });
+    }
+    return call.call(bench.connector.proxy, request);
+  };
+  const sockets = [world.connect(a), world.connect(c)] as const;
+  for (const n of [1, 2, 3]) await world.message(a, b, { body: JSON.stringify({ message: `${n}` }) });
+  await until(() => bench.eventsOf("handed_over").length === 3);
+  await world.message(c, b);
+  await until(() => sockets[1].delivered.length === 1);
+  assertEquals(sockets[0].delivered, []);
+  isBlocked = false;
+  await passing(world, 10, () => sockets[0].delivered.length === 3);
+  const texts = sockets[0].delivered.map(({ payload }) => /(\d)\\"}"}$/.exec(payload)?.[1]);
+  assertEquals(texts, ["1", "2", "3"]);
+});
+
+Deno.test("a reply that a kill left is sent once after the next start, also when its answer was lost", async () => {
+  await using world = await World.open();
+  const proxy = gate(world);
+  const { a, b, bench } = await story(world, { ...ON, fetch: proxy.fetch, behaviour: says("hi") });
+  const socket = world.connect(a);
+  // The proxy gets the request, and its answer does not arrive.
+  const { fetch } = proxy;
+  Object.assign(bench.connector.proxy.deps, {
+    fetch: async (...request: Parameters<typeof fetch>) => {
+      const response = await fetch(...request);
+      return String(request[0]).includes("/hooks/agent") ? await new Promise(() => {}) : response;
+    },
+  });
+  await world.message(a, b);
+  await until(() => socket.delivered.length === 1);
+  bench.kill();
+  await using again = await Bench.open(world, b, { folder: bench.folder, ...ON, behaviour: says("other") });
+  await until(() => sentBy(again)[0]?.state === "delivered");
+  await flushTasks();
+  assertEquals([socket.delivered.length, again.calls.length], [1, 0]);
+});
+
+Deno.test("a message that is handed over again after a kill causes one reply", async () => {
+  await using world = await World.open();
+  let answered = 0;
+  const { a, b, bench } = await story(world, {
+    ...ON,
+    behaviour: async () => {
+      answered++;
+      await new Promise(() => {});
+      return new Response();
+    },
+  });
+  const socket = world.connect(a);
+  await world.message(a, b);
+  await until(() => answered === 1);
+  bench.kill();
+  await using again = await Bench.open(world, b, { folder: bench.folder, ...ON, behaviour: says("hi") });
+  await until(() => socket.delivered.length === 1 && again.eventsOf("receipt_sent").length === 1);
+});
+
+/** Two agents whose runtimes answer each message, and both connectors. */
+async function pairOfRuntimes(
+  world: World,
+  options: BenchOptions,
+): Promise<{ a: TestAgent; b: TestAgent; benches: Bench[] }> {
+  const [a, b] = [await world.agent(), await world.agent()];
+  await world.pair(a, b);
+  const benches = [];
+  for (const agent of [a, b]) benches.push(await Bench.open(world, agent, { ...ON, behaviour: says("x"), ...options }));
+  return { a, b, benches };
+}
+
+Deno.test("two runtimes that answer everything exchange exactly one automatic reply", async () => {
+  await using world = await World.open(MANY);
+  const { a, b, benches } = await pairOfRuntimes(world, {});
+  await world.message(a, b);
+  await until(() => benches.every((bench) => bench.eventsOf("handed_over").length === 1));
+  for (let s = 0; s < 30; s++) await world.clock.advance(1_000);
+  assertEquals(benches.map((bench) => [bench.handedOver.length, sentBy(bench).length]), [[1, 0], [1, 1]]);
+  for (const bench of benches) await bench[Symbol.asyncDispose]();
+});
+
+Deno.test("a relay that removes the mark of a program cannot cause more than 20 automatic replies of each", async () => {
+  await using world = await World.open(MANY);
+  const { a, b, benches } = await pairOfRuntimes(world, { tamper: ({ auto: _, ...frame }) => frame });
+  await world.message(a, b);
+  await until(() => benches.some((bench) => bench.eventsOf("loop_guard").length === 1));
+  for (let s = 0; s < 30; s++) await world.clock.advance(1_000);
+  const counts = benches.map((bench) => sentBy(bench).filter(({ state }) => state !== "refused").length);
+  assertEquals(counts, [20, 20]);
+  const [refused] = benches.flatMap((bench) => sentBy(bench).filter(({ state }) => state === "refused"));
+  assertEquals([refused?.problem, refused?.auto], ["loop_guard", true]);
+  assertEquals(benches.reduce((sum, bench) => sum + (bench.connector.status().loopGuards ?? 0), 0), 1);
+  for (const bench of benches) await bench[Symbol.asyncDispose]();
+});
