@@ -71,7 +71,7 @@ export function messageLines(received: Received): string[] {
       ? null
       : isReply
       ? `reply to ${inReplyTo}`
-      : `names ${inReplyTo}, which this agent did not send to it`,
+      : `names ${inReplyTo}, which svc sent does not list for this peer`,
     auto ? "automatic" : null,
   ];
   return [about.filter((part) => part !== null).join("  "), ...contentLines(received).map((line) => `    ${line}`)];

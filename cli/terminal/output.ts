@@ -219,9 +219,9 @@ const STEERING =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** Returns a text of a peer as lines. */
+/** Returns a text of a peer as lines; a line feed at its end adds no empty line. */
 export function linesOf(text: string): string[] {
-  return text.split(/\r?\n/);
+  return text.replace(/\r?\n$/, "").split(/\r?\n/);
 }
 
 /** Returns a text of unknown origin with all terminal control characters escaped, for example as `\u001b`. */

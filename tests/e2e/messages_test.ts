@@ -144,12 +144,28 @@ Deno.test("svc inbox --take into a closed pipe marks nothing read", async () => 
   }
 });
 
-Deno.test("svc inbox without a connector receives queued messages", async () => {
+Deno.test("messages are received, answered and listed while no connector runs", async () => {
   await using shell = await Shell.open(await bundledProgram());
   const { stderr } = await shell.run("alpha", "svc send beta 'for later'");
   assertStringIncludes(stderr, "Sent to beta: queued, until 20");
-  const { code, stdout } = await shell.run("beta", "svc inbox --take --json");
-  assertEquals([code, JSON.parse(stdout).messages[0]?.text], [0, "for later"]);
+  for (const options of ["", " --read"]) {
+    const { code, stdout } = await shell.run("beta", `svc inbox --json${options}`);
+    const texts = JSON.parse(stdout).messages.map(({ text }: { text: string }) => text);
+    assertEquals([code, texts], [0, options === "" ? ["for later"] : []]);
+  }
+  const reply = await shell.run("beta", "echo 'the answer' | svc reply 1 --json");
+  const { requestId, state } = JSON.parse(reply.stdout);
+  assertEquals([reply.code, reply.stderr, state], [0, "", "queued"]);
+  const read = await shell.run("beta", "svc inbox --read");
+  assert(/^1 {2}\S+ {2}alpha\n {4}for later\n$/.test(read.stdout), read.stdout);
+  const [one, list] = await Promise.all([
+    shell.run("beta", `svc sent ${requestId} --to alpha --json`),
+    shell.run("beta", "svc sent"),
+  ]);
+  assertEquals([one.code, JSON.parse(one.stdout).receipts, list.code], [0, [], 0]);
+  assertStringIncludes(list.stdout, `queued  ${requestId}`);
+  const taken = await shell.run("alpha", "svc inbox --take");
+  assert(/^1 {2}\S+ {2}beta {2}names \S+, which .*\n {4}the answer\n$/.test(taken.stdout), taken.stdout);
 });
 
 Deno.test({
