@@ -21,6 +21,22 @@ export function machineTests(program: Program, place: Place) {
     });
 }
 
+/** Creates paired agents with their files in `dir`. */
+export async function pairedNames(
+  service: Service,
+  dir: string,
+  program: Program,
+  [first, second]: readonly [string, string],
+): Promise<void> {
+  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  for (const name of [first, second]) await svc(dir, ["agent", "create", name], env, program);
+  const a = await clientFromFiles(dir, first, service.url);
+  const b = await clientFromFiles(dir, second, service.url);
+  const { ticket } = await a.pairStart({ agentName: first, humanName: "A" });
+  await b.pairConfirm(ticket, { agentName: second, humanName: "B" });
+}
+
 /** Creates agent `b` with its files in `dir`, and agent `a` paired with it; `more` is set in the environment. */
 export async function pairedAgents(
   service: Service,

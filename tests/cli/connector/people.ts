@@ -70,8 +70,8 @@ export interface ReceivedRequest {
 export class Listener implements AsyncDisposable {
   readonly received: ReceivedRequest[] = [];
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
-  /** Returns the answer, at the time the test chooses. */
-  answer: (received: ReceivedRequest) => Promise<number> | number = () => 200;
+  /** Returns the answer, or its status, at the time the test chooses. */
+  answer: (received: ReceivedRequest) => Promise<number | Response> | number | Response = () => 200;
 
   constructor() {
     this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
@@ -86,9 +86,9 @@ export class Listener implements AsyncDisposable {
         answeredAt: null,
       };
       this.received.push(received);
-      const status = await this.answer(received);
+      const answer = await this.answer(received);
       received.answeredAt = Date.now();
-      return new Response(null, { status });
+      return answer instanceof Response ? answer : new Response(null, { status: answer });
     });
   }
 

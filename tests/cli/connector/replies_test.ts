@@ -27,7 +27,7 @@ async function asked(world: World, options: BenchOptions, headers: Record<string
 
 const sentBy = (bench: Bench) => bench.connector.sent.list({ limit: 100 }).messages;
 
-Deno.test("the answer of nanobot goes back to the sender with its question, its conversation and the mark of a program", async () => {
+Deno.test("the answer of nanobot goes back with its question, its conversation and the mark of a program", async () => {
   await using world = await World.open();
   const behaviour: Behaviour = () => Response.json({ choices: [{ message: { role: "assistant", content: "42" } }] });
   const options: BenchOptions = { platform: "nanobot", behaviour, target: { replies: true } };
