@@ -44,7 +44,7 @@ async function demo(): Promise<Run> {
   await within(30_000, "the demo is done", child.stdout.match(/^Done in .*$/m)).catch(() => {
     throw new Error(child.printed);
   });
-  const { code } = await within(15_000, "the demo exits by itself", child.status);
+  const { code } = await within(60_000, "the demo exits by itself", child.status);
   const { stdout: { text: stdout }, stderr: { text: stderr } } = child;
   const [, folder = ""] = stdout.match(/^\s+store\s+(\S+)\/svc\.kv/m) ?? [];
   return { code, stdout, stderr, folder };

@@ -101,8 +101,14 @@ export class ChildProcess implements AsyncDisposable {
     return `--- stdout\n${this.stdout.text}\n--- stderr\n${this.stderr.text}`;
   }
 
+  /** Sends a signal; without effect once the process has ended. */
   signal(name: Deno.Signal): void {
-    if (!this.#ended) this.#child.kill(name);
+    try {
+      if (!this.#ended) this.#child.kill(name);
+    } catch (error) {
+      // It has ended, and its status has not been read yet.
+      if (!(error instanceof TypeError)) throw error;
+    }
   }
 
   /** Sends a signal and waits for the end of the process. */
