@@ -9,6 +9,7 @@ import { CLI_ERRORS } from "../../cli/errors.ts";
 import { renderCliDoc } from "../../cli/command_line/help.ts";
 import { COMMANDS, GROUPS } from "../../cli/commands/table.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
+import { CONNECTOR_LIMIT_TABLE } from "../../cli/connector/limits.ts";
 import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
 import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../registry/auth.ts";
@@ -34,7 +35,7 @@ const DOCUMENTS: readonly Document[] = [
     from: ["shared/protocol/errors.ts", "cli/errors.ts", "cli/connector/local_api/local_errors.ts"],
     render: errors,
   },
-  { path: "docs/limits.md", from: ["shared/protocol/limits.ts"], render: limits },
+  { path: "docs/limits.md", from: ["shared/protocol/limits.ts", "cli/connector/limits.ts"], render: limits },
   { path: "docs/cli.md", from: ["cli/commands/table.ts"], render: () => renderCliDoc(COMMANDS, GROUPS) },
   { path: "docs/local-api.md", from: ["cli/connector/local_api/local_routes.ts"], render: localApiDoc },
   { path: "docs/routes.md", from: ["registry/routes.ts", "proxy/routes.ts"], render: routes },
@@ -80,14 +81,23 @@ function errorRow(code: ErrorCode): string[] {
 }
 
 function limits(): string {
-  const rows = Object.entries(LIMIT_TABLE).map(([name, { value, unit, what, source }]) => [
+  return [
+    "# Limits\n",
+    limitTable(LIMIT_TABLE),
+    "## The connector\n",
+    limitTable(CONNECTOR_LIMIT_TABLE),
+  ].join("\n");
+}
+
+function limitTable(limits: Readonly<Record<string, Record<"unit" | "what" | "source", string> & { value: number }>>) {
+  const rows = Object.entries(limits).map(([name, { value, unit, what, source }]) => [
     `\`${name}\``,
     value.toLocaleString("en-US"),
     unit,
     what,
     source,
   ]);
-  return `# Limits\n\n${table(["Name", "Value", "Unit", "What", "Source"], rows)}`;
+  return table(["Name", "Value", "Unit", "What", "Source"], rows);
 }
 
 function routes(): string {

@@ -3,9 +3,11 @@
  * product that repeats a number. The numbers of decisions are listed here, those of requirements in spec_tables_test.ts.
  */
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { CONNECTOR_LIMIT_TABLE, CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { LIMIT_TABLE, type LimitName, LIMITS } from "../../../shared/protocol/limits.ts";
 
 const rows = Object.entries(LIMIT_TABLE);
+const connectorRows = Object.entries(CONNECTOR_LIMIT_TABLE);
 
 /** Name and value, in the unit of the name. */
 const DECIDED: [decision: string, name: LimitName, value: number][] = [
@@ -70,15 +72,15 @@ Deno.test("the limits hold the numbers of the decisions, each with its source", 
   }
 });
 
-Deno.test("rows of the limit table are positive integers with a source and a description", () => {
-  for (const [name, { value, source, what }] of rows) {
+Deno.test("rows of the limit tables are positive integers with a source and a description", () => {
+  for (const [name, { value, source, what }] of [...rows, ...connectorRows]) {
     assert(Number.isSafeInteger(value) && value > 0, name);
     assertMatch(source, /^(R-\d{3}|docs\/[a-z]+\.md#[a-z-]+|D-\d{2,3}(, D-\d{2,3})*)$/);
     assert(what.trim() !== "", name);
   }
 });
 
-Deno.test("names of the limit table end with their unit", () => {
+Deno.test("names of the limit tables end with their unit", () => {
   const units: [ending: RegExp, unit: string][] = [
     [/Ms$/, "ms"],
     [/[^r]Seconds$/, "s"],
@@ -86,7 +88,7 @@ Deno.test("names of the limit table end with their unit", () => {
     [/Days(Min|Max|Default)$/, "days"],
     [/Requests(Max)?$/, "requests"],
   ];
-  for (const [name, row] of rows) {
+  for (const [name, row] of [...rows, ...connectorRows]) {
     for (const [ending, unit] of units) {
       if (ending.test(name)) assertEquals(row.unit, unit, name);
       if (row.unit === unit && (unit === "ms" || unit === "bytes")) assertMatch(name, ending);
@@ -167,6 +169,7 @@ Deno.test("texts of the product are built from LIMITS when they name the value o
 });
 
 Deno.test("the limits cannot be changed", () => {
+  assertThrows(() => Object.assign(CONNECTOR_LIMITS, { drainMs: 1 }), TypeError);
   assertThrows(() => Object.assign(LIMITS, { aitBytes: 1 }), TypeError);
   assertEquals(LIMITS.aitBytes, 8192);
 });
