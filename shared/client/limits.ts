@@ -1,40 +1,107 @@
-/** Limits of the client ring, with unit and source. The connector's own limits are in cli/connector/limits.ts. */
+/**
+ * Limits of the client ring, with unit and source (D-137). The connector's own limits are in cli/connector/limits.ts.
+ */
+import type { LimitRow } from "../protocol/limits.ts";
 
-export const CLIENT_LIMITS = Object.freeze({
-  /** Time-out of a call to the registry, and of its connection. */
-  registryTimeoutMs: 30_000,
-  registryConnectMs: 10_000,
-  /** Time-out of a call to the proxy, and most bytes of its response (D-199). */
-  proxyTimeoutMs: 30_000,
-  proxyAnswerBytes: 4 * 1024 ** 2,
-  /** D-120: most bytes of a payload that this project's programs send. Below the proxy's limit, for a larger form. */
-  payloadBytes: 196_444,
-  /** Time-out of the WebSocket handshake, from the start of the connection. */
-  handshakeMs: 10_000,
-  /** D-89: the first wait before a reconnect is random up to this; the next ones double from `StartMs` to `MaxMs`. */
-  reconnectFirstMaxMs: 5_000,
-  reconnectStartMs: 2_000,
-  reconnectMaxMs: 28_000,
-  /** D-70: extra wait after another connector of the agent has taken over. */
-  replacedMs: 30_000,
-  /** After a link that lasted this long the reconnect waits start from the first again. */
-  settledMs: 30_000,
-  /** Longest wait before a reconnect that a `Retry-After` can cause. */
-  retryAfterMaxMs: 60_000,
-  /** D-89: an access token is refreshed this long before it expires. */
-  refreshAheadMs: 60_000,
-  /** First and longest wait before a receipt is sent again. */
-  receiptFirstMs: 1_000,
-  receiptMaxMs: 60_000,
-  /** D-113: automatic replies to a peer in a conversation, the window that counts them, and the pause after them. */
-  autoReplies: 20,
-  autoReplyWindowMs: 5 * 60_000,
-  autoReplyPauseMs: 10 * 60_000,
-  /** D-113: messages of a model to a peer that sends none itself, and to a peer in a conversation, with their windows. */
-  modelPeerMessages: 5,
-  modelPeerWindowMs: 60_000,
-  modelMessages: 30,
-  modelWindowMs: 10 * 60_000,
-  /** D-113: peers and conversations that the loop guard remembers. */
-  loopGuardEntries: 1_000,
-});
+/** Every limit of the client ring. */
+export const CLIENT_LIMIT_TABLE = {
+  registryTimeoutMs: { value: 30_000, unit: "ms", source: "D-199", what: "time-out of a call to the registry" },
+  registryConnectMs: { value: 10_000, unit: "ms", source: "D-199", what: "time-out of a connection to the registry" },
+  proxyTimeoutMs: { value: 30_000, unit: "ms", source: "D-199", what: "time-out of a call to the proxy" },
+  proxyAnswerBytes: { value: 4 * 1024 ** 2, unit: "bytes", source: "D-199", what: "response of the proxy" },
+  payloadBytes: {
+    value: 196_444,
+    unit: "bytes",
+    source: "D-120",
+    what: "payload that this project's programs send; below the proxy's limit, for a larger form",
+  },
+  handshakeMs: {
+    value: 10_000,
+    unit: "ms",
+    source: "D-89",
+    what: "time-out of the WebSocket handshake, from the start of the connection",
+  },
+  reconnectFirstMaxMs: {
+    value: 5_000,
+    unit: "ms",
+    source: "D-89",
+    what: "longest first wait before a reconnect; it is random",
+  },
+  reconnectStartMs: {
+    value: 2_000,
+    unit: "ms",
+    source: "D-89",
+    what: "second wait before a reconnect; the next ones double",
+  },
+  reconnectMaxMs: { value: 28_000, unit: "ms", source: "D-89", what: "longest wait before a reconnect" },
+  replacedMs: {
+    value: 30_000,
+    unit: "ms",
+    source: "D-70",
+    what: "extra wait after another connector of the agent has taken over",
+  },
+  settledMs: {
+    value: 30_000,
+    unit: "ms",
+    source: "D-89",
+    what: "age of a link after which the reconnect waits start from the first again",
+  },
+  retryAfterMaxMs: {
+    value: 60_000,
+    unit: "ms",
+    source: "D-89",
+    what: "longest wait before a reconnect that a Retry-After can cause",
+  },
+  refreshAheadMs: {
+    value: 60_000,
+    unit: "ms",
+    source: "D-89",
+    what: "how long before its expiry an access token is refreshed",
+  },
+  receiptFirstMs: { value: 1_000, unit: "ms", source: "D-72", what: "first wait before a receipt is sent again" },
+  receiptMaxMs: { value: 60_000, unit: "ms", source: "D-72", what: "longest wait before a receipt is sent again" },
+  autoReplies: {
+    value: 20,
+    unit: "count",
+    source: "D-113",
+    what: "automatic replies to a peer in one conversation and window",
+  },
+  autoReplyWindowMs: { value: 5 * 60_000, unit: "ms", source: "D-113", what: "window of the automatic replies" },
+  autoReplyPauseMs: { value: 10 * 60_000, unit: "ms", source: "D-113", what: "pause after too many automatic replies" },
+  modelPeerMessages: {
+    value: 5,
+    unit: "count",
+    source: "D-113",
+    what: "messages of a model to a peer that sends none itself, in one window",
+  },
+  modelPeerWindowMs: {
+    value: 60_000,
+    unit: "ms",
+    source: "D-113",
+    what: "window of the messages of a model to a peer",
+  },
+  modelMessages: {
+    value: 30,
+    unit: "count",
+    source: "D-113",
+    what: "messages of a model to a peer in one conversation and window",
+  },
+  modelWindowMs: {
+    value: 10 * 60_000,
+    unit: "ms",
+    source: "D-113",
+    what: "window of the messages of a model in a conversation",
+  },
+  loopGuardEntries: {
+    value: 1_000,
+    unit: "count",
+    source: "D-113",
+    what: "peers and conversations that the loop guard remembers",
+  },
+} satisfies Record<string, LimitRow>;
+export type ClientLimitName = keyof typeof CLIENT_LIMIT_TABLE;
+
+/** The numbers of the table. */
+export const CLIENT_LIMITS: Readonly<Record<ClientLimitName, number>> = Object.freeze(
+  Object.fromEntries(Object.entries(CLIENT_LIMIT_TABLE).map(([name, row]) => [name, row.value])),
+) as Readonly<Record<ClientLimitName, number>>;

@@ -10,6 +10,7 @@ import { renderCliDoc } from "../../cli/command_line/help.ts";
 import { COMMANDS, GROUPS } from "../../cli/commands/table.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { CONNECTOR_LIMIT_TABLE } from "../../cli/connector/limits.ts";
+import { CLIENT_LIMIT_TABLE } from "../../shared/client/limits.ts";
 import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
 import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../registry/auth.ts";
@@ -35,7 +36,11 @@ const DOCUMENTS: readonly Document[] = [
     from: ["shared/protocol/errors.ts", "cli/errors.ts", "cli/connector/local_api/local_errors.ts"],
     render: errors,
   },
-  { path: "docs/limits.md", from: ["shared/protocol/limits.ts", "cli/connector/limits.ts"], render: limits },
+  {
+    path: "docs/limits.md",
+    from: ["shared/protocol/limits.ts", "cli/connector/limits.ts", "shared/client/limits.ts"],
+    render: limits,
+  },
   { path: "docs/cli.md", from: ["cli/commands/table.ts"], render: () => renderCliDoc(COMMANDS, GROUPS) },
   { path: "docs/local-api.md", from: ["cli/connector/local_api/local_routes.ts"], render: localApiDoc },
   { path: "docs/routes.md", from: ["registry/routes.ts", "proxy/routes.ts"], render: routes },
@@ -86,6 +91,8 @@ function limits(): string {
     limitTable(LIMIT_TABLE),
     "## The connector\n",
     limitTable(CONNECTOR_LIMIT_TABLE),
+    "## Commands and the client library\n",
+    limitTable(CLIENT_LIMIT_TABLE),
   ].join("\n");
 }
 

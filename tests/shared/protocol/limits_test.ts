@@ -4,10 +4,11 @@
  */
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { CONNECTOR_LIMIT_TABLE, CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
+import { CLIENT_LIMIT_TABLE, CLIENT_LIMITS } from "../../../shared/client/limits.ts";
 import { LIMIT_TABLE, type LimitName, LIMITS } from "../../../shared/protocol/limits.ts";
 
 const rows = Object.entries(LIMIT_TABLE);
-const connectorRows = Object.entries(CONNECTOR_LIMIT_TABLE);
+const connectorRows = [...Object.entries(CONNECTOR_LIMIT_TABLE), ...Object.entries(CLIENT_LIMIT_TABLE)];
 
 /** Name and value, in the unit of the name. */
 const DECIDED: [decision: string, name: LimitName, value: number][] = [
@@ -170,6 +171,7 @@ Deno.test("texts of the product are built from LIMITS when they name the value o
 
 Deno.test("the limits cannot be changed", () => {
   assertThrows(() => Object.assign(CONNECTOR_LIMITS, { drainMs: 1 }), TypeError);
+  assertThrows(() => Object.assign(CLIENT_LIMITS, { handshakeMs: 1 }), TypeError);
   assertThrows(() => Object.assign(LIMITS, { aitBytes: 1 }), TypeError);
   assertEquals(LIMITS.aitBytes, 8192);
 });
