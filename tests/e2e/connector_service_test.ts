@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, denoDir, Listener, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { Service, tempFolder } from "../support/process.ts";
+import { freePort, Service, tempFolder } from "../support/process.ts";
 
 const program = await bundledProgram();
 
@@ -95,6 +95,18 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       const saved = JSON.parse(await Deno.readTextFile(`${dir}/agents/beta/runtime.json`));
       assertEquals(saved.webhookToken, env.SVC_HOOK_TOKEN);
       assertEquals((await svc(dir, ["connector", "status"], {}, program)).pid, second.pid);
+    });
+
+    await t.step("the service sends replies, or keeps the messages, as the options say", async () => {
+      const runtimeOf = async () => (await svc(dir, ["connector", "status"], {}, program)).runtime;
+      await svc(dir, ["install", "--for", "generic", "--agent-name", "beta"], within, program);
+      await svc(dir, [...install, "--replies", "on"], within, program);
+      assertEquals((await runtimeOf()).replies, true);
+      const port = String(freePort());
+      await svc(dir, [...install.slice(0, 6), "--inbox", "--port", port], within, program);
+      assertStringIncludes(await Deno.readTextFile(unit), `"--port" "${port}" "--inbox"`);
+      assertEquals((await runtimeOf()).platform, "inbox");
+      await svc(dir, install, within, program);
     });
 
     await t.step("logs come from the system's log", async () => {
