@@ -1,10 +1,11 @@
 /**
  * The connector: the process beside an agent's runtime. Connects its parts, starts and stops them. Each rule has its own
- * file.
+ * file. On the platform `inbox` there is no delivery: the local API reads and sends messages.
  *
  *   proxy ── link ──▶ inbox (disk, then ack) ──▶ delivery ─▶ runtime
  *     ▲                                             │
- *     └──────────── receipts ◀── outbox (disk) ◀────┘
+ *     ├──────────── receipts ◀── outbox (disk) ◀────┤
+ *     └──────────── replies  ◀── sent (disk) ◀──────┘
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
