@@ -4,73 +4,19 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
-import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
-import { bundledProgram, ended, type Program, programs, Watched } from "../cli/program.ts";
-import type { Outcome } from "../cli/svc_runner.ts";
+import { Listener, RunningConnector } from "../cli/connector/people.ts";
+import { PairedAgents } from "../cli/connector/paired_agents.ts";
+import { bundledProgram, programs, Watched } from "../cli/program.ts";
 import { previousRelease } from "../support/previous_release.ts";
-import { eventually, Service, tempFolder, within } from "../support/process.ts";
+import { eventually, within } from "../support/process.ts";
 
 const previous = await previousRelease();
 const END_MS = 90_000;
 const HOSTILE = "\u001b[2J\u0007\r\u009b31m\u202e";
 
-/** Alpha and beta, paired, in one configuration folder, and the shell of their person. */
-class Shell implements AsyncDisposable {
-  private constructor(
-    readonly program: Program,
-    readonly service: Service,
-    readonly folder: AsyncDisposable & { path: string },
-  ) {}
-
-  static async open(program: Program): Promise<Shell> {
-    const shell = new Shell(program, await Service.open(), await tempFolder());
-    const env = { SVC_API_KEY: shell.service.apiKey, SVC_REGISTRY_URL: shell.service.url };
-    await svc(shell.dir, ["config", "init", "--registry-url", shell.service.url], {}, program);
-    for (const name of ["alpha", "beta"]) await svc(shell.dir, ["agent", "create", name], env, program);
-    const [alpha, beta] = await Promise.all(
-      ["alpha", "beta"].map((name) => clientFromFiles(shell.dir, name, shell.service.url)),
-    );
-    const { ticket } = await alpha!.pairStart({ agentName: "alpha", humanName: "A" });
-    await beta!.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
-    return shell;
-  }
-
-  get dir(): string {
-    return this.folder.path;
-  }
-
-  #options(agent: string): Deno.CommandOptions {
-    const env = { SVC_CONFIG_DIR: this.dir, SVC_AGENT: agent, NO_COLOR: "1", TERM: "xterm" };
-    return { env, stdin: "null", stdout: "piped", stderr: "piped" };
-  }
-
-  /** Runs a line of `sh`, in which `svc` is the program. */
-  async run(agent: string, line: string): Promise<Outcome> {
-    const words = [this.program.command, ...this.program.args].map(shellQuote).join(" ");
-    const args = ["-c", `svc() { ${words} "$@"; }\n${line}`];
-    return await within(END_MS, line, ended(new Deno.Command("sh", { ...this.#options(agent), args }).spawn()));
-  }
-
-  /** Starts `svc` as a process. */
-  spawn(agent: string, argv: readonly string[]): Deno.ChildProcess {
-    const args = [...this.program.args, ...argv];
-    return new Deno.Command(this.program.command, { ...this.#options(agent), args }).spawn();
-  }
-
-  /** Starts the connector of an agent that reads its messages. */
-  connector(agent: string): Promise<RunningConnector> {
-    return RunningConnector.start(this.dir, agent, ["--inbox"], { program: this.program });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.folder[Symbol.asyncDispose]();
-    await this.service[Symbol.asyncDispose]();
-  }
-}
-
 for (const program of await programs()) {
   Deno.test(`two agents ask, answer and read by svc alone (${program.name})`, async (t) => {
-    await using shell = await Shell.open(program);
+    await using shell = await PairedAgents.open(program);
     await using _beta = await shell.connector("beta");
 
     await t.step("a piped text arrives as two lines", async () => {
@@ -132,7 +78,7 @@ for (const program of await programs()) {
 
 Deno.test("svc inbox --take into a closed pipe marks nothing read", async () => {
   const program = await bundledProgram();
-  await using shell = await Shell.open(program);
+  await using shell = await PairedAgents.open(program);
   await using beta = await shell.connector("beta");
   await shell.run("alpha", "svc send beta one && svc send beta two");
   for (const options of [[], ["--json"], ["--follow"]]) {
@@ -145,7 +91,7 @@ Deno.test("svc inbox --take into a closed pipe marks nothing read", async () => 
 });
 
 Deno.test("messages are received, answered and listed while no connector runs", async () => {
-  await using shell = await Shell.open(await bundledProgram());
+  await using shell = await PairedAgents.open(await bundledProgram());
   const { stderr } = await shell.run("alpha", "svc send beta 'for later'");
   assertStringIncludes(stderr, "Sent to beta: queued, until 20");
   for (const options of ["", " --read"]) {
@@ -173,7 +119,7 @@ Deno.test({
   ignore: previous === null,
   async fn() {
     assert(previous !== null);
-    await using shell = await Shell.open(await bundledProgram());
+    await using shell = await PairedAgents.open(await bundledProgram());
     await using runtime = new Listener();
     const options = ["--runtime-base-url", runtime.url];
     await using _old = await RunningConnector.start(shell.dir, "beta", options, { program: previous.program });
@@ -188,7 +134,7 @@ Deno.test({
 });
 
 Deno.test("no command sends a byte to the program that has the port of a killed connector", async () => {
-  await using shell = await Shell.open(await bundledProgram());
+  await using shell = await PairedAgents.open(await bundledProgram());
   let port: number;
   {
     await using alpha = await shell.connector("alpha");

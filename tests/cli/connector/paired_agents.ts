@@ -1,0 +1,62 @@
+/** Two paired agents of one person, with a real server, and the person's shell. */
+import { shellQuote } from "../../../cli/connector/local_api/pairing_hint.ts";
+import { Service, tempFolder, within } from "../../support/process.ts";
+import { ended, type Program } from "../program.ts";
+import type { Outcome } from "../svc_runner.ts";
+import { clientFromFiles, RunningConnector, svc } from "./people.ts";
+
+const END_MS = 90_000;
+
+/** Alpha and beta, paired, in one configuration folder, and the shell of their person. */
+export class PairedAgents implements AsyncDisposable {
+  private constructor(
+    readonly program: Program,
+    readonly service: Service,
+    readonly folder: AsyncDisposable & { path: string },
+  ) {}
+
+  static async open(program: Program): Promise<PairedAgents> {
+    const shell = new PairedAgents(program, await Service.open(), await tempFolder());
+    const env = { SVC_API_KEY: shell.service.apiKey, SVC_REGISTRY_URL: shell.service.url };
+    await svc(shell.dir, ["config", "init", "--registry-url", shell.service.url], {}, program);
+    for (const name of ["alpha", "beta"]) await svc(shell.dir, ["agent", "create", name], env, program);
+    const [alpha, beta] = await Promise.all(
+      ["alpha", "beta"].map((name) => clientFromFiles(shell.dir, name, shell.service.url)),
+    );
+    const { ticket } = await alpha!.pairStart({ agentName: "alpha", humanName: "A" });
+    await beta!.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+    return shell;
+  }
+
+  get dir(): string {
+    return this.folder.path;
+  }
+
+  #options(agent: string): Deno.CommandOptions {
+    const env = { SVC_CONFIG_DIR: this.dir, SVC_AGENT: agent, NO_COLOR: "1", TERM: "xterm" };
+    return { env, stdin: "null", stdout: "piped", stderr: "piped" };
+  }
+
+  /** Runs a line of `sh`, in which `svc` is the program. */
+  async run(agent: string, line: string): Promise<Outcome> {
+    const words = [this.program.command, ...this.program.args].map(shellQuote).join(" ");
+    const args = ["-c", `svc() { ${words} "$@"; }\n${line}`];
+    return await within(END_MS, line, ended(new Deno.Command("sh", { ...this.#options(agent), args }).spawn()));
+  }
+
+  /** Starts `svc` as a process. */
+  spawn(agent: string, argv: readonly string[]): Deno.ChildProcess {
+    const args = [...this.program.args, ...argv];
+    return new Deno.Command(this.program.command, { ...this.#options(agent), args }).spawn();
+  }
+
+  /** Starts the connector of an agent that reads its messages. */
+  connector(agent: string): Promise<RunningConnector> {
+    return RunningConnector.start(this.dir, agent, ["--inbox"], { program: this.program });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.folder[Symbol.asyncDispose]();
+    await this.service[Symbol.asyncDispose]();
+  }
+}
