@@ -31,6 +31,7 @@ export const REGEXES: readonly RegexRow[] = [
 
   meets(String.raw`/^[1-9]\d{0,15}$/`, "", "1", "x"),
   meets(String.raw`/[\t\n\r]/`, "", "x", ""),
+  meets(String.raw`/\r?\n$/`, "", "\n", "x"),
   meets(String.raw`/^\x1b(?:\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|O.|[^[O])/s`, "\x1b[", "0", ""),
   meets("/svcpair1_[A-Za-z0-9_-]+/g", "", "svcpair1_", "!"),
   never("/^y$/i", "the text is one key of the person at the terminal"),
