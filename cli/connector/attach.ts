@@ -10,7 +10,7 @@ import { CliError } from "../errors.ts";
 import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
 import { ConnectorLockedError, isConnectorLocked, lockHolder } from "./connector_lock.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
-import { bodyOf, ConnectorClient, connectorDown, ConnectorEndedError } from "./local_api/client.ts";
+import { bodyOf, ConnectorClient, ConnectorEndedError } from "./local_api/client.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
 import type { StartOptions } from "./start_options.ts";
 
@@ -122,7 +122,7 @@ class Attached implements Access {
       if (this.#failure !== null) throw this.#failure;
       const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
       if (client !== null) return client;
-      if (ctx.clock.now() >= end) throw connectorDown(folder.name, "runs, but does not answer");
+      if (ctx.clock.now() >= end) throw silent(folder);
       await sleep(ctx.clock, CONNECTOR_LIMITS.attachRetryMs);
     }
   }
@@ -163,6 +163,12 @@ class Attached implements Access {
     await this.#client?.catch(() => {});
     await this.#host?.stop();
   }
+}
+
+function silent(folder: AgentFolder): CliError {
+  return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${folder.name} runs, but does not answer`, {
+    fix: `Stop process ${lockHolder(folder)}, then run svc connector start ${folder.name}.`,
+  });
 }
 
 function earlierVersion(agentName: string, pid: number): CliError {

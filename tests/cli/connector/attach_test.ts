@@ -138,9 +138,10 @@ Deno.test("access fails with CLI_CONNECTOR_DOWN when the holder of the lock does
   using _lock = await lockConnector(folder, Deno.pid);
   const began = world.clock.now();
   const error = await assertRejects(() => agents.settled(agents.access()), CliError);
-  assertEquals([error.code, error.message], [
+  assertEquals([error.code, error.message, error.fix], [
     "CLI_CONNECTOR_DOWN",
     "The connector of alpha runs, but does not answer",
+    `Stop process ${Deno.pid}, then run svc connector start alpha.`,
   ]);
   // The clock also moves while files are read, so only the least time is certain.
   assert(world.clock.now() - began >= 20_000);
