@@ -34,7 +34,8 @@ export class Output {
   readonly #clock: Clock;
   readonly json: boolean;
   readonly #colour: boolean;
-  readonly #warnings: string[] = [];
+  /** Warnings that no JSON document has shown yet. */
+  #warnings: string[] = [];
   /** Called before a result is printed. Returns a warning to print with it, or `null`. */
   concern: () => string | null = () => null;
   /** Words that the next command needs to use the same files: `--config-dir`, if it was given. */
@@ -58,8 +59,7 @@ export class Output {
     const concern = this.concern();
     if (concern !== null) this.warn(concern);
     if (this.json) {
-      const warnings = this.#warnings.length > 0 ? { warnings: this.#warnings } : {};
-      this.#terminal.stdout(`${jsonText({ ...data, ...warnings })}\n`);
+      this.#terminal.stdout(`${jsonText({ ...data, ...this.#takeWarnings() })}\n`);
       return;
     }
     const lines = (typeof text === "string" ? [text] : text).map((line) => this.#clean(line)).join("\n");
@@ -87,8 +87,9 @@ export class Output {
     this.#quiet();
     const concern = this.concern();
     if (concern !== null) this.warn(concern);
-    const warnings = this.#warnings.length > 0 ? `,"warnings":${JSON.stringify(this.#warnings)}}` : "}";
-    return this.#terminal.stdout(`${oneLine(json.trimEnd().replace(/}$/, () => warnings))}\n`);
+    const { warnings } = this.#takeWarnings();
+    const end = warnings === undefined ? "}" : `,"warnings":${JSON.stringify(warnings)}}`;
+    return this.#terminal.stdout(`${oneLine(json.trimEnd().replace(/}$/, () => end))}\n`);
   }
 
   /** Prints a note to standard error; nothing with `--json`. */
@@ -125,8 +126,7 @@ export class Output {
     this.#quiet();
     const message = [cause, fix].filter((text) => text !== "").map(sentence).join(" ");
     if (this.json) {
-      const warnings = this.#warnings.length > 0 ? { warnings: this.#warnings } : {};
-      this.#terminal.stderr(`${jsonText({ error: { code, message }, ...warnings })}\n`);
+      this.#terminal.stderr(`${jsonText({ error: { code, message }, ...this.#takeWarnings() })}\n`);
       return;
     }
     const bold = this.#paint("31;1", "error:", this.#terminal.stderrIsTerminal);
@@ -152,9 +152,11 @@ export class Output {
     this.#cancel = this.#clock.after(PROGRESS_AFTER_MS, show);
   }
 
-  /** Ends the progress line of `doing`. */
+  /** Ends the progress line of `doing`. With `--json`, prints the warnings that came after the result to standard error. */
   finish(): void {
     this.#quiet();
+    const late = this.#takeWarnings();
+    if (this.json && late.warnings !== undefined) this.#terminal.stderr(`${jsonText(late)}\n`);
   }
 
   bold(text: string): string {
@@ -188,6 +190,13 @@ export class Output {
       if (parts.length > 1) return parts.map((part) => this.#clean(part)).join(painted);
     }
     return printable(text);
+  }
+
+  /** The warnings for the next JSON document, as a member; each is shown once. */
+  #takeWarnings(): { warnings?: string[] } {
+    const warnings = this.#warnings;
+    this.#warnings = [];
+    return warnings.length > 0 ? { warnings } : {};
   }
 
   #quiet(): void {

@@ -101,6 +101,21 @@ Deno.test("svc inbox --take marks what it has printed, which --read then lists",
     assertEquals((await machine.svc("inbox", "--take")).stderr, "No unread messages.\n");
   }));
 
+Deno.test("svc inbox --take --json names messages that another program has read at the same time", () =>
+  withInbox(async ({ machine, receive, running, world }) => {
+    const id = receive({ message: "a" });
+    const { inbox } = running.connector;
+    const list = inbox.list.bind(inbox);
+    inbox.list = (filter) => {
+      const page = list(filter);
+      inbox.markRead([id], world.clock.now());
+      return page;
+    };
+    const { code, stdout, stderr } = await machine.svc("inbox", "--take", "--json");
+    assertEquals([code, JSON.parse(stdout).messages.length], [0, 1]);
+    assertEquals(JSON.parse(stderr), { warnings: [`Another program has read ${id} at the same time`] });
+  }));
+
 Deno.test("svc inbox --take marks nothing that its reader did not get", () =>
   withInbox(async ({ machine, receive }) => {
     const ids = [receive({ message: "a" }), receive({ message: "b" }), receive({ message: "c" })];

@@ -187,6 +187,18 @@ Deno.test("a peer's JSON is printed on one line, with the same value and no cont
   assertEquals(JSON.parse(second), { a: {}, warnings: ["late"] });
 });
 
+Deno.test("a warning with --json is shown once: in the next document, else on standard error at the end", () => {
+  const { out, seen } = screen(false, { json: true, colour: false });
+  out.warn("first");
+  for (const id of [1, 2]) out.jsonLine(`{"id":${id}}`);
+  out.warn(`late${HOSTILE}`);
+  out.finish();
+  const lines = seen.stdout.trim().split("\n").map((line) => JSON.parse(line));
+  assertEquals(lines, [{ id: 1, warnings: ["first"] }, { id: 2 }]);
+  assertEquals(JSON.parse(seen.stderr), { warnings: [`late${HOSTILE}`] });
+  assert(isHarmless(seen.stderr));
+});
+
 Deno.test("progress texts are escaped", async () => {
   const { out, seen, clock } = screen(true);
   out.doing(HOSTILE);
