@@ -54,6 +54,7 @@ function filesOf(folder: AgentFolder): RefreshFiles {
     readMarker: () => marker(folder),
     writeMarker: (digest) => folder.write(REFRESH_MARKER, digest),
     removeMarker: () => folder.remove(REFRESH_MARKER),
+    auth: () => folder.auth(),
     async save(auth) {
       try {
         await folder.writeJson(AGENT_FILES.auth, auth);

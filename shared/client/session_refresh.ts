@@ -16,6 +16,8 @@ export interface RefreshFiles {
   readMarker(): string | null | Promise<string | null>;
   writeMarker(digest: string): Promise<void>;
   removeMarker(): Promise<void>;
+  /** The tokens as they are stored now. */
+  auth(): AgentAuth | Promise<AgentAuth>;
   save(auth: AgentAuth): Promise<void>;
 }
 
@@ -42,6 +44,9 @@ export async function refreshSession(
   for (let tries = 1;; tries++) {
     try {
       const auth = await send(isRecovered);
+      const stored = isRecovered ? null : await storedNow(files);
+      // A program without a lock has recovered this session meanwhile: its tokens are newer.
+      if (stored !== null && stored.refreshToken !== refreshToken) return { auth: stored, isRecovered };
       await files.save(auth);
       await files.removeMarker();
       return { auth, isRecovered };
@@ -50,6 +55,15 @@ export async function refreshSession(
       if (!(error instanceof ApiError) || error.status !== 409 || tries === TRIES) throw error;
       await sleep(clock, AGAIN_AFTER_MS);
     }
+  }
+}
+
+/** The stored tokens; `null` when they cannot be read, so that the new ones replace them. */
+async function storedNow(files: RefreshFiles): Promise<AgentAuth | null> {
+  try {
+    return await files.auth();
+  } catch {
+    return null;
   }
 }
 
