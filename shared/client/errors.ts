@@ -1,5 +1,15 @@
 /** Errors of the two services as a client sees them. */
-import { errorCodeOf } from "../protocol/errors.ts";
+
+/** The form of an error code. */
+const CODE = /^[A-Z0-9_]{1,64}$/;
+
+/**
+ * The code of a received envelope, `UNKNOWN_ERROR` for a value that cannot be a code (D-246). As `errorCodeOf()` of the
+ * protocol, whose file also holds the texts of all errors: the package of the client library stays without them (D-126).
+ */
+export function receivedCode(code: unknown): string {
+  return typeof code === "string" && CODE.test(code) ? code : "UNKNOWN_ERROR";
+}
 
 /** The service rejected the request. */
 export class ApiError extends Error {
@@ -18,7 +28,7 @@ export class ApiError extends Error {
     readonly retryAfter: number | null = null,
   ) {
     super(message);
-    this.code = code === null ? null : errorCodeOf(code);
+    this.code = code === null ? null : receivedCode(code);
   }
 }
 

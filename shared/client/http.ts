@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../clock.ts";
 import { HEADERS } from "../protocol/proof.ts";
-import { ApiError } from "./errors.ts";
+import { ApiError, receivedCode } from "./errors.ts";
 import { unreachable } from "./tls.ts";
 
 export interface ExchangeDeps {
@@ -163,7 +163,7 @@ export function errorEnvelope(text: string): { code: string; message: string } |
     const { code, message } = (JSON.parse(text) as { error: { code: unknown; message: unknown } }).error;
     if (typeof message !== "string") return null;
     return {
-      code: typeof code === "string" && /^[A-Z0-9_]{1,64}$/.test(code) ? code : "UNKNOWN_ERROR",
+      code: receivedCode(code),
       message: message.slice(0, MAX_MESSAGE_CHARS).toWellFormed(),
     };
   } catch {

@@ -1,5 +1,5 @@
 /**
- * The HTTP exchange of the CLI (D-199): deadline, bound on the body, redirects, and what each caller makes of a response.
+ * The HTTP exchange of the CLI and the client library (D-199): deadline, bound on the body, redirects, and what each caller makes of a response.
  * Error envelopes name no code of their own making (D-246).
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
@@ -15,7 +15,8 @@ import { callService } from "../../../shared/client/service_call.ts";
 import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
 import { viewOf } from "../../../cli/connector/console_view.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { ApiError } from "../../../shared/client/errors.ts";
+import { ApiError, receivedCode } from "../../../shared/client/errors.ts";
+import { errorCodeOf } from "../../../shared/protocol/errors.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
@@ -144,6 +145,11 @@ Deno.test("the client of the local API reads at most 10 MiB when something else 
 });
 
 const ESCAPES = "\u001b]0;x\u0007";
+
+Deno.test("receivedCode() and errorCodeOf() of the protocol return the same code", () => {
+  const codes = ["A_CODE", "A".repeat(64), "A".repeat(65), "", "lower", "A\n", "Ä", 7, null, undefined, {}];
+  for (const code of codes) assertEquals(receivedCode(code), errorCodeOf(code), String(code));
+});
 
 Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of a code", async () => {
   const codes = [`A${ESCAPES}`, "lower", "", "A".repeat(65), 7, null, { toString: "x" }, "A\n", "Ä"];
