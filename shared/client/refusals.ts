@@ -48,6 +48,17 @@ const HOPELESS = new Set([
   "AGENT_AUTH_REFRESH_INVALID",
 ]);
 
+/** Whether the proxy rejects a receipt permanently. */
+export function isReceiptRefused(error: unknown): boolean {
+  return error instanceof ApiError && RECEIPT_REFUSALS.has(error.code ?? "");
+}
+
+const RECEIPT_REFUSALS: ReadonlySet<string> = new Set([
+  "PROXY_RELAY_RECEIPT_INVALID",
+  "PROXY_RELAY_RECEIPT_FORBIDDEN",
+  "PROXY_RECEIPT_DELIVERY_NOT_FOUND",
+]);
+
 /** An error in one line. */
 export function describeError(error: unknown): string {
   if (error instanceof ApiError) {

@@ -8,7 +8,7 @@ import { CONNECTOR_LIMITS } from "../limits.ts";
 import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
 import type { Outbox, PendingReceipt } from "./outbox.ts";
 import type { ProxyCaller } from "../../../shared/client/proxy_caller.ts";
-import { describeError } from "../../../shared/client/refusals.ts";
+import { describeError, isReceiptRefused } from "../../../shared/client/refusals.ts";
 import { SendingLoop } from "./sending_loop.ts";
 
 interface SenderDeps {
@@ -48,7 +48,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     try {
       await proxy.ask({ method: "POST", target: "/v1/relay/delivery-receipts", body });
     } catch (error) {
-      if (isFinal(error)) {
+      if (isReceiptRefused(error)) {
         this.#remove(seq);
         tell("receipt_refused", { ...about, why: describeError(error) });
         return 0;
@@ -71,15 +71,4 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     this.#deps.outbox.remove(seq);
     this.#sent.delete(seq);
   }
-}
-
-/** Codes of a receipt that the proxy rejects permanently. */
-const FINAL: ReadonlySet<string> = new Set([
-  "PROXY_RELAY_RECEIPT_INVALID",
-  "PROXY_RELAY_RECEIPT_FORBIDDEN",
-  "PROXY_RECEIPT_DELIVERY_NOT_FOUND",
-]);
-
-function isFinal(error: unknown): boolean {
-  return error instanceof ApiError && FINAL.has(error.code ?? "");
 }
