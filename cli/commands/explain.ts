@@ -1,12 +1,13 @@
 /** `svc explain`: explains error codes of the CLI, the connector and the services. */
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
+import { LIBRARY_ERRORS, type LibraryCode } from "../../shared/client/library/library_errors.ts";
 import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../connector/local_api/local_errors.ts";
 import { CLI_ERRORS, CliError, type CliErrorCode, exitOf } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
-const CODES = [...Object.keys(ERRORS), ...Object.keys(CLI_ERRORS), ...CONNECTOR_CODES];
+const CODES = [...Object.keys(ERRORS), ...Object.keys(CLI_ERRORS), ...CONNECTOR_CODES, ...Object.keys(LIBRARY_ERRORS)];
 
 export const EXPLAIN_COMMANDS = [
   command({
@@ -31,7 +32,7 @@ export const EXPLAIN_COMMANDS = [
           ["what to do", facts.fix],
           ["reported by", facts.from],
           ["HTTP status", facts.status?.join(" or ")],
-          ["exit code", facts.exit.join(" or ")],
+          ["exit code", facts.exit.join(" or ") || undefined],
         ]),
       ]);
       return Promise.resolve();
@@ -45,6 +46,7 @@ interface Explanation {
   fix: string;
   from: string;
   status?: number[];
+  /** Empty for a code that no command ends with. */
   exit: number[];
 }
 
@@ -56,6 +58,10 @@ function explain(code: string): Explanation | null {
   if (CONNECTOR_CODES.includes(code)) {
     const { when, fix, status } = LOCAL_ERRORS[code as LocalCode];
     return { code, when, fix, from: "the connector on this machine", status: [status], exit: [exitOf(status, code)] };
+  }
+  if (Object.hasOwn(LIBRARY_ERRORS, code)) {
+    const { when, fix } = LIBRARY_ERRORS[code as LibraryCode];
+    return { code, when, fix, from: "the client library", exit: [] };
   }
   if (!isErrorCode(code)) return null;
   const { when, fix, status } = ERRORS[code];

@@ -98,6 +98,33 @@ export const CLIENT_LIMIT_TABLE = {
     source: "D-113",
     what: "peers and conversations that the loop guard remembers",
   },
+  localStatusMs: { value: 3_000, unit: "ms", source: "D-119", what: "time-out of the status of a local API" },
+  localCallMs: {
+    value: 45_000,
+    unit: "ms",
+    source: "D-199",
+    what: "time-out of a call to a local API, in addition to the time that it may wait",
+  },
+  localAnswerBytes: { value: 10 * 1024 ** 2, unit: "bytes", source: "D-199", what: "response of a local API" },
+  localWaitSeconds: { value: 60, unit: "s", source: "D-117", what: "longest wait of one call to a local API" },
+  localMessages: { value: 20, unit: "count", source: "D-125", what: "messages that LocalAgent holds for its handler" },
+  handlerTries: { value: 5, unit: "count", source: "D-125", what: "tries of a handler, or of its reply" },
+  handlersAtOnce: { value: 4, unit: "count", source: "D-125", what: "handlers of an agent that run at once" },
+  askMs: { value: 60_000, unit: "ms", source: "D-125", what: "how long ask waits for a reply" },
+  agentMessages: {
+    value: 1_000,
+    unit: "count",
+    source: "D-125",
+    what: "messages that Agent holds, with receipts that wait for the proxy",
+  },
+  agentBytes: { value: 16 * 1024 ** 2, unit: "bytes", source: "D-125", what: "payloads that Agent holds" },
+  agentKnownIds: {
+    value: 10_000,
+    unit: "count",
+    source: "D-125",
+    what: "IDs that Agent remembers, of received and of sent messages each",
+  },
+  closeMs: { value: 4_000, unit: "ms", source: "D-125", what: "time for work in progress when an agent closes" },
 } satisfies Record<string, LimitRow>;
 export type ClientLimitName = keyof typeof CLIENT_LIMIT_TABLE;
 

@@ -3,7 +3,14 @@
  * request another address, so that limits per address do not end a test.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { BOOTSTRAP_SECRET, freePort, type ServerProcess, startServer, tempFolder } from "../support/process.ts";
+import {
+  BOOTSTRAP_SECRET,
+  freePort,
+  type ServerOptions,
+  type ServerProcess,
+  startServer,
+  tempFolder,
+} from "../support/process.ts";
 import type { Machine } from "./program.ts";
 
 /** Handles a request of the front; `null` breaks the connection off. */
@@ -18,23 +25,43 @@ export class Place implements AsyncDisposable {
   private constructor(
     readonly url: string,
     readonly folder: AsyncDisposable & { path: string },
-    readonly server: ServerProcess,
+    readonly options: ServerOptions,
+    public server: ServerProcess,
     readonly front: Server,
   ) {}
 
-  static async open(): Promise<Place> {
+  /**
+   * Starts the services.
+   *
+   * @param isProxyDirect agents reach the proxy at `server.address`: the front does not pass on sockets
+   */
+  static async open(env: Record<string, string> = {}, isProxyDirect = false): Promise<Place> {
     const folder = await tempFolder();
-    const port = freePort();
+    const [port, own] = [freePort(), freePort()];
     const url = `http://127.0.0.1:${port}`;
-    const env = { REGISTRY_URL: url, PROXY_URL: url, TRUSTED_PROXIES: "127.0.0.1" };
-    const server = await startServer({ folder: folder.path, env });
+    const options = {
+      folder: folder.path,
+      env: {
+        ...env,
+        PORT: String(own),
+        REGISTRY_URL: url,
+        PROXY_URL: isProxyDirect ? `http://127.0.0.1:${own}` : url,
+        TRUSTED_PROXIES: "127.0.0.1",
+      },
+    };
+    const server = await startServer(options);
     const front = createServer((incoming, outgoing) => void place.#answer(incoming, outgoing));
-    const place: Place = new Place(url, folder, server, front);
+    const place: Place = new Place(url, folder, options, server, front);
     await new Promise<void>((resolve) => front.listen(port, "127.0.0.1", resolve));
     const headers = { "x-bootstrap-secret": BOOTSTRAP_SECRET };
     const answer = await fetch(`${url}/v1/admin/bootstrap`, { method: "POST", headers });
     place.apiKey = ((await answer.json()) as { apiKey: { token: string } }).apiKey.token;
     return place;
+  }
+
+  /** Starts the services again after their process has ended, at the same address. */
+  async restart(): Promise<void> {
+    this.server = await startServer(this.options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

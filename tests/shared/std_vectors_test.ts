@@ -16,6 +16,7 @@ import {
 } from "@std/assert";
 import { parseArgs } from "@std/cli";
 import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
+import * as forNode from "../../shared/jsr/encoding/base64url_node.ts";
 import { decodeHex, encodeHex } from "@std/encoding/hex";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -45,6 +46,14 @@ const BASE64URL: [bytes: Uint8Array, text: string][] = [
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
   ],
 ];
+
+Deno.test("base64url of the client library's package encodes and decodes the vectors of RFC 4648", () => {
+  for (const [bytes, text] of BASE64URL) {
+    assertEquals(forNode.encodeBase64Url(bytes), text);
+    assertEquals(forNode.encodeBase64Url(Uint8Array.from(bytes).buffer), text);
+    assertEquals([...forNode.decodeBase64Url(text)], [...bytes]);
+  }
+});
 
 Deno.test("base64url of @std encodes and decodes the vectors of RFC 4648", () => {
   for (const [bytes, text] of BASE64URL) {

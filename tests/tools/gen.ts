@@ -6,6 +6,7 @@
  */
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/connector/local_api/local_errors.ts";
 import { CLI_ERRORS } from "../../cli/errors.ts";
+import { LIBRARY_ERRORS } from "../../shared/client/library/library_errors.ts";
 import { renderCliDoc } from "../../cli/command_line/help.ts";
 import { COMMANDS, GROUPS } from "../../cli/commands/table.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
@@ -33,7 +34,12 @@ interface Document {
 const DOCUMENTS: readonly Document[] = [
   {
     path: "docs/errors.md",
-    from: ["shared/protocol/errors.ts", "cli/errors.ts", "cli/connector/local_api/local_errors.ts"],
+    from: [
+      "shared/protocol/errors.ts",
+      "cli/errors.ts",
+      "cli/connector/local_api/local_errors.ts",
+      "shared/client/library/library_errors.ts",
+    ],
     render: errors,
   },
   {
@@ -60,7 +66,7 @@ async function errors(): Promise<string> {
   const head = ["Code", "Status", "When", "What to do", "Origin"];
   const sections = groups.filter(({ rows }) => rows.length > 0)
     .map(({ title, rows }) => `## ${title}\n\n${table(head, rows)}`);
-  return `# Errors\n\n${[...sections, commandErrors(), connectorErrors()].join("\n")}`;
+  return `# Errors\n\n${[...sections, commandErrors(), connectorErrors(), libraryErrors()].join("\n")}`;
 }
 
 /** Returns the section with the errors of the command svc. */
@@ -78,6 +84,12 @@ function connectorErrors(): string {
     return [`\`${code}\``, String(status), when, fix];
   });
   return `## The connector's local API\n\n${table(["Code", "Status", "When", "What to do"], rows)}`;
+}
+
+/** Returns the section with the errors of the client library. */
+function libraryErrors(): string {
+  const rows = Object.entries(LIBRARY_ERRORS).map(([code, { when, fix }]) => [`\`${code}\``, when, fix]);
+  return `## The client library\n\n${table(["Code", "When", "What to do"], rows)}`;
 }
 
 function errorRow(code: ErrorCode): string[] {

@@ -1,12 +1,14 @@
 /**
- * `deno task pack`: builds the CLI as an npm package, for `npx` and `npm install --global`. The package contains the bundled
- * JavaScript and a short launcher, and depends on the npm package `deno` of the same version as the packing Deno.
+ * `deno task pack`: builds two npm packages. The CLI, for `npx` and `npm install --global`, contains the bundled JavaScript and
+ * a short launcher, and depends on the npm package `deno` of the same version as the packing Deno. pack_client.ts has the
+ * content of the client library.
  *
  *   deno run -A tests/tools/pack.ts [--dist <folder>]
  */
 import project from "../../deno.json" with { type: "json" };
 import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
 import { bundle } from "./compile.ts";
+import { writeClientPackage } from "./pack_client.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
@@ -58,15 +60,30 @@ child.on("exit", (code, signal) => {
 `;
 }
 
-/** Builds the package with `npm pack`. Returns the path of the tarball. */
+/** Builds the package of the CLI. Returns the path of the tarball. */
 export async function pack(dist: string): Promise<string> {
-  const folder = `${dist}/npm`;
-  await Deno.remove(folder, { recursive: true }).catch(() => {});
-  await Deno.mkdir(folder, { recursive: true });
+  const folder = await emptyFolder(`${dist}/npm`);
   await bundle(`${folder}/cli.js`);
   await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(packageJson(), null, 2)}\n`);
   await Deno.writeTextFile(`${folder}/svc.cjs`, launcher(), { mode: 0o755 });
   await Deno.copyFile(`${ROOT}LICENSE`, `${folder}/LICENSE`);
+  return await npmPack(dist, folder);
+}
+
+/** Builds the package of the client library. Returns the path of the tarball. */
+export async function packClient(dist: string): Promise<string> {
+  const folder = await emptyFolder(`${dist}/npm-client`);
+  await writeClientPackage(folder);
+  return await npmPack(dist, folder);
+}
+
+async function emptyFolder(folder: string): Promise<string> {
+  await Deno.remove(folder, { recursive: true }).catch(() => {});
+  await Deno.mkdir(folder, { recursive: true });
+  return folder;
+}
+
+async function npmPack(dist: string, folder: string): Promise<string> {
   const npm = new Deno.Command(Deno.build.os === "windows" ? "npm.cmd" : "npm", {
     args: ["pack", "--silent", "--pack-destination", ".."],
     cwd: folder,
@@ -82,6 +99,7 @@ if (import.meta.main) {
   const dist = at === -1 ? `${ROOT}dist` : Deno.args[at + 1] ?? "dist";
   try {
     console.log(`built      ${await pack(dist)}`);
+    console.log(`built      ${await packClient(dist)}`);
   } catch (error) {
     const isMissing = error instanceof Deno.errors.NotFound;
     console.error(`NOT BUILT  ${isMissing ? "npm is not on this machine" : (error as Error).message}`);

@@ -1,5 +1,6 @@
 /** The output for people and scripts: streams, colours, progress, JSON (D-84). */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { LIBRARY_ERRORS } from "../../../shared/client/library/library_errors.ts";
 import { CLI_ERRORS } from "../../../cli/errors.ts";
 import { COMMANDS } from "../../../cli/commands/table.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
@@ -387,7 +388,8 @@ Deno.test("an error in text shows code, cause, fix, request and documentation", 
 Deno.test("svc explain shows the condition and the fix of every code", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
-  for (const [code, { when, fix }] of [...Object.entries(ERRORS), ...Object.entries(CLI_ERRORS)]) {
+  const tables = [ERRORS, CLI_ERRORS, LIBRARY_ERRORS].flatMap((table) => Object.entries(table));
+  for (const [code, { when, fix }] of tables) {
     const { stdout } = await machine.svc("explain", code);
     for (const part of [code, when, fix]) assertStringIncludes(stdout, printable(part));
   }

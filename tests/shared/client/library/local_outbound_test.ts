@@ -1,0 +1,118 @@
+/** How `LocalAgent` asks through a connector (D-117, D-125): it waits, repeats what was interrupted, and ends in time. */
+import { assertEquals, assertRejects } from "@std/assert";
+import type { IncomingMessage } from "../../../../shared/client/library/agent_api.ts";
+import { askThrough, messageBody } from "../../../../shared/client/library/local_outbound.ts";
+import { SvcError } from "../../../../shared/client/library/svc_error.ts";
+import { flushTasks } from "../../../support/manual_clock.ts";
+import { FakeConnector, refusal } from "./fake_connector.ts";
+import { passing } from "./library_bench.ts";
+
+const QUESTION = { to: "beta", requestId: "question-1", payload: { message: "?" } };
+
+/** Asks; the result is a reply or an error code. */
+function ask(connector: FakeConnector, timeoutMs = 60_000) {
+  const state: { reply: IncomingMessage | null; code: string | null } = { reply: null, code: null };
+  void askThrough(connector.local, QUESTION, timeoutMs).then(
+    (reply) => state.reply = reply,
+    (error) => state.code = error instanceof SvcError ? error.code : String(error),
+  );
+  return state;
+}
+
+const isDone = (state: ReturnType<typeof ask>) => () => state.reply !== null || state.code !== null;
+const reply = (connector: FakeConnector) => connector.receive("answer-01", { inReplyTo: "question-1", isReply: true });
+
+Deno.test("the reply of a question is returned and marked as read, at once and after several waits", async (t) => {
+  for (const seconds of [0, 150]) {
+    await t.step(`after ${seconds} s`, async () => {
+      await using connector = await FakeConnector.open();
+      // Each call waits as long as it may.
+      connector.tamper = ({ query }) => {
+        const wait = Number(query.get("wait") ?? 0) * 1000;
+        if (connector.inbox.length > 0 || wait === 0) return null;
+        return new Promise((resolve) => connector.clock.after(wait, () => resolve(null as unknown as Response)));
+      };
+      connector.clock.after(seconds * 1000, () => void reply(connector));
+      const asked = ask(connector, 300_000);
+      await passing(connector.clock, 400, isDone(asked));
+      assertEquals([asked.reply?.requestId, asked.reply?.id, asked.code], ["answer-01", 1, null]);
+      assertEquals([connector.unread, connector.sent.length], [[], 1]);
+    });
+  }
+});
+
+Deno.test("a question ends without a reply at its time, after a dead letter, and when another program took it", async (t) => {
+  await t.step("at its time", async () => {
+    await using connector = await FakeConnector.open();
+    const began = connector.clock.now();
+    const asked = ask(connector, 2_500);
+    await passing(connector.clock, 10, isDone(asked));
+    assertEquals([asked.code, connector.clock.now() - began >= 2_500], ["NO_REPLY", true]);
+  });
+  for (const state of ["dead_lettered", "refused"] as const) {
+    await t.step(state, async () => {
+      await using connector = await FakeConnector.open();
+      connector.result = { state, problem: "not read within 7 days" };
+      const asked = ask(connector);
+      await passing(connector.clock, 1, isDone(asked));
+      assertEquals(asked.code, "NO_REPLY");
+    });
+  }
+  await t.step("taken", async () => {
+    await using connector = await FakeConnector.open();
+    reply(connector).readAt = "2026-02-21T00:00:00.000Z";
+    const asked = ask(connector);
+    await passing(connector.clock, 1, isDone(asked));
+    assertEquals(asked.code, "NO_REPLY");
+  });
+});
+
+Deno.test("a question that was interrupted is sent again with its request ID", async (t) => {
+  await t.step("the connector ended before it answered", async () => {
+    await using connector = await FakeConnector.open();
+    let calls = 0;
+    connector.tamper = () => ++calls > 2 ? null : Promise.reject(new TypeError("connection reset"));
+    const asked = ask(connector);
+    await passing(connector.clock, 10, () => calls > 2);
+    reply(connector);
+    await passing(connector.clock, 10, isDone(asked));
+    assertEquals(connector.sent.map(({ requestId }) => requestId), ["question-1"]);
+    assertEquals(asked.reply?.requestId, "answer-01");
+  });
+  await t.step("its state is unknown", async () => {
+    await using connector = await FakeConnector.open();
+    connector.result = { state: "unknown" };
+    const asked = ask(connector);
+    await passing(connector.clock, 10, () => connector.sent.length === 2);
+    connector.result = {};
+    reply(connector);
+    await passing(connector.clock, 10, isDone(asked));
+    assertEquals(new Set(connector.sent.map(({ requestId }) => requestId)), new Set(["question-1"]));
+    assertEquals(asked.reply?.requestId, "answer-01");
+  });
+  await t.step("no connector came back", async () => {
+    await using connector = await FakeConnector.open();
+    connector.isUp = false;
+    const asked = ask(connector, 5_000);
+    await passing(connector.clock, 10, isDone(asked));
+    assertEquals([asked.code, connector.calls.length], ["CONNECTOR_DOWN", 0]);
+  });
+});
+
+Deno.test("a refusal of the connector or the proxy ends a question with its code, status and request ID", async () => {
+  await using connector = await FakeConnector.open();
+  connector.tamper = () => refusal(404, "CONNECTOR_PEER_UNKNOWN");
+  const error = await assertRejects(() => askThrough(connector.local, QUESTION, 1_000), SvcError);
+  assertEquals([error.code, error.status], ["CONNECTOR_PEER_UNKNOWN", 404]);
+  connector.tamper = () => new Response("<html>", { status: 404 });
+  const other = ask(connector, 1);
+  await passing(connector.clock, 5, isDone(other));
+  assertEquals(other.code, "CONNECTOR_DOWN", "something else answers on the port");
+  await flushTasks();
+});
+
+Deno.test("the body of a message has the content as payload, and waits for the recipient unless it may not", () => {
+  assertEquals(messageBody("hi", {}), { payload: { message: "hi" }, prefer: "respond-async" });
+  const options = { onlyOnline: true, conversationId: "c", requestId: "request-1" };
+  assertEquals(messageBody({ a: 1 }, options), { payload: { a: 1 }, conversationId: "c", requestId: "request-1" });
+});

@@ -1,0 +1,112 @@
+/**
+ * The package of the client library, `@svc/client` (D-126): one ES module without `ws`, its declarations, README and
+ * LICENSE. pack.ts calls it.
+ */
+import project from "../../deno.json" with { type: "json" };
+import client from "../../shared/client/deno.json" with { type: "json" };
+
+const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
+const LIBRARY = "shared/client/library";
+
+/** Files with the public types; their declarations import nothing else. */
+export const PUBLIC_FILES = ["mod", "agent_api", "agent", "local_agent", "svc_error"] as const;
+
+/** Folders and files that the package is made from. */
+const ENCODING = "shared/jsr/encoding";
+const SOURCES = ["shared/client", "shared/protocol", ENCODING];
+const SOURCE_FILES = ["shared/clock.ts", "shared/random.ts", "shared/bounded_map.ts", "deno.lock"];
+
+/** Content of package.json. */
+export function clientPackageJson(): Record<string, unknown> {
+  return {
+    name: client.name,
+    version: client.version,
+    description: "Send and receive messages as an svc agent",
+    license: client.license,
+    type: "module",
+    exports: { ".": { types: "./types/mod.d.ts", default: "./client.js" } },
+    files: ["client.js", "types", "README.md", "LICENSE"],
+    engines: { node: ">=20" },
+    dependencies: { ws: project.imports.ws.replace("npm:ws@", "") },
+  };
+}
+
+/** Writes the content of the package into a folder. */
+export async function writeClientPackage(folder: string): Promise<void> {
+  await Deno.mkdir(`${folder}/types`, { recursive: true });
+  const sources = await copyOfSources();
+  try {
+    const code = await bundled(sources, `${LIBRARY}/mod.ts`);
+    await Deno.writeTextFile(`${folder}/client.js`, await withLines(sources, code));
+    const files = PUBLIC_FILES.map((name) => `${LIBRARY}/${name}.ts`);
+    await deno(sources, "transpile", "--declaration", "--outdir", "types", ...files);
+    for (const name of PUBLIC_FILES) {
+      const text = await Deno.readTextFile(`${sources}/types/${LIBRARY}/${name}.d.ts`);
+      await Deno.writeTextFile(`${folder}/types/${name}.d.ts`, declaration(text));
+    }
+  } finally {
+    await Deno.remove(sources, { recursive: true });
+  }
+  await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(clientPackageJson(), null, 2)}\n`);
+  await Deno.copyFile(`${ROOT}shared/client/README.md`, `${folder}/README.md`);
+  await Deno.copyFile(`${ROOT}LICENSE`, `${folder}/LICENSE`);
+}
+
+/**
+ * Copies the sources, for two differences: base64url as Node 20 can run it, and no `exactOptionalPropertyTypes`, with which
+ * Deno 2.9.6 finds an error in its own types of Node when it writes declarations. Returns the folder.
+ */
+async function copyOfSources(): Promise<string> {
+  const copy = await Deno.makeTempDir();
+  for (const path of SOURCES) await copyFolder(`${ROOT}${path}`, `${copy}/${path}`);
+  for (const path of SOURCE_FILES) await Deno.copyFile(`${ROOT}${path}`, `${copy}/${path}`);
+  await Deno.rename(`${copy}/${ENCODING}/base64url_node.ts`, `${copy}/${ENCODING}/base64url.ts`);
+  const { "@hono/hono": _, ...imports } = project.imports;
+  const config = { imports, links: [`./${ENCODING}`], nodeModulesDir: "none", compilerOptions: { strict: true } };
+  await Deno.writeTextFile(`${copy}/deno.json`, JSON.stringify(config));
+  return copy;
+}
+
+/** The code of a module and everything that it imports, without `ws`. */
+async function bundled(folder: string, module: string): Promise<string> {
+  const options = ["--quiet", "--minify", "--platform=deno", "--external", "ws"];
+  await deno(folder, "bundle", ...options, "-o", "out.js", module);
+  return await Deno.readTextFile(`${folder}/out.js`);
+}
+
+/**
+ * Breaks minified code into lines: Node prints the whole line of an error that is not caught. The result must be the same
+ * when both are minified again, which shows that no break is inside a text.
+ */
+async function withLines(folder: string, code: string): Promise<string> {
+  const lines = code.replaceAll(/;(?=[A-Za-z_$#])/g, ";\n");
+  const [before, after] = [`${folder}/before.js`, `${folder}/after.js`];
+  await Deno.writeTextFile(before, code);
+  await Deno.writeTextFile(after, lines);
+  if (await bundled(folder, before) !== await bundled(folder, after)) throw new Error("a line break changed the code");
+  return lines;
+}
+
+/** A declaration file for Node: without the paths of this machine, with the names of the packed files. */
+function declaration(text: string): string {
+  const lines = text.split("\n").filter((line) => !line.startsWith("/// <amd-module"));
+  return ['/// <reference lib="esnext.disposable" />', ...lines].join("\n").replaceAll(
+    /(from "\.\/\w+)\.ts"/g,
+    '$1.js"',
+  );
+}
+
+async function copyFolder(from: string, to: string): Promise<void> {
+  await Deno.mkdir(to, { recursive: true });
+  for await (const { name, isDirectory } of Deno.readDir(from)) {
+    // The packages' own settings would make the copy a workspace.
+    const isSetting = name === "deno.json" && !from.includes("/jsr/");
+    if (isDirectory) await copyFolder(`${from}/${name}`, `${to}/${name}`);
+    else if (!isSetting) await Deno.copyFile(`${from}/${name}`, `${to}/${name}`);
+  }
+}
+
+async function deno(cwd: string, ...args: string[]): Promise<void> {
+  const { success, stderr } = await new Deno.Command(Deno.execPath(), { args, cwd, stderr: "piped" }).output();
+  if (!success) throw new Error(`deno ${args[0]} failed\n${new TextDecoder().decode(stderr)}`);
+}
