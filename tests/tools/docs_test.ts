@@ -16,6 +16,7 @@ const DOCUMENTS: Readonly<Record<string, number>> = {
   "docs/glossary.md": Infinity,
   "docs/runtimes.md": 700,
   "docs/local-api.md": Infinity,
+  "docs/agents.md": 1_400,
 };
 
 /** The last of the decisions that were made before the protocol had a document of its own. */
