@@ -196,7 +196,8 @@ function withRepeat(error: unknown, requestId: string): unknown {
     return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? fix });
   }
   if (error instanceof ApiError && error.code === "CONNECTOR_PROXY_UNREACHABLE") error.fix = fix;
-  const isLost = error instanceof CliError && error.code === "CLI_CONNECTOR_DOWN";
+  // With a cause a request was under way; without one nothing was sent, and the error has its own fix.
+  const isLost = error instanceof CliError && error.code === "CLI_CONNECTOR_DOWN" && error.cause !== undefined;
   if (isLost) return new CliError("CLI_CONNECTOR_DOWN", error.message, { cause: error, fix });
   return error;
 }
