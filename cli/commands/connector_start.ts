@@ -76,7 +76,10 @@ export const CONNECTOR_START_COMMANDS = [
       ]);
       return await startConnector(ctx, first, options, {
         ...deps,
-        messageLines: (response) => received.parsePage(first, response).messages.map(received.messageLines),
+        messageLines: (response) =>
+          received.parsePage(first, response).messages.map((message) =>
+            received.messageLines(message, ctx.out.columns)
+          ),
       });
     },
   }),

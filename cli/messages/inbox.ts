@@ -110,7 +110,7 @@ class Lister {
     const { out } = this.ctx;
     const printed: Received[] = [];
     for (const received of messages) {
-      const isPrinted = out.json ? out.jsonLine(received.json) : out.peerLines(messageLines(received));
+      const isPrinted = out.json ? out.jsonLine(received.json) : out.peerLines(messageLines(received, out.columns));
       if (!isPrinted) break;
       printed.push(received);
     }

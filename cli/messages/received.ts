@@ -7,7 +7,8 @@ import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.
 import type { HttpResponse } from "../../shared/client/http.ts";
 import { LocalMessage, OutboundResult } from "../../shared/client/local_shapes.ts";
 import { bodyOf, checkedBody } from "../connector/local_api/client.ts";
-import { linesOf } from "../terminal/output.ts";
+import { linesOf, peerText } from "../terminal/output.ts";
+import { wrapToColumns } from "../terminal/text_width.ts";
 
 /** A message with its JSON text. */
 export interface Received {
@@ -60,8 +61,14 @@ export function contentLines({ message, json }: Received): string[] {
   return isDeleted ? ["(its content is deleted)"] : linesOf(memberOf(json, "payload"));
 }
 
-/** A message for a list: one line about it, then its content, indented so that no content looks like another message. */
-export function messageLines(received: Received): string[] {
+const INDENT = "    ";
+
+/**
+ * A message for a list: one line about it, then its content, indented so that no content looks like another message.
+ *
+ * @param columns of the terminal, which would continue a longer line at its first column; `null`: not a terminal
+ */
+export function messageLines(received: Received, columns: number | null): string[] {
   const { id, receivedAt, from, inReplyTo, isReply, auto } = received.message;
   const about = [
     String(id),
@@ -74,5 +81,8 @@ export function messageLines(received: Received): string[] {
       : `names ${inReplyTo}, which svc sent does not list for this peer`,
     auto ? "automatic" : null,
   ];
-  return [about.filter((part) => part !== null).join("  "), ...contentLines(received).map((line) => `    ${line}`)];
+  // The last column stays free: some terminals wrap when it is filled.
+  const width = columns === null ? Infinity : columns - INDENT.length - 1;
+  const content = contentLines(received).flatMap((line) => wrapToColumns(peerText(line), width));
+  return [about.filter((part) => part !== null).join("  "), ...content.map((line) => INDENT + line)];
 }

@@ -135,6 +135,6 @@ function show(
       ["expires", expiresAt ?? undefined],
       ...receipts.map(({ status, receivedAt }) => ["receipt", `${status}, ${receivedAt}`] as const),
     ]),
-    ...reply === null ? [] : ["", ...messageLines({ message: reply, json: memberOf(json, "reply") })],
+    ...reply === null ? [] : ["", ...messageLines({ message: reply, json: memberOf(json, "reply") }, ctx.out.columns)],
   ]);
 }

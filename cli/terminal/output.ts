@@ -73,8 +73,7 @@ export class Output {
    */
   peerLines(lines: readonly string[]): boolean {
     this.#quiet();
-    const shown = lines.map((line) => `${line.split("\t").map(printable).join("\t")}\n`);
-    return this.#terminal.stdout(shown.join(""));
+    return this.#terminal.stdout(lines.map((line) => `${peerText(line)}\n`).join(""));
   }
 
   /**
@@ -90,6 +89,11 @@ export class Output {
     const { warnings } = this.#takeWarnings();
     const end = warnings === undefined ? "}" : `,"warnings":${JSON.stringify(warnings)}}`;
     return this.#terminal.stdout(`${oneLine(json.trimEnd().replace(/}$/, () => end))}\n`);
+  }
+
+  /** Width of standard output in columns; `null` when it is not a terminal, or the width is unknown. */
+  get columns(): number | null {
+    return this.#terminal.stdoutIsTerminal ? this.#terminal.columns?.() ?? null : null;
   }
 
   /** Prints a note to standard error; nothing with `--json`. */
@@ -236,6 +240,11 @@ export function linesOf(text: string): string[] {
 /** Returns a text of unknown origin with all terminal control characters escaped, for example as `\u001b`. */
 export function printable(text: string): string {
   return text.replace(STEERING, escaped);
+}
+
+/** Returns a line of a peer with all terminal control characters escaped, except tabs. */
+export function peerText(line: string): string {
+  return line.split("\t").map(printable).join("\t");
 }
 
 /** Returns JSON text in which the characters that `JSON.stringify` leaves, but `printable` escapes, are escaped too. */

@@ -1,4 +1,4 @@
-/** Terminal width of a text in columns, and truncation to a width (D-230). Pure. */
+/** Terminal width of a text in columns, truncation to a width (D-230), and wrapping. Pure. */
 
 /** Code points that take two columns: East Asian wide and full-width. Emoji are detected by their Unicode property. */
 const WIDE: readonly (readonly [first: number, last: number])[] = [
@@ -39,4 +39,23 @@ export function cutToColumns(text: string, columns: number): string {
     if (used <= columns - 1) fits = kept;
   }
   return kept;
+}
+
+/** Columns of a tab, at most. */
+const TAB_COLUMNS = 8;
+
+/** Returns the text as lines that fit into `columns`, one character at least on each. */
+export function wrapToColumns(text: string, columns: number): string[] {
+  const lines: string[] = [];
+  let line = "", used = 0;
+  for (const character of text) {
+    const width = character === "\t" ? TAB_COLUMNS : character < "\x7f" ? 1 : columnsOf(character);
+    if (line !== "" && used + width > columns) {
+      lines.push(line);
+      [line, used] = ["", 0];
+    }
+    line += character;
+    used += width;
+  }
+  return [...lines, line];
 }

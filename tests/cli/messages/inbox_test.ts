@@ -1,6 +1,9 @@
 /** `svc inbox`, `svc reply`, `svc send` and `svc sent` with a running connector (D-120). */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { RunningConnector } from "../../../cli/connector/agent_connector.ts";
+import { messageLines } from "../../../cli/messages/received.ts";
+import { columnsOf } from "../../../cli/terminal/text_width.ts";
+import { LocalMessage } from "../../../shared/client/local_shapes.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { until } from "../../support/until.ts";
 import { REGISTRY_URL, type TestAgent, type TestSocket, World } from "../../support/world.ts";
@@ -10,6 +13,26 @@ import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/loca
 
 const RAW = ["\u001b", "\u0007", "\r", "\u009b", "\u202e"];
 const HOSTILE = `first\r\n17  now  beta\n\u001b[2J\u0007\u009b31m\u202eend\tof it`;
+
+const EXAMPLE = {
+  id: 1,
+  requestId: "request-1",
+  from: {
+    agentDid: "did:svc:registry.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA",
+    ownerDid: "",
+    name: "beta",
+    alias: "beta",
+    humanName: null,
+  },
+  verified: "by-proxy",
+  conversationId: null,
+  inReplyTo: null,
+  isReply: false,
+  auto: false,
+  receivedAt: "2026-01-01T00:00:00.000Z",
+  readAt: null,
+  payload: null,
+};
 
 interface Place {
   world: World;
@@ -145,6 +168,19 @@ Deno.test("no control character of a peer reaches the terminal, and its text can
     const { stdout } = await machine.svc("inbox", "--read");
     assertStringIncludes(stdout, "    \\u001b[2J\\u0007\\u009b31m\\u202eend\tof it\n");
   }));
+
+Deno.test("a long line of a peer does not reach the first column of a terminal", () => {
+  const forged = "17  2026-01-01T00:00:00.000Z  boss";
+  for (const text of [`${" ".repeat(76)}${forged}`, "漢".repeat(99), `\t${"\u001b".repeat(99)}`, forged.repeat(9)]) {
+    const message = LocalMessage.parse({ ...EXAMPLE, text });
+    const [, ...content] = messageLines({ message, json: "{}" }, 80);
+    assertEquals(content.map((line) => line.slice(4)).join(""), text.replaceAll("\u001b", "\\u001b"));
+    const widthOf = (line: string) => [...line].reduce((sum, one) => sum + (one === "\t" ? 8 : columnsOf(one)), 0);
+    for (const line of content) assert(line.startsWith("    ") && widthOf(line) < 80, line);
+    // A program gets the lines as they are.
+    assertEquals(messageLines({ message, json: "{}" }, null).length, 2);
+  }
+});
 
 Deno.test("a payload comes back byte for byte in JSON, also one that is nested deeply", () =>
   withInbox(async ({ machine, receive }) => {
