@@ -43,3 +43,9 @@ Deno.test("starting loads neither zod nor jose nor a client: --version and --hel
   const heavy = /npm:\/?(?:zod|jose|ulid|@noble)|shared\/protocol\/api|registry_client|agent_store/;
   assertEquals(atOnce.filter((specifier) => heavy.test(specifier)), []);
 });
+
+Deno.test("the CLI loads nothing of the client library but the table of its error codes", async () => {
+  const all = [...loaded(await graph(), `${ROOT}cli/main.ts`, true)].map(short);
+  const library = all.filter((specifier) => specifier.startsWith("shared/client/library/"));
+  assertEquals(library, ["shared/client/library/library_errors.ts"]);
+});

@@ -6,6 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
 import { RunningConnector, svc } from "../cli/connector/people.ts";
 import { AgentDirectory } from "../../shared/client/library/directory_store.ts";
+import { LocalAgent } from "../../shared/client/library/local_agent.ts";
 import { hostSystem } from "../../shared/client/library/system.ts";
 import { openLink } from "../../shared/client/link.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -228,6 +229,34 @@ Deno.test("an agent stops with a problem when other links of the agent replace i
   await printed(({ problem, code }) => problem !== undefined && code === "CONNECTOR_RUNNING");
   await printed(({ ok, code }) => ok === false && code === "CONNECTOR_RUNNING");
   for (const link of others) link.close();
+});
+
+Deno.test("a question of LocalAgent gets its reply when its connector is killed and started again", async () => {
+  await using place = await Place.open({}, true);
+  await using folder = await tempFolder();
+  const dir = folder.path;
+  const dids = await agentsIn(dir, place, place.server.address);
+  await paired(dir);
+  await using betaConnector = await RunningConnector.start(dir, "beta", ["--inbox"], { program });
+  const connector = await RunningConnector.start(dir, "alpha", ["--inbox"], { program });
+  await using alpha = await LocalAgent.open({ name: "alpha", configDir: dir });
+  await using beta = await LocalAgent.open({ name: "beta", configDir: dir });
+  const { promise, resolve } = Promise.withResolvers<void>();
+  beta.onMessage(async ({ text }) => {
+    await promise;
+    return `You said: ${text}`;
+  });
+  const asking = alpha.ask(dids.beta, "hello", { timeoutMs: 60_000 });
+  await eventually(20_000, "beta has the question", async () => {
+    const { messages } = await betaConnector.json("GET", "/v1/inbox");
+    return messages.length > 0 || undefined;
+  });
+  await connector.child.end("SIGKILL");
+  await using again = await RunningConnector.start(dir, "alpha", ["--inbox"], { program });
+  resolve();
+  assertEquals((await asking).text, "You said: hello");
+  const { messages } = await again.json("GET", "/v1/inbox");
+  assertEquals(messages, [], "the reply is read, and there is one only");
 });
 
 Deno.test("LocalAgent sends nothing to a program that listens on the port of a connector that was killed", async () => {
