@@ -5,7 +5,7 @@
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { printable, type Terminal } from "../terminal/output.ts";
+import { oneLine, printable, type Terminal } from "../terminal/output.ts";
 import type { EventFields } from "../../shared/client/link_events.ts";
 import { type EventName, EVENTS } from "./events.ts";
 import { cutToColumns } from "../terminal/text_width.ts";
@@ -36,21 +36,13 @@ export function viewOf(deps: ViewDeps): ConsoleView {
   return deps.json || !deps.terminal.stdoutIsTerminal ? new JsonLines(deps) : new LiveView(deps);
 }
 
-/** JSON with every terminal control character escaped, including C1 and bidirectional characters (D-246). */
-function escaped(json: string): string {
-  return json.replace(
-    /[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
-}
-
 /** One JSON document per line. */
 class JsonLines implements ConsoleView {
   constructor(readonly deps: ViewDeps) {}
 
   event(name: EventName, fields: EventFields = {}): void {
     const line = JSON.stringify({ time: toIso(this.deps.clock.now()), event: name, ...fields });
-    this.deps.terminal.stdout(`${escaped(line)}\n`);
+    this.deps.terminal.stdout(`${oneLine(line)}\n`);
   }
 
   show(): void {}

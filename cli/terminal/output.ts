@@ -253,8 +253,8 @@ export function jsonText(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
 }
 
-/** Returns JSON text on one line. A control character is white space between two values, or is escaped in a string. */
-function oneLine(json: string): string {
+/** Returns JSON text on one line (D-246). A control character is white space between two values, or is escaped in a string. */
+export function oneLine(json: string): string {
   return json.replace(STEERING, (char) => /[\t\n\r]/.test(char) ? " " : escaped(char));
 }
 

@@ -33,8 +33,8 @@ export const SENT_STATES = [
 export type SentState = (typeof SENT_STATES)[number];
 
 const Id = z.int().min(1);
-const RequestId = z.string().refine(isRequestId);
-const AgentDid = z.string().refine(isAgentDid);
+const RequestId = z.string().refine(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
+const AgentDid = z.string().refine(isAgentDid, "is not the DID of an agent");
 const When = z.iso.datetime();
 
 /** A stored message. `payload` is the last member, byte for byte as the sender wrote it. */
@@ -116,7 +116,8 @@ export const OutboundRequest = z.strictObject({
   payload: z.unknown().optional(),
   /** Becomes the payload `{"message": text}`. */
   text: z.string().optional(),
-  conversationId: z.string().regex(/^[!-+\--~]{1,128}$/).optional(),
+  conversationId: z.string().regex(/^[!-+\--~]{1,128}$/, "must be 1 to 128 visible ASCII characters without a comma")
+    .optional(),
   requestId: RequestId.optional(),
   prefer: z.literal("respond-async").optional(),
   inReplyTo: RequestId.optional(),

@@ -191,7 +191,6 @@ export const REGEXES: readonly RegexRow[] = [
 
   meets(String.raw`/^(?:\d{1,20}\n?)?$/`, "", "1", "x"),
   meets(String.raw`/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g`, "", "\u001b", ""),
-  meets(String.raw`/[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g`, "", "\u2028", ""),
   meets(String.raw`/^[\p{Mn}\p{Me}\p{Default_Ignorable_Code_Point}]/u`, "", "\u0301", ""),
   meets(String.raw`/^\p{Emoji_Presentation}/u`, "", "\u{1f600}", ""),
   meets(String.raw`/^[A-Za-z0-9_\/:=@%+.,-]+$/`, "", "x", "'"),

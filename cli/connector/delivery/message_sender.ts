@@ -89,12 +89,16 @@ export class MessageSender {
     const conversationId = message.conversationId ?? question?.conversationId ?? null;
     const { requestId = newId() } = message;
     // A repeated request is not another message, so it is not counted again.
-    const isKnown = sent.find(requestId, toDid) !== null;
-    if (!isKnown) this.#guard({ toDid, origin, conversationId, isAutoReply: auto && inReplyTo !== null, question });
+    const before = sent.find(requestId, toDid)?.state ?? null;
+    if (before === null) {
+      this.#guard({ toDid, origin, conversationId, isAutoReply: auto && inReplyTo !== null, question });
+    }
     const row = sent.begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload }, clock.now());
     try {
       const { response, outcome } = await this.request(row, payload, mayWait);
-      return { sent: this.#settle(row, outcome), response };
+      // The proxy refuses this request and may have accepted the first one.
+      const isUnknown = before === "unknown" && response.status >= 400 && outcome.state === "refused";
+      return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response };
     } catch (error) {
       this.#settle(row, { state: "unknown", problem: describeError(error) });
       throw error;

@@ -149,6 +149,19 @@ Deno.test("a message whose request gets no answer is unknown, and can be sent ag
   assertEquals([requests.length, sent.list({ limit: 10 }).messages.length], [2, 1]);
 });
 
+Deno.test("a message stays unknown when the proxy refuses the repeat of a request that got no answer", async () => {
+  await using disk = await Disk.make();
+  const { send, at, sent } = senderOn(disk);
+  at.answer = () => {
+    throw new UnreachableError("https://proxy.example.test cannot be reached");
+  };
+  await assertRejects(() => send({ requestId: "request-1" }), UnreachableError);
+  at.answer = () => ({ status: 429, body: error("RATE_LIMIT_EXCEEDED") });
+  assertEquals((await send({ requestId: "request-1" })).sent.state, "unknown");
+  assertEquals(sent.find("request-1")?.problem, "RATE_LIMIT_EXCEEDED");
+  assertEquals((await send({ requestId: "request-2" })).sent.state, "refused");
+});
+
 Deno.test("a reply has the conversation of its question, or its own", async () => {
   await using disk = await Disk.make();
   const { inbox, send, requests } = senderOn(disk);
