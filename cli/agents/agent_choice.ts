@@ -13,13 +13,13 @@ export async function chosenAgent(
   named: string | undefined,
 ): Promise<{ store: AgentStore; folder: AgentFolder }> {
   const store = new AgentStore(ctx);
-  const name = named ?? ctx.env("SVC_AGENT") ?? onlyOne((await store.names()).agents);
+  const name = named ?? ctx.env("SVC_AGENT") ?? onlyOne((await store.names()).agents, ctx.configDir);
   return { store, folder: await store.open(name) };
 }
 
-function onlyOne(agents: readonly string[]): string {
+function onlyOne(agents: readonly string[], configDir: string): string {
   const [first, second] = agents;
-  if (first === undefined) throw new CliError("CLI_AGENT_UNKNOWN", "There is no agent on this machine");
+  if (first === undefined) throw new CliError("CLI_AGENT_UNKNOWN", `There is no agent in ${configDir}`);
   if (second === undefined) return first;
   throw new CliError("CLI_USAGE", `There are several agents on this machine. Name one of ${agents.join(", ")}`);
 }

@@ -25,6 +25,7 @@ export const STATUS_COMMANDS = [
         deadLetters === null ? null : String(deadLetters),
         did,
       ]);
+      for (const { name, problem } of agents) if (problem !== null) ctx.out.warn(`${name}: ${problem}`);
       ctx.out.result({ registry, proxy, person, agents }, [
         ...fields([
           ["registry", service(registry)],
@@ -33,10 +34,9 @@ export const STATUS_COMMANDS = [
         ]),
         "",
         ...rows.length === 0
-          ? ["No agents on this machine."]
+          ? [`No agents in ${ctx.configDir}.`]
           : table(["AGENT", "CONNECTOR", "LINK", "UNREAD", "DEAD LETTERS", "DID"], rows),
       ]);
-      for (const { name, problem } of agents) if (problem !== null) ctx.out.warn(`${name}: ${problem}`);
       if (rows.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
       return agents.some(({ connector }) => connector === "unhealthy") ? EXIT.failed : EXIT.done;
     },

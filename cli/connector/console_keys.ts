@@ -94,7 +94,10 @@ export class ConsoleKeys {
       case "u":
         return this.#run(() => this.#showUnread());
       case "?":
-        return this.#deps.show(Object.entries(HELP).map(([key, purpose]) => `  ${key}  ${purpose}`));
+        return this.#deps.show([
+          ...Object.entries(HELP).map(([key, purpose]) => `  ${key}  ${purpose}`),
+          "  A pasted ticket pairs with the agent behind it, after a question.",
+        ]);
       case "q":
         return this.#deps.stop();
     }

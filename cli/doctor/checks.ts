@@ -168,7 +168,7 @@ function connectorChecks(
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   const isPull = runtime.platform === "inbox";
-  const inboxFix = isPull ? `svc inbox ${folder.name} --take reads them` : "See the check of the runtime";
+  const inboxFix = isPull ? `svc inbox --agent ${folder.name} --take reads them` : "See the check of the runtime";
   return [
     check("connector", true, `runs as process ${response.pid}`, RUNNING, ""),
     ...api === undefined ? [] : [portCheck(api)],

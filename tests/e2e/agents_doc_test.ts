@@ -7,7 +7,7 @@ import { fromBase64Url, sha256, utf8Bytes } from "../../shared/protocol/base64ur
 import { messageTarget } from "../../shared/protocol/message_context.ts";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
 import { bundledProgram, ended, output } from "../cli/program.ts";
-import { ROOT, within } from "../support/process.ts";
+import { eventually, ROOT, within } from "../support/process.ts";
 import { vectors } from "../support/vectors.ts";
 
 const END_MS = 90_000;
@@ -65,15 +65,29 @@ Deno.test({
   },
 });
 
-Deno.test("the shell program answers a question", async () => {
+Deno.test("two shell programs answer a question, and not each other's answers", async () => {
   await using agents = await PairedAgents.open(await bundledProgram());
   const words = [agents.program.command, ...agents.program.args].map(shellQuote).join(" ");
   const lines = [`svc() { ${words} "$@"; }`, ...block("answer.sh").split("\n").slice(1)];
+  await using _alpha = await agents.connector("alpha");
   await using _beta = await agents.connector("beta");
-  await using _answering = background("sh", ["-c", lines.join("\n")], { SVC_CONFIG_DIR: agents.dir });
+  const answering = (agent: string) => {
+    const text = lines.join("\n").replaceAll("--agent beta", `--agent ${agent}`);
+    return background("sh", ["-c", text], { SVC_CONFIG_DIR: agents.dir });
+  };
+  await using _answeringBeta = answering("beta");
   const { code, stdout, stderr } = await agents.run("alpha", `svc send beta --wait "Which day is it?"`);
   assertEquals(code, 0, stderr);
   assert(/^\d{4}-\d\d-\d\d\n$/.test(stdout), stdout);
+  await using _answeringAlpha = answering("alpha");
+  assertEquals((await agents.run("alpha", `svc send beta "And now?"`)).code, 0);
+  // The answer to the second question reaches alpha's program, which takes it and sends nothing.
+  await eventually(END_MS, "the answer is read", async () => {
+    const read = await agents.run("alpha", "svc inbox --read");
+    return read.stdout.split("\n").filter((line) => /^ {4}\d{4}-/.test(line)).length >= 2 || undefined;
+  });
+  const sent = await agents.run("alpha", "svc sent --json");
+  assertEquals(JSON.parse(sent.stdout).messages.length, 2);
 });
 
 Deno.test("the request of the page is the one that the rules give", async () => {

@@ -50,7 +50,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_LOOP_GUARD: {
       status: 429,
       when: "Too many messages in a short time without a decision of a person",
-      fix: "Wait as long as Retry-After says, or let a person send the message.",
+      fix: "Wait as long as Retry-After says, if it is there, or let a person send the message.",
     },
     CONNECTOR_BUSY: {
       status: 429,

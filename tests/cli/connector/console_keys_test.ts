@@ -72,7 +72,7 @@ Deno.test("p makes a ticket, l lists the peers, ? helps, q stops, and other keys
   await world.type("l");
   assertEquals(world.take()[1]?.split(/  +/), ["beta-2", "beta", "Bob", DID]);
   await world.type("?");
-  assertEquals(world.take().map((line) => line.trim().charAt(0)), ["p", "l", "u", "?", "q"]);
+  assertEquals(world.take().map((line) => line.trim().charAt(0)), ["p", "l", "u", "?", "q", "A"]);
   for (const key of ["x", "y", "P", "\r", "\x04"]) await world.type(key);
   assertEquals([world.take(), world.calls.length, world.stops], [[], 1, 0]);
   await world.type("q");

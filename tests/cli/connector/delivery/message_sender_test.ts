@@ -156,7 +156,7 @@ Deno.test("a message stays unknown when the proxy refuses the repeat of a reques
     throw new UnreachableError("https://proxy.example.test cannot be reached");
   };
   await assertRejects(() => send({ requestId: "request-1" }), UnreachableError);
-  at.answer = () => ({ status: 429, body: error("RATE_LIMIT_EXCEEDED") });
+  at.answer = () => ({ status: 429, body: { error: { code: "RATE_LIMIT_EXCEEDED", message: "No" } } });
   assertEquals((await send({ requestId: "request-1" })).sent.state, "unknown");
   assertEquals(sent.find("request-1")?.problem, "RATE_LIMIT_EXCEEDED");
   assertEquals((await send({ requestId: "request-2" })).sent.state, "refused");
