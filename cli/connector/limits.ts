@@ -228,6 +228,12 @@ export const CONNECTOR_LIMIT_TABLE = {
     what: "wait after a permanent failure, unless the agent's files change before",
   },
   agentsStartingAtOnce: { value: 10, unit: "count", source: "D-123", what: "connectors that start at the same time" },
+  endedPairs: {
+    value: 5_000,
+    unit: "count",
+    source: "D-121",
+    what: "ended pairs whose aliases are kept, the newest; they fit into peers.json next to 10,000 peers",
+  },
   keysDroppedMs: { value: 500, unit: "ms", source: "D-122", what: "time after a paste in which keys are dropped" },
   pasteTimeoutMs: { value: 2_000, unit: "ms", source: "D-122", what: "time for the end of a paste" },
   questionMs: { value: 60_000, unit: "ms", source: "D-122", what: "time for the answer to a question" },

@@ -7,6 +7,7 @@ import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
+import { CONNECTOR_LIMITS } from "./limits.ts";
 import type { Peer } from "../../shared/client/peer_pages.ts";
 
 const PeersFile = z.record(
@@ -17,6 +18,8 @@ const PeersFile = z.record(
     humanName: z.string(),
     /** The pair has ended. */
     gone: z.literal(true).optional(),
+    /** Position among the pairs that have ended; the newest has the largest. */
+    endOrder: z.int().positive().optional(),
   }),
 );
 /** Alias → peer. */
@@ -24,8 +27,6 @@ export type Peers = z.infer<typeof PeersFile>;
 
 /** Words that a reader could take for something else than a peer; they get the prefix `peer-`. */
 const RESERVED: ReadonlySet<string> = new Set(["user", "system", "assistant", "human", "admin", "svc"]);
-/** Most ended pairs whose aliases are kept. With 10,000 peers and the longest names they fit into the file. */
-const MAX_GONE = 5_000;
 
 function isReserved(alias: string): boolean {
   return RESERVED.has(alias.toLowerCase());
@@ -46,13 +47,15 @@ export function shownAliases(folder: AgentFolder): Map<string, string> {
   }
 }
 
-/** The peers with their aliases. A known peer keeps its alias; one that is not in the list is gone. */
+/**
+ * The peers with their aliases. A known peer keeps its alias; one that is not in the list is gone. Of those, the ones that
+ * ended last are kept.
+ */
 export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }): Peers {
   const kept = Object.fromEntries(Object.entries(known).filter(([alias]) => !isReserved(alias)));
   const aliasOf = aliasesOf(kept);
   const present = new Set(peers.map(({ agentDid }) => agentDid));
-  const merged: [string, Peers[string]][] = Object.entries(kept).filter(([, { did }]) => !present.has(did))
-    .slice(0, MAX_GONE).map(([alias, peer]) => [alias, { ...peer, gone: true }]);
+  const merged = endedPairs(Object.entries(kept).filter(([, { did }]) => !present.has(did)));
   const taken = new Set(merged.map(([alias]) => alias));
   const add = (alias: string, { agentDid: did, profile }: Peer) => {
     taken.add(alias);
@@ -68,6 +71,16 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }):
     if (!aliasOf.has(peer.agentDid)) add(freeAlias(peer.profile.agentName, taken, numbers), peer);
   }
   return Object.fromEntries(merged.sort(([a], [b]) => a < b ? -1 : 1));
+}
+
+/** Marks pairs as ended, in the order of their ends, and keeps the newest. */
+function endedPairs(pairs: readonly [string, Peers[string]][]): [string, Peers[string]][] {
+  // An entry of an earlier version has no position: it is the oldest.
+  const orderOf = ({ gone, endOrder = 0 }: Peers[string]) => gone ? endOrder : null;
+  const next = pairs.reduce((last, [, peer]) => Math.max(last, orderOf(peer) ?? 0), 0) + 1;
+  return [...pairs].sort(([, a], [, b]) => (orderOf(b) ?? next) - (orderOf(a) ?? next))
+    .slice(0, CONNECTOR_LIMITS.endedPairs)
+    .map(([alias, peer]) => [alias, { ...peer, gone: true, endOrder: orderOf(peer) ?? next }]);
 }
 
 /**

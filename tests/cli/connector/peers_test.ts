@@ -78,6 +78,34 @@ Deno.test("the aliases of 20,000 ended pairs fit into the file with 10,000 peers
   assertEquals([Object.keys(merged).length, Object.keys(presentPeers(readPeers(folder))).length], [15_000, 10_000]);
 });
 
+Deno.test("the pairs that ended last keep their aliases when more have ended than are kept", () => {
+  const named = (n: number) => peer(n, `${n < 5_000 ? "z" : "a"}-${n}`);
+  const range = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => named(from + n));
+  const all = mergePeers({}, { peers: range(0, 5_004) });
+  // An ended pair of a file without the order is the oldest.
+  const old = { did: peer(9_999).agentDid, agentName: "old", humanName: "h", gone: true } as const;
+  const first = mergePeers({ ...all, old }, { peers: range(4, 5_004) });
+  assertEquals(Object.keys(first).filter((alias) => first[alias]?.gone), ["old", "z-0", "z-1", "z-2", "z-3"]);
+  const second = mergePeers(first, { peers: range(4, 8) });
+  assertEquals(Object.keys(second).length, 5_004);
+  assertEquals(["old", "z-0", "z-1", "z-2", "z-8", "a-5003"].map((alias) => findPeerEver(second, alias) !== null), [
+    false,
+    true,
+    true,
+    true,
+    true,
+    true,
+  ]);
+  const third = mergePeers(second, { peers: [] });
+  assertEquals(
+    ["z-0", "z-1", "z-2", "z-4", "z-7", "a-5003"].map((alias) => findPeer(third, alias)),
+    Array(6).fill(null),
+  );
+  assertEquals(["z-0", "z-1", "z-4", "z-7"].map((alias) => alias in third), [false, false, true, true]);
+  // A pair that begins again has its alias, and no mark of its end.
+  assertEquals(mergePeers(third, { peers: [named(4)] })["z-4"], { did: named(4).agentDid, ...named(4).profile });
+});
+
 Deno.test("a message to a DID is sent while the peers file cannot be read", async () => {
   await using world = await World.open();
   const { a, bench } = await story(world);
