@@ -1,6 +1,8 @@
 /** Lists sent messages for `svc sent` (D-120), or shows one with its receipts and its reply. */
 import { ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
+import { ApiError } from "../../shared/client/errors.ts";
+import { describeError } from "../../shared/client/refusals.ts";
 import { type OutboundResult, SentPage, type SentState } from "../../shared/client/local_shapes.ts";
 import { chosenAgent } from "../agents/agent_choice.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
@@ -73,13 +75,23 @@ export async function showSent(
   }
   await using connector = await access(ctx, chosen.folder, { "allow-insecure": allowInsecure });
   const { json, result } = await stored(connector, requestId, to);
-  const query = new URLSearchParams({ to: result.to, requestId });
-  const { receipts } = checkedBody(
-    chosen.folder.name,
-    ReceiptList,
-    await connector.call("GET", `/v1/receipts?${query}`),
-  );
-  show(ctx, chosen.folder, { json, result }, receipts);
+  show(ctx, chosen.folder, { json, result }, await receiptsOf(ctx, connector, result));
+}
+
+/** The receipts of a message; `null`, with a warning, when the proxy does not give them: the rest is stored locally. */
+async function receiptsOf(
+  ctx: Context,
+  connector: Access,
+  { to, requestId }: OutboundResult,
+): Promise<Receipts | null> {
+  try {
+    const body = await connector.call("GET", `/v1/receipts?${new URLSearchParams({ to, requestId })}`);
+    return checkedBody(connector.agentName, ReceiptList, body).receipts;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    ctx.out.warn(`The receipts could not be requested: ${describeError(error)}`);
+    return null;
+  }
 }
 
 async function stored(connector: Access, requestId: string, to: string | undefined) {
@@ -120,7 +132,7 @@ function show(
   ctx: Context,
   folder: AgentFolder,
   { json, result }: ReturnType<typeof parseResult>,
-  receipts: Receipts,
+  receipts: Receipts | null,
 ): void {
   if (ctx.out.json) {
     ctx.out.jsonLine(`${json.trimEnd().slice(0, -1)},"receipts":${JSON.stringify(receipts)}}`);
@@ -133,7 +145,7 @@ function show(
       ["state", state],
       ["problem", problem ?? undefined],
       ["expires", expiresAt ?? undefined],
-      ...receipts.map(({ status, receivedAt }) => ["receipt", `${status}, ${receivedAt}`] as const),
+      ...(receipts ?? []).map(({ status, receivedAt }) => ["receipt", `${status}, ${receivedAt}`] as const),
     ]),
     ...reply === null ? [] : ["", ...messageLines({ message: reply, json: memberOf(json, "reply") }, ctx.out.columns)],
   ]);

@@ -6,7 +6,7 @@ import { columnsOf } from "../../../cli/terminal/text_width.ts";
 import { LocalMessage } from "../../../shared/client/local_shapes.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { until } from "../../support/until.ts";
-import { REGISTRY_URL, type TestAgent, type TestSocket, World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL, type TestAgent, type TestSocket, World } from "../../support/world.ts";
 import { whileTimePasses } from "../alpha.ts";
 import type { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
@@ -227,6 +227,21 @@ Deno.test("svc send goes through the connector that runs, which knows the messag
     for (const argv of [["sent", "request-9"], ["send", "nobody", "x"], ["sent", "request-1", "--to", "nobody"]]) {
       assertEquals((await machine.failure(...argv)).exit, 4, argv.join(" "));
     }
+  }));
+
+Deno.test("svc sent shows state and reply, with a warning, while the proxy cannot be reached", () =>
+  withInbox(async ({ machine, beta, receive }) => {
+    await machine.json("send", "beta", "How many?", "--request-id", "request-1");
+    receive({ message: "Two" }, { inReplyTo: "request-1" });
+    const reached = machine.fetch;
+    machine.fetch = (input, init) =>
+      String(input).startsWith(PROXY_URL) ? Promise.reject(new TypeError("refused")) : reached(input, init);
+    const { state, to, receipts, reply, warnings } = await machine.json("sent", "request-1");
+    assertEquals([state, to, receipts, reply.text], ["processed", beta.agent.did, null, "Two"]);
+    assertStringIncludes(warnings[0], "receipts could not be requested: CONNECTOR_PROXY_UNREACHABLE");
+    const { code, stdout, stderr } = await machine.svc("sent", "request-1");
+    assertEquals([code, stdout.includes("    Two")], [0, true]);
+    assertStringIncludes(stderr, "warning: The receipts could not be requested");
   }));
 
 Deno.test("svc send --wait prints the reply to standard output and marks it read", () =>
