@@ -63,6 +63,8 @@ export class Agent implements AgentApi {
   readonly #newId: NewId;
   readonly #events: EventHandlers;
   readonly #incoming: IncomingMessages;
+  /** DID → alias, as read last. */
+  #aliasOf: ReadonlyMap<string, string> = new Map();
   /** Ends `ask` calls that wait. */
   readonly #asking = new Set<(why: unknown) => void>();
   /** Why the agent has stopped by itself. */
@@ -87,6 +89,7 @@ export class Agent implements AgentApi {
       did,
       events,
       receipts: new ReceiptQueue(machine, this.#proxy, did, events),
+      aliasOf: (did) => this.#aliasOf.get(did) ?? null,
       reply: (message, content, requestId) => this.#answer(message, content, { requestId }, true),
     });
     this.#link = new ReconnectingLink({
@@ -134,6 +137,8 @@ export class Agent implements AgentApi {
       const agent = new Agent(parts, { clock, events, credentials, tell });
       credentials.onEnd = (error) => agent.#fail(error);
       credentials.watch();
+      // A damaged file fails the calls that need an alias. Messages arrive without them.
+      await agent.#readAliases().catch(() => {});
       void agent.#link.run().then((why) => why !== null && agent.#fail(why));
       return agent;
     });
@@ -187,9 +192,9 @@ export class Agent implements AgentApi {
       this.#assertRuns();
       const read = await readAllPeers(this.#proxy);
       if ("refused" in read) throw apiErrorOf(read.refused);
-      const aliases = new Map([...await this.#parts.aliases()].map(([alias, did]) => [did, alias]));
+      await this.#readAliases();
       return read.peers.map(({ agentDid, profile, pairedAt }) => {
-        const alias = aliases.get(agentDid) ?? null;
+        const alias = this.#aliasOf.get(agentDid) ?? null;
         return { agentDid, name: profile.agentName, humanName: profile.humanName, alias, pairedAt };
       });
     });
@@ -259,9 +264,16 @@ export class Agent implements AgentApi {
 
   /** The DID of a recipient. @throws {SvcError} `CONNECTOR_PEER_UNKNOWN` */
   async #didOf(to: string): Promise<string> {
-    const did = isAgentDid(to) ? to : (await this.#parts.aliases()).get(to);
+    const did = isAgentDid(to) ? to : (await this.#readAliases()).get(to);
     if (did !== undefined) return did;
     throw new SvcError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${to}"`);
+  }
+
+  /** Reads the DIDs of the peers by alias, and keeps the aliases for messages. @throws {SvcError} `CLI_FILE_INVALID` */
+  async #readAliases(): Promise<ReadonlyMap<string, string>> {
+    const aliases = await this.#parts.aliases();
+    this.#aliasOf = new Map([...aliases].map(([alias, did]) => [did, alias]));
+    return aliases;
   }
 
   /** Calls the proxy. @throws {SvcError} */

@@ -158,10 +158,21 @@ export async function replyIdOf({ from, requestId }: IncomingMessage): Promise<s
   return `r-${await sha256(`${from.agentDid}\n${requestId}`)}`;
 }
 
+/**
+ * Codes of refusals that a repetition does not change. `PROXY_HOOK_REQUEST_ID_REUSED`: the proxy has accepted an earlier
+ * reply to the message.
+ */
+const FINAL_CODES: ReadonlySet<string> = new Set([
+  "CONNECTOR_LOOP_GUARD",
+  "PAYLOAD_TOO_LARGE",
+  "PROXY_HOOK_REQUEST_ID_REUSED",
+  "CLI_USAGE",
+]);
+
 /** True for a refusal that a repetition does not change. */
 export function isFinal(error: unknown): boolean {
   if (!(error instanceof SvcError)) return false;
   const { code, status = 0 } = error;
-  if (["CONNECTOR_LOOP_GUARD", "PAYLOAD_TOO_LARGE", "CLI_USAGE"].includes(code)) return true;
+  if (FINAL_CODES.has(code)) return true;
   return status >= 400 && status < 500 && ![401, 408, 409, 429].includes(status);
 }

@@ -4,6 +4,7 @@
  */
 import { BoundedMap } from "../../bounded_map.ts";
 import { type Clock, sleep } from "../../clock.ts";
+import { utf8Bytes } from "../../protocol/base64url.ts";
 import type { DeliverFrame } from "../../protocol/frames.ts";
 import { toIso } from "../../protocol/time.ts";
 import { receiptWait } from "../backoff.ts";
@@ -24,6 +25,8 @@ interface IncomingDeps {
   did: string;
   events: EventHandlers;
   receipts: ReceiptQueue;
+  /** The alias of a peer; `null` without one. */
+  aliasOf(did: string): string | null;
   /** Sends an automatic reply. */
   reply(message: IncomingMessage, content: Content, requestId: string): Promise<unknown>;
 }
@@ -38,7 +41,7 @@ export class IncomingMessages {
   readonly #known = new BoundedMap<string, true>(CLIENT_LIMITS.agentKnownIds);
   /** Sent messages by recipient and request ID. */
   readonly #sent = new BoundedMap<string, true>(CLIENT_LIMITS.agentKnownIds);
-  /** Size of each message that waits or is being handled. */
+  /** Size in bytes of each message that waits or is being handled. */
   readonly #held = new Map<IncomingMessage, number>();
   #heldBytes = 0;
   readonly #stopped = new AbortController();
@@ -71,26 +74,27 @@ export class IncomingMessages {
   /** Takes a message into memory. What it returns is the acknowledgement. */
   take(frame: DeliverFrame): Ack {
     const { fromAgentDid, requestId, inReplyTo, payload } = frame;
-    const { clock, did, receipts } = this.#deps;
+    const { clock, did, receipts, aliasOf } = this.#deps;
     const key = keyOf(fromAgentDid, requestId);
     if (frame.toAgentDid !== did) return refused("wrong_recipient");
     if (this.#isClosing) return refused("closed");
     if (this.#known.has(key)) return { accepted: true };
     const question = inReplyTo === undefined ? null : keyOf(fromAgentDid, inReplyTo);
     const isReply = question !== null && this.#sent.has(question);
-    const message = messageOf(frame, isReply, toIso(clock.now()));
+    const message = messageOf(frame, { alias: aliasOf(fromAgentDid), isReply, receivedAt: toIso(clock.now()) });
     if (message === null) return refused("payload_invalid");
     if (isSealed(message.payload)) return refused("seal_key_unknown");
     const answered = question === null ? undefined : this.#asked.get(question);
-    if (answered === undefined && !this.#hasRoom(payload.length)) return refused("inbox_full");
+    const size = utf8Bytes(payload).length;
+    if (answered === undefined && !this.#hasRoom(size)) return refused("inbox_full");
     this.#known.set(key, true);
     if (question !== null && answered !== undefined) {
       this.#asked.delete(question);
       receipts.add(message, "processed_by_svc");
       answered(message);
     } else {
-      this.#held.set(message, payload.length);
-      this.#heldBytes += payload.length;
+      this.#held.set(message, size);
+      this.#heldBytes += size;
       this.#lanes.add(message);
     }
     return { accepted: true };
@@ -167,9 +171,9 @@ function refused(reason: string): Ack {
 }
 
 /** The message of a frame; `null` when its payload is not JSON. */
-function messageOf(frame: DeliverFrame, isReply: boolean, receivedAt: string): IncomingMessage | null {
+function messageOf(...[frame, more]: Parameters<typeof messageOfFrame>): IncomingMessage | null {
   try {
-    return messageOfFrame(frame, { alias: null, isReply, receivedAt });
+    return messageOfFrame(frame, more);
   } catch {
     return null;
   }

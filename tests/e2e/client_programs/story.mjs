@@ -34,7 +34,7 @@ end();
 const { text, isReply, auto, conversationId, payload, verified, from } = reply;
 console.log(JSON.stringify({
   ...{ kind, peer: peer.agentDid === alpha.did, peers, answered: answered.state, late, refused },
-  ...{ receipts: receipts.map(({ status }) => status), from: from.agentDid === to },
+  ...{ receipts: receipts.map(({ status }) => status), from: from.agentDid === to, alias: from.alias },
   ...{ text, isReply, auto, conversationId, payload, verified },
 }));
 await Promise.all([alpha.close(), beta.close()]);

@@ -106,7 +106,13 @@ Deno.test("a reply that fails is sent again as the same message without a second
 });
 
 Deno.test("a message is read, with a problem, when the loop guard or the proxy refuses its reply", async (t) => {
-  for (const [status, code] of [[429, "CONNECTOR_LOOP_GUARD"], [403, "PROXY_AUTH_FORBIDDEN"]] as const) {
+  for (
+    const [status, code] of [
+      [429, "CONNECTOR_LOOP_GUARD"],
+      [403, "PROXY_AUTH_FORBIDDEN"],
+      [409, "PROXY_HOOK_REQUEST_ID_REUSED"],
+    ] as const
+  ) {
     await t.step(code, async () => {
       await using b = await bench();
       b.connector.receive("request-1");

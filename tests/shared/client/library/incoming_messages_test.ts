@@ -64,6 +64,7 @@ function bench(): Bench {
     did: didOf("A"),
     events,
     receipts: new ReceiptQueue(clock, proxy, didOf("A"), events),
+    aliasOf: (did) => did === didOf("B") ? "my-beta" : null,
     reply(message, content, requestId) {
       const failure = failing.replies.shift();
       if (failure !== undefined) return Promise.reject(failure);
@@ -87,7 +88,7 @@ Deno.test("a message is handled with its text, its sender and its context, and i
   assertEquals([payload, rest], [{ message }, {
     id: null,
     requestId: "request-1",
-    from: { agentDid: didOf("B"), ownerDid: OWNER, name: "beta", alias: null, humanName: null },
+    from: { agentDid: didOf("B"), ownerDid: OWNER, name: "beta", alias: "my-beta", humanName: null },
     verified: "by-proxy",
     conversationId: "c",
     inReplyTo: null,
@@ -135,6 +136,12 @@ Deno.test("the 1001st message and more than 16 MiB are refused until a handler h
     for (let n = 0; n < 4; n++) assertEquals(incoming.take(frameOf(`request-${n}`, big)).accepted, true);
     assertEquals(incoming.take(frameOf("request-x", big)).reason, "inbox_full");
     assertEquals(incoming.take(frameOf("request-y", {})).accepted, true);
+  });
+  await t.step("bytes, not characters", () => {
+    const { incoming } = bench();
+    const big = { message: "€".repeat(2 * 1024 ** 2) };
+    for (let n = 0; n < 2; n++) assertEquals(incoming.take(frameOf(`request-${n}`, big)).accepted, true);
+    assertEquals(incoming.take(frameOf("request-x", big)).reason, "inbox_full");
   });
   await t.step("receipts that the proxy does not take count too", async () => {
     const { incoming, failing } = bench();
