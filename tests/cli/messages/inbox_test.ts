@@ -307,6 +307,21 @@ Deno.test("svc send --wait exits with 1 as soon as the peer does not accept the 
     assertEquals([code, stdout, stderr], [1, "", "Sent to beta: refused, inbox_full (request-1)\n"]);
   }));
 
+Deno.test("svc send --wait exits with 1 when the message becomes a dead letter", () =>
+  withInbox(async ({ world, machine, beta, socket }) => {
+    const asking = machine.svc("send", "beta", "--wait", "x", "--request-id", "request-1");
+    await until(() => socket.delivered.length === 1);
+    await beta.client.submitReceipt({
+      requestId: "request-1",
+      recipientAgentDid: beta.agent.did,
+      senderAgentDid: socket.delivered[0]?.fromAgentDid ?? "",
+      status: "dead_lettered",
+      timestamp: new Date(world.clock.now()).toISOString(),
+    });
+    const { code, stdout, stderr } = await whileTimePasses(world, asking);
+    assertEquals([code, stdout, stderr], [1, "", "Sent to beta: dead-lettered (request-1)\n"]);
+  }));
+
 Deno.test("svc reply answers a message in its conversation, and marks it read", () =>
   withInbox(async ({ machine, socket, receive }) => {
     const id = receive({ message: "How many?" }, { conversationId: "c-1", requestId: "question-1" });

@@ -74,6 +74,13 @@ Deno.test("svc send exits with 1 when the peer's connector does not accept the m
     assertEquals([json.code, JSON.parse(json.stdout).state, json.stderr], [1, "refused", ""]);
   }));
 
+Deno.test("svc send exits with 3 when the agents are not paired", () =>
+  withBeta(async ({ world, machine }) => {
+    const stranger = await world.agent();
+    const { exit, code } = await machine.failure("send", stranger.agent.did, "x");
+    assertEquals([exit, code], [3, "PROXY_AUTH_FORBIDDEN"]);
+  }));
+
 Deno.test("svc send reads the text from an argument, a pipe, a dash or a file, and JSON unchanged", () =>
   withBeta(async ({ machine, socket }) => {
     const sent = async (argv: string[], stdin: string | null = null) => {
