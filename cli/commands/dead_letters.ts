@@ -45,7 +45,7 @@ export const DEAD_LETTER_COMMANDS = [
   }),
   command({
     path: ["dead-letters", "replay"],
-    summary: "Hand dead letters to the agent runtime again",
+    summary: "Hand dead letters to the agent runtime again, or make them unread on the platform inbox",
     args: IDS,
     options: WHICH,
     examples: [
@@ -65,7 +65,7 @@ export const DEAD_LETTER_COMMANDS = [
 ];
 
 const DONE = {
-  replay: { member: "replayed", text: "handed to the runtime again" },
+  replay: { member: "replayed", text: "waiting for the runtime again, or unread on the platform inbox" },
   purge: { member: "purged", text: "deleted" },
 } as const;
 

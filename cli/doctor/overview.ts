@@ -28,6 +28,7 @@ export interface AgentOverview {
   connector: "running" | "unhealthy" | "not running";
   /** State of the link to the proxy; the last three are `null` without a connector. */
   link: string | null;
+  /** Also `null` when messages go to a runtime: what waits for it is not unread. */
   unread: number | null;
   deadLetters: number | null;
   problem: string | null;
@@ -111,15 +112,15 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
     const client = await ConnectorClient.of(ctx, folder);
     if (client === null) return { ...stopped, did, problem: null };
     const status = await client.status();
-    const { connection, inbox, deadLetters } = status;
+    const { connection, inbox, deadLetters, runtime } = status;
     return {
       name,
       did,
       connector: isConnectorHealthy(status) ? "running" : "unhealthy",
       link: connection.state,
-      unread: inbox.waiting,
+      unread: runtime.url === null ? inbox.waiting : null,
       deadLetters,
-      problem: connection.problem ?? status.runtime.problem,
+      problem: connection.problem ?? runtime.problem,
     };
   } catch (error) {
     return { ...stopped, did, connector: "unhealthy", problem: describeError(error) };

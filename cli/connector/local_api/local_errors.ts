@@ -30,7 +30,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_INVALID_BODY: {
       status: 400,
       when: "The body or the query is invalid",
-      fix: "svc connector shows each request.",
+      fix: "docs/local-api.md and GET /openapi.json describe each request.",
     },
     CONNECTOR_PEER_UNKNOWN: {
       status: 404,
@@ -62,11 +62,15 @@ export const LOCAL_ERRORS = Object.freeze(
       when: "The proxy cannot be reached",
       fix: "svc connector status shows the reason and the next attempt.",
     },
-    NOT_FOUND: { status: 404, when: "There is no such route", fix: "svc connector shows the routes." },
+    NOT_FOUND: {
+      status: 404,
+      when: "There is no such route",
+      fix: "docs/local-api.md and GET /openapi.json list the routes.",
+    },
     METHOD_NOT_ALLOWED: {
       status: 405,
       when: "The route does not have this method",
-      fix: "svc connector shows each request.",
+      fix: "docs/local-api.md and GET /openapi.json describe each request.",
     },
     PAYLOAD_TOO_LARGE: { status: 413, when: "The body is too large", fix: "Send less." },
     INTERNAL_ERROR: { status: 500, when: "An unexpected error occurred", fix: "Please report it." },

@@ -181,7 +181,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route({
     method: "POST",
     path: "/v1/dead-letter/replay",
-    summary: "Hand dead letters over again",
+    summary: "Hand dead letters over again, or make them unread",
     caller: "token",
     body: deadLetters.DeadLetterIds,
     response: { status: 200, body: deadLetters.Replayed },

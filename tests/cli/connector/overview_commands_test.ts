@@ -99,11 +99,26 @@ Deno.test("svc status shows services, person and agents, and exits with 1 for an
   const { agents } = JSON.parse(stdout);
   assertEquals(code, 1, "a connector without a link is unhealthy");
   assertEquals(agents.map((agent: Record<string, unknown>) => [agent.connector, agent.unread, agent.deadLetters]), [
-    ["unhealthy", 0, 2],
+    ["unhealthy", null, 2],
   ]);
   const text = await machine.svc("status");
   assertStringIncludes(text.stdout, "DEAD LETTERS");
   assertStringIncludes(text.stderr, "warning: stopped:");
+});
+
+Deno.test("svc status counts unread messages only when the agent reads them itself", async () => {
+  for (const inbox of [true, false]) {
+    await using world = await World.open();
+    await using machine = await machineWithAlpha(world);
+    const beta = await pairAlpha(world, machine, "beta");
+    await using running = await connectorOfAlpha(world, machine, { inbox });
+    const { did: agentDid, name, currentJti: aitJti } = beta.agent;
+    const identity = { agentDid, ownerDid: beta.owner.did, issuer: REGISTRY_URL, aitJti, name };
+    const frame = { fromAgentDid: agentDid, requestId: "request-1", toAgentDid: agentDid, identity, payload: "{}" };
+    running.connector.inbox.take([frame], world.clock.now());
+    const { agents: [alpha] } = JSON.parse((await machine.svc("--json", "status")).stdout);
+    assertEquals(alpha.unread, inbox ? 1 : null);
+  }
 });
 
 Deno.test("svc status works without an API key, an agent, a proxy and a registry that answers", async () => {
@@ -159,11 +174,13 @@ Deno.test("svc dead-letters lists, replays and purges what the connector gave up
   const { stdout } = await machine.svc("dead-letters");
   for (const raw of ["\u001b", "\u0007", "\r", "\u009b", "\u202e"]) assert(!stdout.includes(raw));
 
-  const [first, second] = ids;
+  const [first, second, third] = ids;
   assertEquals(await machine.json("dead-letters", "replay", `${first}`, `${first}`), { agent: "alpha", replayed: 1 });
+  const again = await machine.svc("dead-letters", "replay", `${third}`);
+  assertEquals(again.stdout, "1 message is waiting for the runtime again, or unread on the platform inbox.\n");
   const half = await machine.svc("dead-letters", "purge", `${second}`, "999");
   assertEquals([half.code, half.stdout], [4, "1 message is deleted. 1 of the IDs is not a dead letter.\n"]);
-  assertEquals((await machine.json("dead-letters", "purge", "--all")).purged, 2);
+  assertEquals((await machine.json("dead-letters", "purge", "--all")).purged, 1);
   for (const argv of [[], ["1", "--all"], ["0"], ["x"], ["1.5"], ["99999999999999999999"]]) {
     assertEquals((await machine.failure("dead-letters", "purge", ...argv)).exit, 2, argv.join(" "));
   }
