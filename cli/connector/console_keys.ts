@@ -43,7 +43,7 @@ const HELP = {
 
 export class ConsoleKeys {
   readonly #deps: ConsoleKeysDeps;
-  readonly #decoder = new KeyDecoder();
+  readonly #decoder = new KeyDecoder(LIMIT.pasteCharacters);
   /** The pasted ticket that a question is about. */
   #question: Ticket | null = null;
   #isBusy = false;

@@ -227,6 +227,12 @@ export const CONNECTOR_LIMIT_TABLE = {
     source: "D-123",
     what: "wait after a permanent failure, unless the agent's files change before",
   },
+  databaseCacheBytes: {
+    value: 256 * 1024,
+    unit: "bytes",
+    source: "D-123",
+    what: "pages of a connector's database in memory; one process may have hundreds of databases",
+  },
   agentsStartingAtOnce: { value: 10, unit: "count", source: "D-123", what: "connectors that start at the same time" },
   endedPairs: {
     value: 5_000,
@@ -235,6 +241,7 @@ export const CONNECTOR_LIMIT_TABLE = {
     what: "ended pairs whose aliases are kept, the newest; they fit into peers.json next to 10,000 peers",
   },
   keysDroppedMs: { value: 500, unit: "ms", source: "D-122", what: "time after a paste in which keys are dropped" },
+  pasteCharacters: { value: 2_048, unit: "count", source: "D-122", what: "characters of a pasted text" },
   pasteTimeoutMs: { value: 2_000, unit: "ms", source: "D-122", what: "time for the end of a paste" },
   questionMs: { value: 60_000, unit: "ms", source: "D-122", what: "time for the answer to a question" },
   unreadShown: { value: 20, unit: "count", source: "D-122", what: "messages that a key shows" },

@@ -3,7 +3,6 @@
 /** A key that prints a character, or a pasted text; `null`: the text is too long. */
 export type KeyInput = { kind: "key"; key: string } | { kind: "paste"; text: string | null };
 
-const MAX_PASTE_CHARS = 2048;
 const PASTE = { start: "\x1b[200~", end: "\x1b[201~" };
 /** A complete escape sequence, at the start: CSI, SS3, or another character with the Alt key. */
 // deno-lint-ignore no-control-regex
@@ -15,8 +14,10 @@ export class KeyDecoder {
   readonly #decoder = new TextDecoder();
   /** The start of an escape sequence. */
   #held = "";
-  /** The text of the present paste, at most 2 KiB and the end marker. */
+  /** The text of the present paste, bounded, and the end marker. */
   #paste: { text: string; isTooLong: boolean } | null = null;
+
+  constructor(private readonly maxPasteCharacters: number) {}
 
   /** True while the end of a paste, or of an escape sequence, has not arrived. */
   get isIncomplete(): boolean {
@@ -43,7 +44,7 @@ export class KeyDecoder {
     const plain = escape === -1 ? text : text.slice(0, escape);
     const typed = [...plain].filter((character) => character >= " " && character !== "\x7f");
     // A terminal without bracketed paste sends a pasted text like keys, but at once.
-    if (typed.length > 1) found.push({ kind: "paste", text: plain.length > MAX_PASTE_CHARS ? null : plain });
+    if (typed.length > 1) found.push({ kind: "paste", text: plain.length > this.maxPasteCharacters ? null : plain });
     else for (const key of typed) found.push({ kind: "key", key });
     if (escape === -1) return "";
     const rest = text.slice(escape);
@@ -60,14 +61,14 @@ export class KeyDecoder {
     const all = paste.text + text;
     const end = all.indexOf(PASTE.end);
     const content = end === -1 ? all : all.slice(0, end);
-    paste.isTooLong ||= content.length > MAX_PASTE_CHARS + PASTE.end.length;
+    paste.isTooLong ||= content.length > this.maxPasteCharacters + PASTE.end.length;
     if (end === -1) {
       // Of a text that is too long, only a possible start of the end marker is kept.
       paste.text = paste.isTooLong ? all.slice(-PASTE.end.length) : all;
       return "";
     }
     this.#paste = null;
-    found.push({ kind: "paste", text: paste.isTooLong || content.length > MAX_PASTE_CHARS ? null : content });
+    found.push({ kind: "paste", text: paste.isTooLong || content.length > this.maxPasteCharacters ? null : content });
     return all.slice(end + PASTE.end.length);
   }
 }

@@ -107,6 +107,7 @@ export const CLIENT_LIMIT_TABLE = {
   },
   localAnswerBytes: { value: 10 * 1024 ** 2, unit: "bytes", source: "D-199", what: "response of a local API" },
   localWaitSeconds: { value: 60, unit: "s", source: "D-117", what: "longest wait of one call to a local API" },
+  readIds: { value: 1_000, unit: "count", source: "D-117", what: "IDs in one request that marks messages as read" },
   localMessages: { value: 20, unit: "count", source: "D-125", what: "messages that LocalAgent holds for its handler" },
   handlerTries: { value: 5, unit: "count", source: "D-125", what: "tries of a handler, or of its reply" },
   handlersAtOnce: { value: 4, unit: "count", source: "D-125", what: "handlers of an agent that run at once" },

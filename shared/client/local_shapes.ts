@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { isAgentDid } from "../protocol/did.ts";
 import { isRequestId } from "../protocol/ids.ts";
+import { CLIENT_LIMITS } from "./limits.ts";
 
 /** How far the sender of a message is proven. Today always `by-proxy`: the proxy verified the request. */
 export const VERIFIED = ["end-to-end", "body-only", "by-proxy"] as const;
@@ -69,7 +70,7 @@ export const InboxPage = z.object({ messages: z.array(LocalMessage), more: z.boo
 export type InboxPage = z.infer<typeof InboxPage>;
 
 /** Body of the request `POST /v1/inbox/read`. */
-export const InboxRead = z.strictObject({ ids: z.array(Id).min(1).max(1_000) });
+export const InboxRead = z.strictObject({ ids: z.array(Id).min(1).max(CLIENT_LIMITS.readIds) });
 
 /** Body of the response of `POST /v1/inbox/read`: the IDs that this call has changed. */
 export const InboxReadResult = z.object({ read: z.array(Id) });

@@ -5,6 +5,7 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 import { reason } from "../../files/private_files.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
 import { migrate } from "./migrations.ts";
 
 /** A column value. */
@@ -32,8 +33,8 @@ export class Database implements Disposable {
       db = new DatabaseSync(path);
       // FULL: with a write-ahead log, a commit is on disk when it returns.
       db.exec("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
-      // KiB of pages in memory (D-123): one process may have hundreds of databases.
-      db.exec("PRAGMA cache_size = -256");
+      // A negative size is in KiB.
+      db.exec(`PRAGMA cache_size = -${CONNECTOR_LIMITS.databaseCacheBytes / 1024}`);
       migrate(db, path);
       return new Database(db);
     } catch (error) {

@@ -10,7 +10,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 
 /** The inputs of chunks of text, and whether something is incomplete afterwards. */
 function decoded(...chunks: string[]): [KeyInput[], boolean] {
-  const decoder = new KeyDecoder();
+  const decoder = new KeyDecoder(2_048);
   return [chunks.flatMap((chunk) => decoder.push(bytes(chunk))), decoder.isIncomplete];
 }
 
@@ -50,14 +50,14 @@ Deno.test("a bracketed paste has the same text for every cut into chunks, and no
   fc.assert(fc.property(text, fc.array(fc.nat({ max: 400 }), { maxLength: 8 }), (text, cuts) => {
     const all = bytes(START + text + END);
     const at = [...new Set([...cuts.map((cut) => cut % all.length), all.length])].sort((x, y) => x - y);
-    const decoder = new KeyDecoder();
+    const decoder = new KeyDecoder(2_048);
     const found = at.flatMap((end, i) => decoder.push(all.subarray(at[i - 1] ?? 0, end)));
     assertEquals(found, [paste(text)]);
   }));
 });
 
 Deno.test("a paste without an end keeps a bounded text, and a reset forgets it", () => {
-  const decoder = new KeyDecoder();
+  const decoder = new KeyDecoder(2_048);
   decoder.push(bytes(START));
   // 8 MiB.
   for (let n = 0; n < 2_000; n++) assertEquals(decoder.push(bytes("x".repeat(4096))), []);
