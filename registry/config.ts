@@ -3,7 +3,7 @@
  */
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
-import { MAX_KEYS } from "../shared/protocol/key_document.ts";
+import { MAX_KEYS } from "../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";

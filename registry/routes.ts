@@ -9,7 +9,7 @@ import * as invitesApi from "../shared/protocol/api/invites.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
 import * as servicesApi from "../shared/protocol/api/services.ts";
 import * as sessionsApi from "../shared/protocol/api/sessions.ts";
-import { KeyDocument } from "../shared/protocol/key_document.ts";
+import { KeyDocument } from "../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { apiDocsRoutes } from "../shared/server/http/api_docs.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/http/openapi.ts";

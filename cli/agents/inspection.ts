@@ -2,9 +2,9 @@
  * Collects the facts about an agent on this machine (D-82): its files, the verification of its identity token, and its
  * status at the registry. Writes only the saved copy of the registry's keys.
  */
-import { type AitClaims, parseAit } from "../../shared/protocol/ait.ts";
+import { type AitClaims, parseAit } from "../../shared/protocol/signed/ait.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { TokenError } from "../../shared/protocol/jws.ts";
+import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { AgentFolder } from "./agent_store.ts";
 import type { Context } from "../context.ts";

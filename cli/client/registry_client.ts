@@ -9,7 +9,7 @@ import * as services from "../../shared/protocol/api/services.ts";
 import type * as sessions from "../../shared/protocol/api/sessions.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
-import { KeyDocument } from "../../shared/protocol/key_document.ts";
+import { KeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";

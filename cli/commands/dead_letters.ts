@@ -4,7 +4,7 @@ import { parseCount } from "../command_line/numbers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { table } from "../terminal/output.ts";
-import { runningConnector } from "./connector.ts";
+import { runningConnector } from "./connector/connector.ts";
 
 /** Most dead letters of one listing, as the local API allows. */
 const MAX_LISTED = 1_000;

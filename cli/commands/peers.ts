@@ -1,7 +1,7 @@
 /** `svc peers`: the agents that an agent is paired with (D-121). */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { table } from "../terminal/output.ts";
-import { connectorOf } from "./connector.ts";
+import { connectorOf } from "./connector/connector.ts";
 
 export const PEERS_COMMANDS = [
   command({

@@ -2,23 +2,23 @@
  * The command table: all commands in the order of help and docs/cli.md. The file of each group defines its commands.
  */
 import type { Command, Groups } from "../command_line/command.ts";
-import { ADMIN_COMMANDS } from "./admin.ts";
+import { ADMIN_COMMANDS } from "./admin/admin.ts";
 import { AGENT_COMMANDS } from "./agent.ts";
 import { AGENT_TOKEN_COMMANDS } from "./agent_tokens.ts";
 import { API_KEY_COMMANDS } from "./api_key.ts";
 import { completionCommands } from "./completions.ts";
 import { CONFIG_COMMANDS } from "./config.ts";
-import { CONNECTOR_COMMANDS } from "./connector.ts";
-import { CONNECTOR_SERVICE_COMMANDS } from "./connector_service.ts";
-import { CONNECTOR_START_COMMANDS } from "./connector_start.ts";
+import { CONNECTOR_COMMANDS } from "./connector/connector.ts";
+import { CONNECTOR_SERVICE_COMMANDS } from "./connector/connector_service.ts";
+import { CONNECTOR_START_COMMANDS } from "./connector/connector_start.ts";
 import { DEAD_LETTER_COMMANDS } from "./dead_letters.ts";
 import { EXPLAIN_COMMANDS } from "./explain.ts";
 import { INBOX_COMMANDS } from "./inbox.ts";
-import { INSTALL_COMMANDS } from "./install.ts";
+import { INSTALL_COMMANDS } from "./provider/install.ts";
 import { INVITE_COMMANDS } from "./invite.ts";
 import { PEERS_COMMANDS } from "./peers.ts";
-import { PROVIDER_COMMANDS } from "./provider.ts";
-import { PROVIDER_SETUP_COMMANDS } from "./provider_setup.ts";
+import { PROVIDER_COMMANDS } from "./provider/provider.ts";
+import { PROVIDER_SETUP_COMMANDS } from "./provider/provider_setup.ts";
 import { SEND_COMMANDS } from "./send.ts";
 import { STATUS_COMMANDS } from "./status.ts";
 import { VERIFY_COMMANDS } from "./verify.ts";

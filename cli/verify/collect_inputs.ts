@@ -2,8 +2,8 @@
  * Collects the inputs of a verification (keys, revocation list, origins) and evaluates a token or a request with them.
  * Offline it uses the locally saved keys.
  */
-import { verifyCrl } from "../../shared/protocol/crl.ts";
-import { TokenError } from "../../shared/protocol/jws.ts";
+import { verifyCrl } from "../../shared/protocol/signed/crl.ts";
+import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import type { RegistryAccess } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";

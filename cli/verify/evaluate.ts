@@ -2,11 +2,11 @@
  * Evaluates identity tokens and signed requests step by step with the rules of shared/protocol, as the services do.
  * Reports the result of each step. Makes no network request.
  */
-import { type AitClaims, checkAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
+import { type AitClaims, checkAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/signed/ait.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
-import type { CrlClaims } from "../../shared/protocol/crl.ts";
+import type { CrlClaims } from "../../shared/protocol/signed/crl.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
-import { TokenError, type TokenRefusal } from "../../shared/protocol/jws.ts";
+import { TokenError, type TokenRefusal } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
 import { canonicalProof, HEADERS, isNonce, type ProofFields, verifyProof } from "../../shared/protocol/proof.ts";

@@ -4,8 +4,8 @@
  */
 import { join } from "node:path";
 import * as z from "zod";
-import type { AitAuthority } from "../../shared/protocol/ait.ts";
-import { KeyDocument, readKeyDocument } from "../../shared/protocol/key_document.ts";
+import type { AitAuthority } from "../../shared/protocol/signed/ait.ts";
+import { KeyDocument, readKeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";

@@ -3,8 +3,8 @@
  * only while the key document has the same key. Check 2 of admission checks the times at every use.
  */
 import type { KeyObject } from "node:crypto";
-import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/ait.ts";
-import type { VerificationKey } from "../../shared/protocol/jws.ts";
+import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/signed/ait.ts";
+import type { VerificationKey } from "../../shared/protocol/signed/jws.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { digest, readPublicKey } from "../../shared/server/crypto.ts";
 import type { KeyCache } from "./key_cache.ts";

@@ -13,9 +13,9 @@ import {
   type WindowRule,
 } from "../../shared/server/rate_limit.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
-import { checkAitTimes } from "../../shared/protocol/ait.ts";
+import { checkAitTimes } from "../../shared/protocol/signed/ait.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
-import { TokenError } from "../../shared/protocol/jws.ts";
+import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";

@@ -3,8 +3,8 @@
  * usable for a grace period. An invalid document never replaces a valid one.
  */
 import type { Clock } from "../../shared/clock.ts";
-import type { VerificationKeys } from "../../shared/protocol/jws.ts";
-import { readKeyDocument } from "../../shared/protocol/key_document.ts";
+import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
+import { readKeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
 

@@ -14,7 +14,7 @@ import { isLive } from "../sessions/session_rules.ts";
 import { issueSession, keptFor, revoked, type SessionDeps } from "../sessions/store.ts";
 import type { Signing } from "../signing_keys.ts";
 import { DAY_MS } from "../../shared/clock.ts";
-import { signAit } from "../../shared/protocol/ait.ts";
+import { signAit } from "../../shared/protocol/signed/ait.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";

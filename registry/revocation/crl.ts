@@ -4,7 +4,7 @@
  * (D-104).
  */
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
-import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/crl.ts";
+import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/signed/crl.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";

@@ -5,7 +5,7 @@
 import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
-import type { Revocation } from "../../shared/protocol/crl.ts";
+import type { Revocation } from "../../shared/protocol/signed/crl.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";

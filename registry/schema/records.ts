@@ -2,7 +2,7 @@
 import type { ApiKey, Human } from "../../shared/protocol/api/accounts.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { InternalService } from "../../shared/protocol/api/services.ts";
-import type { Revocation } from "../../shared/protocol/crl.ts";
+import type { Revocation } from "../../shared/protocol/signed/crl.ts";
 import type { WindowRecord } from "../../shared/server/rate_limit.ts";
 
 /** The stored signing keys: the active, the pending and the retired ones. */

@@ -3,7 +3,7 @@
  * the new tokens are saved, the marker is removed. After a kill the next refresh recovers (D-44). The caller has the files.
  */
 import { type Clock, sleep } from "../clock.ts";
-import { parseAit } from "../protocol/ait.ts";
+import { parseAit } from "../protocol/signed/ait.ts";
 import { type AgentAuth, RefreshAnswer } from "../protocol/api/sessions.ts";
 import { sha256 } from "../protocol/base64url.ts";
 import { ApiError } from "./errors.ts";

@@ -5,9 +5,9 @@
  *
  * @module
  */
-export * from "./ait.ts";
+export * from "./signed/ait.ts";
 export * from "./base64url.ts";
-export * from "./crl.ts";
+export * from "./signed/crl.ts";
 export * from "./did.ts";
 export * from "./ed25519.ts";
 export * from "./errors.ts";
@@ -16,8 +16,8 @@ export * from "./identity_block.ts";
 export * from "./ids.ts";
 export * from "./input_text.ts";
 export * from "./json_text.ts";
-export * from "./jws.ts";
-export * from "./key_document.ts";
+export * from "./signed/jws.ts";
+export * from "./signed/key_document.ts";
 export * from "./limits.ts";
 export * from "./message_context.ts";
 export * from "./names.ts";

@@ -22,7 +22,7 @@ import type {
 import type { CreateApiKeyAnswer } from "../../shared/protocol/api/accounts.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
-import type { CrlClaims } from "../../shared/protocol/crl.ts";
+import type { CrlClaims } from "../../shared/protocol/signed/crl.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import {
   Connector,

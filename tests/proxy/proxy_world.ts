@@ -5,10 +5,10 @@
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../proxy/deps.ts";
 import { AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
-import type { AitClaims } from "../../shared/protocol/ait.ts";
+import type { AitClaims } from "../../shared/protocol/signed/ait.ts";
 import { fromBase64Url, toBase64Url } from "../../shared/protocol/base64url.ts";
 import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
-import type { SigningKey } from "../../shared/protocol/jws.ts";
+import type { SigningKey } from "../../shared/protocol/signed/jws.ts";
 import { errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { judgeEnvelope } from "../support/registry_world.ts";
 import { withCheckedAnswers } from "../support/table_conformance.ts";

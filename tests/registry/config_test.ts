@@ -3,7 +3,7 @@
  * all problems are reported together without the secret concerned.
  */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { MAX_KEYS } from "../../shared/protocol/key_document.ts";
+import { MAX_KEYS } from "../../shared/protocol/signed/key_document.ts";
 import { readRegistryConfig, REGISTRY_VARIABLES, type RegistryConfig } from "../../registry/config.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";

@@ -7,10 +7,10 @@ import { readRegistryConfig } from "../../registry/config.ts";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { SigningKeySet } from "../../registry/schema/records.ts";
 import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
-import { parseAit } from "../../shared/protocol/ait.ts";
-import { parseJws } from "../../shared/protocol/jws.ts";
+import { parseAit } from "../../shared/protocol/signed/ait.ts";
+import { parseJws } from "../../shared/protocol/signed/jws.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
-import { readKeyDocument } from "../../shared/protocol/key_document.ts";
+import { readKeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ConfigReader } from "../../shared/server/config_reader.ts";
 import {

@@ -2,9 +2,9 @@
 import { ApiError, UnreachableError } from "../support/agent_client.ts";
 import type { RegisterAnswer, ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
-import type { CrlClaims } from "../../shared/protocol/crl.ts";
+import type { CrlClaims } from "../../shared/protocol/signed/crl.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
-import { parseJws } from "../../shared/protocol/jws.ts";
+import { parseJws } from "../../shared/protocol/signed/jws.ts";
 import { BOOTSTRAP_SECRET } from "../support/world.ts";
 import { type Actor, identityOf, keep, type Person, registry, tried } from "./cast.ts";
 import type { Simulation } from "./simulation.ts";

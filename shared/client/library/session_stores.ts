@@ -5,7 +5,7 @@
 import { type Clock, sleep } from "../../clock.ts";
 import { fromBase64Url } from "../../protocol/base64url.ts";
 import { keyPairFromSeed } from "../../protocol/ed25519.ts";
-import { parseAit } from "../../protocol/ait.ts";
+import { parseAit } from "../../protocol/signed/ait.ts";
 import type { SessionStore, StoredSession } from "../agent_credentials.ts";
 import { ApiError } from "../errors.ts";
 import type { HttpDeps } from "../service_call.ts";

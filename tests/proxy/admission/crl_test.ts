@@ -3,9 +3,9 @@
  * request when it has no usable list. Decisions: D-46.
  */
 import { assert, assertEquals } from "@std/assert";
-import { type CrlGrant, type Revocation, signCrl } from "../../../shared/protocol/crl.ts";
+import { type CrlGrant, type Revocation, signCrl } from "../../../shared/protocol/signed/crl.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import type { SigningKey } from "../../../shared/protocol/jws.ts";
+import type { SigningKey } from "../../../shared/protocol/signed/jws.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { ProxyConfig } from "../../../proxy/config.ts";

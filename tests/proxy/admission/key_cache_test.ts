@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import type { KeyDocument, PublishedKey } from "../../../shared/protocol/key_document.ts";
+import type { KeyDocument, PublishedKey } from "../../../shared/protocol/signed/key_document.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { signedToken } from "../../support/tokens.ts";

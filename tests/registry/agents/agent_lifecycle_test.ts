@@ -3,7 +3,7 @@
  * owner only, and with one result when requests are concurrent.
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
-import { verifyAit } from "../../../shared/protocol/ait.ts";
+import { verifyAit } from "../../../shared/protocol/signed/ait.ts";
 import type { Agent, AgentList, ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";

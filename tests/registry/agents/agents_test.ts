@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import { verifyAit } from "../../../shared/protocol/ait.ts";
+import { verifyAit } from "../../../shared/protocol/signed/ait.ts";
 import type { Challenge, RegisterAnswer } from "../../../shared/protocol/api/agents.ts";
 import { fromBase64Url, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";

@@ -4,10 +4,10 @@
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
-import { signAit } from "../../../shared/protocol/ait.ts";
+import { signAit } from "../../../shared/protocol/signed/ait.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
-import { type SigningKey, signJws } from "../../../shared/protocol/jws.ts";
+import { type SigningKey, signJws } from "../../../shared/protocol/signed/jws.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import {
   answered,

@@ -5,11 +5,11 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { CompactSign } from "jose";
-import { type AitGrant, checkAitTimes, signAit, verifyAit } from "../../../shared/protocol/ait.ts";
+import { type AitGrant, checkAitTimes, signAit, verifyAit } from "../../../shared/protocol/signed/ait.ts";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { importPublicKey, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import { TokenError, type TokenRefusal } from "../../../shared/protocol/jws.ts";
-import { readKeyDocument } from "../../../shared/protocol/key_document.ts";
+import { TokenError, type TokenRefusal } from "../../../shared/protocol/signed/jws.ts";
+import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
 import { isAgentName, parseFramework } from "../../../shared/protocol/names.ts";
 import { vectors } from "../../support/vectors.ts";
 import { authority as host, codePoints, ulid } from "./arbitraries.ts";

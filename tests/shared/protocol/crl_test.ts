@@ -6,10 +6,10 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { CompactSign } from "jose";
 import { fromBase64Url, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
-import { isCrlRollback, REVOCATION_REASONS, signCrl, verifyCrl } from "../../../shared/protocol/crl.ts";
+import { isCrlRollback, REVOCATION_REASONS, signCrl, verifyCrl } from "../../../shared/protocol/signed/crl.ts";
 import { importPublicKey, keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
-import { TokenError, type TokenRefusal } from "../../../shared/protocol/jws.ts";
-import { readKeyDocument } from "../../../shared/protocol/key_document.ts";
+import { TokenError, type TokenRefusal } from "../../../shared/protocol/signed/jws.ts";
+import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
 import { vectors } from "../../support/vectors.ts";
 import { agentDid, ulid } from "./arbitraries.ts";
 

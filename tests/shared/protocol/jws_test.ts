@@ -5,10 +5,10 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { CompactSign, compactVerify } from "jose";
-import { signAit, verifyAit } from "../../../shared/protocol/ait.ts";
+import { signAit, verifyAit } from "../../../shared/protocol/signed/ait.ts";
 import { fromBase64Url, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { importPublicKey, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import { parseJws, TokenError, type TokenRefusal } from "../../../shared/protocol/jws.ts";
+import { parseJws, TokenError, type TokenRefusal } from "../../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { signedToken, WRONG_ALGS } from "../../support/tokens.ts";
 import { vectors } from "../../support/vectors.ts";

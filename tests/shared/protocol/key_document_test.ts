@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { createLocalJWKSet } from "jose";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed, sign, verify } from "../../../shared/protocol/ed25519.ts";
-import { readKeyDocument } from "../../../shared/protocol/key_document.ts";
+import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
 import { vectors } from "../../support/vectors.ts";
 
 const pair = await keyPairFromSeed(new Uint8Array(32).fill(1));

@@ -100,11 +100,11 @@ Deno.test("names of the limit tables end with their unit", () => {
 /** Texts that name the value of a limit and do not mean it: path, text, reason. */
 const OTHER_NUMBERS: [path: string, text: string, reason: string][] = [
   [
-    "cli/commands/provider.ts",
+    "cli/commands/provider/provider.ts",
     "Exits with 1 if the peer's runtime has not accepted the message within 30 s. Problems of this agent's own runtime",
     "the wait of the relay test, a number of the CLI",
   ],
-  ["cli/commands/provider.ts", "none within 30 s", "the wait of the relay test, a number of the CLI"],
+  ["cli/commands/provider/provider.ts", "none within 30 s", "the wait of the relay test, a number of the CLI"],
   ["proxy/schema/kv_keys.ts", "60 s", "the lifetime of a note between instances, which is not a limit"],
   ["proxy/schema/kv_keys.ts", "60 s; deleted when it is read", "the lifetime of a note between instances"],
 ];

@@ -1,7 +1,7 @@
 /** `svc connector service …`: the connector of one agent, or of all, as a systemd or launchd service. */
-import { command } from "../command_line/command.ts";
-import { CliError, EXIT } from "../errors.ts";
-import { fields } from "../terminal/output.ts";
+import { command } from "../../command_line/command.ts";
+import { CliError, EXIT } from "../../errors.ts";
+import { fields } from "../../terminal/output.ts";
 import { ALL_OPTION, checkAgents, CONNECTOR_OPTIONS } from "./connector_start.ts";
 
 const AGENT = { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true } } as const;
@@ -29,8 +29,8 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     async run(ctx, { args: { agentName: given }, options }) {
       const agentName = serviceAgent(given, options.all);
       const [{ installConnector, installFleet }, { ownCommand, thisHost }] = await Promise.all([
-        import("../connector/service_setup.ts"),
-        import("../autostart/this_host.ts"),
+        import("../../connector/service_setup.ts"),
+        import("../../autostart/this_host.ts"),
       ]);
       ctx.out.doing("Waiting for the connector to start");
       if (agentName === null) {
@@ -73,8 +73,8 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     async run(ctx, { args: { agentName: given }, options: { platform, all } }) {
       const agentName = serviceAgent(given, all);
       const [{ uninstallConnector }, { thisHost }] = await Promise.all([
-        import("../connector/service_setup.ts"),
-        import("../autostart/this_host.ts"),
+        import("../../connector/service_setup.ts"),
+        import("../../autostart/this_host.ts"),
       ]);
       const { system, removed } = await uninstallConnector(ctx, thisHost(ctx), agentName, platform);
       const what = removed ? "is removed" : "does not exist";
@@ -99,7 +99,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     async run(ctx, { args: { agentName: given }, options: { platform = "auto", lines = "100", follow, all } }) {
       const agentName = serviceAgent(given, all);
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);
-      const { connectorLogs } = await import("../connector/service_setup.ts");
+      const { connectorLogs } = await import("../../connector/service_setup.ts");
       const { program, args } = await connectorLogs(ctx, agentName, platform, Number(lines), follow);
       const stdout = ctx.out.json ? "piped" : "inherit";
       let child: Deno.ChildProcess;

@@ -2,9 +2,9 @@
  * The agent identity token, AIT (D-20): claims, signing, verification. Keys, issuer and time are parameters.
  */
 import * as z from "zod";
-import { authorityOf, isAgentDid, isHumanDid, parseDid } from "./did.ts";
-import { isPublicKey } from "./ed25519.ts";
-import { isUlid } from "./ids.ts";
+import { authorityOf, isAgentDid, isHumanDid, parseDid } from "../did.ts";
+import { isPublicKey } from "../ed25519.ts";
+import { isUlid } from "../ids.ts";
 import {
   parseJws,
   type SigningKey,
@@ -14,10 +14,10 @@ import {
   type VerificationKeys,
   verifyJws,
 } from "./jws.ts";
-import { hasDuplicateKeys } from "./json_text.ts";
-import { LIMITS } from "./limits.ts";
-import { isAgentName, parseFramework } from "./names.ts";
-import type { Shape } from "./shape.ts";
+import { hasDuplicateKeys } from "../json_text.ts";
+import { LIMITS } from "../limits.ts";
+import { isAgentName, parseFramework } from "../names.ts";
+import type { Shape } from "../shape.ts";
 
 const DAY_SECONDS = 86_400;
 const unixTime = z.int().min(0).max(253_402_300_799);
@@ -107,7 +107,7 @@ export interface AitGrant {
  * @example
  * ```ts
  * import { parseAit, signAit } from "./ait.ts";
- * import { keyPairFromSeed } from "./ed25519.ts";
+ * import { keyPairFromSeed } from "../ed25519.ts";
  * const pair = await keyPairFromSeed(new Uint8Array(32));
  * const ait = await signAit({
  *   issuer: "https://registry.example",
@@ -183,7 +183,7 @@ export async function verifyAit(token: string, authority: AitAuthority, nowSecon
  * @example
  * ```ts
  * import { parseAit } from "./ait.ts";
- * import { toBase64Url, utf8Bytes } from "./base64url.ts";
+ * import { toBase64Url, utf8Bytes } from "../base64url.ts";
  * const part = (value: unknown) => toBase64Url(utf8Bytes(JSON.stringify(value)));
  * const signature = toBase64Url(new Uint8Array(64));
  * const ait = `${part({ alg: "EdDSA", typ: "AIT", kid: "key-1" })}.${part({})}.${signature}`;

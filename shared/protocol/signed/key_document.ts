@@ -3,8 +3,8 @@
  * An invalid document yields no key.
  */
 import * as z from "zod";
-import { importPublicKey, isPublicKey } from "./ed25519.ts";
-import type { Shape } from "./shape.ts";
+import { importPublicKey, isPublicKey } from "../ed25519.ts";
+import type { Shape } from "../shape.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
 
 /** Most keys of a document; more than rotations within the lifetime of a token. */

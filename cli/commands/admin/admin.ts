@@ -1,11 +1,11 @@
 /** `svc admin …`: the commands for registry operators. */
-import type { InternalService, IssuedServiceAnswer } from "../../shared/protocol/api/services.ts";
-import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import { parseCount } from "../command_line/numbers.ts";
-import { connect, connectAsPerson } from "../account/registry_access.ts";
-import type { Context } from "../context.ts";
-import { fields, table } from "../terminal/output.ts";
-import { saveAccount } from "../account/saved_account.ts";
+import type { InternalService, IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
+import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
+import { parseCount } from "../../command_line/numbers.ts";
+import { connect, connectAsPerson } from "../../account/registry_access.ts";
+import type { Context } from "../../context.ts";
+import { fields, table } from "../../terminal/output.ts";
+import { saveAccount } from "../../account/saved_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 /** Most audit events of one command: ten pages. */

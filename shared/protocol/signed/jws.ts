@@ -3,8 +3,8 @@
  * `kid`. `jose` checks the signature.
  */
 import { CompactSign, compactVerify } from "jose";
-import { fromBase64Url, utf8Bytes } from "./base64url.ts";
-import { hasDuplicateKeys } from "./json_text.ts";
+import { fromBase64Url, utf8Bytes } from "../base64url.ts";
+import { hasDuplicateKeys } from "../json_text.ts";
 
 /** Why a token was rejected. Only after `unknown_kid` can a retry with newer keys succeed. */
 export type TokenRefusal =

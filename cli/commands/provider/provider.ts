@@ -1,8 +1,8 @@
 /** `svc provider …`: status, checks and a test message. provider_setup.ts changes the runtime's settings. */
-import { command } from "../command_line/command.ts";
-import { CliError, EXIT } from "../errors.ts";
-import { fields } from "../terminal/output.ts";
-import type { DoctorCheck } from "../doctor/checks.ts";
+import { command } from "../../command_line/command.ts";
+import { CliError, EXIT } from "../../errors.ts";
+import { fields } from "../../terminal/output.ts";
+import type { DoctorCheck } from "../../doctor/checks.ts";
 import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
 
 const WHERE = {
@@ -71,7 +71,7 @@ export const PROVIDER_COMMANDS = [
     },
     examples: [{ run: "svc provider doctor", purpose: "Print one line per check, with a fix for each failure" }],
     async run(ctx, { options }) {
-      const { runChecks } = await import("../doctor/checks.ts");
+      const { runChecks } = await import("../../doctor/checks.ts");
       const { folder, agents } = await placeOf(ctx, options["agent-name"]);
       const names = folder !== null ? [folder.name] : agents;
       const checks: (DoctorCheck & { agent: string | null })[] = [];
@@ -127,7 +127,7 @@ export const PROVIDER_COMMANDS = [
       purpose: "Test the delivery to beta and show how long it took",
     }],
     async run(ctx, { options }) {
-      const { connectorOf } = await import("./connector.ts");
+      const { connectorOf } = await import("../connector/connector.ts");
       const { folder } = await connectorOf(ctx, options["agent-name"]);
       const provider = await providerOf(ctx, options, folder);
       const { client } = provider;
@@ -139,11 +139,11 @@ export const PROVIDER_COMMANDS = [
         { connectorDown },
       ] = await Promise
         .all([
-          import("../doctor/checks.ts"),
-          import("../doctor/relay_probe.ts"),
-          import("../connector/peers.ts"),
-          import("../../shared/protocol/base64url.ts"),
-          import("../connector/local_api/client.ts"),
+          import("../../doctor/checks.ts"),
+          import("../../doctor/relay_probe.ts"),
+          import("../../connector/peers.ts"),
+          import("../../../shared/protocol/base64url.ts"),
+          import("../../connector/local_api/client.ts"),
         ]);
       if (client === null) throw connectorDown(folder.name);
       const peer = options.peer ?? onlyPeer(Object.keys(presentPeers(readPeers(folder))));

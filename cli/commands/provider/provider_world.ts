@@ -1,11 +1,11 @@
 /** Shared parts of the runtime commands: the agent that a command concerns, and its saved runtime settings. */
 import { join } from "node:path";
-import type { AgentFolder } from "../agents/agent_store.ts";
-import type { Context } from "../context.ts";
-import { CliError } from "../errors.ts";
-import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../platforms/platform.ts";
-import type { PrivateFolder } from "../files/private_folder.ts";
-import { didYouMean } from "../command_line/did_you_mean.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
+import type { Context } from "../../context.ts";
+import { CliError } from "../../errors.ts";
+import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
+import type { PrivateFolder } from "../../files/private_folder.ts";
+import { didYouMean } from "../../command_line/did_you_mean.ts";
 
 export const FOR = {
   value: "platform",
@@ -57,8 +57,8 @@ export interface ProviderPlace {
 /** @throws {CliError} `CLI_AGENT_UNKNOWN` when the named agent does not exist on this machine */
 export async function placeOf(ctx: Context, agentName: string | undefined): Promise<ProviderPlace> {
   const [{ AgentStore }, { PrivateFolder }] = await Promise.all([
-    import("../agents/agent_store.ts"),
-    import("../files/private_folder.ts"),
+    import("../../agents/agent_store.ts"),
+    import("../../files/private_folder.ts"),
   ]);
   const store = new AgentStore(ctx);
   const { agents } = await store.names();
@@ -72,8 +72,8 @@ export async function placeOf(ctx: Context, agentName: string | undefined): Prom
 export async function warnOfOwnSettings(ctx: Context, { agents, settings }: ProviderPlace): Promise<void> {
   if (settings.path !== ctx.configDir) return;
   const [{ AgentStore }, { RUNTIME_FILE }] = await Promise.all([
-    import("../agents/agent_store.ts"),
-    import("../connector/delivery/runtime_file.ts"),
+    import("../../agents/agent_store.ts"),
+    import("../../connector/delivery/runtime_file.ts"),
   ]);
   const store = new AgentStore(ctx);
   for (const name of agents) {
@@ -89,12 +89,12 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
   const [{ ConnectorClient }, files, { Runtime, parseRuntimeUrl }, { PLATFORMS }, { thisMachine }, { PrivateFolder }] =
     await Promise.all([
-      import("../connector/local_api/client.ts"),
-      import("../connector/delivery/runtime_file.ts"),
-      import("../connector/delivery/runtime.ts"),
-      import("../platforms/table.ts"),
-      import("../platforms/local_machine.ts"),
-      import("../files/private_folder.ts"),
+      import("../../connector/local_api/client.ts"),
+      import("../../connector/delivery/runtime_file.ts"),
+      import("../../connector/delivery/runtime.ts"),
+      import("../../platforms/table.ts"),
+      import("../../platforms/local_machine.ts"),
+      import("../../files/private_folder.ts"),
     ]);
   const given = options["connector-base-url"] ?? options["connector-url"];
   const own = folder && files.readRuntimeFileIn(folder);

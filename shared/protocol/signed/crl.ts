@@ -3,14 +3,14 @@
  * store a list.
  */
 import * as z from "zod";
-import { isAgentDid } from "./did.ts";
-import { isUlid } from "./ids.ts";
-import { type Bytes, fromBase64Url, utf8Bytes } from "./base64url.ts";
-import { verify } from "./ed25519.ts";
-import { LongArrayReader } from "./json_text.ts";
+import { isAgentDid } from "../did.ts";
+import { isUlid } from "../ids.ts";
+import { type Bytes, fromBase64Url, utf8Bytes } from "../base64url.ts";
+import { verify } from "../ed25519.ts";
+import { LongArrayReader } from "../json_text.ts";
 import { readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
-import { LIMITS } from "./limits.ts";
-import type { Shape } from "./shape.ts";
+import { LIMITS } from "../limits.ts";
+import type { Shape } from "../shape.ts";
 
 /** Why an AIT was revoked. */
 export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;

@@ -1,10 +1,10 @@
 /** `svc provider setup`: changes the runtime's settings so that it accepts messages, and restores them with --undo. */
-import type { AgentFolder } from "../agents/agent_store.ts";
-import { command } from "../command_line/command.ts";
-import { ensureConfigDir } from "../files/config_dir.ts";
-import { CliError } from "../errors.ts";
-import type { PlatformId } from "../platforms/platform.ts";
-import { fields } from "../terminal/output.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
+import { command } from "../../command_line/command.ts";
+import { ensureConfigDir } from "../../files/config_dir.ts";
+import { CliError } from "../../errors.ts";
+import type { PlatformId } from "../../platforms/platform.ts";
+import { fields } from "../../terminal/output.ts";
 import {
   FOR,
   parsePlatform,
@@ -57,10 +57,10 @@ export const PROVIDER_SETUP_COMMANDS = [
         { RUNTIME_FILE, runtimeTarget, emptyRuntimeFile },
         { connectorOf },
       ] = await Promise.all([
-        import("../platforms/setup.ts"),
-        import("../connector/local_api/discovery_file.ts"),
-        import("../connector/delivery/runtime_file.ts"),
-        import("./connector.ts"),
+        import("../../platforms/setup.ts"),
+        import("../../connector/local_api/discovery_file.ts"),
+        import("../../connector/delivery/runtime_file.ts"),
+        import("../connector/connector.ts"),
       ]);
       const id = parsePlatform(options.for);
       const place = await placeOf(ctx, options["agent-name"]);
@@ -127,7 +127,7 @@ function nothingToSetUp(id: PlatformId): CliError {
 
 /** Writes the peers for a runtime. An ended pair is not one of them. */
 async function copyPeers(folder: AgentFolder, path: string): Promise<void> {
-  const { presentPeers, readPeers } = await import("../connector/peers.ts");
+  const { presentPeers, readPeers } = await import("../../connector/peers.ts");
   const text = JSON.stringify(presentPeers(readPeers(folder)), null, 2);
   try {
     await Deno.writeTextFile(path, `${text}\n`);

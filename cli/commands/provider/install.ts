@@ -1,9 +1,9 @@
 /** `svc install`: detects or selects the runtime and saves it for all agents or for one agent (D-227). */
-import { command } from "../command_line/command.ts";
-import { ensureConfigDir } from "../files/config_dir.ts";
-import type { Context } from "../context.ts";
-import { CliError } from "../errors.ts";
-import { fields, table } from "../terminal/output.ts";
+import { command } from "../../command_line/command.ts";
+import { ensureConfigDir } from "../../files/config_dir.ts";
+import type { Context } from "../../context.ts";
+import { CliError } from "../../errors.ts";
+import { fields, table } from "../../terminal/output.ts";
 import { FOR, parsePlatform, parsePort, placeOf, warnOfOwnSettings, WHICH_AGENT } from "./provider_world.ts";
 
 /** Suggests to start the connectors. */
@@ -33,8 +33,8 @@ export const INSTALL_COMMANDS = [
     ],
     async run(ctx, { options }) {
       const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
-        import("../platforms/detection.ts"),
-        import("../platforms/local_machine.ts"),
+        import("../../platforms/detection.ts"),
+        import("../../platforms/local_machine.ts"),
       ]);
       const wanted = options.for === undefined ? null : parsePlatform(options.for);
       const port = parsePort(options.port, "--port");
@@ -59,7 +59,7 @@ export const INSTALL_COMMANDS = [
         );
       }
       const [files, place] = await Promise.all([
-        import("../connector/delivery/runtime_file.ts"),
+        import("../../connector/delivery/runtime_file.ts"),
         placeOf(ctx, options["agent-name"]),
       ]);
       if (chosen.platform === "inbox" && port !== undefined) {

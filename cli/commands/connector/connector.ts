@@ -1,9 +1,9 @@
 /** `svc connector` and `svc connector status`. connector_start.ts runs a connector, connector_service.ts installs it. */
-import { command } from "../command_line/command.ts";
-import type { Context } from "../context.ts";
-import { didYouMean } from "../command_line/did_you_mean.ts";
-import { CliError, EXIT } from "../errors.ts";
-import { fields } from "../terminal/output.ts";
+import { command } from "../../command_line/command.ts";
+import type { Context } from "../../context.ts";
+import { didYouMean } from "../../command_line/did_you_mean.ts";
+import { CliError, EXIT } from "../../errors.ts";
+import { fields } from "../../terminal/output.ts";
 
 const WHICH = {
   summary: "Agent name on this machine; optional if there is only one agent",
@@ -26,7 +26,7 @@ export const CONNECTOR_COMMANDS = [
       const { folder, client } = await runningConnector(ctx, agentName).catch((error) => {
         throw orCommand(error, agentName);
       });
-      const { pairingLines } = await import("../connector/local_api/pairing_hint.ts");
+      const { pairingLines } = await import("../../connector/local_api/pairing_hint.ts");
       await client.status();
       const lines = pairingLines(folder, client.url);
       const { url, port } = client.file;
@@ -48,7 +48,7 @@ export const CONNECTOR_COMMANDS = [
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const status = await client.status();
-      const { isConnectorHealthy, statusFields } = await import("../connector/status.ts");
+      const { isConnectorHealthy, statusFields } = await import("../../connector/status.ts");
       const well = isConnectorHealthy(status);
       ctx.out.result({ ...status, well }, [
         ctx.out.bold(`The connector of ${folder.name} is ${well ? "healthy" : "UNHEALTHY"}`),
@@ -69,8 +69,8 @@ function orCommand(error: unknown, word: string | undefined): unknown {
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */
 export async function connectorOf(ctx: Context, agentName: string | undefined, url?: string) {
   const [{ chosenAgent }, { ConnectorClient }] = await Promise.all([
-    import("../agents/agent_choice.ts"),
-    import("../connector/local_api/client.ts"),
+    import("../../agents/agent_choice.ts"),
+    import("../../connector/local_api/client.ts"),
   ]);
   const { store, folder } = await chosenAgent(ctx, agentName);
   return { store, folder, client: await ConnectorClient.of(ctx, folder, url) };
@@ -80,6 +80,6 @@ export async function connectorOf(ctx: Context, agentName: string | undefined, u
 export async function runningConnector(ctx: Context, agentName: string | undefined) {
   const { folder, client } = await connectorOf(ctx, agentName);
   if (client !== null) return { folder, client };
-  const { connectorDown } = await import("../connector/local_api/client.ts");
+  const { connectorDown } = await import("../../connector/local_api/client.ts");
   throw connectorDown(folder.name);
 }

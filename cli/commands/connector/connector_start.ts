@@ -1,7 +1,7 @@
 /** `svc connector start`: runs a connector in the foreground. */
-import { command } from "../command_line/command.ts";
-import { CliError } from "../errors.ts";
-import { onStop } from "../terminal/interrupt.ts";
+import { command } from "../../command_line/command.ts";
+import { CliError } from "../../errors.ts";
+import { onStop } from "../../terminal/interrupt.ts";
 
 /** Options for proxy and runtime, shared with `connector service install`. */
 export const CONNECTOR_OPTIONS = {
@@ -67,12 +67,12 @@ export const CONNECTOR_START_COMMANDS = [
       const [first] = checkAgents(names, options.all);
       const deps = { onStop: (stop: () => void) => onStop(ctx, stop) };
       if (first === undefined || new Set(names).size > 1) {
-        const { startFleet } = await import("../connector/start_fleet.ts");
+        const { startFleet } = await import("../../connector/start_fleet.ts");
         return await startFleet(ctx, options.all ? "all" : [...new Set(names)], options, deps);
       }
       const [{ startConnector }, received] = await Promise.all([
-        import("../connector/start.ts"),
-        import("../messages/received.ts"),
+        import("../../connector/start.ts"),
+        import("../../messages/received.ts"),
       ]);
       return await startConnector(ctx, first, options, {
         ...deps,
