@@ -5,13 +5,13 @@
 import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
-import { proxyHealth } from "./proxy/meta/handlers.ts";
+import { proxyHealth, proxyReady } from "./proxy/meta/handlers.ts";
 import type { LocalWakeups } from "./proxy/relay/instance_inbox.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";
 import { readRegistryConfig, type RegistryConfig } from "./registry/config.ts";
-import { registryHealth } from "./registry/meta/handlers.ts";
+import { registryHealth, registryReady } from "./registry/meta/handlers.ts";
 import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
 import { sleep, systemClock } from "./shared/clock.ts";
 import type { ServiceHealth } from "./shared/protocol/api/meta.ts";
@@ -19,19 +19,29 @@ import { toBase64Url } from "./shared/protocol/base64url.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { LIMITS } from "./shared/protocol/limits.ts";
 import { systemRandom } from "./shared/random.ts";
-import { earlyRefusal, requestIdOf, routedPath, withoutBody } from "./shared/server/http/app.ts";
-import { leaveBody } from "./shared/server/http/body.ts";
 import type { Peer } from "./shared/server/http/client_ip.ts";
-import { ConfigError, ConfigReader, type Environ, processEnviron } from "./shared/server/config_reader.ts";
+import {
+  ConfigError,
+  ConfigReader,
+  type Environ,
+  processEnviron,
+  StartRefused,
+} from "./shared/server/config_reader.ts";
 import { apiDocsOf } from "./shared/server/http/api_docs.ts";
-import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
+import { Entry, type Served } from "./shared/server/http/entry.ts";
+import { addressText, isLoopbackHost, refusedAddress } from "./shared/server/http/listen_address.ts";
+import { openStore, type Store } from "./shared/server/store/open_store.ts";
 import { jsonLog, type Log } from "./shared/server/log.ts";
+import { Metrics } from "./shared/server/metrics/metrics.ts";
+import { describeProcess } from "./shared/server/metrics/process_metrics.ts";
+import { exportTelemetry } from "./shared/server/metrics/telemetry.ts";
 import {
   acceptedOrigins,
   readServerConfig,
   type ServerConfig,
   validateServerConfig,
 } from "./shared/server/server_config.ts";
+import { type MetricsListener, serveMetrics } from "./shared/server/http/metrics_listener.ts";
 import { json } from "./shared/server/http/route.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 
@@ -46,6 +56,8 @@ const DOCUMENTED = {
 export interface RunningServer {
   /** The address it listens on, for example `http://127.0.0.1:8787`. */
   address: string;
+  /** The address of the metrics; `null` when they are not served. */
+  metricsAddress: string | null;
   /** Returns true until the first admin exists. */
   bootstrapOpen(): Promise<boolean>;
   /** Drains and stops within 5 s (D-70). */
@@ -59,6 +71,9 @@ interface Configuration {
   proxy: ProxyConfig;
 }
 
+export { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
+export { silentLog } from "./shared/server/log.ts";
+
 /** Registry address that the command `svc` uses by default. */
 const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
 
@@ -68,7 +83,7 @@ const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
  */
 const REMOTE_ONLY = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
 
-/** @throws {ConfigError} with every problem of the configuration */
+/** @throws {StartRefused} with every problem of the configuration */
 function readConfiguration(environ: Environ): Configuration {
   const reader = new ConfigReader(environ);
   const server = readServerConfig(reader, environ("DENO_DEPLOYMENT_ID") !== undefined);
@@ -94,10 +109,10 @@ async function compose(
   { server, registry: registryConfig, proxy: proxyConfig }: Configuration,
   store: Store,
   port: number,
-  log: Log,
+  { log, metrics }: { log: Log; metrics: Metrics },
   siblings?: LocalWakeups,
 ): Promise<{ registry: Registry | null; proxy: Proxy | null }> {
-  const { environment, service, trustedProxies } = server;
+  const { environment, service, trustedProxies, accessLog } = server;
   const own = `http://127.0.0.1:${port}`;
   const place = { registryUrl: server.registryUrl ?? own, proxyUrl: server.proxyUrl ?? own };
   const deps = {
@@ -107,6 +122,9 @@ async function compose(
     random: systemRandom,
     newId,
     log,
+    metrics,
+    accessLog,
+    ...server.exportsTelemetry ? { labelSpan: await exportTelemetry(metrics, config.version) } : {},
     trustedProxies,
     documents: apiDocsOf(DOCUMENTED[service], config.version),
   };
@@ -138,20 +156,23 @@ async function compose(
 /**
  * Starts the services that the environment selects.
  *
- * @throws {ConfigError} with every problem of the configuration
- * @throws {StoreRefused} when another process uses the store, or a newer version wrote it
+ * @throws {StartRefused} with every problem of the configuration; when the address cannot be used, another process uses
+ * the store, or a newer version wrote it
  */
 export async function startServer(environ: Environ, log: Log): Promise<RunningServer> {
   const configuration = readConfiguration(environ);
-  const { host, port: wanted, kvUrl } = configuration.server;
+  const { host, port: wanted, kvUrl, metricsListen } = configuration.server;
   const store = await openStore(kvUrl);
-  const entry = new Entry(log);
+  const metrics = newMetrics(configuration);
+  const entry = new Entry({ clock: systemClock, newId, log, metrics });
   const http = listen(host, wanted, entry, store);
   const { port } = http.addr;
+  let scraped: MetricsListener | null = null;
   try {
-    const { registry, proxy } = await compose(configuration, store, port, log);
-    entry.open(registry, proxy);
-    if (!isLoopback(host)) {
+    if (metricsListen) scraped = serveMetrics(metricsListen, { metrics, log, isReady: () => entry.isReady() });
+    const { registry, proxy } = await compose(configuration, store, port, { log, metrics });
+    entry.open(servedBy(registry, proxy));
+    if (!isLoopbackHost(host)) {
       log("warn", "plain_http", {
         host,
         port,
@@ -159,11 +180,16 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
       });
     }
     return {
-      address: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+      address: `http://${addressText({ host, port })}`,
+      metricsAddress: scraped?.address ?? null,
       bootstrapOpen: async () => registry !== null && await bootstrapOpen(store.kv),
-      stop: () => stop(entry, http, proxy, store),
+      async stop() {
+        await stop(entry, http, registry, proxy, store);
+        await scraped?.stop();
+      },
     };
   } catch (error) {
+    await scraped?.stop();
     await http.shutdown();
     store.close();
     throw error;
@@ -173,86 +199,56 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
 /**
  * Builds the services for `deno serve`, which listens by itself. Several isolates share the store.
  *
- * @throws {ConfigError} with every problem of the configuration
- * @throws {StoreRefused} when another process uses the store, or a newer version wrote it
+ * @throws {StartRefused} as `startServer`
  */
 export async function openServices(environ: Environ, log: Log): Promise<Deno.ServeHandler> {
   const configuration = readConfiguration(environ);
-  const { kvUrl } = configuration.server;
+  const { kvUrl, metricsListen } = configuration.server;
+  if (metricsListen) throw new ConfigError(["METRICS_LISTEN: is not available with deno serve"]);
   const store = await openStore(kvUrl);
-  const entry = new Entry(log);
+  const metrics = newMetrics(configuration);
+  const entry = new Entry({ clock: systemClock, newId, log, metrics });
   // On Deno Deploy each isolate is a separate process, which this channel does not reach.
   const siblings = kvUrl === null ? undefined : new BroadcastChannel("svc");
-  const { registry, proxy } = await compose(configuration, store, configuration.server.port, log, siblings);
-  entry.open(registry, proxy);
+  const { registry, proxy } = await compose(
+    configuration,
+    store,
+    configuration.server.port,
+    { log, metrics },
+    siblings,
+  );
+  entry.open(servedBy(registry, proxy));
   return (request, info) => entry.answer(request, peerOf(info));
+}
+
+function newMetrics({ server }: Configuration): Metrics {
+  const metrics = new Metrics();
+  describeProcess(metrics, { version: config.version, service: server.service }, systemClock);
+  return metrics;
 }
 
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
-/** Receives requests: waits until the apps are ready, counts requests in progress, and refuses requests while draining. */
-class Entry {
-  readonly #log: Log;
-  readonly #ready = Promise.withResolvers<void>();
-  #registry: Registry | null = null;
-  #proxy: Proxy | null = null;
-  #draining = false;
-  /** Number of requests without a response. */
-  underWay = 0;
+/** Returns what the entry needs of the services. */
+function servedBy(registry: Registry | null, proxy: Proxy | null): Served {
+  return {
+    registry,
+    proxy,
+    async isReady() {
+      const ready = [registry ? registryReady(registry.deps) : true, proxy ? proxyReady(proxy.deps) : true];
+      return (await Promise.all(ready)).every((isReady) => isReady);
+    },
+    health: registry && proxy ? () => healthOfBoth(registry, proxy) : null,
+  };
+}
 
-  constructor(log: Log) {
-    this.#log = log;
-  }
-
-  open(registry: Registry | null, proxy: Proxy | null): void {
-    this.#registry = registry;
-    this.#proxy = proxy;
-    this.#ready.resolve();
-  }
-
-  drain(): void {
-    this.#draining = true;
-  }
-
-  async answer(request: Request, peer: Peer): Promise<Response> {
-    if (this.#draining) {
-      return earlyRefusal(requestIdOf(request, newId), this.#proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE");
-    }
-    this.underWay++;
-    // Read before an upgrade: afterwards `request.body` is not available.
-    const { body } = request;
-    try {
-      await this.#ready.promise;
-      return await this.#dispatch(request, peer);
-    } catch (cause) {
-      this.#log("error", "request_failed", { cause });
-      return earlyRefusal(requestIdOf(request, newId), "INTERNAL_ERROR");
-    } finally {
-      this.underWay--;
-      void leaveBody({ body }, systemClock);
-    }
-  }
-
-  async #dispatch(request: Request, peer: Peer): Promise<Response> {
-    const registry = this.#registry, proxy = this.#proxy;
-    if (!registry || !proxy) return await (registry ?? proxy as Proxy).fetch(request, peer);
-    const path = routedPath(request);
-    if (path === "/health" && request.method === "GET") return await this.#health(request, registry, proxy);
-    if (path === "/health" && request.method === "HEAD") {
-      return await withoutBody(await this.#health(request, registry, proxy));
-    }
-    // Both services have the document paths; either response describes both.
-    return await (registry.owns(request) ? registry : proxy).fetch(request, peer);
-  }
-
-  async #health(request: Request, registry: Registry, proxy: Proxy): Promise<Response> {
-    const [ofRegistry, ofProxy] = await Promise.all([registryHealth(registry.deps), proxyHealth(proxy.deps)]);
-    const ready = ofRegistry.ready && ofProxy.ready;
-    const { version, environment } = ofRegistry;
-    const status = ready ? "ok" : "unavailable";
-    const body: ServiceHealth = { status, version, environment, ready, registry: ofRegistry, proxy: ofProxy };
-    return json(body, ready ? 200 : 503, { "x-request-id": requestIdOf(request, newId) });
-  }
+async function healthOfBoth(registry: Registry, proxy: Proxy): Promise<Response> {
+  const [ofRegistry, ofProxy] = await Promise.all([registryHealth(registry.deps), proxyHealth(proxy.deps)]);
+  const ready = ofRegistry.ready && ofProxy.ready;
+  const { version, environment } = ofRegistry;
+  const status = ready ? "ok" : "unavailable";
+  const body: ServiceHealth = { status, version, environment, ready, registry: ofRegistry, proxy: ofProxy };
+  return json(body, ready ? 200 : 503);
 }
 
 function peerOf({ remoteAddr }: Deno.ServeHandlerInfo): Peer {
@@ -267,43 +263,22 @@ function listen(host: string, port: number, entry: Entry, store: Store): Deno.Ht
     );
   } catch (error) {
     store.close();
-    throw unusableAddress(host, port, error) ?? error;
+    throw refusedAddress({ host: "HOST", port: "PORT" }, { host, port }, error) ?? error;
   }
-}
-
-/** Explains why the server cannot listen on an address (D-233). Returns `null` for any other error. */
-function unusableAddress(host: string, port: number, error: unknown): ConfigError | null {
-  const at = `${host.includes(":") ? `[${host}]` : host}:${port}`;
-  if (error instanceof Deno.errors.AddrInUse) {
-    return new ConfigError([`PORT: ${at} is in use; stop the program that listens there, or set PORT to another port`]);
-  }
-  if (error instanceof Deno.errors.AddrNotAvailable) {
-    return new ConfigError([`HOST: ${host} is not an address of this machine`]);
-  }
-  if (error instanceof Deno.errors.NotCapable) {
-    return new ConfigError([
-      `HOST: this process may not listen on ${at}; "deno task dev" serves loopback addresses, "deno task start" any other`,
-    ]);
-  }
-  if (error instanceof Deno.errors.PermissionDenied) {
-    return new ConfigError([`PORT: the system does not let this process listen on ${at}; set PORT to 1024 or more`]);
-  }
-  if (error instanceof Error && error.message.startsWith("failed to lookup address")) {
-    return new ConfigError([`HOST: ${host} has no address`]);
-  }
-  return null;
-}
-
-/** Returns true for an address that other machines cannot reach. */
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || host.startsWith("127.");
 }
 
 /** Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s (D-70). */
-async function stop(entry: Entry, http: Deno.HttpServer, proxy: Proxy | null, store: Store): Promise<void> {
+async function stop(
+  entry: Entry,
+  http: Deno.HttpServer,
+  registry: Registry | null,
+  proxy: Proxy | null,
+  store: Store,
+): Promise<void> {
   const began = systemClock.now();
   entry.drain();
   while (entry.underWay > 0 && systemClock.now() - began < LIMITS.drainMs) await sleep(systemClock, 20);
+  registry?.stop();
   await proxy?.stop();
   proxy?.deps.hub.closeAll();
   const rest = LIMITS.shutdownMs - 500 - (systemClock.now() - began);
@@ -313,12 +288,13 @@ async function stop(entry: Entry, http: Deno.HttpServer, proxy: Proxy | null, st
   store.close();
 }
 
-/** Runs until a signal. With `--dev` it makes a bootstrap secret if none is set, and prints the next step. */
-async function main(args: readonly string[]): Promise<void> {
-  const isDev = args.includes("--dev");
-  const devSecret = newDevSecret();
-  const environ: Environ = (name) =>
-    processEnviron(name) ?? (isDev && name === "BOOTSTRAP_SECRET" ? devSecret : undefined);
+/**
+ * Starts the server as the work of this process: it survives what no code handles, starts no program, and logs to
+ * standard error (D-161).
+ *
+ * @throws {StartRefused} as `startServer`
+ */
+export async function runServer(environ: Environ): Promise<RunningServer> {
   const log = jsonLog(systemClock, "svc", (line) => console.error(line));
   // A rejection that no code handles must not end the process and the requests of other callers.
   globalThis.addEventListener("unhandledrejection", (event) => {
@@ -327,16 +303,32 @@ async function main(args: readonly string[]): Promise<void> {
   });
   // Without a listener, SIGXFSZ (file size limit) ends the process. The store reports the same failure (D-220).
   if (Deno.build.os !== "windows") Deno.addSignalListener("SIGXFSZ", () => {});
+  await startNoPrograms();
+  return await startServer(environ, log);
+}
+
+/** Gives up the right to start programs and to read facts of the system; neither is needed to serve (D-161). */
+export async function startNoPrograms(): Promise<void> {
+  for (const name of ["run", "sys"] as const) await Deno.permissions.revoke({ name });
+}
+
+/** Runs until a signal. With `--dev` it makes a bootstrap secret if none is set, and prints the next step. */
+async function main(args: readonly string[]): Promise<void> {
+  const isDev = args.includes("--dev");
+  const devSecret = newDevSecret();
+  const environ: Environ = (name) =>
+    processEnviron(name) ?? (isDev && name === "BOOTSTRAP_SECRET" ? devSecret : undefined);
   let server: RunningServer;
   try {
-    server = await startServer(environ, log);
+    server = await runServer(environ);
   } catch (error) {
-    const isExplained = error instanceof ConfigError || error instanceof StoreRefused;
+    const isExplained = error instanceof StartRefused;
     console.error(isExplained ? error.message : error);
     Deno.exit(isExplained ? 2 : 1);
   }
   let stopping = false;
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  // Windows has no SIGTERM; a service manager sends SIGBREAK there.
+  for (const signal of ["SIGINT", Deno.build.os === "windows" ? "SIGBREAK" : "SIGTERM"] as const) {
     Deno.addSignalListener(signal, () => {
       if (stopping) return;
       stopping = true;
@@ -344,6 +336,7 @@ async function main(args: readonly string[]): Promise<void> {
     });
   }
   console.log(`listening on ${server.address}`);
+  if (server.metricsAddress !== null) console.log(`metrics on ${server.metricsAddress}/metrics`);
   if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") === devSecret ? devSecret : null);
 }
 

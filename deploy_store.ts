@@ -1,5 +1,6 @@
 /**
- * `deno task store`: maintenance of the store on the host while no server uses it. It holds no rule of either service.
+ * `deno task store` and `svc store`: maintenance of the store on the host while no server uses it. It holds no rule of
+ * either service.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
@@ -9,7 +10,7 @@ import { recoverAdmin } from "./registry/accounts/recovery.ts";
 import { systemClock } from "./shared/clock.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { systemRandom } from "./shared/random.ts";
-import { ConfigError, ConfigReader, processEnviron } from "./shared/server/config_reader.ts";
+import { ConfigReader, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { readServerConfig } from "./shared/server/server_config.ts";
 import { sizesOf } from "./shared/server/store/store_sizes.ts";
@@ -17,13 +18,18 @@ import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 
 const USAGE =
-  `deno task store inspect [--json]     number and size of the records of each kind, and the humans with most revocations
+  `deno task store inspect              number and size of the records of each kind; humans with most revocations
 deno task store recover              create a new API key for the first admin when all are lost
 deno task store export > file        write every record as JSON lines; holds the signing key: keep it private
 deno task store export --out <file>  the same, to a new file that only its owner can read
 deno task store import < file        read an export into an empty store
 
-KV_URL names the store (default .data/svc.kv). Stop the server first.`;
+Options: --store <path> (default KV_URL, else .data/svc.kv); --json, but for export. Stop the server first.`;
+
+/** The work could not be done. The message is for the operator. */
+export class WorkFailed extends Error {
+  override name = "WorkFailed";
+}
 
 /**
  * Refuses a path without a store, because opening it would create an empty one.
@@ -36,7 +42,9 @@ async function refuseMissing(kvUrl: string | null): Promise<void> {
     await Deno.stat(kvUrl);
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    throw new StoreRefused(`There is no store at ${kvUrl}. Set KV_URL to the store that the server uses.`);
+    throw new StoreRefused(
+      `There is no store at ${kvUrl}. Name the store that the server uses with --store or KV_URL.`,
+    );
   }
 }
 
@@ -56,23 +64,25 @@ async function openReadable(kvUrl: string | null): Promise<Store> {
   }
 }
 
-async function recover(kvUrl: string | null): Promise<number> {
+async function recover(kvUrl: string | null, { json }: Options): Promise<void> {
   await refuseMissing(kvUrl);
   const store = await openReadable(kvUrl);
   try {
     const newId = ulidSource(systemClock.now, systemRandom.bytes);
     const recovered = await recoverAdmin({ kv: store.kv, clock: systemClock, random: systemRandom, newId });
     if (!recovered) {
-      console.error(
+      throw new WorkFailed(
         "There is no admin to recover: this store was never bootstrapped. Start the server and bootstrap it.",
       );
-      return 1;
     }
     const { human, key } = recovered;
+    if (json) {
+      const { did, displayName } = human;
+      return console.log(JSON.stringify({ human: { did, displayName }, apiKey: { token: key.token } }));
+    }
     console.log(`admin    ${human.displayName}  ${human.did}`);
     console.log(`API key  ${key.token}`);
     console.log(`\nThis key is shown only once. Revoke the lost keys with svc api-key revoke <id>.`);
-    return 0;
   } finally {
     store.close();
   }
@@ -88,7 +98,7 @@ interface Options {
 
 const TOP_REVOCATIONS = 10;
 
-async function inspect(kvUrl: string | null, { json }: Options): Promise<number> {
+async function inspect(kvUrl: string | null, { json }: Options): Promise<void> {
   await refuseMissing(kvUrl);
   const store = await openReadable(kvUrl);
   try {
@@ -118,13 +128,12 @@ async function inspect(kvUrl: string | null, { json }: Options): Promise<number>
         console.log(`${String(count).padStart(12)}  ${ownerDid}`);
       }
     }
-    return 0;
   } finally {
     store.close();
   }
 }
 
-async function exportStore(kvUrl: string | null, { out }: Options): Promise<number> {
+async function exportStore(kvUrl: string | null, { out }: Options): Promise<void> {
   await refuseMissing(kvUrl);
   const store = await openReadable(kvUrl);
   try {
@@ -135,7 +144,6 @@ async function exportStore(kvUrl: string | null, { out }: Options): Promise<numb
         rest = rest.subarray(await target.write(rest));
       }
     }
-    return 0;
   } finally {
     store.close();
   }
@@ -153,20 +161,19 @@ async function createPrivate(path: string): Promise<Deno.FsFile> {
     if (error instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot export: ${path} exists already`);
     if (error instanceof Deno.errors.NotFound) throw new StoreRefused(`Cannot export: there is no folder for ${path}`);
     if (!(error instanceof Deno.errors.NotCapable || error instanceof Deno.errors.PermissionDenied)) throw error;
-    throw new StoreRefused(`Cannot export: this process may not write ${path}; deno task store writes below .data`);
+    throw new StoreRefused(`Cannot export: this process may not write ${path} (deno task store: only below .data)`);
   }
 }
 
-async function importStore(kvUrl: string | null): Promise<number> {
+async function importStore(kvUrl: string | null, { json }: Options): Promise<void> {
   const store = await openReadable(kvUrl);
   try {
     const lines = linesOf(Deno.stdin.readable);
-    console.error(`${await importLines(store.kv, TABLES, lines, systemClock.now())} records imported`);
-    return 0;
+    const records = await importLines(store.kv, TABLES, lines, systemClock.now());
+    if (json) console.log(JSON.stringify({ records }));
+    else console.error(`${records} records imported`);
   } catch (error) {
-    if (!(error instanceof TransferError)) throw error;
-    console.error(`Cannot import: ${error.message}`);
-    return 1;
+    throw error instanceof TransferError ? new WorkFailed(`Cannot import: ${error.message}`) : error;
   } finally {
     store.close();
   }
@@ -182,34 +189,51 @@ async function* linesOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncG
   if (rest !== "") yield rest;
 }
 
-/** The commands, each with the option that it accepts. */
-const COMMANDS: Readonly<
-  Record<string, { run(kvUrl: string | null, options: Options): Promise<number>; option?: keyof Options }>
-> = {
-  inspect: { run: inspect, option: "json" },
-  recover: { run: recover },
-  export: { run: exportStore, option: "out" },
-  import: { run: importStore },
+const COMMANDS: Readonly<Record<string, (kvUrl: string | null, options: Options) => Promise<void>>> = {
+  inspect,
+  recover,
+  export: exportStore,
+  import: importStore,
 };
 
-async function main(args: readonly string[]): Promise<number> {
-  const { _: words, json, out, ...others } = parseArgs([...args], { boolean: ["json"], string: ["out"] });
-  const options: Options = { json: json === true, out: typeof out === "string" ? out : undefined };
+export { StartRefused } from "./shared/server/config_reader.ts";
+
+/**
+ * Runs a command line, without the name of the program. Returns the exit code: 2 for a wrong command line.
+ *
+ * @throws {WorkFailed} when the command cannot do its work
+ * @throws {StartRefused} when the configuration or the store cannot be used
+ */
+export async function runStore(args: readonly string[]): Promise<number> {
+  const { _: words, json, out, store, ...others } = parseArgs([...args], {
+    boolean: ["json"],
+    string: ["out", "store"],
+  });
   const command = words.length === 1 ? COMMANDS[String(words[0])] : undefined;
-  const given = [...Object.keys(others), ...json ? ["json"] : [], ...out === undefined ? [] : ["out"]];
-  if (!command || out === "" || given.some((name) => name !== command.option)) {
+  const isExport = words[0] === "export";
+  const isWrong = out === "" || store === "" || (isExport ? json : out !== undefined);
+  if (!command || isWrong || Object.keys(others).length > 0) {
     console.error(USAGE);
     return 2;
   }
+  const reader = new ConfigReader(processEnviron);
+  const { kvUrl } = readServerConfig(reader, false);
+  reader.finish({});
+  await command(textOption(store) ?? kvUrl, { json: json === true, out: textOption(out) });
+  return 0;
+}
+
+function textOption(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+async function main(args: readonly string[]): Promise<number> {
   try {
-    const reader = new ConfigReader(processEnviron);
-    const { kvUrl } = readServerConfig(reader, false);
-    reader.finish({});
-    return await command.run(kvUrl, options);
+    return await runStore(args);
   } catch (error) {
-    if (!(error instanceof ConfigError || error instanceof StoreRefused)) throw error;
+    if (!(error instanceof StartRefused || error instanceof WorkFailed)) throw error;
     console.error(error.message);
-    return 2;
+    return error instanceof StartRefused ? 2 : 1;
   }
 }
 

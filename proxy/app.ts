@@ -9,6 +9,7 @@ import { Nonces } from "../shared/server/nonces.ts";
 import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
+import { Refusals } from "./admin/refusals.ts";
 import { AitCache } from "./admission/ait_cache.ts";
 import { ACCESS_TOKEN_ENDED } from "./admission/checks.ts";
 import { CrlCache } from "./admission/crl_cache.ts";
@@ -54,34 +55,64 @@ export interface Proxy extends App {
 }
 
 export function createProxy(externals: ProxyExternals, config: ProxyConfig): Proxy {
-  const { kv, maxChecks, clock, random, newId, log } = externals;
+  const { kv, maxChecks, clock, random, newId, log, metrics } = externals;
   const registry = new RegistryClient(externals.send, clock, config);
   const keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
-  const crl = new CrlCache({ kv, clock, random, log, registry, keys }, {
+  const crl = new CrlCache({ kv, clock, random, log, metrics, registry, keys }, {
     issuer: config.registryUrl,
     refreshIntervalMs: config.crlRefreshIntervalMs,
     maxAgeMs: config.crlMaxAgeMs,
   });
-  const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()) });
+  const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()), metrics });
   const reads = new BatchedReads(kv);
-  const hub = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs);
-  const mailbox = new Mailbox({ kv, clock, commits }, config.mailboxTtlSeconds, config.receiptKeptMs);
+  const hub = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics);
+  const mailbox = new Mailbox({ kv, clock, commits, metrics }, config.mailboxTtlSeconds, config.receiptKeptMs);
   const senders = new SenderStatus(registry, clock);
-  const drain = new MailboxDelivery({ kv, clock, log, hub, crl, senders, mailbox, ackTimeoutMs: config.ackTimeoutMs });
-  const revalidation = new Revalidation({ clock, log, hub, crl, registry, intervalMs: config.sessionRevalidateMs });
-  const trustChanges = new TrustChanges(externals, (agentDids) => {
+  const drain = new MailboxDelivery({
+    kv,
+    clock,
+    log,
+    metrics,
+    hub,
+    crl,
+    senders,
+    mailbox,
+    ackTimeoutMs: config.ackTimeoutMs,
+  });
+  const revalidation = new Revalidation({
+    clock,
+    log,
+    metrics,
+    hub,
+    crl,
+    registry,
+    intervalMs: config.sessionRevalidateMs,
+  });
+  const trustChanges = new TrustChanges(externals, (agentDids, since) => {
     senders.forget(agentDids);
-    void revalidation.onTrustChange(agentDids);
+    void revalidation.onTrustChange(agentDids, since);
   });
   const { siblings } = externals;
-  const presence = new PresenceStore({ kv, clock, random, newId, log });
+  const presence = new PresenceStore({ kv, clock, random, newId, log, metrics });
   const { instance } = presence;
   const inbox = new InstanceInbox({ kv, clock, newId, log, instance, ...(siblings ? { siblings } : {}) });
   const sweeper = new ExpirySweeper(
     { kv, maxChecks, clock, log, instance, leaseKey: KEYS.sweep() },
     sweptFamilies(kv, { receiptKeptMs: config.receiptKeptMs, instance }),
   );
-  const dispatch = new MessageForwarder({ kv, clock, log, newId, commits, presence, inbox, hub, drain, mailbox });
+  const dispatch = new MessageForwarder({
+    kv,
+    clock,
+    log,
+    metrics,
+    newId,
+    commits,
+    presence,
+    inbox,
+    hub,
+    drain,
+    mailbox,
+  });
   hub.onAttached = (agentDid) => {
     // The previous socket may have ended between claim and attach and released the presence.
     void dispatch.claim(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
@@ -96,6 +127,12 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     void revalidation.onCrlInstalled();
     void pairRemoval.listed();
   };
+  const refusals = new Refusals(clock);
+  const held = new InFlightBudget();
+  metrics.read("held_bytes", () => held.total);
+  metrics.read("crl_age_seconds", () => crl.ageSeconds);
+  metrics.read("crl_entries", () => crl.entries);
+  metrics.read("registry_keys_age_seconds", () => keys.ageSeconds);
   const { judgeAccess } = externals;
   const deps: ProxyDeps = {
     ...externals,
@@ -113,7 +150,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     aits: new AitCache(keys, config.registryUrl),
     nonces: new Nonces(clock, KEYS.nonce, LIMITS.sweepMarginSeconds * 1000),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
-    held: new InFlightBudget(),
+    held,
     hub,
     mailbox,
     drain,
@@ -130,6 +167,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
       instance,
       attemptMs: config.ackTimeoutMs + LIMITS.wayBackMs,
     }),
+    refusals,
+    onRefused: (code, exchange) => refusals.record(code, exchange),
     showDetails: config.environment !== "production",
   };
   return {

@@ -7,6 +7,7 @@ import type { StoreProbe } from "../shared/server/store/store_probe.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
 import type { Random } from "../shared/random.ts";
+import type { Refusals } from "./admin/refusals.ts";
 import type { AitCache } from "./admission/ait_cache.ts";
 import type { CrlCache } from "./admission/crl_cache.ts";
 import type { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
@@ -52,6 +53,7 @@ export interface ProxyDeps extends AppDeps {
   inbox: InstanceInbox;
   dispatch: MessageForwarder;
   revalidation: Revalidation;
+  refusals: Refusals;
   upgrade: UpgradeWebSocket;
   lingering: ClosedSocketBytes;
 }

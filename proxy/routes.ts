@@ -3,6 +3,7 @@ import * as z from "zod";
 import { AgentDid } from "../shared/protocol/api/fields.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
 import * as pairingApi from "../shared/protocol/api/pairing.ts";
+import * as relayAdminApi from "../shared/protocol/api/relay_admin.ts";
 import * as receiptsApi from "../shared/protocol/api/receipts.ts";
 import * as relayApi from "../shared/protocol/api/relay.ts";
 import type { RouteHeader } from "../shared/openapi.ts";
@@ -10,7 +11,10 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import { apiDocsRoutes } from "../shared/server/http/api_docs.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/http/openapi.ts";
-import { type Authenticators, type Route, routeFor } from "../shared/server/http/route.ts";
+import { probeRoutes } from "../shared/server/http/probes.ts";
+import { type Authenticators, type Route, routeFor, type RouteLimit } from "../shared/server/http/route.ts";
+import { type Admin, ADMIN_TOKEN } from "./admin/authenticator.ts";
+import * as admin from "./admin/handlers.ts";
 import { admission } from "./admission/admit.ts";
 import type { AdmittedAgent } from "./caller.ts";
 import type { ProxyDeps } from "./deps.ts";
@@ -28,6 +32,7 @@ export interface ProxyCallers {
   receipt: AdmittedAgent;
   connect: AdmittedAgent;
   pairing: AdmittedAgent;
+  admin_token: Admin;
 }
 
 export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
@@ -36,9 +41,18 @@ export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
   receipt: admission("receipt"),
   connect: admission("connect"),
   pairing: admission("pairing"),
+  admin_token: ADMIN_TOKEN,
 };
 
 const route = routeFor<ProxyDeps, ProxyCallers>();
+
+/** Counts per human. */
+const perAdmin: RouteLimit = {
+  name: "admin",
+  requests: LIMITS.adminRequests,
+  windowMs: LIMITS.limitWindowMs,
+  per: "admin",
+};
 
 const HOOK_HEADERS: readonly RouteHeader[] = [
   { name: HEADERS.recipient, required: true, schema: AgentDid, what: "the recipient; a pair with it must exist" },
@@ -87,6 +101,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     errors: [],
     handler: meta.health,
   }),
+  ...probeRoutes<ProxyDeps>(meta.proxyReady),
   route({
     method: "POST",
     path: "/hooks/agent",
@@ -223,6 +238,55 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     response: { status: 204 },
     errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
     handler: trust.removePeer,
+  }),
+  // Admins, by admin token
+  route({
+    method: "GET",
+    path: "/v1/admin/relay/connections",
+    summary: "Which agents are connected, and when each was connected last",
+    auth: "admin_token",
+    limit: perAdmin,
+    query: relayAdminApi.ConnectionQuery,
+    invalid: "PROXY_ADMIN_INVALID_QUERY",
+    response: { status: 200, body: relayAdminApi.ConnectionList },
+    errors: [],
+    handler: admin.connections,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/relay/queues",
+    summary: "How many messages wait for each recipient",
+    auth: "admin_token",
+    limit: perAdmin,
+    query: relayAdminApi.QueueQuery,
+    invalid: "PROXY_ADMIN_INVALID_QUERY",
+    response: { status: 200, body: relayAdminApi.QueueList },
+    errors: [],
+    handler: admin.queues,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/relay/deliveries",
+    summary: "What happened to a message, by its request ID",
+    auth: "admin_token",
+    limit: perAdmin,
+    query: relayAdminApi.DeliveryQuery,
+    invalid: "PROXY_ADMIN_INVALID_QUERY",
+    response: { status: 200, body: relayAdminApi.DeliveryList },
+    errors: [],
+    handler: admin.deliveries,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/relay/refusals",
+    summary: "The newest refusals of the instance that answers, kept in memory",
+    auth: "admin_token",
+    limit: perAdmin,
+    query: relayAdminApi.RefusalQuery,
+    invalid: "PROXY_ADMIN_INVALID_QUERY",
+    response: { status: 200, body: relayAdminApi.RefusalList },
+    errors: [],
+    handler: admin.refusals,
   }),
   ...apiDocsRoutes<ProxyDeps>(),
 ];

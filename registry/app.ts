@@ -17,6 +17,7 @@ import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
+import { Suspensions } from "./people/suspensions.ts";
 import { CrlPublisher } from "./revocation/crl.ts";
 import { REGISTRY_ROUTES } from "./routes.ts";
 import { accessTokenPreconditions } from "./sessions/access_token.ts";
@@ -28,31 +29,35 @@ export interface Registry extends App {
   deps: RegistryDeps;
   /** Checks access tokens for a proxy in the same process. */
   judgeAccess: CheckAccessToken;
+  /** Ends the work in the background; the next start resumes it. */
+  stop(): void;
 }
 
 /**
  * Opens the registry on its store. The first start stores the issuer and makes the signing key; each later start is one
- * read.
+ * read. Suspensions that a stopped registry left are resumed in the background.
  *
  * @throws {ConfigError} when the store belongs to another issuer
  * @throws {StoreRefused} when a newer version wrote it
  */
 export async function createRegistry(externals: ServiceDeps, config: RegistryConfig): Promise<Registry> {
-  const { kv, maxChecks, clock, random, newId } = externals;
+  const { kv, maxChecks, clock, random, newId, metrics } = externals;
   const authority = authorityOf(config.registryUrl);
   if (authority === null) throw new ConfigError(["REGISTRY_URL: its host cannot be part of a DID"]);
   const [issuer, stored] = await readWithFormatCheck<[string, SigningKeySet]>(kv, [KEYS.issuer(), KEYS.signingKeys()]);
   await fixIssuer(kv, issuer.value, config.registryUrl);
   const reads = new BatchedReads(kv);
   const signing = await Signing.open({ ...externals, reads }, config.signingKeys, stored.value);
-  const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()) });
+  const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()), metrics });
+  const changes = new Changes({ kv, reads, clock, random, maxChecks, metrics });
   const deps: RegistryDeps = {
     ...externals,
     config,
     authority,
     signing,
     commits,
-    changes: new Changes({ kv, reads, clock, random, maxChecks }),
+    changes,
+    suspensions: new Suspensions({ ...externals, authority, reads, changes }),
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     crl: new CrlPublisher({ kv, reads, clock, newId, signing, log: externals.log }, config.registryUrl),
@@ -61,10 +66,12 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
     random,
     showDetails: config.environment !== "production",
   };
+  void deps.suspensions.resume();
   return {
     ...createApp<RegistryDeps, RegistryCallers>(routesWith(config.apiKeyRequestsPerMinute), AUTHENTICATORS, deps),
     deps,
     judgeAccess: (claim, records, refuse) => accessTokenPreconditions(deps, claim, records, refuse),
+    stop: () => deps.suspensions.stop(),
   };
 }
 

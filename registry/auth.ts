@@ -99,7 +99,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
   AuthDeps,
   ApiKeyCaller
 > {
-  const errors: ErrorCode[] = ["API_KEY_MISSING", "API_KEY_INVALID", "API_KEY_REVOKED"];
+  const errors: ErrorCode[] = ["API_KEY_MISSING", "API_KEY_INVALID", "API_KEY_REVOKED", "ACCOUNT_SUSPENDED"];
   return {
     stage: "before_body",
     credential: "api_key",
@@ -107,6 +107,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
     errors: adminCode ? [...errors, adminCode] : errors,
     bucket: ({ human }) => human.id,
     authorise({ human }) {
+      if (human.status === "suspended") throw new ServiceError("ACCOUNT_SUSPENDED");
       if (adminCode && human.role !== "admin") throw new ServiceError(adminCode);
     },
     async run(deps, exchange) {

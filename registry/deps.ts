@@ -11,6 +11,7 @@ import type { StoreProbe } from "../shared/server/store/store_probe.ts";
 import type { Random } from "../shared/random.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { CrlPublisher } from "./revocation/crl.ts";
+import type { Suspensions } from "./people/suspensions.ts";
 import type { Signing } from "./signing_keys.ts";
 
 export interface RegistryDeps extends AppDeps {
@@ -28,6 +29,7 @@ export interface RegistryDeps extends AppDeps {
   /** The queue of changes that share a record, such as a quota. */
   changes: Changes;
   reads: BatchedReads;
+  suspensions: Suspensions;
   probe: StoreProbe;
   nonces: Nonces;
 }

@@ -2,19 +2,23 @@
  * The route table of the registry (docs/conformance.md#registry-routes, D-30 to D-53): one complete row per route.
  */
 import * as accountsApi from "../shared/protocol/api/accounts.ts";
+import * as adminApi from "../shared/protocol/api/admin.ts";
 import * as agentsApi from "../shared/protocol/api/agents.ts";
 import * as auditApi from "../shared/protocol/api/audit.ts";
 import { PageQuery } from "../shared/protocol/api/fields.ts";
 import * as invitesApi from "../shared/protocol/api/invites.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
+import { AdminTokenAnswer } from "../shared/protocol/api/relay_admin.ts";
 import * as servicesApi from "../shared/protocol/api/services.ts";
 import * as sessionsApi from "../shared/protocol/api/sessions.ts";
 import { KeyDocument } from "../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { apiDocsRoutes } from "../shared/server/http/api_docs.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/http/openapi.ts";
+import { probeRoutes } from "../shared/server/http/probes.ts";
 import { type Route, routeFor, type RouteLimit } from "../shared/server/http/route.ts";
 import * as accounts from "./accounts/handlers.ts";
+import { issueAdminToken } from "./admin_tokens/handlers.ts";
 import * as agents from "./agents/handlers.ts";
 import { listAudit } from "./audit/handlers.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
@@ -22,7 +26,9 @@ import * as credentials from "./api_keys/handlers.ts";
 import type { RegistryDeps } from "./deps.ts";
 import * as invites from "./invites/handlers.ts";
 import * as meta from "./meta/handlers.ts";
+import { joinPage } from "./meta/join_page.ts";
 import { getCrl } from "./revocation/handlers.ts";
+import * as people from "./people/handlers.ts";
 import * as services from "./internal_services/handlers.ts";
 import * as sessions from "./sessions/handlers.ts";
 
@@ -44,6 +50,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     errors: [],
     handler: meta.health,
   }),
+  ...probeRoutes<RegistryDeps>(meta.registryReady),
   route({
     method: "GET",
     path: "/.well-known/svc-keys.json",
@@ -373,16 +380,128 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     handler: meta.rotateKeys,
   }),
   route({
-    method: "GET",
-    path: "/v1/admin/audit",
-    summary: "Audit events, newest first",
+    method: "POST",
+    path: "/v1/admin/tokens",
+    summary: "A token with which an admin reads the relay state of the proxy for five minutes",
     auth: "admin",
     limit: perHuman,
-    query: PageQuery,
+    response: { status: 201, body: AdminTokenAnswer },
+    errors: [],
+    handler: issueAdminToken,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/audit",
+    summary: "Audit events with filters, newest or oldest first",
+    auth: "admin",
+    limit: perHuman,
+    query: auditApi.AuditQuery,
     invalid: "AUDIT_INVALID_QUERY",
     response: { status: 200, body: auditApi.AuditList },
     errors: [],
     handler: listAudit,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/people",
+    summary: "All people, newest first",
+    auth: "admin",
+    limit: perHuman,
+    query: adminApi.PeopleQuery,
+    invalid: "ADMIN_INVALID_QUERY",
+    response: { status: 200, body: adminApi.PeopleList },
+    errors: [],
+    handler: people.listPeople,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/people/:id",
+    summary: "A person, with its API keys and the number of its agents",
+    auth: "admin",
+    limit: perHuman,
+    params: adminApi.PersonPath,
+    invalidPath: "PERSON_NOT_FOUND",
+    response: { status: 200, body: adminApi.PersonAnswer },
+    errors: [],
+    handler: people.getPerson,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/admin/people/:id/suspend",
+    summary: "Refuse a person's API keys and end the sessions of its agents, until it is restored",
+    auth: "admin",
+    limit: perHuman,
+    params: adminApi.PersonPath,
+    invalidPath: "PERSON_NOT_FOUND",
+    body: adminApi.SuspensionBody,
+    emptyBody: true,
+    invalid: "ADMIN_INVALID_BODY",
+    response: { status: 200, body: adminApi.SuspensionAnswer },
+    errors: ["ADMIN_SUSPEND_FORBIDDEN"],
+    handler: people.suspendPerson,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/admin/people/:id/restore",
+    summary: "End a suspension; the sessions that it ended are active again",
+    auth: "admin",
+    limit: perHuman,
+    params: adminApi.PersonPath,
+    invalidPath: "PERSON_NOT_FOUND",
+    body: adminApi.SuspensionBody,
+    emptyBody: true,
+    invalid: "ADMIN_INVALID_BODY",
+    response: { status: 200, body: adminApi.SuspensionAnswer },
+    errors: [],
+    handler: people.restorePerson,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/agents",
+    summary: "All agents with the status of their sessions, newest first",
+    auth: "admin",
+    limit: perHuman,
+    query: adminApi.AdminAgentQuery,
+    invalid: "ADMIN_INVALID_QUERY",
+    response: { status: 200, body: adminApi.AdminAgentList },
+    errors: [],
+    handler: people.listAgents,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/agents/:id",
+    summary: "Any agent, with its session",
+    auth: "admin",
+    limit: perHuman,
+    params: agentsApi.AgentPath,
+    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    response: { status: 200, body: adminApi.AdminAgentAnswer },
+    errors: ["AGENT_NOT_FOUND"],
+    handler: people.getAgent,
+  }),
+  route({
+    method: "DELETE",
+    path: "/v1/admin/agents/:id",
+    summary: "Revoke any agent permanently",
+    auth: "admin",
+    limit: perHuman,
+    params: agentsApi.AgentPath,
+    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    response: { status: 204 },
+    errors: ["AGENT_NOT_FOUND", "AGENT_REVOKE_INVALID_STATE"],
+    handler: people.deleteAgent,
+  }),
+  route({
+    method: "DELETE",
+    path: "/v1/admin/agents/:id/auth/revoke",
+    summary: "Revoke the session of any agent; its identity token stays valid",
+    auth: "admin",
+    limit: perHuman,
+    params: agentsApi.AgentPath,
+    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    response: { status: 204 },
+    errors: ["AGENT_NOT_FOUND"],
+    handler: people.revokeAgentAuth,
   }),
   // Services
   route({
@@ -396,6 +515,17 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     response: { status: 200, body: servicesApi.Ownership },
     errors: [],
     handler: services.agentOwnership,
+  }),
+  // People
+  route({
+    method: "GET",
+    path: "/join",
+    summary: "How to use a join link",
+    auth: "none",
+    limit: null,
+    response: { status: 200, contentType: "text/html" },
+    errors: [],
+    handler: joinPage,
   }),
   ...apiDocsRoutes<RegistryDeps>(),
 ];

@@ -44,9 +44,14 @@ export async function admit(
   profile: AdmissionProfile,
 ): Promise<AdmittedAgent> {
   const state: AdmissionState = { exchange, profile, now: deps.clock.now(), preconditions: [] };
+  let number = 0;
   try {
-    for (const check of CHECKS) await check.run(deps, state);
+    for (const check of CHECKS) {
+      number++;
+      await check.run(deps, state);
+    }
   } catch (error) {
+    exchange.check = number;
     const refusal = asDependencyFailure(error);
     if (error instanceof ServiceError && isCostlyRefusal(state, error)) deps.guard.recordFailure(exchange);
     if (state.reservation) await commitNonce(deps.commits, state, mendedWindow(deps, state));
@@ -107,10 +112,10 @@ async function commitFirst<R>(
   if (refused === null) return { committed: true };
   if (refused === LIMIT_EXCEEDED || refused instanceof PreconditionFailed) {
     await commitNonce(commits, state, mendedWindow(deps, state));
-    throw new ServiceError(refused instanceof PreconditionFailed ? refused.code : "PROXY_RATE_LIMIT_EXCEEDED");
+    throw refused instanceof PreconditionFailed ? changedRecord(state, refused) : limitExceeded(state);
   }
   const again = await commitNonce<typeof LIMIT_EXCEEDED>(commits, state, [counted]);
-  if (again === LIMIT_EXCEEDED) throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+  if (again === LIMIT_EXCEEDED) throw limitExceeded(state);
   return { committed: false, refused };
 }
 
@@ -122,8 +127,20 @@ async function commitLater<R>(
 ): Promise<CommitResult<R>> {
   const result = await commits.claim<R | PreconditionFailed>([...preconditionsOf(state), ...updates]);
   if (result.taken) return { committed: true };
-  if (result.refused instanceof PreconditionFailed) throw new ServiceError(result.refused.code);
+  if (result.refused instanceof PreconditionFailed) throw changedRecord(state, result.refused);
   return { committed: false, refused: result.refused };
+}
+
+/** Returns the refusal of check 7 or 8, whose record changed after the check. */
+function changedRecord({ exchange }: AdmissionState, { code }: PreconditionFailed): ServiceError {
+  exchange.check = code === "PROXY_AUTH_FORBIDDEN" ? 7 : 8;
+  return new ServiceError(code);
+}
+
+/** Returns the refusal of check 9, for a window that filled after the check. */
+function limitExceeded({ exchange }: AdmissionState): ServiceError {
+  exchange.check = 9;
+  return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
 }
 
 function preconditionsOf({ profile, preconditions }: AdmissionState): readonly Update<PreconditionFailed>[] {
@@ -147,6 +164,7 @@ async function commitNonce<R>(
     if (refused === null) outcome = "used";
     if (refused !== "replay") return refused;
     outcome = "replayed";
+    state.exchange.check = 5;
     throw new ServiceError("PROXY_AUTH_REPLAY");
   } finally {
     reservation.release(outcome);
@@ -175,7 +193,8 @@ function windowKey(state: AdmissionState): Deno.KvKey {
   return KEYS.window(requireSet(state.rule).name, requireSet(state.ait).claims.sub);
 }
 
-function asDependencyFailure(error: unknown): unknown {
+/** Returns the error of a failed registry or store as `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`, and any other unchanged. */
+export function asDependencyFailure(error: unknown): unknown {
   if (!(error instanceof StoreUnavailable || error instanceof RegistryUnavailable)) return error;
   return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", { headers: { "Retry-After": "1" }, cause: error });
 }

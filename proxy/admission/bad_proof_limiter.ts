@@ -13,6 +13,9 @@ import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 
 const MAX_KEPT = 10_000;
 
+/** Authorization scheme of the token: an AIT, or an admin token. */
+type Scheme = "Svc" | "Bearer";
+
 interface Count {
   /** Milliseconds since the Unix epoch. */
   since: number;
@@ -33,9 +36,9 @@ export class BadProofLimiter {
    *
    * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many bad proofs from this address
    */
-  rejectIfOver(exchange: RequestContext): void {
+  rejectIfOver(exchange: RequestContext, scheme: Scheme = "Svc"): void {
     if (this.#counts.size === 0) return;
-    const key = keyOf(exchange);
+    const key = keyOf(exchange, scheme);
     const count = key === null ? undefined : this.#counts.get(key);
     if (!count || count.failures < LIMITS.badProofs) return;
     const rest = count.since + LIMITS.badProofsWindowMs - this.#clock.now();
@@ -47,8 +50,8 @@ export class BadProofLimiter {
   }
 
   /** Counts a bad proof of the address and token of a request. */
-  recordFailure(exchange: RequestContext): void {
-    const key = keyOf(exchange);
+  recordFailure(exchange: RequestContext, scheme: Scheme = "Svc"): void {
+    const key = keyOf(exchange, scheme);
     if (key === null) return;
     const now = this.#clock.now();
     const count = this.#counts.get(key);
@@ -58,7 +61,7 @@ export class BadProofLimiter {
 }
 
 /** Returns the key of the count. The token is parsed as in check 1, so that header spelling does not change it (D-241). */
-function keyOf({ request, ip }: RequestContext): string | null {
-  const token = authorizationToken(request.headers, "Svc");
+function keyOf({ request, ip }: RequestContext, scheme: Scheme): string | null {
+  const token = authorizationToken(request.headers, scheme);
   return token ? `${ip} ${digest(token)}` : null;
 }

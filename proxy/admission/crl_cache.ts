@@ -14,6 +14,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 
 interface Installed {
   /** Unix seconds; `null` for the empty list after `CRL_NOT_FOUND`. */
@@ -30,6 +31,9 @@ const ENTRIES_AT_ONCE = 5_000;
 
 const NONE: ReadonlyMap<string, number> = new Map();
 
+/** The registry sent a list that is older than the installed one. */
+class CrlRollback extends RegistryUnavailable {}
+
 interface CrlCacheOptions {
   issuer: string;
   refreshIntervalMs: number;
@@ -41,6 +45,7 @@ interface CrlCacheDeps {
   clock: Clock;
   random: Random;
   log: Log;
+  metrics: Metrics;
   registry: RegistryClient;
   keys: KeyCache;
 }
@@ -66,6 +71,16 @@ export class CrlCache {
   /** True when there is a usable list. */
   get ready(): boolean {
     return this.#usable() !== null;
+  }
+
+  /** Seconds since the registry confirmed the installed list; -1 without a list. */
+  get ageSeconds(): number {
+    return this.#installed ? Math.max(0, this.#deps.clock.now() - this.#confirmedAt) / 1000 : -1;
+  }
+
+  /** Entries of the installed list; -1 without a list. */
+  get entries(): number {
+    return this.#installed?.revoked.size ?? -1;
   }
 
   /** Fetches the list and starts the periodic refresh. */
@@ -141,31 +156,32 @@ export class CrlCache {
 
   async #refresh(): Promise<void> {
     this.#cancel();
-    const { clock, random, log } = this.#deps;
+    const { clock, random, log, metrics } = this.#deps;
     let wait = this.#options.refreshIntervalMs * (1 - 0.1 * fraction(random));
     try {
-      await this.#fetch();
+      metrics.count("crl_refreshes_total", await this.#fetch());
       this.#confirmedAt = clock.now();
       this.#failures = 0;
     } catch (cause) {
       log("warn", "crl_refresh_failed", { cause });
+      metrics.count("crl_refreshes_total", cause instanceof CrlRollback ? "rollback" : "failed");
       const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
       wait = Math.min(wait, retry, LIMITS.crlRetryMaxMs);
     }
     if (!this.#stopped) this.#cancel = clock.after(wait, () => void this.refresh());
   }
 
-  async #fetch(): Promise<void> {
+  async #fetch(): Promise<"new" | "same" | "empty"> {
     const { kv, registry, keys, log } = this.#deps;
     // The health check needs the keys even if no list needs them.
     await keys.current();
     if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(KEYS.crlSeen())).value;
     const { status, headers, value } = await registry.crl(this.#installed?.etag ?? null);
-    if (status === 304 && this.#installed?.etag) return;
+    if (status === 304 && this.#installed?.etag) return "same";
     const response = value as { crl?: unknown; error?: { code?: unknown } } | undefined;
     if (status === 404 && response?.error?.code === "CRL_NOT_FOUND" && this.#seen === null) {
       this.#installed = { exp: null, revoked: new Map(), deleted: NONE, etag: null };
-      return;
+      return "empty";
     }
     const crl = response?.crl;
     if (status !== 200 || !(typeof crl === "string" || crl instanceof Uint8Array)) {
@@ -177,7 +193,7 @@ export class CrlCache {
     await yieldIfLong();
     if (this.#seen && isCrlRollback(claims, this.#seen)) {
       log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
-      throw new RegistryUnavailable("The revocation list is older than the installed one");
+      throw new CrlRollback("The revocation list is older than the installed one");
     }
     const seen: CrlSeen = { seq: claims.seq, iat: claims.iat };
     if (this.#seen?.seq !== seen.seq || this.#seen.iat !== seen.iat) await kv.set(KEYS.crlSeen(), seen);
@@ -190,6 +206,7 @@ export class CrlCache {
     }
     this.#installed = { exp: claims.exp, revoked, deleted, etag: headers.get("etag") };
     this.onInstalled();
+    return "new";
   }
 
   async #verify(crl: string | Bytes, yieldIfLong: () => Promise<void>): Promise<CrlClaims> {

@@ -17,6 +17,7 @@ export class KeyCache {
   readonly #ttlMs: number;
   #keys: VerificationKeys | null = null;
   #freshUntil = 0;
+  #loadedAt = 0;
   #failedAt = -Infinity;
   #searchedAt = -Infinity;
   #fetching: Promise<void> | null = null;
@@ -32,6 +33,11 @@ export class KeyCache {
   /** True when there are usable keys. */
   get ready(): boolean {
     return this.#keys !== null && this.#clock.now() < this.#freshUntil + LIMITS.keysGraceMs;
+  }
+
+  /** Seconds since the keys were fetched; -1 without keys. */
+  get ageSeconds(): number {
+    return this.#keys ? Math.max(0, this.#clock.now() - this.#loadedAt) / 1000 : -1;
   }
 
   /**
@@ -95,6 +101,7 @@ export class KeyCache {
       if (generation !== this.#generation) return await this.#load();
       if (!keys) throw new RegistryUnavailable(`The key document cannot be used (${status})`);
       this.#keys = keys;
+      this.#loadedAt = this.#clock.now();
       const maxAge = /(?:^|[\s,])max-age=(\d{1,9})/.exec(headers.get("cache-control") ?? "")?.[1];
       this.#freshUntil = this.#clock.now() +
         Math.min(this.#ttlMs, maxAge === undefined ? Infinity : Number(maxAge) * 1000);

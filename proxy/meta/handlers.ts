@@ -10,10 +10,19 @@ interface HealthDeps {
   config: Pick<ProxyHealth, "version" | "environment">;
 }
 
+/** Returns the checks of the health response, and `ready` when all pass. */
+async function readiness(deps: Omit<HealthDeps, "config" | "hub">): Promise<Pick<ProxyHealth, "checks" | "ready">> {
+  const checks = { kv: await deps.probe.works(), registryKeys: deps.keys.ready, crl: deps.crl.ready };
+  return { checks, ready: checks.kv && checks.registryKeys && checks.crl };
+}
+
+/** Returns true when the proxy accepts requests (D-179). */
+export async function proxyReady(deps: Omit<HealthDeps, "config" | "hub">): Promise<boolean> {
+  return (await readiness(deps)).ready;
+}
+
 export async function proxyHealth(deps: HealthDeps): Promise<ProxyHealth> {
-  const kv = await deps.probe.works();
-  const checks = { kv, registryKeys: deps.keys.ready, crl: deps.crl.ready };
-  const ready = kv && checks.registryKeys && checks.crl;
+  const { checks, ready } = await readiness(deps);
   const { version, environment } = deps.config;
   const status = ready ? "ok" : "unavailable";
   return { status, version, environment, ready, checks, connectedSockets: deps.hub.size };

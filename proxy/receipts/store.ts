@@ -6,6 +6,7 @@ import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/recei
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Clock } from "../../shared/clock.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type DeliveryId, receiptUpdate } from "../relay/deliveries.ts";
@@ -16,6 +17,7 @@ export interface ReceiptDeps {
   kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
+  metrics: Metrics;
   config: { receiptKeptMs: number };
 }
 
@@ -50,7 +52,10 @@ export async function recordReceipt(
   };
   // The delivery is checked first, because a repeated receipt is also refused after the end of its delivery.
   const result = await deps.commits.claim<First | "unknown">([receiptUpdate(id, now, "refuse"), first]);
-  if (result.taken) return { requestId, recipientAgentDid, status, receivedAt: now };
+  if (result.taken) {
+    deps.metrics.count("receipts_total", status);
+    return { requestId, recipientAgentDid, status, receivedAt: now };
+  }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
   return { requestId, recipientAgentDid, status, receivedAt: result.refused.receivedAt };
 }

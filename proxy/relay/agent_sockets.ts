@@ -15,6 +15,7 @@ import {
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 
 /** The members of a WebSocket that a relay socket uses. */
 export interface SocketTransport {
@@ -43,6 +44,7 @@ const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
 interface LinkDeps {
   clock: Clock;
   newId: NewId;
+  metrics: Metrics;
   /** Called before a frame is sent to a socket with many unsent bytes. */
   onSlow(): void;
 }
@@ -104,7 +106,9 @@ export class RelaySocket {
       return false;
     }
     try {
-      this.#connection.send(encodeFrame(frame));
+      const text = encodeFrame(frame);
+      this.#connection.send(text);
+      this.#count(frame.type, "out", text.length);
       return true;
     } catch {
       this.end(CLOSE.tooSlow, "cannot be written to");
@@ -126,7 +130,15 @@ export class RelaySocket {
   deliver(message: Message, attempt: number, cancelled: Promise<DeliveryResult>): Promise<AttemptResult> {
     const id = this.#deps.newId();
     const ts = toIso(this.#deps.clock.now());
-    const settled = new Promise<AttemptResult>((resolve) => this.#inFlight.set(id, resolve));
+    const began = this.#deps.clock.now();
+    const settled = new Promise<AttemptResult>((resolve) =>
+      this.#inFlight.set(id, (result) => {
+        if (result !== "lost") {
+          this.#deps.metrics.observe("relay_ack_seconds", (this.#deps.clock.now() - began) / 1000);
+        }
+        resolve(result);
+      })
+    );
     const { payload, ...head } = message;
     if (!this.send({ v: 1, type: "deliver", id, ts, ...head, attempt, payload })) this.#settle(id, "lost");
     return Promise.race([settled, cancelled]).finally(() => this.#inFlight.delete(id));
@@ -141,6 +153,7 @@ export class RelaySocket {
     if (isOversize(text, "connector")) return this.end(CLOSE.tooLarge, FRAME_TOO_LARGE);
     try {
       const frame = decodeFrame(text, "connector");
+      this.#count(frame.type, "in", text.length);
       if (frame.type === "heartbeat_ack" && this.#heartbeats.delete(frame.ackId)) return;
       if (frame.type === "deliver_ack" && this.#inFlight.has(frame.ackId)) {
         const { accepted, reason } = frame;
@@ -152,6 +165,7 @@ export class RelaySocket {
       }
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
+      this.#count("other", "in", text.length);
       this.misuse(now);
     }
   }
@@ -165,16 +179,25 @@ export class RelaySocket {
   /** Closes the socket. Removes it from its agent and ends its deliveries at once. Idempotent. */
   end(code: number, reason: string): void {
     if (!this.#open) return;
-    this.lost();
+    this.#leave(String(code));
     this.#connection.close(code, reason);
   }
 
   /** Handles a closed connection: removes the socket and ends its deliveries. Idempotent. */
   lost(): void {
-    if (!this.#open) return;
+    if (this.#open) this.#leave("other");
+  }
+
+  #leave(code: string): void {
     this.#open = false;
+    this.#deps.metrics.count("relay_closes_total", code);
     this.#onEnd(this);
     for (const id of [...this.#inFlight.keys()]) this.#settle(id, "lost");
+  }
+
+  #count(type: string, direction: "in" | "out", length: number): void {
+    this.#deps.metrics.count("relay_frames_total", type, direction);
+    this.#deps.metrics.add("relay_frame_bytes_total", length, type, direction);
   }
 
   #settle(id: string, result: AttemptResult): void {

@@ -8,12 +8,14 @@ import { CLOSE } from "../../shared/protocol/frames.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { AgentSockets, type ConnectedAgent, RelaySocket, type SocketTransport } from "./agent_sockets.ts";
 
 export class ConnectedAgents {
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #heartbeatMs: number;
+  readonly #metrics: Metrics;
   readonly #sessions = new Map<string, AgentSockets>();
   /** Open sockets, each with the cancel function of its timer. */
   readonly #watches = new Map<RelaySocket, Cancel>();
@@ -22,10 +24,14 @@ export class ConnectedAgents {
   /** Called when an agent's last socket has closed. */
   onGone: (agentDid: string) => void = () => {};
 
-  constructor(clock: Clock, newId: NewId, heartbeatMs: number) {
+  constructor(clock: Clock, newId: NewId, heartbeatMs: number, metrics = new Metrics()) {
     this.#clock = clock;
     this.#newId = newId;
     this.#heartbeatMs = heartbeatMs;
+    this.#metrics = metrics;
+    metrics.read("relay_sockets", () => this.size);
+    metrics.read("relay_agents", () => this.#sessions.size);
+    metrics.read("unsent_bytes", () => this.links().reduce((sum, { unsentBytes }) => sum + unsentBytes, 0));
   }
 
   /** Returns the number of open sockets. */
@@ -50,7 +56,7 @@ export class ConnectedAgents {
     const { agentDid } = agent;
     const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.#clock);
     this.#sessions.set(agentDid, session);
-    const deps = { clock: this.#clock, newId: this.#newId, onSlow: () => this.#endSlowest() };
+    const deps = { clock: this.#clock, newId: this.#newId, metrics: this.#metrics, onSlow: () => this.#endSlowest() };
     const link = new RelaySocket(deps, agent, connection, (ended) => this.#drop(agentDid, session, ended));
     this.#watch(link);
     session.add(link);

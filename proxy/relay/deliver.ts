@@ -12,7 +12,7 @@
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { ConversationId, type HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
-import { ServiceError } from "../../shared/protocol/errors.ts";
+import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { injectIdentity } from "../../shared/protocol/identity_block.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -21,6 +21,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
@@ -34,6 +35,7 @@ import type { PresenceStore } from "./presence.ts";
 
 interface DeliverDeps {
   clock: Clock;
+  metrics: Metrics;
   config: { injectIdentity: boolean; ackTimeoutMs: number };
   deliveries: Deliveries;
   dispatch: MessageForwarder;
@@ -47,6 +49,25 @@ export async function postMessage(
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
 ): Promise<Response> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
+  try {
+    return await acceptMessage(deps, caller, exchange);
+  } catch (error) {
+    const outcome = error instanceof ServiceError ? OUTCOMES[error.code] : undefined;
+    if (outcome !== undefined) deps.metrics.count("relay_messages_total", outcome);
+    throw error;
+  }
+}
+
+/** Outcomes of messages that are not accepted, for the metrics. */
+const OUTCOMES: Readonly<Partial<Record<ErrorCode, string>>> = {
+  PROXY_RELAY_CONNECTOR_OFFLINE: "offline",
+  PROXY_RELAY_DELIVERY_FAILED: "failed",
+  PROXY_RELAY_UNAVAILABLE: "unavailable",
+  PROXY_RELAY_MAILBOX_FULL: "mailbox_full",
+  PROXY_HOOK_REQUEST_ID_REUSED: "repeat",
+};
+
+async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Response> {
   const message = await parseMessage(deps, caller, exchange);
   const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
   const id: DeliveryId = { sender, recipient, requestId };
@@ -97,7 +118,7 @@ async function deliver(
     );
     if (commit.committed) {
       dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
-    } else if (commit.refused !== "moved") return answerRepeat(commit.refused);
+    } else if (commit.refused !== "moved") return answerRepeat(deps, commit.refused);
     else hub.replace(id.recipient);
   }
   const elsewhere = dispatched.result === "offline"
@@ -112,7 +133,7 @@ async function deliver(
       });
     if (!commit.committed) {
       sent.cancel();
-      return answerRepeat(commit.refused);
+      return answerRepeat(deps, commit.refused);
     }
     dispatched = await sent.dispatched();
     // The instance has stopped without a result, so its agents are offline.
@@ -125,16 +146,16 @@ async function deliver(
   if (mayQueue) return await queue(deps, caller, id, message, bodySha256);
   const repeat = await asRelayUnavailable(() => deliveries.repeat(id, bodySha256));
   if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
-  if (repeat) return answerRepeat(repeat);
+  if (repeat) return answerRepeat(deps, repeat);
   throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
 }
 
 /** Returns the response for a result and records a 202. */
-function answer({ deliveries }: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): Response {
+function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): Response {
   switch (dispatched.result) {
     case "acked": {
       const { accepted, reason, connectedSockets } = dispatched;
-      return accept(deliveries, id, {
+      return accept(deps, id, {
         accepted: true,
         delivered: accepted,
         connectedSockets,
@@ -143,9 +164,9 @@ function answer({ deliveries }: DeliverDeps, id: DeliveryId, dispatched: Forward
       });
     }
     case "queued":
-      return accept(deliveries, id, queuedAnswer(id, dispatched.expiresAt, dispatched.connectedSockets));
+      return accept(deps, id, queuedAnswer(id, dispatched.expiresAt, dispatched.connectedSockets));
   }
-  void deliveries.markFailed(id);
+  void deps.deliveries.markFailed(id);
   switch (dispatched.result) {
     case "full":
       throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
@@ -156,7 +177,8 @@ function answer({ deliveries }: DeliverDeps, id: DeliveryId, dispatched: Forward
   }
 }
 
-function accept(deliveries: Deliveries, id: DeliveryId, body: HookAnswer): Response {
+function accept({ deliveries, metrics }: DeliverDeps, id: DeliveryId, body: HookAnswer): Response {
+  metrics.count("relay_messages_total", body.queued ? "queued" : body.delivered ? "delivered" : "refused_by_connector");
   void deliveries.answered(id, body);
   return json(body, 202, body.queued ? QUEUED_HEADERS : {});
 }
@@ -184,8 +206,9 @@ async function queue(
   );
   if (!commit.committed) {
     if (commit.refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
-    return answerRepeat(commit.refused);
+    return answerRepeat(deps, commit.refused);
   }
+  deps.metrics.count("relay_messages_total", "queued");
   // The recipient may have connected, and found an empty mailbox, before this commit.
   void deps.dispatch.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
@@ -255,9 +278,12 @@ function withIdentity({ text, value }: { text: string; value: unknown }, identit
   throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
 }
 
-function answerRepeat(repeat: DuplicateResult): Response | InProgress {
+function answerRepeat({ metrics }: DeliverDeps, repeat: DuplicateResult): Response | InProgress {
   if (repeat.repeat === "under_way") return repeat;
-  if (repeat.repeat === "same") return json(repeat.answer, 202);
+  if (repeat.repeat === "same") {
+    metrics.count("relay_messages_total", "repeat");
+    return json(repeat.answer, 202);
+  }
   throw new ServiceError("PROXY_HOOK_REQUEST_ID_REUSED");
 }
 

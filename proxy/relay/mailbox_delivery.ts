@@ -5,6 +5,7 @@
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Log } from "../../shared/server/log.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -19,6 +20,7 @@ interface DrainDeps {
   kv: Deno.Kv;
   clock: Clock;
   log: Log;
+  metrics: Metrics;
   hub: ConnectedAgents;
   crl: CrlCache;
   senders: SenderStatus;
@@ -34,6 +36,8 @@ export class MailboxDelivery {
   readonly #again = new Set<string>();
   readonly #stopped = new AbortController();
   #cancelSweep = () => {};
+  /** When the queued messages are counted again, milliseconds since the Unix epoch. */
+  #measureAt = 0;
 
   constructor(deps: DrainDeps) {
     this.#deps = deps;
@@ -61,7 +65,12 @@ export class MailboxDelivery {
   /** Starts the sweep. */
   start(): void {
     this.#cancelSweep = this.#deps.clock.after(LIMITS.mailboxSweepMs, async () => {
-      await this.sweep().catch((cause) => this.#deps.log("warn", "mailbox_sweep_failed", { cause }));
+      try {
+        await this.sweep();
+        await this.#measure();
+      } catch (cause) {
+        this.#deps.log("warn", "mailbox_sweep_failed", { cause });
+      }
       if (!this.#stopped.signal.aborted) this.start();
     });
   }
@@ -88,6 +97,14 @@ export class MailboxDelivery {
       together = [];
     }
     await Promise.all(together);
+  }
+
+  /** Refreshes the gauges over the store, when something reads them. A store that takes long is counted rarely. */
+  async #measure(): Promise<void> {
+    const { mailbox, metrics, clock } = this.#deps;
+    if (!metrics.isRead || clock.now() < this.#measureAt) return;
+    const took = await mailbox.measure();
+    if (took > LIMITS.mailboxCountSlowMs) this.#measureAt = clock.now() + LIMITS.mailboxCountRareMs;
   }
 
   async #handOver(recipient: string): Promise<void> {
@@ -128,9 +145,11 @@ export class MailboxDelivery {
     const outcome = await session.deliver(message, ackTimeoutMs, isStillAllowed, entry.nacks);
     if (!outcome.acked) return backoff(failures);
     if (outcome.accepted) {
+      this.#deps.metrics.count("relay_handovers_total", "delivered");
       await mailbox.remove(entry);
       return 0;
     }
+    this.#deps.metrics.count("relay_handovers_total", "nacked");
     const noted = await mailbox.noteNack(entry);
     if (noted.nacks < LIMITS.mailboxNacks) return noted.notBefore - clock.now();
     await mailbox.deadLetter(noted);

@@ -9,6 +9,7 @@ import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { arePaired } from "../trust/store.ts";
 import type { InstanceInbox } from "./instance_inbox.ts";
 import type { PresenceStore } from "./presence.ts";
@@ -46,6 +47,7 @@ interface DispatchDeps {
   kv: Deno.Kv;
   clock: Clock;
   log: Log;
+  metrics: Metrics;
   newId: () => string;
   commits: GroupCommit;
   presence: PresenceStore;
@@ -163,7 +165,8 @@ export class MessageForwarder {
   }
 
   #receive(note: Note, bytes: Uint8Array): void {
-    const { hub, drain } = this.#deps;
+    const { hub, drain, metrics } = this.#deps;
+    metrics.count("bus_notes_total", note.kind);
     switch (note.kind) {
       case "message":
         void this.#deliverNote(note, new TextDecoder().decode(bytes));

@@ -4,16 +4,18 @@
  * instance_inbox.ts.
  */
 import { KEYS } from "../schema/kv_keys.ts";
-import type { InstanceLease, Presence } from "../schema/records.ts";
+import type { InstanceLease, Presence, Seen } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { addWrite, type Update, type Write } from "../../shared/server/store/group_commit.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 
 const PRESENCE_KEPT_MS = LIMITS.presenceKeptSeconds * 1000;
+const SEEN_KEPT_MS = LIMITS.seenKeptSeconds * 1000;
 
 interface PresenceDeps {
   kv: Deno.Kv;
@@ -21,6 +23,7 @@ interface PresenceDeps {
   random: Random;
   newId: NewId;
   log: Log;
+  metrics?: Metrics;
 }
 
 export class PresenceStore {
@@ -73,7 +76,8 @@ export class PresenceStore {
       const previous = entry.value;
       if (previous?.instance === this.instance && isHere()) return { operation, result: null };
       const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1 };
-      operation.set(entry.key, presence);
+      const seen: Seen = { instance: this.instance, connectedAt: this.#deps.clock.now(), disconnectedAt: null };
+      operation.set(entry.key, presence).set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS });
       if (!previous || previous.instance === this.instance) return { operation, result: null };
       for (const write of onMove(previous)) addWrite(operation, write);
       return { operation, result: previous.instance };
@@ -87,11 +91,17 @@ export class PresenceStore {
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
     if (this.#stopped) return;
-    const entry = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
+    const { kv, clock } = this.#deps;
+    const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
     if (entry.value?.instance !== this.instance || isHere()) return;
     // The epoch must continue to rise, so the record stays, without an instance.
     const gone: Presence = { instance: "", epoch: entry.value.epoch + 1 };
-    await this.#deps.kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS }).commit();
+    const operation = kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS });
+    if (seen.value) {
+      const left: Seen = { ...seen.value, disconnectedAt: clock.now() };
+      operation.set(seen.key, left, { expireIn: SEEN_KEPT_MS });
+    }
+    await operation.commit();
   }
 
   /**

@@ -5,6 +5,7 @@
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import type { RegistryClient } from "../registry_client.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -13,6 +14,7 @@ import type { RelaySocket } from "./agent_sockets.ts";
 interface RevalidationDeps {
   clock: Clock;
   log: Log;
+  metrics: Metrics;
   hub: ConnectedAgents;
   crl: CrlCache;
   registry: RegistryClient;
@@ -21,6 +23,8 @@ interface RevalidationDeps {
 
 export class Revalidation {
   readonly #deps: RevalidationDeps;
+  /** Time of the announcement by socket, for the sockets of agents that are being checked after one. */
+  readonly #announced = new Map<RelaySocket, number>();
   #cancel = () => {};
   #stopped = false;
 
@@ -46,32 +50,48 @@ export class Revalidation {
     await this.#check(link);
   }
 
-  /** Drops what is cached about trust, refreshes the CRL and checks the sockets of these agents. */
-  async onTrustChange(agentDids: readonly string[]): Promise<void> {
+  /**
+   * Drops what is cached about trust, refreshes the CRL and checks the sockets of these agents.
+   *
+   * @param since when the change was announced, milliseconds since the Unix epoch
+   */
+  async onTrustChange(agentDids: readonly string[], since: number | null = null): Promise<void> {
     const { crl, registry, hub } = this.#deps;
+    const links = agentDids.flatMap((did) => hub.links(did));
+    if (since !== null) { for (const link of links) this.#announced.set(link, since); }
     registry.forgetVerdicts();
     await crl.refreshAnew();
     await Promise.all(agentDids.flatMap((did) => hub.links(did)).map((link) => this.#check(link)));
+    for (const link of links) this.#announced.delete(link);
   }
 
   /** Closes the sockets whose identity token is on the new CRL. */
   async onCrlInstalled(): Promise<void> {
     for (const link of this.#deps.hub.links()) {
-      if (await this.#isListed(link)) this.#deps.hub.revoke(link, "the identity token is revoked");
+      if (await this.#isListed(link)) this.#revoke(link, "the identity token is revoked");
     }
   }
 
   async #check(link: RelaySocket): Promise<void> {
-    const { hub, registry, log } = this.#deps;
+    const { registry, log } = this.#deps;
     const { agentDid, ownerDid } = link.agent;
     try {
-      if (await this.#isListed(link)) return hub.revoke(link, "the identity token is revoked");
+      if (await this.#isListed(link)) return this.#revoke(link, "the identity token is revoked");
       const { ownsAgent, agentStatus, session } = await registry.ownership(ownerDid, agentDid);
-      if (!ownsAgent || agentStatus !== "active") hub.revoke(link, "the agent is revoked");
-      else if (session !== "active") hub.revoke(link, "the agent's session has ended");
+      if (!ownsAgent || agentStatus !== "active") this.#revoke(link, "the agent is revoked");
+      else if (session !== "active") this.#revoke(link, "the agent's session has ended");
     } catch (cause) {
       log("warn", "revalidation_failed", { agentDid, cause });
     }
+  }
+
+  #revoke(link: RelaySocket, reason: string): void {
+    const { hub, clock, metrics } = this.#deps;
+    hub.revoke(link, reason);
+    const since = this.#announced.get(link);
+    if (since === undefined) return;
+    metrics.observe("revocation_close_seconds", (clock.now() - since) / 1000);
+    this.#announced.delete(link);
   }
 
   /** Returns false when there is no usable CRL. */

@@ -18,6 +18,7 @@
  * | mailbox_state, recipient | MailboxState | mailbox, through group commit | twice a message's |
  * | mailbox_expiry, time, recipient, number | true | mailbox, through group commit | the same |
  * | presence, agent | Presence | presence | a day after its instance's lease, swept |
+ * | seen, agent | Seen | presence, in the same commits | 90 days after it was written |
  * | instance, id | InstanceLease | presence | valid for 12 s, kept a day longer |
  * | inbox, instance, id | StoredInstanceMessage | instance inbox | a minute |
  * | inbox_part, instance, id, part | bytes of a message between instances | instance inbox | a minute |
@@ -42,9 +43,11 @@ export const KEYS = {
   nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, hashKeyPart(nonce)),
   window: (rule: string, agentDid: string) => key("window", rule, agentDid),
   delivery: (recipient: string, requestId: string, sender: string) => key("delivery", requestId, recipient, sender),
+  deliveriesOf: (requestId: string) => key("delivery", requestId),
   deliveries: (recipient: string, requestId: string) => key("delivery", requestId, recipient),
   receipt: (recipient: string, requestId: string, sender: string, status: ReceiptStatus) =>
     key("receipt", requestId, recipient, sender, status),
+  receiptsOf: (requestId: string) => key("receipt", requestId),
   receipts: (recipient: string, requestId: string) => key("receipt", requestId, recipient),
   ticket: (digest: string) => key("ticket", digest),
   openTickets: (agentDid: string) => key("open_tickets", agentDid),
@@ -56,10 +59,14 @@ export const KEYS = {
   mailbox: (recipient: string) => key("mailbox", recipient),
   mailboxPart: (recipient: string, number: number, part: number) => key("mailbox_part", recipient, number, part),
   mailboxState: (recipient: string) => key("mailbox_state", recipient),
+  mailboxStates: () => key("mailbox_state"),
   mailboxExpiry: (expiresAt: number, recipient: string, number: number) =>
     key("mailbox_expiry", expiresAt, recipient, number),
   mailboxExpiredBy: (now: number) => ({ start: key("mailbox_expiry", 0), end: key("mailbox_expiry", now + 1) }),
+  mailboxExpiries: () => key("mailbox_expiry"),
   presence: (agentDid: string) => key("presence", agentDid),
+  seen: (agentDid: string) => key("seen", agentDid),
+  allSeen: () => key("seen"),
   instance: (instance: string) => key("instance", instance),
   instances: () => key("instance"),
   inbox: (instance: string) => key("inbox", instance),
@@ -97,6 +104,7 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   mailbox_state: { expiry: "two mailbox lifetimes and two days after its last change" },
   mailbox_expiry: { rule: "deleted with its message" },
   presence: { expiry: "24 h after the lease of its instance ended" },
+  seen: { expiry: "90 days after the agent last connected or disconnected (D-173)" },
   instance: { expiry: "24 h after the lease ended" },
   inbox: { expiry: "60 s; deleted when it is read" },
   inbox_part: { expiry: "60 s; deleted when it is read" },

@@ -75,6 +75,16 @@ export interface Presence {
   epoch: number;
 }
 
+/**
+ * When an agent was connected last (D-173). Times are milliseconds since the Unix epoch; `disconnectedAt` is `null` while it
+ * is connected, and when its instance ended without recording the end.
+ */
+export interface Seen {
+  instance: string;
+  connectedAt: number;
+  disconnectedAt: number | null;
+}
+
 /** Record that an instance is alive until a time, milliseconds since the Unix epoch. */
 export interface InstanceLease {
   until: number;

@@ -1,7 +1,7 @@
 /** Lifetimes of exported records of the proxy. */
 import { receivedAtOf } from "./receipt_record.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
-import type { DeliveryRecord, MailboxEntry, TicketRecord } from "./records.ts";
+import type { DeliveryRecord, MailboxEntry, Seen, TicketRecord } from "./records.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { nonceEnd } from "../../shared/server/nonces.ts";
@@ -29,6 +29,7 @@ export const STORED: StoredKinds = {
   mailbox_expiry: (_: unknown, now: number) => now + 9 * DAY_MS,
   crl_seen: "forever",
   presence: "never",
+  seen: ({ connectedAt, disconnectedAt }: Seen) => (disconnectedAt ?? connectedAt) + LIMITS.seenKeptSeconds * 1000,
   instance: "never",
   inbox: "never",
   inbox_part: "never",

@@ -78,7 +78,8 @@ export async function reissueAgent(deps: AgentDeps, { params, caller, exchange }
 }
 
 export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
-  await store.deleteAgent(deps, caller.human, params.id, exchange.requestId);
+  const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
+  await store.deleteAgent(deps, caller.human, agent, exchange.requestId);
   return noContent();
 }
 

@@ -24,8 +24,8 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import type { Changes } from "../../shared/server/store/changes.ts";
-import { belowCursor } from "../../shared/server/store/pages.ts";
+import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import { belowCursor, readFilteredPage } from "../../shared/server/store/pages.ts";
 
 export interface AgentDeps extends SessionDeps {
   config: Pick<
@@ -47,6 +47,16 @@ export function agentView({ ownerId: _owner, reissues: _reissues, ...agent }: Ag
 
 export async function findAgent(deps: Pick<AgentDeps, "kv">, id: string): Promise<AgentRecord | null> {
   return (await deps.kv.get<AgentRecord>(KEYS.agent(id))).value;
+}
+
+/**
+ * Makes the owner's status a condition of a change that may give an agent a session (D-170).
+ *
+ * @throws {ServiceError} `ACCOUNT_SUSPENDED`
+ */
+async function refuseSuspended(draft: Draft, owner: HumanRecord): Promise<void> {
+  const { value } = await draft.get<HumanRecord>(KEYS.human(owner.id));
+  if (value?.status === "suspended") throw new ServiceError("ACCOUNT_SUSPENDED");
 }
 
 /** @throws {ServiceError} `AGENT_NOT_FOUND`, also when another human owns the agent */
@@ -96,7 +106,7 @@ export interface IssuedAgent {
  * Registers an agent. One commit marks the challenge as used, stores agent and session, and raises the counts.
  *
  * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_NOT_FOUND`, those of `checkRegistration`, `QUOTA_EXCEEDED`,
- * `RATE_LIMIT_EXCEEDED`
+ * `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`
  */
 export async function registerAgent(
   deps: AgentDeps,
@@ -125,10 +135,11 @@ export async function registerAgent(
   const session = issueSession(deps);
   const result = { agent, ait, agentAuth: session.agentAuth };
   const [crlFill] = await Promise.all([deps.crl.fill(), ensureQuota(deps, owner.id)]);
-  return await deps.changes.run(async (draft) => {
+  const registered = await deps.changes.run(async (draft) => {
     const [entry, quota] = await Promise.all([
       draft.get<ChallengeRecord>(KEYS.challenge(challenge.id)),
       draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+      refuseSuspended(draft, owner),
     ]);
     if (entry.value === null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
     if (entry.value.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
@@ -150,13 +161,16 @@ export async function registerAgent(
     );
     return result;
   });
+  deps.metrics?.count("agents_registered_total");
+  deps.metrics?.count("aits_issued_total");
+  return registered;
 }
 
 /**
  * Issues a new AIT and revokes the previous one. An agent without a live session also gets a new session (D-40).
  *
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first,
- * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`
+ * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`
  */
 export async function reissueAgent(
   deps: AgentDeps,
@@ -169,11 +183,12 @@ export async function reissueAgent(
   const issued = await withNewAit(deps, before);
   const newSession = issueSession(deps);
   const [crlFill] = await Promise.all([deps.crl.fill(), ensureQuota(deps, owner.id)]);
-  return await deps.changes.run(async (draft) => {
+  const reissued = await deps.changes.run(async (draft) => {
     const [entry, session, quota] = await Promise.all([
       draft.get<AgentRecord>(KEYS.agent(id)),
       draft.get<SessionRecord>(KEYS.session(id)),
       draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+      refuseSuspended(draft, owner),
     ]);
     const isSame = entry.value?.status === "active" && entry.value.currentJti === before.currentJti;
     if (!isSame) throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
@@ -190,27 +205,29 @@ export async function reissueAgent(
     );
     return { agent, ait: issued.ait, ...(fresh ? { agentAuth: fresh.agentAuth } : {}) };
   });
+  deps.metrics?.count("aits_issued_total");
+  return reissued;
 }
 
 /**
  * Revokes an agent permanently: adds its AIT to the revocation list and ends its session (D-41). It also succeeds when a
  * reissue or refresh commits first. No quota refuses it.
  *
+ * @param actor the owner, or an admin (D-171)
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
  */
 export async function deleteAgent(
   deps: AgentDeps,
-  owner: HumanRecord,
-  id: string,
+  actor: HumanRecord,
+  { id, ownerId }: Pick<AgentRecord, "id" | "ownerId">,
   requestId: string,
 ): Promise<void> {
-  await findOwnAgent(deps, owner, id);
-  await ensureQuota(deps, owner.id);
+  await ensureQuota(deps, ownerId);
   await deps.changes.run(async (draft) => {
     const [entry, session, quota] = await Promise.all([
       draft.get<AgentRecord>(KEYS.agent(id)),
       draft.get<SessionRecord>(KEYS.session(id)),
-      draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+      draft.get<QuotaRecord>(KEYS.quota(ownerId)),
     ]);
     const agent = entry.value;
     if (agent === null) throw new ServiceError("AGENT_NOT_FOUND");
@@ -222,11 +239,12 @@ export async function deleteAgent(
     const deleted: AgentRecord = { ...agent, status: "revoked", updatedAt: toIso(now) };
     draft.set(entry.key, deleted, kept);
     if (session.value) draft.set(session.key, revoked(deps, session.value), kept);
-    draft.also((operation) => operation.set(KEYS.agentOf(owner.id, id), now + ENDED_KEPT_MS, kept));
+    draft.also((operation) => operation.set(KEYS.agentOf(ownerId, id), now + ENDED_KEPT_MS, kept));
     draft.also((operation) =>
-      audited(operation, deps, { event: "agent.deleted", actor: owner.did, subject: agent.did, requestId })
+      audited(operation, deps, { event: "agent.deleted", actor: actor.did, subject: agent.did, requestId })
     );
   });
+  deps.metrics?.count("agents_revoked_total");
 }
 
 /**
@@ -238,39 +256,17 @@ export async function listAgents(
   owner: HumanRecord,
   query: { status?: string | undefined; framework?: string | undefined; limit: number; cursor?: string | undefined },
 ): Promise<{ agents: AgentRecord[]; nextCursor: string | null }> {
-  const fits = (agent: AgentRecord) =>
-    (!query.status || agent.status === query.status) &&
+  const fits = (agent: AgentRecord | null) =>
+    agent !== null && (!query.status || agent.status === query.status) &&
     (query.framework === undefined || agent.framework === query.framework);
   const selector = belowCursor(KEYS.agentsOf(owner.id), query.cursor);
-  const index = deps.kv.list(selector, { reverse: true, limit: LIMITS.filteredPageReads, batchSize: READ_AT_ONCE });
-  const agents: AgentRecord[] = [];
-  let read = 0, last = "", ids: string[] = [];
-  /** Adds the agents with these IDs; returns the cursor once there is one more than the page holds. */
-  const add = async (): Promise<string | null> => {
-    const entries = await Promise.all(ids.map((id) => deps.reads.get<AgentRecord>(KEYS.agent(id))));
-    ids = [];
-    for (const { value: agent } of entries) {
-      if (!agent || !fits(agent)) continue;
-      if (agents.length === query.limit) return agents.at(-1)?.id ?? null;
-      agents.push(agent);
-    }
-    return null;
-  };
-  for await (const { key } of index) {
-    ids.push(last = String(key.at(-1)));
-    read++;
-    // The first step reads the page and one more: without a filter nothing else is read.
-    if (ids.length < (read <= query.limit + 1 ? query.limit + 1 : READ_AT_ONCE)) continue;
-    const nextCursor = await add();
-    if (nextCursor !== null) return { agents, nextCursor };
-  }
-  const nextCursor = await add();
-  if (nextCursor !== null) return { agents, nextCursor };
-  return { agents, nextCursor: read === LIMITS.filteredPageReads ? last : null };
+  const page = await readFilteredPage<true | number, AgentRecord>(deps.kv, selector, query, async (entries) => {
+    const ids = entries.map(({ key }) => String(key.at(-1)));
+    const agents = await Promise.all(ids.map((id) => deps.reads.get<AgentRecord>(KEYS.agent(id))));
+    return agents.map(({ value }) => fits(value) ? value : null);
+  });
+  return { agents: page.items, nextCursor: page.nextCursor };
 }
-
-/** Number of agents that one step of a filtered page reads. */
-const READ_AT_ONCE = 100;
 
 async function withNewAit(
   deps: AgentDeps,

@@ -1,18 +1,54 @@
 /**
- * HTTP handler of the audit log (D-50): pages, newest first.
+ * HTTP handler of the audit log (D-50, D-174): pages with filters, newest or oldest first.
  */
-import type * as z from "zod";
-import type { PageQuery } from "../../shared/protocol/api/fields.ts";
+import type { AuditQuery } from "../../shared/protocol/api/audit.ts";
+import { firstUlidOf } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { parseIso } from "../../shared/protocol/time.ts";
 import { type Input, json } from "../../shared/server/http/route.ts";
-import { readPage } from "../../shared/server/store/pages.ts";
+import { afterCursor, belowCursor, readFilteredPage } from "../../shared/server/store/pages.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
 
 export async function listAudit(
   deps: { kv: Deno.Kv },
-  { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
+  { query }: Input<undefined, AuditQuery, undefined, ApiKeyCaller>,
 ): Promise<Response> {
-  const { items: events, nextCursor } = await readPage<AuditRecord>(deps.kv, KEYS.auditLog(), query);
+  const range = { reverse: query.order === "desc", limit: query.limit };
+  const fits = filterOf(query);
+  const { items: events, nextCursor } = await readFilteredPage<AuditRecord, AuditRecord>(
+    deps.kv,
+    selectorOf(query),
+    range,
+    (entries) => entries.map(({ value }) => fits(value) ? value : null),
+  );
   return json({ events, pagination: { limit: query.limit, nextCursor } });
+}
+
+/** Returns the keys that can hold what the query asks for: its times bound the IDs. */
+function selectorOf({ order, cursor, since, until }: AuditQuery): Deno.KvListSelector {
+  const prefix = KEYS.auditLog();
+  const begin = since === undefined ? [] : [firstUlidOf(timeOf(since))];
+  const end = until === undefined ? [] : [firstUlidOf(timeOf(until) + LIMITS.auditClockSlackMs)];
+  if (cursor !== undefined) (order === "desc" ? end : begin).push(order === "desc" ? cursor : afterCursor(cursor));
+  const [first] = begin.sort().reverse(), [last] = end.sort();
+  if (first === undefined) return belowCursor(prefix, last);
+  if (last === undefined) return { prefix, start: [...prefix, first] };
+  return { start: [...prefix, first], end: [...prefix, first > last ? first : last] };
+}
+
+function filterOf({ event, actor, subject, since, until }: AuditQuery): (entry: AuditRecord) => boolean {
+  const from = since === undefined ? -Infinity : timeOf(since);
+  const to = until === undefined ? Infinity : timeOf(until);
+  return (entry) => {
+    const at = timeOf(entry.at);
+    return at >= from && at < to && (actor === undefined || entry.actor === actor) &&
+      (subject === undefined || entry.subject === subject) &&
+      (event === undefined || entry.event === event || (event.endsWith(".") && entry.event.startsWith(event)));
+  };
+}
+
+function timeOf(iso: string): number {
+  return parseIso(iso) ?? NaN;
 }

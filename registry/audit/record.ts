@@ -12,8 +12,10 @@ import { toIso } from "../../shared/protocol/time.ts";
 export function audited(
   operation: Deno.AtomicOperation,
   deps: { clock: Clock; newId: NewId },
-  entry: Pick<AuditRecord, "event" | "actor" | "subject" | "requestId">,
+  entry: Omit<AuditRecord, "id" | "at">,
 ): Deno.AtomicOperation {
-  const record: AuditRecord = { id: deps.newId(), at: toIso(deps.clock.now()), ...entry };
+  // The time first: the ID of an entry is never older than its time.
+  const at = toIso(deps.clock.now());
+  const record: AuditRecord = { id: deps.newId(), at, ...entry };
   return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(entry.event) });
 }

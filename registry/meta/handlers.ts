@@ -25,7 +25,10 @@ interface HealthDeps {
   crl: CrlPublisher;
 }
 
-export async function registryHealth(deps: HealthDeps): Promise<RegistryHealth> {
+/** Returns the checks of the health response, and `ready` when both pass. */
+async function readiness(
+  deps: Pick<HealthDeps, "probe" | "signing">,
+): Promise<Pick<RegistryHealth, "checks" | "ready">> {
   const works = async (probe: () => Promise<unknown>) => {
     try {
       await probe();
@@ -38,7 +41,16 @@ export async function registryHealth(deps: HealthDeps): Promise<RegistryHealth> 
     kv: await deps.probe.works(),
     signingKey: await works(() => deps.signing.current()),
   };
-  const ready = checks.kv && checks.signingKey;
+  return { checks, ready: checks.kv && checks.signingKey };
+}
+
+/** Returns true when the registry accepts requests (D-179). */
+export async function registryReady(deps: Pick<HealthDeps, "probe" | "signing">): Promise<boolean> {
+  return (await readiness(deps)).ready;
+}
+
+export async function registryHealth(deps: HealthDeps): Promise<RegistryHealth> {
+  const { checks, ready } = await readiness(deps);
   const { version, environment } = deps.config;
   const crlFill = Math.round(await deps.crl.fill() * 100) / 100;
   return { status: ready ? "ok" : "unavailable", version, environment, ready, checks, crlFill };

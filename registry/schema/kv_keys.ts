@@ -6,7 +6,8 @@
  * | issuer | string | start | none |
  * | signing_keys | SigningKeySet | start, key rotation | none |
  * | bootstrap | BootstrapRecord | bootstrap | none |
- * | human, id | HumanRecord | bootstrap, redeem, recover | none |
+ * | human, id | HumanRecord | bootstrap, redeem, suspend, restore, recover | none |
+ * | suspension, human | SuspensionRecord | suspend, restore, recover | deleted when its sessions are changed |
  * | quota, human | QuotaRecord | every change that counts against a quota | none |
  * | api_key, digest | ApiKeyRecord | bootstrap, redeem, API keys, recover | 90 days after its revocation |
  * | api_key_of, human, id | digest | the same | with its API key |
@@ -15,7 +16,7 @@
  * | challenge, id | ChallengeRecord | challenge, registration | 24 h |
  * | agent, id | AgentRecord | registration, reissue, delete | 90 days after its deletion |
  * | agent_of, human, id | true, or its end in milliseconds since the Unix epoch | registration, delete | with its agent |
- * | session, agent | SessionRecord | registration, refresh, reissue, revoke | 90 days after its end |
+ * | session, agent | SessionRecord | registration, refresh, reissue, revoke, suspend, restore | 90 days after its end |
  * | spent_refresh, digest | SpentRefresh | refresh | the token's own |
  * | revocation, jti | RevocationRecord | reissue, delete | AIT's exp + 1 h |
  * | crl_head | CrlHead | reissue, delete | none |
@@ -39,6 +40,9 @@ export const KEYS = {
   signingKeys: () => key("signing_keys"),
   bootstrap: () => key("bootstrap"),
   human: (id: string) => key("human", id),
+  humans: () => key("human"),
+  suspension: (humanId: string) => key("suspension", humanId),
+  suspensions: () => key("suspension"),
   quota: (humanId: string) => key("quota", humanId),
   quotas: () => key("quota"),
   apiKey: (digest: string) => key("api_key", digest),
@@ -49,6 +53,7 @@ export const KEYS = {
   inviteCode: (digest: string) => key("invite_code", digest),
   challenge: (id: string) => key("challenge", id),
   agent: (id: string) => key("agent", id),
+  agents: () => key("agent"),
   agentOf: (humanId: string, id: string) => key("agent_of", humanId, id),
   agentsOf: (humanId: string) => key("agent_of", humanId),
   session: (agentId: string) => key("session", agentId),
@@ -82,6 +87,7 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   signing_keys: { rule: "one record of at most 64 keys; a retired key leaves it after 90 days" },
   bootstrap: ONE_RECORD,
   human: { rule: "one for each redeemed invite; an admin decides how many there are" },
+  suspension: { rule: "one for each human; deleted when its sessions are changed" },
   quota: { rule: "one for each human" },
   api_key: { quota: "QUOTA_API_KEYS active ones of a human; an expiry of 90 days from the revocation" },
   api_key_of: { rule: "ends with its API key, by the same expiry" },

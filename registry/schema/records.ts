@@ -1,4 +1,5 @@
 /** Types of the stored records of the registry; kv_keys.ts lists their keys. */
+import { AUDIT_EVENTS, type AuditEvent } from "../../shared/protocol/api/audit.ts";
 import type { ApiKey, Human } from "../../shared/protocol/api/accounts.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { InternalService } from "../../shared/protocol/api/services.ts";
@@ -19,6 +20,15 @@ export interface BootstrapRecord {
 /** A human as stored; `createdAt` is ISO-8601. */
 export interface HumanRecord extends Human {
   createdAt: string;
+  /** ISO-8601; absent while active. */
+  suspendedAt?: string;
+}
+
+/** A suspension or restore whose sessions are not all changed yet (D-170). */
+export interface SuspensionRecord {
+  wanted: Human["status"];
+  /** ID of the last agent whose session is done; `null` at the beginning. */
+  cursor: string | null;
 }
 
 /** The counts of one human, as stored. */
@@ -92,6 +102,8 @@ export interface SessionRecord {
   createdAt: number;
   /** When it was revoked; absent before, and in records of older versions. */
   revokedAt?: number;
+  /** Present when a suspension of the owner revoked it; a restore makes it active again (D-170). */
+  suspended?: true;
 }
 
 /** A refresh token older than the previous one. A request that presents it has a copy. */
@@ -131,6 +143,8 @@ export interface AuditRecord {
   /** DID or ID of the changed record. */
   subject: string;
   requestId: string;
+  /** The reason that the actor gave (D-170). */
+  detail?: string;
 }
 
 export interface StoredKey {
@@ -147,26 +161,4 @@ export interface StoredKey {
 /** Number of records that end at each time (milliseconds since the Unix epoch), earliest first. */
 export type Expiring = readonly (readonly [until: number, count: number])[];
 
-/** All audit events. */
-export const AUDIT_EVENTS = [
-  "admin.bootstrapped",
-  "admin.recovered",
-  "invite.created",
-  "invite.deleted",
-  "invite.redeemed",
-  "api_key.created",
-  "api_key.revoked",
-  "agent.registered",
-  "agent.reissued",
-  "agent.deleted",
-  "session.refreshed",
-  "session.recovered",
-  "session.revoked",
-  "session.reuse_detected",
-  "service.created",
-  "service.rotated",
-  "service.deleted",
-  "signing_key.rotated",
-] as const;
-
-export type AuditEvent = (typeof AUDIT_EVENTS)[number];
+export { AUDIT_EVENTS, type AuditEvent };

@@ -20,9 +20,12 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 const endedAt = (time: string | null | undefined): number | null =>
   time === null || time === undefined ? null : (parseIso(time) ?? NaN) + ENDED_KEPT_MS;
 
-/** Returns when the session ends or ended, milliseconds since the Unix epoch. */
-export function sessionEnd({ revokedAt, refreshExpiresAt }: SessionRecord): number {
-  return revokedAt ?? refreshExpiresAt;
+/**
+ * Returns when the session ends or ended, milliseconds since the Unix epoch. A suspended one may become active again until
+ * its refresh token expires.
+ */
+export function sessionEnd({ revokedAt, refreshExpiresAt, suspended }: SessionRecord): number {
+  return suspended ? Math.max(revokedAt ?? 0, refreshExpiresAt) : revokedAt ?? refreshExpiresAt;
 }
 
 /** Expiry of each kind, as in the table of kv_keys.ts. */
@@ -31,6 +34,7 @@ export const STORED: StoredKinds = {
   signing_keys: "forever",
   bootstrap: "forever",
   human: "forever",
+  suspension: "forever",
   quota: "forever",
   api_key: (value: ApiKeyRecord) => endedAt(value.revokedAt),
   api_key_of: "forever",

@@ -35,6 +35,24 @@ export function sessionState(session: SessionRecord, now: number): "active" | "r
 }
 
 /**
+ * Returns the session as a suspension or restore of its owner leaves it (D-170), or `null` when that does not change it.
+ */
+export function sessionFor(
+  wanted: "suspended" | "active",
+  session: SessionRecord | null,
+  now: number,
+): SessionRecord | null {
+  if (session === null) return null;
+  if (wanted === "suspended") {
+    const isUsable = session.status === "active" && now < Math.max(session.accessExpiresAt, session.refreshExpiresAt);
+    return isUsable ? { ...session, status: "revoked", revokedAt: now, suspended: true } : null;
+  }
+  if (!session.suspended) return null;
+  const { suspended: _, revokedAt: __, ...rest } = session;
+  return { ...rest, status: "active" };
+}
+
+/**
  * Evaluates a refresh. `rotate` accepts the current token. `recover` accepts the previous token after a lost response,
  * while its successor is unused. An older token is a copy and ends the session.
  *

@@ -58,9 +58,10 @@ export function issueSession(
   return { record, agentAuth };
 }
 
-/** Returns the session, revoked now. */
+/** Returns the session, revoked now. A restore of its owner does not bring it back (D-170). */
 export function revoked({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): SessionRecord {
-  return { ...session, status: "revoked", revokedAt: clock.now() };
+  const { suspended: _, ...rest } = session;
+  return { ...rest, status: "revoked", revokedAt: clock.now() };
 }
 
 /** Returns the options of a write: the record is deleted 90 days after the end of the session (D-218). */
@@ -80,8 +81,29 @@ export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string):
 export async function refreshSession(
   deps: SessionDeps,
   caller: ProvenAgent,
+  request: { refreshToken: string; recovery: boolean },
+  requestId: string,
+): Promise<AgentAuth> {
+  let result: RefreshResult | null = "refused";
+  try {
+    return await refreshOnce(deps, caller, request, requestId, (known) => result = known);
+  } catch (error) {
+    if (!(error instanceof ServiceError)) result = null;
+    throw error;
+  } finally {
+    if (result) deps.metrics?.count("sessions_refreshed_total", result);
+  }
+}
+
+/** What a request to refresh a session led to, for the metrics. */
+type RefreshResult = "rotated" | "recovered" | "refused" | "reuse_detected";
+
+async function refreshOnce(
+  deps: SessionDeps,
+  caller: ProvenAgent,
   { refreshToken, recovery }: { refreshToken: string; recovery: boolean },
   requestId: string,
+  report: (result: RefreshResult) => void,
 ): Promise<AgentAuth> {
   const { agentId, agentDid, aitJti, timestamp } = caller;
   const request: RefreshRequest = { digest: digest(refreshToken), recovery, timestamp };
@@ -106,6 +128,7 @@ export async function refreshSession(
     case "recover":
       break;
     case "reused":
+      report("reuse_detected");
       await revokeSession(deps, agentId, {
         event: "session.reuse_detected",
         actor: agentDid,
@@ -141,10 +164,11 @@ export async function refreshSession(
   const event = decision === "rotate" ? "session.refreshed" : "session.recovered";
   audited(operation, deps, { event, actor: agentDid, subject: agentDid, requestId });
   if (!(await operation.commit()).ok) throw new ServiceError("AGENT_AUTH_REFRESH_CONFLICT");
+  report(decision === "rotate" ? "rotated" : "recovered");
   return next.agentAuth;
 }
 
-/** Revokes the active session of an agent, if there is one. Idempotent. */
+/** Revokes the active or suspended session of an agent, if there is one. Idempotent. */
 export async function revokeSession(
   deps: StoreDeps,
   agentId: string,
@@ -152,7 +176,7 @@ export async function revokeSession(
 ): Promise<void> {
   await commitOptimistically(deps, async () => {
     const entry = await deps.kv.get<SessionRecord>(KEYS.session(agentId));
-    if (entry.value?.status !== "active") return { done: undefined };
+    if (entry.value?.status !== "active" && !entry.value?.suspended) return { done: undefined };
     const ended = revoked(deps, entry.value);
     const operation = deps.kv.atomic().check(entry).set(entry.key, ended, keptFor(deps, ended));
     audited(announceTrustChange(operation, deps.newId, [audit.subject]), deps, audit);

@@ -1,5 +1,5 @@
 /**
- * TLS errors with their fixes, and the roots that a WebSocket is tried with (D-232). Nothing turns verification off.
+ * TLS errors with their fixes, and the roots that a WebSocket is tried with (D-167, D-232). Nothing turns verification off.
  */
 import { UnreachableError } from "./errors.ts";
 
@@ -33,8 +33,11 @@ export function unreachable(origin: string, otherwise: string, cause: unknown): 
     const fix = known?.fix ?? "The service needs another certificate.";
     return new UnreachableError(`The certificate of ${origin} is ${is}`, { cause, fix, code: "CLI_TLS_REFUSED" });
   }
-  if (/invalid HTTP version parsed/.test(text)) {
+  if (/invalid HTTP version parsed|HPE_INVALID_CONSTANT/.test(text)) {
     return new UnreachableError(`${origin} does not speak plain HTTP; if it speaks TLS, use https`, { cause });
+  }
+  if (/InvalidContentType|ERR_SSL_WRONG_VERSION_NUMBER/.test(text)) {
+    return new UnreachableError(`${origin} does not speak TLS; if it speaks plain HTTP, use http`, { cause });
   }
   return new UnreachableError(`${origin} ${otherwise}`, { cause });
 }

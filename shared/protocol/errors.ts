@@ -120,10 +120,40 @@ export const ERRORS = {
     fix: "Use the API key of an admin.",
     origin: "project",
   },
+  ADMIN_INVALID_QUERY: {
+    status: 400,
+    when: "the query of an admin's list is invalid",
+    fix: "Check the filters, limit (1 to 100) and cursor.",
+    origin: "project",
+  },
+  ADMIN_INVALID_BODY: {
+    status: 400,
+    when: "the body of an admin's request is invalid",
+    fix: "Send reason as 1 to 200 characters of text, or no body.",
+    origin: "project",
+  },
+  ADMIN_SUSPEND_FORBIDDEN: {
+    status: 409,
+    when: "an admin cannot be suspended",
+    fix: "Revoke the admin's API keys, or its agents, instead.",
+    origin: "project",
+  },
+  PERSON_NOT_FOUND: {
+    status: 404,
+    when: "the person does not exist",
+    fix: "List the people to get their IDs.",
+    origin: "project",
+  },
+  ACCOUNT_SUSPENDED: {
+    status: 403,
+    when: "an admin has suspended this account",
+    fix: "Ask the operator of the registry to restore it.",
+    origin: "project",
+  },
   AUDIT_INVALID_QUERY: {
     status: 400,
     when: "the audit query is invalid",
-    fix: "Send limit as 1 to 100, and cursor as the nextCursor of the previous page.",
+    fix: "Check event, actor, subject, since, until, order, limit (1 to 100) and cursor.",
     origin: "project",
   },
   SIGNING_KEYS_CONFIGURED: {
@@ -441,6 +471,19 @@ export const ERRORS = {
     when: "the agent has exceeded its rate limit",
     fix: "Wait for the number of seconds in Retry-After.",
     origin: "spec",
+  },
+  // Proxy: what an admin sees
+  PROXY_ADMIN_TOKEN_INVALID: {
+    status: 401,
+    when: "the admin token is missing, expired, for another proxy, or not signed by the registry",
+    fix: "Get a new token from the registry with POST /v1/admin/tokens; an API key does not work here.",
+    origin: "project",
+  },
+  PROXY_ADMIN_INVALID_QUERY: {
+    status: 400,
+    when: "the query of the admin route is invalid",
+    fix: "Send only the parameters of the route, each once and in its form.",
+    origin: "project",
   },
   // Proxy: hooks and relay
   PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE: {

@@ -1,7 +1,7 @@
 /**
  * ULIDs (D-02) and request IDs (D-11). Clock and entropy are parameters of the factory.
  */
-import { monotonicFactory } from "ulid";
+import { encodeTime, monotonicFactory } from "ulid";
 
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 const REQUEST_ID = /^[A-Za-z0-9._:-]{8,128}$/;
@@ -14,6 +14,11 @@ export function isUlid(value: unknown): value is string {
 /** Returns true for a request ID that a client may choose. */
 export function isRequestId(value: unknown): value is string {
   return typeof value === "string" && REQUEST_ID.test(value);
+}
+
+/** Returns the smallest ULID of a time (milliseconds since the Unix epoch). */
+export function firstUlidOf(ms: number): string {
+  return encodeTime(Math.max(0, ms), 10) + "0".repeat(16);
 }
 
 /** Random bytes per call: single bytes would cost more than the rest of a ULID. */

@@ -5,6 +5,7 @@
  *
  * @module
  */
+export * from "./signed/admin_token.ts";
 export * from "./signed/ait.ts";
 export * from "./base64url.ts";
 export * from "./signed/crl.ts";
@@ -29,6 +30,8 @@ export * from "./ticket.ts";
 export * from "./time.ts";
 /** Request and response bodies of humans, API keys and the bootstrap. */
 export * as accountsApi from "./api/accounts.ts";
+/** Request and response bodies of the admin's routes for people and agents. */
+export * as adminApi from "./api/admin.ts";
 /** Request and response bodies of agents. */
 export * as agentsApi from "./api/agents.ts";
 /** Request and response bodies of the audit log. */
@@ -43,6 +46,8 @@ export * as pairingApi from "./api/pairing.ts";
 export * as receiptsApi from "./api/receipts.ts";
 /** Bodies of message delivery. */
 export * as relayApi from "./api/relay.ts";
+/** Queries and response bodies with which an admin sees the relay. */
+export * as relayAdminApi from "./api/relay_admin.ts";
 /** Request and response bodies of internal services. */
 export * as servicesApi from "./api/services.ts";
 /** Request and response bodies of sessions of agents. */

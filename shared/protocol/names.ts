@@ -29,6 +29,11 @@ export function parseFramework(value: unknown): string | null {
   return parseText(value, LIMITS.framework);
 }
 
+/** Returns a trimmed reason for the audit log (1 to 200 code points, D-169), or `null`. */
+export function parseReason(value: unknown): string | null {
+  return parseText(value, LIMITS.reason, BIDI);
+}
+
 function parseText(value: unknown, maxCodePoints: number, banned?: RegExp): string | null {
   // A code point has at most two UTF-16 units; four leave room for white space and bound the work on hostile input.
   if (typeof value !== "string" || value.length > maxCodePoints * 4) return null;

@@ -12,11 +12,21 @@ export const processEnviron: Environ = (name) => Deno.env.get(name) || undefined
 /** Parses the text of one variable. @throws {TypeError} with a message that completes "NAME: …" */
 export type Parse<T> = (text: string) => T;
 
+/** The server cannot start, for a reason that its operator can remove. The message is for that person. */
+export class StartRefused extends Error {
+  override name = "StartRefused";
+
+  /** @param problems one line each; empty when the first line says it all */
+  constructor(readonly headline: string, readonly problems: readonly string[] = []) {
+    super([problems.length === 0 ? headline : `${headline}:`, ...problems.map((line) => `  ${line}`)].join("\n"));
+  }
+}
+
 /** The configuration is invalid; `problems` has one line per variable. */
-export class ConfigError extends Error {
+export class ConfigError extends StartRefused {
   override name = "ConfigError";
-  constructor(readonly problems: readonly string[]) {
-    super(`The configuration cannot be used:\n${problems.map((line) => `  ${line}`).join("\n")}`);
+  constructor(problems: readonly string[]) {
+    super("The configuration cannot be used", problems);
   }
 }
 

@@ -41,7 +41,7 @@ function redact(name: string, value: unknown): unknown {
 }
 
 /** Returns the text unchanged, or decoded and redacted when it contains a secret, also percent-encoded. Linear (D-241). */
-function withoutSecrets(text: string): string {
+export function withoutSecrets(text: string): string {
   const decoded = text.includes("%") ? percentDecoded(text) : text;
   if (!SECRET_STARTS.test(decoded)) return text;
   const redacted = decoded.replace(SECRETS, (match: string, rest: string | undefined) => {

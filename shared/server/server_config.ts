@@ -2,6 +2,7 @@
 import type { Environment } from "../protocol/api/meta.ts";
 import { authorityOf } from "../protocol/did.ts";
 import { TrustedProxies } from "./http/client_ip.ts";
+import type { ListenAddress } from "./http/listen_address.ts";
 import { type ConfigReader, list, oneOf, origin, wholeNumber } from "./config_reader.ts";
 
 /** Addresses and version of the services. */
@@ -27,6 +28,12 @@ export interface ServerConfig {
   /** A path, `:memory:`, or an `http(s)` URL; `null` for the database attached on Deno Deploy. */
   kvUrl: string | null;
   trustedProxies: TrustedProxies;
+  /** Where the metrics are served; `null`: nowhere. */
+  metricsListen: ListenAddress | null;
+  /** True when each success is logged. */
+  accessLog: boolean;
+  /** True when Deno exports telemetry (D-178). */
+  exportsTelemetry: boolean;
 }
 
 /** Names of the variables, for the permission to read them. */
@@ -39,6 +46,9 @@ export const SERVER_VARIABLES = [
   "PROXY_URL",
   "KV_URL",
   "TRUSTED_PROXIES",
+  "METRICS_LISTEN",
+  "ACCESS_LOG",
+  "OTEL_DENO",
 ] as const;
 
 /** Returns the configuration. Problems are added to the reader. */
@@ -52,7 +62,17 @@ export function readServerConfig(reader: ConfigReader, onDeploy: boolean): Serve
     proxyUrl: reader.read<string | null>("PROXY_URL", origin, null),
     kvUrl: reader.read<string | null>("KV_URL", (text) => text, onDeploy ? null : ".data/svc.kv"),
     trustedProxies: reader.read("TRUSTED_PROXIES", (text) => new TrustedProxies(list(text)), new TrustedProxies([])),
+    metricsListen: readMetricsListen(reader, onDeploy),
+    accessLog: reader.read("ACCESS_LOG", oneOf("on", "off"), "off") === "on",
+    // Deno itself reads this variable and takes any other value as off.
+    exportsTelemetry: reader.read("OTEL_DENO", (text) => text, "") === "true",
   };
+}
+
+function readMetricsListen(reader: ConfigReader, onDeploy: boolean): ListenAddress | null {
+  const address = reader.read<ListenAddress | null>("METRICS_LISTEN", hostAndPort, null);
+  if (address && onDeploy) reader.problem("METRICS_LISTEN", "is not available on Deno Deploy, which has one listener");
+  return onDeploy ? null : address;
 }
 
 /** Adds the problems that concern several variables. */
@@ -88,6 +108,14 @@ export function acceptedOrigins(environment: Environment, publicOrigin: string, 
   if (environment !== "local") return [publicOrigin];
   const loopback = ["127.0.0.1", "localhost", "[::1]"].map((host) => `http://${host}:${port}`);
   return [...new Set([publicOrigin, ...loopback])];
+}
+
+/** Parses `<host>:<port>`; the host of an IPv6 address is in brackets. */
+function hostAndPort(text: string): ListenAddress {
+  const at = text.lastIndexOf(":");
+  const host = text.slice(0, at), bare = host.startsWith("[") && host.endsWith("]") ? host.slice(1, -1) : host;
+  if (at < 1 || bare === host && host.includes(":")) throw new TypeError("must be <host>:<port>, as 127.0.0.1:9464");
+  return { host: hostName(bare), port: wholeNumber(0, 65_535)(text.slice(at + 1)) };
 }
 
 function hostName(text: string): string {

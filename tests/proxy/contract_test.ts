@@ -16,6 +16,8 @@ interface Row {
   route: string;
   /** Needs AIT and proof. */
   signed: boolean;
+  /** Needs an admin token; tests/proxy/admin/ has its tests. */
+  admin?: true;
   /** Code for a body or query that does not fit; `null` when the route has neither. */
   invalid: ErrorCode | null;
   /** Maximum bytes of the body. */
@@ -46,6 +48,15 @@ const ROWS: readonly Row[] = [
   },
   { route: "GET /pair/peers", signed: true, invalid: null, decision: "D-76" },
   { route: "POST /pair/remove", signed: true, invalid: "PROXY_PAIR_INVALID_BODY", decision: "D-76" },
+  { route: "GET /healthz", signed: false, invalid: null, decision: "D-179" },
+  { route: "GET /readyz", signed: false, invalid: null, decision: "D-179" },
+  ...["connections", "queues", "deliveries", "refusals"].map((name): Row => ({
+    route: `GET /v1/admin/relay/${name}`,
+    signed: false,
+    admin: true,
+    invalid: "PROXY_ADMIN_INVALID_QUERY",
+    decision: "D-173",
+  })),
 ];
 
 /** Rows about the service itself. */
@@ -75,7 +86,7 @@ Deno.test("the app mounts exactly the rows of the table", async () => {
 Deno.test("the table has every route of the specification, and each other route names its decision", () => {
   const rows = PROXY_ROUTES.map(nameOf).filter((name) => !isDocument(name));
   assertEquals(rows.toSorted(), ROWS.map((row) => row.route).toSorted());
-  for (const { route, decision } of ROWS) assertMatch(decision ?? "D-00", /^D-\d\d$/, route);
+  for (const { route, decision } of ROWS) assertMatch(decision ?? "D-00", /^D-\d{2,3}$/, route);
   assertEquals(ROWS.filter((row) => row.decision === undefined).length, 6);
 });
 
@@ -83,9 +94,10 @@ Deno.test("every row is complete: known authenticator, a code for bad input, cod
   for (const row of PROXY_ROUTES) {
     const what = nameOf(row);
     assert(Object.hasOwn(AUTHENTICATORS, row.auth), what);
-    assertEquals(row.auth !== "none", ROWS.find(({ route }) => route === what)?.signed ?? false, what);
+    const wanted = ROWS.find(({ route }) => route === what);
+    assertEquals(row.auth !== "none", wanted?.signed || wanted?.admin || false, what);
     assertEquals(Boolean(row.body || row.query), Boolean(row.invalid), what);
-    assertEquals(row.limit, null, `${what}: the proxy's limit is per agent (check 9)`);
+    assertEquals(row.limit?.per, wanted?.admin ? "admin" : undefined, `${what}: other limits are per agent (check 9)`);
     for (const code of codesOf(row)) assert(Object.hasOwn(ERRORS, code), `${what} ${code}`);
   }
 });

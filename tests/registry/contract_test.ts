@@ -36,7 +36,18 @@ const HUMAN = `did:svc:registry.example.test:human:${ID}`;
 const AGENT = `did:svc:registry.example.test:agent:${ID}`;
 const REFRESH = "AGENT_AUTH_REFRESH_INVALID", VALIDATE = "AGENT_AUTH_VALIDATE_INVALID";
 const AGENT_PATH = "AGENT_REVOKE_INVALID_PATH", SERVICE_ROLE = "INTERNAL_SERVICE_FORBIDDEN";
+const NO_PERSON = "PERSON_NOT_FOUND";
 const NO_SERVICE = "INTERNAL_SERVICE_NOT_FOUND";
+
+/** Suspension and restore of a person. */
+const SUSPENSION: Promises = {
+  role: "ADMIN_REQUIRED",
+  badId: NO_PERSON,
+  badBody: "ADMIN_INVALID_BODY",
+  wrong: [null, "", "  ", 1, [], {}, "x".repeat(201), "a\u0000b", "a\u202eb", "\ud800"].map((reason) => ({ reason })),
+  mayBeEmpty: true,
+  limit: 600,
+};
 
 /** Every required route, with its conditions and those that decisions add. */
 const SPEC_ROWS: [route: string, who: Who, promises: Promises][] = [
@@ -129,7 +140,34 @@ const PROJECT_ROWS: [route: string, who: Who, promises: Promises, decision: stri
   ],
   ["DELETE /v1/admin/internal-services/:id", "admin", { role: SERVICE_ROLE, badId: NO_SERVICE, limit: 600 }, "D-46"],
   ["GET /v1/admin/audit", "admin", { role: "ADMIN_REQUIRED", badQuery: "AUDIT_INVALID_QUERY", limit: 600 }, "D-50"],
+  [
+    "GET /v1/admin/people",
+    "admin",
+    { role: "ADMIN_REQUIRED", badQuery: "ADMIN_INVALID_QUERY", limit: 600 },
+    "D-169",
+  ],
+  ["GET /v1/admin/people/:id", "admin", { role: "ADMIN_REQUIRED", badId: NO_PERSON, limit: 600 }, "D-169"],
+  ["POST /v1/admin/people/:id/suspend", "admin", SUSPENSION, "D-170"],
+  ["POST /v1/admin/people/:id/restore", "admin", SUSPENSION, "D-170"],
+  [
+    "GET /v1/admin/agents",
+    "admin",
+    { role: "ADMIN_REQUIRED", badQuery: "ADMIN_INVALID_QUERY", limit: 600 },
+    "D-169",
+  ],
+  ["GET /v1/admin/agents/:id", "admin", { role: "ADMIN_REQUIRED", badId: AGENT_PATH, limit: 600 }, "D-169"],
+  ["DELETE /v1/admin/agents/:id", "admin", { role: "ADMIN_REQUIRED", badId: AGENT_PATH, limit: 600 }, "D-171"],
+  [
+    "DELETE /v1/admin/agents/:id/auth/revoke",
+    "admin",
+    { role: "ADMIN_REQUIRED", badId: AGENT_PATH, limit: 600 },
+    "D-171",
+  ],
   ["POST /v1/admin/keys/rotate", "admin", { role: "ADMIN_REQUIRED", limit: 600 }, "D-53"],
+  ["GET /healthz", "public", { limit: null }, "D-179"],
+  ["GET /readyz", "public", { limit: null }, "D-179"],
+  ["GET /join", "public", { limit: null }, "D-168"],
+  ["POST /v1/admin/tokens", "admin", { role: "ADMIN_REQUIRED", limit: 600 }, "D-172"],
   ["GET /openapi.json", "public", { limit: null }, "section 7"],
   ["GET /docs", "public", { limit: null }, "section 7"],
   ["GET /docs/style.css", "public", { limit: null }, "section 7"],
@@ -228,7 +266,7 @@ Deno.test("the registry mounts exactly the rows of the route table", async () =>
 
 Deno.test("the route table has every required route, and only decisions add others", () => {
   assertEquals(REGISTRY_ROUTES.map((row) => `${row.method} ${row.path}`).sort(), ROWS.map((row) => row.route).sort());
-  for (const [route, , , decision] of PROJECT_ROWS) assertMatch(decision, /^(D-\d\d|section 7)$/, route);
+  for (const [route, , , decision] of PROJECT_ROWS) assertMatch(decision, /^(D-\d{2,3}|section 7)$/, route);
 });
 
 Deno.test("every route has a known authenticator, a stated limit, known codes and a code for invalid input", () => {
@@ -333,6 +371,11 @@ Deno.test("each route with an ID answers its own code when the ID is malformed o
     "/v1/agents/:id/auth/revoke": "AGENT_NOT_FOUND",
     "/v1/me/api-keys/:id": "API_KEY_NOT_FOUND",
     "/v1/invites/:id": "INVITE_NOT_FOUND",
+    "/v1/admin/people/:id": NO_PERSON,
+    "/v1/admin/people/:id/suspend": NO_PERSON,
+    "/v1/admin/people/:id/restore": NO_PERSON,
+    "/v1/admin/agents/:id": "AGENT_NOT_FOUND",
+    "/v1/admin/agents/:id/auth/revoke": "AGENT_NOT_FOUND",
     "/v1/admin/internal-services/:id": NO_SERVICE,
     "/v1/admin/internal-services/:id/rotate": NO_SERVICE,
   };

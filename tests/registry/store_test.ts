@@ -22,7 +22,7 @@ import { BOOTSTRAP_SECRET, type Person, REGISTRY_URL, type TestAgent, type World
 import { STEPS, touches } from "./steps.ts";
 
 /** Routes that answer from memory and configuration. */
-const NEEDS_NO_STORE = ["/v1/metadata", "/openapi.json", "/docs", "/docs/style.css"];
+const NEEDS_NO_STORE = ["/healthz", "/v1/metadata", "/join", "/openapi.json", "/docs", "/docs/style.css"];
 
 /** A request on each route, with the credentials that it needs. */
 async function everyRoute(w: World, admin: Person, agent: TestAgent): Promise<[string, Response][]> {
@@ -67,7 +67,7 @@ Deno.test("every route that needs the store is 503 with Retry-After while the st
   for (const [route, answer] of await everyRoute(w, admin, agent)) {
     const path = route.split(" ")[1] ?? "";
     if (NEEDS_NO_STORE.includes(path)) assertEquals(answer.status, 200, route);
-    else if (path === "/health") assertEquals(answer.status, 503, route);
+    else if (path === "/health" || path === "/readyz") assertEquals(answer.status, 503, route);
     else {
       const seconds = Number(answer.headers.get("retry-after"));
       assert(seconds >= 1, route);

@@ -101,6 +101,8 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^(https?:\/\/[^/?#]+)(.*)$/i`, "https://", "x", "\n"),
 
   meets(String.raw`/^https?:\/\/[^/?#@\\\s]+\/?$/i`, "http://", "x", "/x"),
+  meets(String.raw`/^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is`, "http://", "x", "\n"),
+  meets("/^svc_inv_[A-Za-z0-9_-]+$/", "svc_inv_", "x", "!"),
   meets(String.raw`/^127(?:\.\d{1,3}){3}$/`, "127", ".1", "x"),
 
   meets(String.raw`/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g`, "", "\u0001", ""),
@@ -201,7 +203,8 @@ export const REGEXES: readonly RegexRow[] = [
     "/UnknownIssuer|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|CaUsedAsEndEntity/",
     OS_MESSAGE,
   ),
-  never("/invalid HTTP version parsed/", OS_MESSAGE),
+  never("/invalid HTTP version parsed|HPE_INVALID_CONSTANT/", OS_MESSAGE),
+  never("/InvalidContentType|ERR_SSL_WRONG_VERSION_NUMBER/", OS_MESSAGE),
   never("/invalid peer certificate: (.*)/", OS_MESSAGE),
   never("/not valid for name|NotValidForName|ERR_TLS_CERT_ALTNAME_INVALID/", OS_MESSAGE),
   never("/disk is full/", OS_MESSAGE),

@@ -34,6 +34,17 @@ interface AitClaimsVector {
   jti: string;
 }
 
+/** Claims of an admin token. */
+interface AdminTokenClaimsVector {
+  iss: string;
+  sub: string;
+  aud: string;
+  scope: string[];
+  iat: number;
+  exp: number;
+  jti: string;
+}
+
 /** A token and the reason for its row. */
 interface TokenVector {
   name: string;
@@ -76,6 +87,15 @@ interface RegistrationVector {
 
 /** The vector files by name. */
 interface VectorFiles {
+  "admin-token": {
+    issuer: string;
+    audience: string;
+    /** Unix seconds. */
+    now: number;
+    keys: { keys: PublishedKeyVector[] };
+    valid: (TokenVector & { claims: AdminTokenClaimsVector })[];
+    invalid: (TokenVector & { reason: string })[];
+  };
   ait: TokenVectors<TokenVector & { claims: AitClaimsVector }>;
   /** Headers of messages, as pairs of name and value. */
   context: {
@@ -90,6 +110,10 @@ interface VectorFiles {
       expected: string;
       identity: { agentDid: string; ownerDid: string; issuer: string; aitJti: string };
     }[];
+  };
+  "join-link": {
+    valid: { link: string; registryUrl: string; code: string }[];
+    invalid: { name: string; link: string; why: string }[];
   };
   proof: {
     agentKey: KeyPairVector;

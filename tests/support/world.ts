@@ -23,6 +23,7 @@ import { PROXY_DOCUMENT } from "../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../registry/routes.ts";
 import { ConfigReader } from "../../shared/server/config_reader.ts";
 import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
+import { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { flushTasks, ManualClock } from "./manual_clock.ts";
 import { seededRandom } from "./seeded_random.ts";
 
@@ -105,6 +106,7 @@ export class World implements AsyncDisposable {
   /** Answers the proxy's calls in place of the registry when a test sets it. */
   registryAnswer: ((request: Request) => Promise<Response> | Response | null) | null = null;
   registry!: Registry;
+  metrics!: Metrics;
   proxy!: Proxy;
   #names = 0;
   /** Sockets that are being attached to this instance, as the upgrade does before it answers. */
@@ -126,6 +128,7 @@ export class World implements AsyncDisposable {
 
   /** Composes both services again over the same store: a restart. */
   async start(): Promise<void> {
+    this.registry?.stop();
     await this.proxy?.stop();
     const reader = new ConfigReader(() => undefined);
     const place = {
@@ -142,6 +145,7 @@ export class World implements AsyncDisposable {
       newId: this.newId,
       log: (level: string, event: string, fields: Record<string, unknown> = {}) =>
         this.log.push({ level, event, fields }),
+      metrics: this.metrics = new Metrics(),
       trustedProxies: new TrustedProxies(this.options.trustedProxies ?? []),
       documents: apiDocsOf([REGISTRY_DOCUMENT, PROXY_DOCUMENT], place.version),
     };
@@ -164,6 +168,7 @@ export class World implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.registry.stop();
     await this.proxy.stop();
     this.proxy.deps.hub.closeAll();
     await flushTasks();

@@ -8,7 +8,7 @@ const human = z.object({
   did: HumanDid,
   displayName: z.string(),
   role: z.enum(["user", "admin"]),
-  status: z.literal("active"),
+  status: z.enum(["active", "suspended"]),
 });
 
 /** A human account. */
@@ -22,7 +22,7 @@ export interface Human {
   /** Role of the account. */
   role: "user" | "admin";
   /** Present status. */
-  status: "active";
+  status: "active" | "suspended";
 }
 /** Schema of `Human`. */
 export const Human: Shape<Human> = human;
@@ -80,7 +80,7 @@ export interface AccountProfile {
     did: string;
     displayName: string;
     role: "user" | "admin";
-    status: "active";
+    status: "active" | "suspended";
     createdAt: string;
   };
   /** The API key of this request. */

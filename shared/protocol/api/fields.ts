@@ -14,7 +14,8 @@ function text(check: (value: string) => boolean, message: string, pattern: Recor
   return z.string({ error: message }).refine(check, message).meta(pattern);
 }
 
-function parsedText(parse: (value: string) => string | null, message: string, maxLength: number) {
+/** Schema of a text that a rule trims or refuses. */
+export function parsedText(parse: (value: string) => string | null, message: string, maxLength: number) {
   return z.string({ error: message }).transform((value, ctx) => {
     const parsed = parse(value);
     if (parsed === null) ctx.addIssue({ code: "custom", message });

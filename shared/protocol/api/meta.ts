@@ -107,6 +107,24 @@ export const ServiceHealth: Shape<ServiceHealth> = z.object({
   proxy: ProxyHealth,
 });
 
+/** Response of `GET /healthz` (D-179). */
+export interface Liveness {
+  /** The process answers. */
+  status: "ok";
+}
+/** Schema of `Liveness`. */
+export const Liveness: Shape<Liveness> = z.object({ status: z.literal("ok") });
+
+/** Response of `GET /readyz` (D-179). */
+export interface Readiness {
+  /** Present status. */
+  status: "ok" | "unavailable";
+  /** True when the service accepts requests. */
+  ready: boolean;
+}
+/** Schema of `Readiness`. */
+export const Readiness: Shape<Readiness> = z.object({ status: health.status, ready: health.ready });
+
 /** Response of `GET /v1/crl` (D-21): the signed list. */
 export interface CrlAnswer {
   /** The list, a compact JWS. */

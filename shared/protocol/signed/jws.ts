@@ -1,5 +1,5 @@
 /**
- * The JWS profile of identity tokens and revocation lists (D-20, D-21): compact, EdDSA, a header of exactly `alg`, `typ` and
+ * The JWS profile of identity tokens, revocation lists and admin tokens (D-20, D-21, D-172): compact, EdDSA, a header of exactly `alg`, `typ` and
  * `kid`. `jose` checks the signature.
  */
 import { CompactSign, compactVerify } from "jose";
@@ -14,6 +14,7 @@ export type TokenRefusal =
   | "signature"
   | "claims"
   | "issuer"
+  | "audience"
   | "expired"
   | "not_yet_valid";
 

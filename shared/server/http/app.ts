@@ -22,6 +22,8 @@ import {
   type RouteLimit,
 } from "./route.ts";
 import type { Level, Log } from "../log.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import { recordResponse } from "./response_record.ts";
 import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
 import { StoreUnavailable } from "../store/store_errors.ts";
 
@@ -30,11 +32,18 @@ export interface AppDeps {
   clock: Clock;
   newId: NewId;
   log: Log;
+  metrics: Metrics;
+  /** True when each success is logged. */
+  accessLog?: boolean;
+  /** Puts the path of a route on the span of the present request (D-178). */
+  labelSpan?(route: string): void;
   /** Counts requests for the limits of the route table. */
   limiter: RateLimiter;
   trustedProxies: TrustedProxies;
   /** True when errors contain `details`: in `local` and `dev` only. */
   showDetails: boolean;
+  /** Called for each refusal that is logged. */
+  onRefused?(code: ErrorCode, exchange: RequestContext): void;
 }
 
 /** External dependencies of a service. */
@@ -46,6 +55,9 @@ export interface ServiceDeps {
   random: Random;
   newId: NewId;
   log: Log;
+  metrics: Metrics;
+  accessLog?: boolean;
+  labelSpan?(route: string): void;
   trustedProxies: TrustedProxies;
   /** Origins that a proof may name; the public origin first. */
   origins: readonly string[];
@@ -74,12 +86,15 @@ export function createApp<D extends AppDeps, Callers>(
 ): App {
   const hono = new Hono<Env>();
   const bodies = new BodyBudget(deps.clock);
+  deps.metrics.addRoutes(routes.map(({ path }) => path));
+  deps.metrics.read("body_room_bytes", () => bodies.total);
   const methods = [...new Set(routes.map((route) => route.method))];
   for (const route of routes) {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
     if (!authenticator) throw new Error(`Route ${route.path} names the unknown authenticator ${route.auth}`);
     hono.on(route.method, route.path, async (c) => {
       const { exchange } = c.env;
+      exchange.route = route.path;
       try {
         return await handleRequest(route, authenticator, deps, bodies, exchange, c.req.param());
       } catch (error) {
@@ -96,15 +111,21 @@ export function createApp<D extends AppDeps, Callers>(
     return errorResponse(deps, c.env.exchange, error, "Bearer");
   });
   hono.onError((error, c) => errorResponse(deps, c.env.exchange, error, "Bearer"));
+  const respond = async (request: Request, exchange: RequestContext) => {
+    if (request.method !== "HEAD") return addCommonHeaders(await hono.fetch(request, { exchange }), exchange);
+    // Handled as GET, with the Content-Length of its body (RFC 9110 section 8.6). The proof must name HEAD.
+    const response = await hono.fetch(new Request(request.url, { headers: request.headers }), { exchange });
+    return addCommonHeaders(await withoutBody(response), exchange);
+  };
   return {
     hono,
     owns: (request) => methodsOf(routedPath(request)).length > 0,
     async fetch(request, peer) {
       const exchange = newRequestContext(deps, request, peer);
-      if (request.method !== "HEAD") return addCommonHeaders(await hono.fetch(request, { exchange }), exchange);
-      // Handled as GET, with the Content-Length of its body (RFC 9110 section 8.6). The proof must name HEAD.
-      const response = await hono.fetch(new Request(request.url, { headers: request.headers }), { exchange });
-      return addCommonHeaders(await withoutBody(response), exchange);
+      const began = deps.clock.now();
+      const response = await respond(request, exchange);
+      recordResponse(deps, exchange, response.status, deps.clock.now() - began);
+      return response;
     },
   };
 }
@@ -167,7 +188,7 @@ async function handleRequest<D extends AppDeps>(
   const authenticate = async (stage: Authenticator<D, unknown>["stage"]) => {
     if (authenticator.stage !== stage) return;
     caller = await authenticator.run(deps, exchange);
-    if (limit?.per === "api-key") await countRequest(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
+    if (limit && limit.per !== "ip") await countRequest(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
     authenticator.authorise?.(caller);
   };
   const spendPerIp = async () => {
@@ -271,6 +292,7 @@ function errorResponse(deps: AppDeps, exchange: RequestContext, error: unknown, 
   // The other service in this process handles and logs its own rejected calls.
   const isRoutine = exchange.peer.from === "process" && known.status < 500;
   if (!isRoutine) {
+    deps.metrics.count("refusals_total", known.code, exchange.check === undefined ? "none" : String(exchange.check));
     deps.log(levelOf(known.status), "request_refused", {
       code: known.code,
       status: known.status,
@@ -281,6 +303,7 @@ function errorResponse(deps: AppDeps, exchange: RequestContext, error: unknown, 
       agentDid: exchange.agentDid,
       ...(known.status >= 500 ? { cause: known.cause } : {}),
     });
+    deps.onRefused?.(known.code, exchange);
   }
   return json(errorEnvelope(known, deps.showDetails), known.status, {
     ...(known.status === 401 ? { "WWW-Authenticate": scheme } : {}),

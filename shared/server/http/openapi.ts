@@ -68,6 +68,7 @@ export const CREDENTIALS: Readonly<Record<Credential, { what: string; headers: r
   none: { what: "none", headers: [] },
   api_key: { what: "API key", headers: ["Authorization: Bearer"] },
   bootstrap_secret: { what: "bootstrap secret", headers: ["x-bootstrap-secret"] },
+  admin_token: { what: "admin token", headers: ["Authorization: Bearer"] },
   service: { what: "internal service", headers: [HEADERS.serviceId, HEADERS.serviceSecret] },
   optional_service: { what: "none, or an internal service", headers: [] },
   agent_proof: { what: "agent: AIT and proof of possession", headers: ["Authorization: Svc", ...PROOF_HEADERS] },
@@ -82,6 +83,12 @@ export const SERVICE_FORM: openapi.DocumentForm<ErrorCode, Credential> = {
   errors: ERRORS,
   securitySchemes: {
     api_key: { type: "http", scheme: "bearer", description: "An API key: svc_pat_…" },
+    admin_token: {
+      type: "http",
+      scheme: "bearer",
+      bearerFormat: "JWS",
+      description: "An admin token of POST /v1/admin/tokens",
+    },
     agent: { type: "apiKey", in: "header", name: HEADERS.authorization, description: "Svc <AIT>" },
     bootstrap_secret: { type: "apiKey", in: "header", name: "x-bootstrap-secret" },
     service_id: { type: "apiKey", in: "header", name: HEADERS.serviceId },
@@ -91,6 +98,7 @@ export const SERVICE_FORM: openapi.DocumentForm<ErrorCode, Credential> = {
     none: { security: [], headers: [] },
     api_key: { security: [{ api_key: [] }], headers: [] },
     bootstrap_secret: { security: [{ bootstrap_secret: [] }], headers: [] },
+    admin_token: { security: [{ admin_token: [] }], headers: [] },
     service: { security: [{ service_id: [], service_secret: [] }], headers: [] },
     optional_service: { security: [{}, { service_id: [], service_secret: [] }], headers: [] },
     agent_proof: { security: [{ agent: [] }], headers: PROOF },

@@ -17,7 +17,7 @@ export interface RouteLimit {
   requests: number;
   windowMs: number;
   /** What a window is counted for. */
-  per: "ip" | "api-key";
+  per: "ip" | "api-key" | "admin";
   /** Counts only requests that end with one of these codes (default: every request). */
   counts?: readonly ErrorCode[];
 }
@@ -39,6 +39,10 @@ export interface RequestContext {
   responseHeaders: Headers;
   /** The authenticated caller, for the log. */
   agentDid?: string;
+  /** Path of the row, once the request is routed; never the path of the request. */
+  route?: string;
+  /** Number of the check that refused the request, 1 to 9 (D-60); absent when none of them did. */
+  check?: number;
 }
 
 /** Parameters of a handler. */
@@ -97,6 +101,7 @@ export type Credential =
   | "none"
   | "api_key"
   | "bootstrap_secret"
+  | "admin_token"
   | "service"
   | "optional_service"
   | "agent_proof"
@@ -117,7 +122,7 @@ export interface Authenticator<D, C> {
   run(deps: D, exchange: RequestContext): Promise<C>;
   /** Returns true for a caller that is exempt from the per-IP limit. */
   exempt?(caller: C): boolean;
-  /** Returns the bucket of a `per: "api-key"` limit. */
+  /** Returns the bucket of a limit per caller. */
   bucket?(caller: C): string;
   /** Checks role or scope after the limit (403). */
   authorise?(caller: C): void;

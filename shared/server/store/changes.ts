@@ -6,6 +6,8 @@
 import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { fraction, type Random } from "../../random.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import { countedCommit } from "./counted_commit.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 import type { BatchedReads } from "./batched_reads.ts";
 
@@ -43,6 +45,7 @@ interface ChangesDeps {
   random: Random;
   /** Checks that one commit may hold. */
   maxChecks: number;
+  metrics?: Metrics;
 }
 
 export class Changes {
@@ -182,7 +185,7 @@ class Attempt {
     for (const { key, versionstamp } of records) operation.check({ key, versionstamp });
     for (const { write } of records) write?.(operation);
     for (const add of this.#also) add(operation);
-    return (await operation.commit()).ok;
+    return (await countedCommit(operation, this.#deps.metrics)).ok;
   }
 
   async #read(key: Deno.KvKey): Promise<StoredRecord> {

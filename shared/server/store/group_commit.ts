@@ -16,6 +16,8 @@
 import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import { countedCommit } from "./counted_commit.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 
@@ -82,6 +84,7 @@ export interface GroupCommitOptions {
   clock?: Clock;
   /** Key of the marks of this instance. Without it, a commit whose response is lost counts as failed. */
   markKey?: Deno.KvKey;
+  metrics?: Metrics;
 }
 
 /** An attempt to commit: its number, and whether an error may still halve the batch. */
@@ -105,6 +108,7 @@ export class GroupCommit {
   readonly #maxChecks: number;
   readonly #clock: Clock;
   readonly #markKey: Deno.KvKey | undefined;
+  readonly #metrics: Metrics | undefined;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #waiting: QueuedClaim[] = [];
@@ -116,11 +120,12 @@ export class GroupCommit {
   #commits = 0;
   #errors = 0;
 
-  constructor(kv: Deno.Kv, maxChecks: number, { clock = systemClock, markKey }: GroupCommitOptions = {}) {
+  constructor(kv: Deno.Kv, maxChecks: number, { clock = systemClock, markKey, metrics }: GroupCommitOptions = {}) {
     this.#kv = kv;
     this.#maxChecks = maxChecks;
     this.#clock = clock;
     this.#markKey = markKey;
+    this.#metrics = metrics;
   }
 
   /** Wait of the oldest claim without a result, milliseconds. */
@@ -187,6 +192,7 @@ export class GroupCommit {
       batch = await this.#undoubted(batch);
       [batch, fates] = applyAll(batch, entries);
       mark = this.#markKey && { key: [...this.#markKey, this.#errors], number: ++this.#commits };
+      this.#metrics?.observe("store_batch_claims", batch.length);
       if (await this.#write(entries, mark)) {
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
         batch.forEach((claim, i) => {
@@ -282,7 +288,9 @@ export class GroupCommit {
     }
     if (concerned.length === 0) return true;
     if (mark && isChange) addWrite(operation, { key: mark.key, value: mark.number, expireInMs: MARK_KEPT_MS });
-    const result = await operation.commit();
+    const began = this.#clock.now();
+    const result = await countedCommit(operation, this.#metrics);
+    this.#metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
     for (const [id, entry] of concerned) {
       this.#known.delete(id);
       if (result.ok && !entry.uncached && entry.value !== null) {

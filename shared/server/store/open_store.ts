@@ -7,8 +7,9 @@ import { type Clock, systemClock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { type Random, systemRandom } from "../../random.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import { retryWhileLocked, wrapStoreErrors } from "./store_errors.ts";
-import { lockFile, StoreRefused } from "./store_lock.ts";
+import { type HeldLock, lockFile, StoreRefused } from "./store_lock.ts";
 
 export { StoreRefused } from "./store_lock.ts";
 
@@ -28,6 +29,8 @@ export interface StoreDeps {
   clock: Clock;
   random: Random;
   newId: NewId;
+  /** Counts commits; absent outside of a server. */
+  metrics?: Metrics;
 }
 
 /**
@@ -45,17 +48,7 @@ export async function openStore(url: string | null): Promise<Store> {
     return toStore(kv, LIMITS.commitChecksConnect, false, () => {});
   }
   if (url === ":memory:") return toStore(await Deno.openKv(url), LIMITS.commitChecks, true, () => {});
-  try {
-    await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
-  } catch (cause) {
-    if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);
-    if (!(cause instanceof Deno.errors.NotCapable || cause instanceof Deno.errors.PermissionDenied)) throw cause;
-    throw new StoreRefused(
-      `Cannot keep a store at ${url}: this process may not write there. Set KV_URL to a path where it may ` +
-        `(deno task dev: below .data), or start it with permission to read and write that folder.`,
-    );
-  }
-  const { isSole: isExclusive, unlock } = await lockFile(systemClock, `${url}.lock`);
+  const { isSole: isExclusive, unlock } = await lockedFolder(url);
   try {
     await createPrivate(url);
     const deps = { clock: systemClock, random: systemRandom };
@@ -77,6 +70,23 @@ function toStore(kv: Deno.Kv, maxChecks: number, isExclusive: boolean, unlock: (
       unlock();
     },
   };
+}
+
+/** Creates the folder of a file if needed, and locks the file. @throws {StoreRefused} */
+async function lockedFolder(url: string): Promise<HeldLock> {
+  try {
+    await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
+    return await lockFile(systemClock, `${url}.lock`);
+  } catch (cause) {
+    if (cause instanceof StoreRefused) throw cause;
+    if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);
+    const isForbidden = cause instanceof Deno.errors.NotCapable || cause instanceof Deno.errors.PermissionDenied;
+    if (!isForbidden) throw new StoreRefused(`Cannot keep a store at ${url}: ${(cause as Error).message}`);
+    throw new StoreRefused(
+      `Cannot keep a store at ${url}: this process may not write there. Set KV_URL to a path where it may ` +
+        `(deno task dev: below .data), or start it with permission to read and write that folder.`,
+    );
+  }
 }
 
 /** Creates the file readable by its owner only, before it holds an identity. */

@@ -1,6 +1,7 @@
 /**
- * Pages of a list (D-215): newest first, one page a request. Pure paging; knows no record.
+ * Pages of a list (D-215): one page a request, with a bound on what it reads. Pure paging; knows no record.
  */
+import { LIMITS } from "../../protocol/limits.ts";
 
 /** What a page is asked for with; `cursor` is the `nextCursor` of the page before. */
 export interface PageQuery {
@@ -26,7 +27,52 @@ export async function readPage<T>(
   return { items: items.map(({ value }) => value), nextCursor };
 }
 
+/** Number of records that one step of a filtered page reads. */
+const READ_AT_ONCE = 100;
+
+/**
+ * Reads a page of the records that `pick` returns for a list of entries; `null` stands for one that does not fit. It
+ * reads at most 1,000 entries. A page that ends there may be short, and its cursor is the last entry that was read.
+ */
+export async function readFilteredPage<V, T>(
+  kv: Deno.Kv,
+  selector: Deno.KvListSelector,
+  { limit, reverse = true }: { limit: number; reverse?: boolean },
+  pick: (entries: readonly Deno.KvEntry<V>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>,
+): Promise<Page<T>> {
+  const most = LIMITS.filteredPageReads;
+  const items: T[] = [];
+  let read = 0, last = "", lastItem = "", waiting: Deno.KvEntry<V>[] = [];
+  /** Adds what fits; returns true once there is one more than the page holds. */
+  const add = async (): Promise<boolean> => {
+    const entries = waiting;
+    waiting = [];
+    for (const [i, item] of (await pick(entries)).entries()) {
+      if (item === null) continue;
+      if (items.length === limit) return true;
+      items.push(item);
+      lastItem = String(entries[i]?.key.at(-1));
+    }
+    return false;
+  };
+  for await (const entry of kv.list<V>(selector, { reverse, limit: most, batchSize: READ_AT_ONCE })) {
+    waiting.push(entry);
+    last = String(entry.key.at(-1));
+    read++;
+    // The first step reads the page and one more: without a filter nothing else is read.
+    if (waiting.length < (read <= limit + 1 ? limit + 1 : READ_AT_ONCE)) continue;
+    if (await add()) return { items, nextCursor: lastItem };
+  }
+  if (await add()) return { items, nextCursor: lastItem };
+  return { items, nextCursor: read === most ? last : null };
+}
+
 /** Selects what is older than the cursor. */
 export function belowCursor(prefix: Deno.KvKey, cursor: string | undefined): Deno.KvListSelector {
   return cursor === undefined ? { prefix } : { prefix, end: [...prefix, cursor] };
+}
+
+/** Returns the smallest key part behind a cursor. */
+export function afterCursor(cursor: string): string {
+  return `${cursor}\0`;
 }

@@ -8,9 +8,10 @@ import type { Clock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { systemRandom } from "../../random.ts";
 import { toBase64Url } from "../../protocol/base64url.ts";
+import { StartRefused } from "../config_reader.ts";
 
 /** The store is in use by another process, or cannot be opened. The message is for the operator. */
-export class StoreRefused extends Error {
+export class StoreRefused extends StartRefused {
   override name = "StoreRefused";
 }
 

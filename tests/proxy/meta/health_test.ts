@@ -138,3 +138,21 @@ Deno.test("health is unavailable while a claim waits over 5 s, and answers withi
   delete store.faults.before;
   await clock.advance(LIMITS.storeCallMs);
 });
+
+Deno.test("readyz is 200 or 503 as health is, and healthz is 200 without the store", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const ask = async (path: string) => {
+    const answer = await w.fetch(`${PROXY_URL}${path}`);
+    return [answer.status, await answer.json()];
+  };
+  assertEquals(await ask("/readyz"), [503, { status: "unavailable", ready: false }]);
+  await get(w, await w.agent(), "/pair/peers");
+  assertEquals(await ask("/readyz"), [200, { status: "ok", ready: true }]);
+  store.faults.fails = () => true;
+  assertEquals(await ask("/readyz"), [503, { status: "unavailable", ready: false }]);
+  let calls = 0;
+  store.faults.before = () => void calls++;
+  assertEquals(await ask("/healthz"), [200, { status: "ok" }]);
+  assertEquals(calls, 0);
+});

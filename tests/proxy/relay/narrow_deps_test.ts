@@ -8,7 +8,7 @@ import { openProxy } from "../proxy_world.ts";
 
 Deno.test("relay handlers accept an object with only the members that they declare", async () => {
   await using w = await openProxy();
-  const { clock, config, deliveries, dispatch, hub, mailbox, presence, lingering, revalidation, upgrade } =
+  const { clock, config, deliveries, dispatch, hub, mailbox, presence, lingering, revalidation, upgrade, metrics } =
     w.proxy.deps;
   const { injectIdentity, ackTimeoutMs } = config;
   const request = new Request("http://proxy.example/", { method: "POST" });
@@ -24,6 +24,7 @@ Deno.test("relay handlers accept an object with only the members that they decla
   const input = { params: undefined, query: undefined, body: undefined, caller: undefined, exchange };
   const forMessage = {
     clock,
+    metrics,
     config: { injectIdentity, ackTimeoutMs },
     deliveries,
     dispatch,

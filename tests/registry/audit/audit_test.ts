@@ -3,6 +3,8 @@
  * admins only, and without a secret.
  */
 import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import { parseAdminToken } from "../../../shared/protocol/signed/admin_token.ts";
 import { AUDIT_EVENTS } from "../../../registry/schema/records.ts";
 import type { AuditList } from "../../../shared/protocol/api/audit.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
@@ -88,6 +90,12 @@ async function playEverything(
   await ask("DELETE", `/v1/agents/${a.agent.id}`, apiKey.token, 204);
   note("agent.deleted", human.did, a.agent.did);
 
+  const person = `/v1/admin/people/${human.did.split(":").at(-1)}`;
+  await ask("POST", `${person}/suspend`, adminKey, 200, { reason: "a test" });
+  note("person.suspended", admin.did, human.did);
+  await ask("POST", `${person}/restore`, adminKey, 200);
+  note("person.restored", admin.did, human.did);
+
   const services = "/v1/admin/internal-services";
   const service = await ask<{ internalService: { id: string } }>("POST", services, adminKey, 201, {
     name: "relay",
@@ -100,6 +108,8 @@ async function playEverything(
   note("service.deleted", admin.did, service.internalService.id);
   const { kid } = await ask<{ kid: string }>("POST", "/v1/admin/keys/rotate", adminKey, 200);
   note("signing_key.rotated", admin.did, kid);
+  const { token } = await ask<{ token: string }>("POST", "/v1/admin/tokens", adminKey, 201);
+  note("admin.token_issued", admin.did, JSON.parse(parseAdminToken(token).payloadJson).jti);
   return { wanted };
 }
 
@@ -152,6 +162,18 @@ Deno.test("the audit log is open to admins only, and accepts only a valid limit 
       "limit=1&limit=2",
       "cursor=abc",
       "cursor=",
+      "event=",
+      "event=agent",
+      "event=agent.unknown",
+      "event=.",
+      `event=${"a".repeat(10_000)}.`,
+      "actor=",
+      `actor=${"a".repeat(201)}`,
+      `subject=${"a".repeat(10_000)}`,
+      "since=yesterday",
+      "since=2026-02-30T00:00:00Z",
+      "until=",
+      "order=up",
     ]
   ) {
     await refused(await w.ask("GET", `/v1/admin/audit?${query}`, { apiKey: admin.apiKey }), "AUDIT_INVALID_QUERY");
@@ -178,4 +200,71 @@ Deno.test("the audit log's pages have no gap and no duplicate while events are a
   assertEquals(walked.slice(-before.length), before);
   assertEquals(new Set(walked).size, walked.length);
   assertEquals((await page(w, "")).pagination.limit, 100);
+});
+
+Deno.test("the audit log is filtered by event, group, actor, subject and time, in both orders", async () => {
+  await using w = await openRegistry();
+  await playEverything(w);
+  const { events } = await page(w);
+  const until = w.clock.now();
+  await w.clock.advance(10_000);
+  const admin = await w.admin();
+  await answered(await w.ask("POST", "/v1/invites", admin), 201);
+  const newest = (await page(w)).events.slice(0, 1);
+  const ids = async (query: string) => (await page(w, query)).events.map(({ id }) => id);
+  const wanted = (fits: (event: AuditList["events"][number]) => boolean) => events.filter(fits).map(({ id }) => id);
+  assertEquals(await ids("event=agent.deleted"), wanted(({ event }) => event === "agent.deleted"));
+  const ofAgents = wanted(({ event }) => event.startsWith("agent."));
+  assertEquals(await ids("event=agent."), ofAgents);
+  assertEquals(await ids("event=agent.&order=asc"), ofAgents.toReversed());
+  const [deleted] = events.filter(({ event }) => event === "agent.deleted");
+  assert(deleted);
+  assertEquals(await ids(`subject=${deleted.subject}`), wanted(({ subject }) => subject === deleted.subject));
+  assertEquals(await ids(`actor=${deleted.actor}`), wanted(({ actor }) => actor === deleted.actor));
+  assertEquals((await page(w, "event=person.suspended")).events[0]?.detail, "a test");
+  const edge = new Date(until + 5_000).toISOString();
+  assertEquals(await ids(`since=${edge}`), newest.map(({ id }) => id));
+  assertEquals(await ids(`until=${edge}`), events.map(({ id }) => id));
+  assertEquals(await ids(`since=${edge}&until=${edge}`), []);
+  assertEquals(await ids(`since=2030-01-01T00:00:00Z&until=2001-01-01T00:00:00Z&order=asc`), []);
+  const at = encodeURIComponent(deleted.at);
+  assertEquals(
+    await ids(`since=${at}&order=asc`),
+    [...events.filter((one) => one.at >= deleted.at).reverse(), ...newest].map(({ id }) => id),
+  );
+  assertEquals(await ids(`until=${at}`), wanted((one) => one.at < deleted.at));
+});
+
+Deno.test("pages of the audit log hold each entry once in both orders and with a rare filter", async () => {
+  await using w = await openRegistry();
+  const admin = await w.admin();
+  const ids: string[] = [];
+  for (let done = 0; done < 2_200;) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 200; i++, done++) {
+      const event = done % 1_050 === 5 ? "agent.deleted" : "session.refreshed";
+      const id = w.newId();
+      const at = new Date(w.clock.now()).toISOString();
+      operation.set(KEYS.audit(id), { id, at, event, actor: "a", subject: "s", requestId: "request" });
+      if (event === "agent.deleted") ids.push(id);
+    }
+    await operation.commit();
+    await w.clock.advance(1_000);
+  }
+  const walk = async (query: string) => {
+    const found: string[] = [];
+    for (let cursor: string | null = "", pages = 1;; pages++) {
+      const path: string = `/v1/admin/audit?${query}${cursor && `&cursor=${cursor}`}`;
+      const answer: AuditList = await answered(await w.ask("GET", path, admin));
+      found.push(...answer.events.map(({ id }) => id));
+      cursor = answer.pagination.nextCursor;
+      if (cursor === null) return { found, pages };
+    }
+  };
+  assertEquals((await walk("event=agent.")).found, ids.toReversed());
+  assertEquals((await walk("event=agent.&order=asc&limit=1")).found, ids);
+  const { found, pages } = await walk("event=service.");
+  assertEquals([found, pages], [[], 3]);
+  const all = await walk("order=asc&actor=a");
+  assertEquals([all.found.length, new Set(all.found).size, all.found.toSorted()], [2_200, 2_200, all.found]);
 });

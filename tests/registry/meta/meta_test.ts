@@ -8,6 +8,17 @@ import { FaultyKv } from "../../support/faulty_kv.ts";
 import { answered, openRegistry } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 
+/** Paths without a credential and without a limit. */
+const PUBLIC = [
+  "/health",
+  "/v1/metadata",
+  "/.well-known/svc-keys.json",
+  "/join",
+  "/openapi.json",
+  "/docs",
+  "/docs/style.css",
+];
+
 Deno.test("health is 200 with exactly its members when store and key work", async (t) => {
   for (const environment of ["local", "dev", "production"] as const) {
     await t.step(environment, async () => {
@@ -45,6 +56,15 @@ Deno.test("health is 503 and names the failed check without store or key, and 20
   });
 });
 
+Deno.test("readyz is 200 or 503 as health is, and healthz is 200 without the store", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  assertEquals(await answered(await w.ask("GET", "/readyz")), { status: "ok", ready: true });
+  faulty.faults = { fails: () => true };
+  assertEquals(await answered(await w.ask("GET", "/readyz"), 503), { status: "unavailable", ready: false });
+  assertEquals(await answered(await w.ask("GET", "/healthz")), { status: "ok" });
+});
+
 Deno.test("health shows no cause, no key and no path", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
@@ -69,9 +89,7 @@ Deno.test("metadata has its four configured members", async () => {
 
 Deno.test("health, keys, metadata and the documents have no rate limit", async () => {
   await using w = await openRegistry();
-  for (
-    const path of ["/health", "/v1/metadata", "/.well-known/svc-keys.json", "/openapi.json", "/docs", "/docs/style.css"]
-  ) {
+  for (const path of PUBLIC) {
     const answers = await Promise.all(Array.from({ length: 700 }, () => w.ask("GET", path)));
     for (const answer of answers) {
       assertEquals([answer.status, answer.headers.get("ratelimit")], [200, null]);

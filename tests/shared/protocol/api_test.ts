@@ -5,6 +5,8 @@
 import { assertEquals } from "@std/assert";
 import type * as z from "zod";
 import { BootstrapBody } from "../../../shared/protocol/api/accounts.ts";
+import { AdminAgentQuery, PeopleQuery, SuspensionBody } from "../../../shared/protocol/api/admin.ts";
+import { AuditQuery } from "../../../shared/protocol/api/audit.ts";
 import { AgentPath, ChallengeBody, RegisterBody } from "../../../shared/protocol/api/agents.ts";
 import { CreateInviteBody, RedeemInviteBody } from "../../../shared/protocol/api/invites.ts";
 import { PairConfirmBody, PairStartBody, PairStatusBody } from "../../../shared/protocol/api/pairing.ts";
@@ -133,6 +135,43 @@ const ROWS: [name: string, schema: z.ZodType, good: Good[], bad: unknown[]][] = 
     ...[undefined, "", "  ", 1, null, {}].map((ticket) => ({ ...CONFIRM, ticket })),
     { ticket: CONFIRM.ticket },
     ...BAD_NAMES.map((name) => ({ ...CONFIRM, responderProfile: { ...PROFILE, agentName: name } })),
+  ]],
+  ["SuspensionBody", SuspensionBody, [
+    [{}, {}],
+    [{ reason: " a test ", more: 1 }, { reason: "a test" }],
+  ], [null, "", " ", 1, [], {}, "x".repeat(201), "a\nb", "a\u202eb"].map((reason) => ({ reason }))],
+  ["PeopleQuery", PeopleQuery, [
+    [{}, { limit: 20 }],
+    [{ status: "suspended", role: "admin", limit: "100", cursor: ID }, {
+      status: "suspended",
+      role: "admin",
+      limit: 100,
+      cursor: ID,
+    }],
+  ], [
+    ...["0", "101", "-1", "1e1", "", 5].map((limit) => ({ limit })),
+    ...[{ status: "revoked" }, { role: "root" }, { cursor: "x" }, { status: ["active", "suspended"] }],
+  ]],
+  ["AdminAgentQuery", AdminAgentQuery, [
+    [{}, { limit: 20 }],
+    [{ status: "revoked", framework: "generic", ownerId: ID, limit: "1" }, {
+      status: "revoked",
+      framework: "generic",
+      ownerId: ID,
+      limit: 1,
+    }],
+  ], [{ status: "suspended" }, { framework: "" }, { framework: "x".repeat(33) }, { ownerId: HUMAN }]],
+  ["AuditQuery", AuditQuery, [
+    [{}, { limit: 100, order: "desc" }],
+    [{ event: "agent.", actor: "store recover", order: "asc" }, {
+      event: "agent.",
+      actor: "store recover",
+      order: "asc",
+      limit: 100,
+    }],
+  ], [
+    ...["", ".", "agent", "agent.x", "agent.deleted.", "x".repeat(10_000)].map((event) => ({ event })),
+    ...[{ actor: "" }, { subject: "x".repeat(201) }, { since: "now" }, { until: 1 }, { order: "up" }],
   ]],
   ["PairStatusBody", PairStatusBody, [[{ ticket: "x" }, { ticket: "x" }]], [{}, { ticket: "" }, { ticket: 1 }]],
   ["ReceiptBody", ReceiptBody, [

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { isRequestId, isUlid, ulidSource } from "../../../shared/protocol/ids.ts";
+import { firstUlidOf, isRequestId, isUlid, ulidSource } from "../../../shared/protocol/ids.ts";
 import { anyText, ulid } from "./arbitraries.ts";
 
 const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -136,3 +136,16 @@ Deno.test("the ULID source ascends within a millisecond and when the clock steps
 function zeros(n: number): Uint8Array {
   return new Uint8Array(n);
 }
+
+Deno.test("the first ULID of a time is not after any ULID of that time, and after all earlier ones", () => {
+  const times = fc.integer({ min: 2, max: Date.UTC(9999, 11, 31) });
+  fc.assert(
+    fc.property(times, (ms) => {
+      const first = firstUlidOf(ms);
+      const source = (now: number) => ulidSource(() => now, (n) => new Uint8Array(n).fill(now === ms ? 0 : 255))();
+      assert(isUlid(first) && first <= source(ms) && first > source(ms - 1));
+    }),
+    RUNS,
+  );
+  assertEquals(firstUlidOf(-1), "0".repeat(26));
+});

@@ -52,6 +52,12 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-213", "connectorFrameBytes", 8 * 1024],
   ["docs/protocol.md#relay-frames", "silentSocketMs", 60_000],
   ["docs/protocol.md#relay-frames", "malformedFrames", 3],
+  ["D-172", "adminTokenTtlSeconds", 300],
+  ["D-172", "adminTokenBytes", 2048],
+  ["D-172", "adminRequests", 600],
+  ["D-173", "seenKeptSeconds", 90 * 86_400],
+  ["D-173", "deliveriesListed", 50],
+  ["D-173", "refusalsPerCode", 50],
   ["D-208", "commitChecks", 100],
   ["D-208", "commitChecksConnect", 10],
   ["D-211", "preferLength", 256],
@@ -164,7 +170,7 @@ Deno.test("texts of the product are built from LIMITS when they name the value o
     }
   };
   for (const folder of ["shared/", "registry/", "proxy/", "cli/"]) await readFolder(folder);
-  for (const path of ["deploy.ts", "deploy_store.ts"]) await read(path);
+  for (const path of ["deploy.ts", "deploy_store.ts", "svc.ts"]) await read(path);
   const allowed = OTHER_NUMBERS.map(([path, text]) => `${path}: ${repeatedLimits(text)[0]} in ${text}`);
   assertEquals([...new Set(found)].sort(), allowed.sort());
 });

@@ -4,7 +4,13 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { DEFAULT_FRAMEWORK, isAgentName, parseDisplayName, parseFramework } from "../../../shared/protocol/names.ts";
+import {
+  DEFAULT_FRAMEWORK,
+  isAgentName,
+  parseDisplayName,
+  parseFramework,
+  parseReason,
+} from "../../../shared/protocol/names.ts";
 import { anyText, codePoints } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 500 };
@@ -148,6 +154,20 @@ Deno.test("framework parsing returns a trimmed label of 1 to 32 code points with
       if (label === null) return;
       assertEquals([label, parseFramework(label)], [text.trim(), label]);
       assert([...label].length >= 1 && [...label].length <= 32 && !/\p{Cc}/u.test(label));
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("reason parsing returns 1 to 200 trimmed code points under the rules of display names", () => {
+  assertEquals(parseReason(` ${"👋".repeat(200)} `), "👋".repeat(200));
+  for (const bad of ["", " ", "x".repeat(201), "x".repeat(1_000_000), "a\nb", "a\u202eb", "\ud800", 1, null, ["x"]]) {
+    assertEquals(parseReason(bad), null);
+  }
+  fc.assert(
+    fc.property(anyText, (text) => {
+      const name = parseDisplayName(text);
+      if (name !== null) assertEquals(parseReason(text), name);
     }),
     RUNS,
   );

@@ -76,6 +76,8 @@ async function story(w: World): Promise<void> {
   await w.client.reissueAgent(own, a.agent.id);
   await w.client.revokeAgentAuth(own, a.agent.id);
   await w.client.deleteAgent(own, a.agent.id);
+  await answered(await w.ask("POST", `/v1/admin/people/${a.owner.id}/suspend`, { apiKey }));
+  await answered(await w.ask("POST", `/v1/admin/people/${a.owner.id}/restore`, { apiKey }));
   const key = await w.client.createApiKey(own);
   await w.client.revokeApiKey(own, key.apiKey.id);
   const expiresAt = new Date(w.clock.now() + DAY_MS).toISOString();

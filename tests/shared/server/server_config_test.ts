@@ -32,6 +32,9 @@ Deno.test("the server configuration without variables is the all-in-one server o
     registryUrl: null,
     proxyUrl: null,
     kvUrl: ".data/svc.kv",
+    metricsListen: null,
+    accessLog: false,
+    exportsTelemetry: false,
   });
   assertEquals(["127.0.0.1", "10.0.0.1", "::1"].map((address) => trustedProxies.has(address)), [false, false, false]);
   assertEquals(asked.toSorted(), [...SERVER_VARIABLES].toSorted());
@@ -46,6 +49,12 @@ Deno.test("the server configuration accepts each variable or names it", async (t
     ["PORT", ["0", "1", "65535"], ["65536", "-1", "abc", "80.5"]],
     ["REGISTRY_URL", ["https://r.example"], ["r.example", "https://r.example/path", "https://u@r.example"]],
     ["PROXY_URL", ["https://p.example"], ["ws://p.example", "https://p.example/?a=1"]],
+    [
+      "METRICS_LISTEN",
+      ["127.0.0.1:9464", "localhost:0", "[::1]:9464", "0.0.0.0:1"],
+      ["9464", ":9464", "::1:9464", "[::1:9464", "a b:1", "127.0.0.1:65536", "127.0.0.1:", "http://127.0.0.1:1"],
+    ],
+    ["ACCESS_LOG", ["on", "off"], ["true", "ON"]],
     ["TRUSTED_PROXIES", ["10.0.0.0/8, ::1", "192.0.2.1"], ["10.0.0.0/40", "proxy.local"]],
   ];
   for (const [name, good, bad] of cases) {
@@ -55,6 +64,10 @@ Deno.test("the server configuration accepts each variable or names it", async (t
       for (const value of bad) assertEquals(refused({ ...urls, [name]: value }), [name], value);
     });
   }
+});
+
+Deno.test("the metrics listener is refused on Deno Deploy", () => {
+  assertEquals(refused({ METRICS_LISTEN: "127.0.0.1:9464" }, NO_SECRETS, true), ["METRICS_LISTEN"]);
 });
 
 Deno.test("a proxy without a registry in its process needs the registry's address", () => {

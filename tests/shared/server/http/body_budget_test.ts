@@ -13,6 +13,7 @@ import { type Peer, TrustedProxies } from "../../../../shared/server/http/client
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
 import { json, routeFor } from "../../../../shared/server/http/route.ts";
+import { Metrics } from "../../../../shared/server/metrics/metrics.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
@@ -137,6 +138,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
       clock,
       newId: ulidSource(() => clock.now(), seededRandom().bytes),
       log: () => {},
+      metrics: new Metrics(),
       limiter: new RateLimiter(kv, new GroupCommit(kv, 100), clock, (rule, who) => [rule, who]),
       trustedProxies: new TrustedProxies([]),
       showDetails: false,

@@ -10,6 +10,7 @@ import { type Peer, TrustedProxies } from "../../../../shared/server/http/client
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
+import { Metrics } from "../../../../shared/server/metrics/metrics.ts";
 import {
   type Authenticators,
   json,
@@ -148,22 +149,25 @@ interface LogEntry {
 export class TestApp implements Disposable {
   readonly clock = new ManualClock();
   readonly log: LogEntry[] = [];
+  readonly metrics = new Metrics();
   readonly app: App;
 
-  private constructor(readonly kv: Deno.Kv, showDetails: boolean) {
+  private constructor(readonly kv: Deno.Kv, showDetails: boolean, accessLog: boolean) {
     const limiter = new RateLimiter(kv, new GroupCommit(kv, 100), this.clock, (rule, who) => ["w", rule, who]);
     this.app = createApp(ROUTES, AUTHENTICATORS, {
       clock: this.clock,
       newId: ulidSource(() => this.clock.now(), seededRandom().bytes),
       log: (level, event, fields = {}) => void this.log.push({ level, event, fields }),
       limiter,
+      metrics: this.metrics,
+      accessLog,
       trustedProxies: new TrustedProxies(["10.0.0.1"]),
       showDetails,
     });
   }
 
-  static async open(showDetails = false): Promise<TestApp> {
-    return new TestApp(await Deno.openKv(":memory:"), showDetails);
+  static async open(showDetails = false, accessLog = false): Promise<TestApp> {
+    return new TestApp(await Deno.openKv(":memory:"), showDetails, accessLog);
   }
 
   [Symbol.dispose](): void {

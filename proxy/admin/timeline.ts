@@ -1,0 +1,129 @@
+/**
+ * The timeline of a message (D-173), from the records that exist: delivery, mailbox entry and receipts. It has no record of
+ * its own, so that a message costs nothing more. Reads no payload.
+ */
+import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
+import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import type { Clock } from "../../shared/clock.ts";
+import { withoutSecrets } from "../../shared/server/log.ts";
+import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import { receivedAtOf } from "../schema/receipt_record.ts";
+import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
+
+interface TimelineDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  config: { receiptKeptMs: number };
+}
+
+interface Event {
+  /** Milliseconds since the Unix epoch. */
+  at: number;
+  event: DeliveryEvent;
+  detail?: string;
+}
+
+/** The records of one delivery. */
+interface Found {
+  sender: string;
+  recipient: string;
+  delivery: DeliveryRecord | null;
+  receipts: { status: ReceiptStatus; at: number }[];
+}
+
+const EVENT_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: "dead_lettered" } as const;
+
+/**
+ * Returns the timelines of the deliveries with a request ID.
+ *
+ * @throws {StoreUnavailable}
+ */
+export async function timelinesOf(deps: TimelineDeps, requestId: string): Promise<DeliveryTimeline[]> {
+  const lines = new Map<string, Promise<MailboxEntry[]>>();
+  const lineOf = (recipient: string) => {
+    const known = lines.get(recipient) ?? mailboxLine(deps.kv, recipient);
+    lines.set(recipient, known);
+    return known;
+  };
+  const timelines: DeliveryTimeline[] = [];
+  for (const found of await recordsOf(deps, requestId)) {
+    const events = [...eventsOf(found), ...await waitingEvent(deps, found, requestId, lineOf)];
+    const last = events.at(-1);
+    if (last === undefined) continue;
+    timelines.push({
+      senderAgentDid: found.sender,
+      recipientAgentDid: found.recipient,
+      state: last.event,
+      events: events.map((event) => ({ ...event, at: toIso(event.at) })),
+    });
+  }
+  return timelines;
+}
+
+/** Returns the deliveries and receipts of a request ID that have not ended, by recipient and sender. */
+async function recordsOf({ kv, clock, config }: TimelineDeps, requestId: string): Promise<Found[]> {
+  const now = clock.now();
+  const all = new Map<string, Found>();
+  const foundOf = (recipient: string, sender: string): Found => {
+    const name = `${recipient} ${sender}`;
+    const found = all.get(name) ?? { sender, recipient, delivery: null, receipts: [] };
+    all.set(name, found);
+    return found;
+  };
+  const limit = LIMITS.deliveriesListed;
+  for await (const { key, value } of kv.list({ prefix: KEYS.deliveriesOf(requestId) }, { limit })) {
+    const delivery = unpackDelivery(value, requestId);
+    if (delivery === null || now >= deliveryEnd(delivery)) continue;
+    foundOf(String(key.at(-2)), String(key.at(-1))).delivery = delivery;
+  }
+  const most = { limit: limit * RECEIPT_STATUSES.length };
+  for await (const { key, value } of kv.list({ prefix: KEYS.receiptsOf(requestId) }, most)) {
+    const at = receivedAtOf(value);
+    const status = RECEIPT_STATUSES.find((known) => known === key.at(-1));
+    if (status === undefined || now >= at + config.receiptKeptMs) continue;
+    foundOf(String(key.at(-3)), String(key.at(-2))).receipts.push({ status, at });
+  }
+  return [...all.values()].slice(0, limit);
+}
+
+/** Returns the events of a delivery and its receipts, oldest first. */
+function eventsOf({ delivery, receipts }: Found): Event[] {
+  const events: Event[] = [];
+  if (delivery) events.push({ at: delivery.startedAt, event: "began" });
+  if (delivery?.answer) {
+    const { queued, delivered, reason, expiresAt } = delivery.answer;
+    const at = delivery.answeredAt;
+    if (queued) events.push({ at, event: "queued", detail: `until ${expiresAt}` });
+    else if (delivered) events.push({ at, event: "acked" });
+    else events.push({ at, event: "refused_by_connector", ...(reason ? { detail: withoutSecrets(reason) } : {}) });
+  }
+  const ends = receipts.map(({ status, at }): Event => ({ at, event: EVENT_OF_RECEIPT[status] }));
+  return [...events, ...ends.sort((a, b) => a.at - b.at)];
+}
+
+/** Returns the event of a message that still waits in the mailbox. Its time is now. */
+async function waitingEvent(
+  { clock }: TimelineDeps,
+  { delivery, receipts, sender, recipient }: Found,
+  requestId: string,
+  lineOf: (recipient: string) => Promise<MailboxEntry[]>,
+): Promise<Event[]> {
+  if (!delivery?.answer?.queued || receipts.length > 0) return [];
+  const line = await lineOf(recipient);
+  const place = line.findIndex(({ message }) => message.requestId === requestId && message.fromAgentDid === sender);
+  const entry = line[place];
+  if (!entry) return [];
+  const { nacks, notBefore } = entry;
+  const next = notBefore > 0 ? `, not before ${toIso(notBefore)}` : "";
+  return [{ at: clock.now(), event: "waiting", detail: `place ${place + 1}, refusals ${nacks}${next}` }];
+}
+
+/** Returns the queued messages of a recipient, oldest first. */
+async function mailboxLine(kv: Deno.Kv, recipient: string): Promise<MailboxEntry[]> {
+  const limit = LIMITS.mailboxPerRecipient;
+  const entries = await Array.fromAsync(kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient) }, { limit }));
+  return entries.map(({ value }) => value);
+}

@@ -1,0 +1,202 @@
+/**
+ * Suspends and restores people (D-170). One commit changes the human; then the sessions of the person's agents follow,
+ * four per commit, each with the place reached, so that a restarted registry resumes the work. Several instances may work
+ * on one person: each commit checks the place.
+ */
+import { audited } from "../audit/record.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { HumanRecord, SessionRecord, SuspensionRecord } from "../schema/records.ts";
+import { sessionFor } from "../sessions/session_rules.ts";
+import { keptFor } from "../sessions/store.ts";
+import { settledWithin, sleep } from "../../shared/clock.ts";
+import { formatDid } from "../../shared/protocol/did.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { fraction } from "../../shared/random.ts";
+import type { Log } from "../../shared/server/log.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
+import { afterCursor } from "../../shared/server/store/pages.ts";
+import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+
+interface SuspensionDeps extends StoreDeps {
+  log: Log;
+  /** Authority of the DIDs that this registry issues. */
+  authority: string;
+  reads: BatchedReads;
+  changes: Changes;
+}
+
+/** What an admin asks for. */
+export interface SuspensionRequest {
+  wanted: HumanRecord["status"];
+  admin: HumanRecord;
+  reason: string | undefined;
+  requestId: string;
+}
+
+/** A session that a step changes. */
+interface Changed {
+  agentId: string;
+  entry: Deno.KvEntryMaybe<SessionRecord>;
+  next: SessionRecord;
+}
+
+export class Suspensions {
+  readonly #deps: SuspensionDeps;
+  readonly #stopped = new AbortController();
+  /** The last work on each person that is under way. */
+  readonly #underWay = new Map<string, Promise<boolean>>();
+
+  constructor(deps: SuspensionDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Suspends or restores a person, and waits up to 5 s for the sessions. `complete` is false when they are not all changed
+   * by then; the work goes on. A person who is in the wanted state stays as it is.
+   *
+   * @throws {ServiceError} `PERSON_NOT_FOUND`, `ADMIN_SUSPEND_FORBIDDEN`
+   */
+  async change(id: string, request: SuspensionRequest): Promise<{ human: HumanRecord; complete: boolean }> {
+    const human = await this.#decide(id, request);
+    const work = this.#work(id);
+    let complete = false;
+    void work.then((isDone) => complete = isDone);
+    await settledWithin(this.#deps.clock, work, LIMITS.suspensionWaitMs);
+    return { human, complete };
+  }
+
+  /** Finishes what a stopped registry has left. Never rejects. */
+  async resume(): Promise<void> {
+    const { kv, clock, log } = this.#deps;
+    while (!this.#stopped.signal.aborted) {
+      try {
+        for await (const { key } of kv.list({ prefix: KEYS.suspensions() })) await this.#work(String(key.at(-1)));
+        return;
+      } catch (cause) {
+        if (this.#stopped.signal.aborted) return;
+        log("warn", "suspensions_unread", { cause });
+        await sleep(clock, LIMITS.suspensionRetryMs, this.#stopped.signal);
+      }
+    }
+  }
+
+  /** Ends the work. It is resumed by the next start. */
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  async #decide(id: string, { wanted, admin, reason, requestId }: SuspensionRequest): Promise<HumanRecord> {
+    const { changes, clock, metrics } = this.#deps;
+    let isChange = false;
+    const decided = await changes.run(async (draft) => {
+      isChange = false;
+      const [entry, job] = await Promise.all([
+        draft.get<HumanRecord>(KEYS.human(id)),
+        draft.get<SuspensionRecord>(KEYS.suspension(id)),
+      ]);
+      if (entry.value === null) throw new ServiceError("PERSON_NOT_FOUND");
+      if (wanted === "suspended" && entry.value.role === "admin") throw new ServiceError("ADMIN_SUSPEND_FORBIDDEN");
+      if (entry.value.status === wanted) return entry.value;
+      const { suspendedAt: _, ...rest } = entry.value;
+      const human: HumanRecord = wanted === "active"
+        ? { ...rest, status: wanted }
+        : { ...rest, status: wanted, suspendedAt: toIso(clock.now()) };
+      const begun: SuspensionRecord = { wanted, cursor: null };
+      draft.set(entry.key, human);
+      draft.set(job.key, begun);
+      draft.also((operation) =>
+        audited(operation, this.#deps, {
+          event: wanted === "suspended" ? "person.suspended" : "person.restored",
+          actor: admin.did,
+          subject: human.did,
+          requestId,
+          ...(reason === undefined ? {} : { detail: reason }),
+        })
+      );
+      isChange = true;
+      return human;
+    });
+    if (isChange && wanted === "suspended") metrics?.count("people_suspended_total");
+    return decided;
+  }
+
+  /** Works on one person after the work that is under way. Resolves to false when the registry stops first. */
+  #work(id: string): Promise<boolean> {
+    const work = (this.#underWay.get(id) ?? Promise.resolve()).then(() => this.#finish(id));
+    this.#underWay.set(id, work);
+    void work.then(() => {
+      if (this.#underWay.get(id) === work) this.#underWay.delete(id);
+    });
+    return work;
+  }
+
+  async #finish(id: string): Promise<boolean> {
+    const { clock, log, random } = this.#deps;
+    const { signal } = this.#stopped;
+    for (let conflicts = 0; !signal.aborted;) {
+      try {
+        const outcome = await this.#step(id);
+        if (outcome === "done") return true;
+        conflicts = outcome === "conflict" ? conflicts + 1 : 0;
+        if (conflicts > 2) await sleep(clock, fraction(random) * 2 ** Math.min(conflicts, 7), signal);
+      } catch (cause) {
+        if (signal.aborted) return false;
+        log("warn", "suspension_failed", { humanId: id, cause });
+        await sleep(clock, LIMITS.suspensionRetryMs, signal);
+      }
+    }
+    return false;
+  }
+
+  /** Changes the next sessions, at most 100. */
+  async #step(id: string): Promise<"done" | "moved" | "conflict"> {
+    const { kv, newId } = this.#deps;
+    const [human, job] = await kv.getMany<[HumanRecord, SuspensionRecord]>([KEYS.human(id), KEYS.suspension(id)]);
+    if (job.value === null) return "done";
+    const { wanted, cursor } = job.value;
+    const agentIds = await this.#agentsAfter(id, cursor);
+    const changed = await this.#changed(agentIds, wanted);
+    const isLast = agentIds.length < LIMITS.suspensionReads;
+    let place: { key: Deno.KvKey; versionstamp: string | null } = job;
+    do {
+      const four = changed.splice(0, LIMITS.suspensionSessions);
+      const operation = kv.atomic().check(human).check(place);
+      for (const { entry, next } of four) {
+        operation.check(entry).set(entry.key, next, keptFor(this.#deps, next));
+      }
+      if (four.length > 0) announceTrustChange(operation, newId, four.map(({ agentId }) => this.#did(agentId)));
+      const reached = (changed.length > 0 ? four.at(-1)?.agentId : agentIds.at(-1)) ?? cursor;
+      if (isLast && changed.length === 0) operation.delete(job.key);
+      else operation.set(job.key, { wanted, cursor: reached } satisfies SuspensionRecord);
+      const result = await operation.commit();
+      if (!result.ok) return "conflict";
+      place = { key: job.key, versionstamp: result.versionstamp };
+    } while (changed.length > 0 && !this.#stopped.signal.aborted);
+    return isLast && changed.length === 0 ? "done" : "moved";
+  }
+
+  /** Returns the IDs of the person's next agents, oldest first. */
+  async #agentsAfter(id: string, cursor: string | null): Promise<string[]> {
+    const prefix = KEYS.agentsOf(id);
+    const selector = cursor === null ? { prefix } : { prefix, start: [...prefix, afterCursor(cursor)] };
+    const index = this.#deps.kv.list(selector, { limit: LIMITS.suspensionReads });
+    return (await Array.fromAsync(index)).map(({ key }) => String(key.at(-1)));
+  }
+
+  async #changed(agentIds: readonly string[], wanted: HumanRecord["status"]): Promise<Changed[]> {
+    const { clock, reads } = this.#deps;
+    const entries = await Promise.all(agentIds.map((id) => reads.get<SessionRecord>(KEYS.session(id))));
+    return entries.flatMap((entry, i) => {
+      const next = sessionFor(wanted, entry.value, clock.now());
+      return next === null ? [] : [{ agentId: agentIds[i] ?? "", entry, next }];
+    });
+  }
+
+  #did(id: string): string {
+    return formatDid({ authority: this.#deps.authority, kind: "agent", id });
+  }
+}

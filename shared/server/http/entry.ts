@@ -1,0 +1,102 @@
+/**
+ * Receives the requests of a process and passes each to its service. It waits until the services are ready, counts
+ * requests in progress, refuses requests while the process stops, and answers for the process itself (D-179).
+ */
+import type { Clock } from "../../clock.ts";
+import type { NewId } from "../../protocol/ids.ts";
+import type { Log } from "../log.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import { type App, earlyRefusal, requestIdOf, routedPath, withoutBody } from "./app.ts";
+import { leaveBody } from "./body.ts";
+import type { Peer } from "./client_ip.ts";
+import { livenessResponse, readinessResponse } from "./probes.ts";
+
+interface EntryDeps {
+  clock: Clock;
+  newId: NewId;
+  log: Log;
+  metrics: Metrics;
+}
+
+/** The services of a process, at least one of them. */
+export interface Served {
+  registry: App | null;
+  proxy: App | null;
+  /** Returns true when each service accepts requests. */
+  isReady(): Promise<boolean>;
+  /** Returns the response of `/health` for both services; `null` when one runs alone, which answers itself. */
+  health: (() => Promise<Response>) | null;
+}
+
+export class Entry {
+  readonly #deps: EntryDeps;
+  readonly #opened = Promise.withResolvers<Served>();
+  #served: Served | null = null;
+  #draining = false;
+  /** Number of requests without a response. */
+  underWay = 0;
+
+  constructor(deps: EntryDeps) {
+    this.#deps = deps;
+    deps.metrics.read("http_requests_in_flight", () => this.underWay);
+  }
+
+  /** Passes requests to the services from now on, also those that have waited. */
+  open(served: Served): void {
+    this.#served = served;
+    this.#opened.resolve(served);
+  }
+
+  /** Refuses requests from now on. */
+  drain(): void {
+    this.#draining = true;
+  }
+
+  /** Returns true when each service of this process accepts requests. */
+  async isReady(): Promise<boolean> {
+    return !this.#draining && this.#served !== null && await this.#served.isReady();
+  }
+
+  async answer(request: Request, peer: Peer): Promise<Response> {
+    const { newId, log, clock } = this.#deps;
+    if (this.#draining) {
+      const code = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
+      return await this.#ownResponse(request, null) ?? earlyRefusal(requestIdOf(request, newId), code);
+    }
+    this.underWay++;
+    // Read before an upgrade: afterwards `request.body` is not available.
+    const { body } = request;
+    try {
+      return await this.#dispatch(request, peer, await this.#opened.promise);
+    } catch (cause) {
+      log("error", "request_failed", { cause });
+      return earlyRefusal(requestIdOf(request, newId), "INTERNAL_ERROR");
+    } finally {
+      this.underWay--;
+      void leaveBody({ body }, clock);
+    }
+  }
+
+  async #dispatch(request: Request, peer: Peer, { registry, proxy, health }: Served): Promise<Response> {
+    if (!registry || !proxy) return await (registry ?? proxy as App).fetch(request, peer);
+    const own = await this.#ownResponse(request, health);
+    // Both services have the document paths; either response describes both.
+    return own ?? await (registry.owns(request) ? registry : proxy).fetch(request, peer);
+  }
+
+  /** Answers `/healthz` and `/readyz`, also while the process stops, and `/health` for both services. */
+  async #ownResponse(request: Request, health: Served["health"]): Promise<Response | null> {
+    const { method } = request;
+    if (method !== "GET" && method !== "HEAD") return null;
+    const path = routedPath(request);
+    let response: Response | undefined;
+    if (path === "/healthz") response = livenessResponse();
+    else if (path === "/readyz") response = readinessResponse(await this.isReady());
+    else if (path === "/health") response = await health?.();
+    if (!response) return null;
+    const { metrics, newId } = this.#deps;
+    metrics.count("http_requests_total", path, method, String(response.status));
+    response.headers.set("x-request-id", requestIdOf(request, newId));
+    return method === "HEAD" ? await withoutBody(response) : response;
+  }
+}

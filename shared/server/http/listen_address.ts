@@ -1,0 +1,51 @@
+/** Addresses that a server listens on, and why it may not use one (D-233, D-166). */
+import { ConfigError } from "../config_reader.ts";
+
+/** Host and port. */
+export interface ListenAddress {
+  host: string;
+  port: number;
+}
+
+/** Returns `host:port`, with brackets around an IPv6 address. */
+export function addressText({ host, port }: ListenAddress): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** Returns true for a host that other machines cannot reach. */
+export function isLoopbackHost(host: string): boolean {
+  return host === "localhost" || host === "::1" || host.startsWith("127.");
+}
+
+/**
+ * Explains why a process cannot listen on an address. Returns `null` for any other error.
+ *
+ * @param names the variables that hold host and port
+ */
+export function refusedAddress(
+  names: { host: string; port: string },
+  address: ListenAddress,
+  error: unknown,
+): ConfigError | null {
+  const at = addressText(address);
+  const { host } = address;
+  if (error instanceof Deno.errors.AddrInUse) {
+    const other = `stop the program that listens there, or set ${names.port} to another port`;
+    return new ConfigError([`${names.port}: ${at} is in use; ${other}`]);
+  }
+  if (error instanceof Deno.errors.AddrNotAvailable) {
+    return new ConfigError([`${names.host}: ${host} is not an address of this machine`]);
+  }
+  if (error instanceof Deno.errors.NotCapable) {
+    const other = `Use svc serve or deno task start, or add --allow-net=${at}`;
+    return new ConfigError([`${names.host}: this process may not listen on ${at}. ${other}`]);
+  }
+  if (error instanceof Deno.errors.PermissionDenied) {
+    const other = `set ${names.port} to 1024 or more`;
+    return new ConfigError([`${names.port}: the system does not let this process listen on ${at}; ${other}`]);
+  }
+  if (error instanceof Error && error.message.startsWith("failed to lookup address")) {
+    return new ConfigError([`${names.host}: ${host} has no address`]);
+  }
+  return null;
+}

@@ -1,0 +1,77 @@
+/**
+ * The second listener of a server (D-176): `/metrics`, `/healthz` and `/readyz`, and 404 for all else. It has no
+ * authentication, and its answers name no agent, person or address. It never reads a request body.
+ */
+import type { Log } from "../log.ts";
+import { EXPOSITION_TYPE, expositionOf } from "../metrics/exposition.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import { routedPath } from "./app.ts";
+import { addressText, type ListenAddress, refusedAddress } from "./listen_address.ts";
+import { livenessResponse, readinessResponse } from "./probes.ts";
+
+/** A running listener. */
+export interface MetricsListener {
+  /** For example `http://127.0.0.1:9464`. */
+  address: string;
+  stop(): Promise<void>;
+}
+
+interface ListenerDeps {
+  metrics: Metrics;
+  log: Log;
+  isReady(): Promise<boolean>;
+}
+
+/**
+ * Opens the listener.
+ *
+ * @throws {StartRefused} when the address cannot be used
+ */
+export function serveMetrics(at: ListenAddress, deps: ListenerDeps): MetricsListener {
+  const end = new AbortController();
+  const server = listen(at, deps, end.signal);
+  deps.metrics.isRead = true;
+  return {
+    address: `http://${addressText({ ...at, port: server.addr.port })}`,
+    // Closes the connections too: a scraper that does not read must not delay the end of the process.
+    async stop() {
+      end.abort();
+      await server.finished;
+    },
+  };
+}
+
+function listen(at: ListenAddress, deps: ListenerDeps, signal: AbortSignal): Deno.HttpServer<Deno.NetAddr> {
+  const onError = (cause: unknown) => {
+    deps.log("error", "metrics_failed", { cause });
+    return new Response(null, { status: 500 });
+  };
+  const options = { hostname: at.host, port: at.port, signal, onListen: () => {}, onError };
+  try {
+    return Deno.serve(options, (request) => answer(request, deps));
+  } catch (error) {
+    throw refusedAddress({ host: "METRICS_LISTEN", port: "METRICS_LISTEN" }, at, error) ?? error;
+  }
+}
+
+/** Returns the response of the listener to a request. */
+export async function answer(request: Request, { metrics, isReady }: Omit<ListenerDeps, "log">): Promise<Response> {
+  const response = await pathAnswer(request, metrics, isReady);
+  response.headers.set("Cache-Control", "no-store");
+  response.headers.set("X-Content-Type-Options", "nosniff");
+  // A client that sends a body would keep the connection busy; nothing reads it.
+  if (request.body) response.headers.set("Connection", "close");
+  return request.method === "HEAD" ? new Response(null, response) : response;
+}
+
+async function pathAnswer(request: Request, metrics: Metrics, isReady: () => Promise<boolean>): Promise<Response> {
+  const path = routedPath(request);
+  const known = path === "/metrics" || path === "/healthz" || path === "/readyz";
+  if (!known) return new Response("not found\n", { status: 404 });
+  if (request.method !== "GET" && request.method !== "HEAD") {
+    return new Response("use GET\n", { status: 405, headers: { Allow: "GET, HEAD" } });
+  }
+  if (path === "/healthz") return livenessResponse();
+  if (path === "/readyz") return readinessResponse(await isReady());
+  return new Response(expositionOf(metrics), { headers: { "Content-Type": EXPOSITION_TYPE } });
+}

@@ -1,0 +1,39 @@
+/**
+ * The routes that a supervisor or a load balancer asks (D-179): `/healthz` says that the process answers, without the
+ * store; `/readyz` says whether to send it requests.
+ */
+import { Liveness, Readiness } from "../../protocol/api/meta.ts";
+import { json, type Route } from "./route.ts";
+
+/** Returns the response of `GET /healthz`. */
+export function livenessResponse(): Response {
+  const body: Liveness = { status: "ok" };
+  return json(body);
+}
+
+/** Returns the response of `GET /readyz`: 200 when ready, else 503. */
+export function readinessResponse(ready: boolean): Response {
+  const body: Readiness = { status: ready ? "ok" : "unavailable", ready };
+  return json(body, ready ? 200 : 503);
+}
+
+/** Returns the two routes of a service. */
+export function probeRoutes<D>(isReady: (deps: D) => Promise<boolean>): Route<D>[] {
+  const row = { method: "GET", auth: "none", limit: null, errors: [] } as const;
+  return [
+    {
+      ...row,
+      path: "/healthz",
+      summary: "Whether the process answers; does not ask the store",
+      response: { status: 200, body: Liveness },
+      handler: livenessResponse,
+    },
+    {
+      ...row,
+      path: "/readyz",
+      summary: "Whether the service accepts requests: `ready` of its health, and false while it stops",
+      response: { status: 200, body: Readiness, mayBeUnready: true },
+      handler: async (deps) => readinessResponse(await isReady(deps)),
+    },
+  ];
+}

@@ -1,0 +1,162 @@
+/**
+ * Every metric of the services (D-177), one row each: type, labels with their closed value sets, help. Times are in
+ * seconds, sizes in bytes. The exposition puts `svc_` in front of each name.
+ */
+import { ERRORS } from "../../protocol/errors.ts";
+import { CLOSE } from "../../protocol/frames.ts";
+
+/** A label: its name and its values. `"routes"` stands for the paths of the route tables. */
+export type MetricLabel = readonly [name: string, values: readonly string[] | "routes"];
+
+/** A row of the table. */
+export interface MetricRow {
+  type: "counter" | "gauge" | "histogram";
+  labels: readonly MetricLabel[];
+  help: string;
+  /** Upper bounds of a histogram, ascending. */
+  buckets?: readonly number[];
+}
+
+/** Upper bounds of durations, seconds. */
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+const METHODS = ["GET", "HEAD", "POST", "DELETE"];
+const SUCCESSES = [101, 200, 201, 202, 204, 304];
+const STATUSES = [...new Set([...SUCCESSES, ...Object.values(ERRORS).flatMap(({ status }) => status)])].map(String);
+const CHECK_NUMBERS = ["none", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+const gauge = (help: string) => ({ type: "gauge", labels: [], help }) as const;
+
+export const METRICS = {
+  process_start_time_seconds: gauge("When the process started, Unix seconds"),
+  process_resident_memory_bytes: gauge("Resident memory of the process"),
+  http_requests_total: {
+    type: "counter",
+    labels: [["route", "routes"], ["method", METHODS], ["status", STATUSES]],
+    help: "Answered requests by the path of their route table row",
+  },
+  http_request_duration_seconds: {
+    type: "histogram",
+    labels: [["route", "routes"]],
+    help: "Time from the request head to the response head",
+    buckets: SECONDS,
+  },
+  http_requests_in_flight: gauge("Requests without a response"),
+  refusals_total: {
+    type: "counter",
+    labels: [["code", Object.keys(ERRORS)], ["check", CHECK_NUMBERS]],
+    help: "Error responses by code, and by the number of the check that refused an agent",
+  },
+  relay_sockets: gauge("Open relay sockets of this instance"),
+  relay_agents: gauge("Agents with a relay socket at this instance"),
+  relay_closes_total: {
+    type: "counter",
+    labels: [["code", Object.values(CLOSE).map(String)]],
+    help: "Ended relay sockets by the close code of the proxy; other means that the connector ended it",
+  },
+  relay_messages_total: {
+    type: "counter",
+    labels: [["outcome", [
+      "delivered",
+      "refused_by_connector",
+      "queued",
+      "repeat",
+      "offline",
+      "failed",
+      "unavailable",
+      "mailbox_full",
+    ]]],
+    help: "Admitted messages by their result for the sender",
+  },
+  relay_ack_seconds: {
+    type: "histogram",
+    labels: [],
+    help: "Time from a deliver frame to the acknowledgement of the connector",
+    buckets: SECONDS,
+  },
+  relay_frames_total: {
+    type: "counter",
+    labels: [["type", ["deliver", "deliver_ack", "heartbeat", "heartbeat_ack", "paired", "revoked"]], [
+      "direction",
+      ["in", "out"],
+    ]],
+    help: "Frames of relay sockets",
+  },
+  relay_frame_bytes_total: {
+    type: "counter",
+    labels: [["type", ["deliver", "deliver_ack", "heartbeat", "heartbeat_ack", "paired", "revoked"]], [
+      "direction",
+      ["in", "out"],
+    ]],
+    help: "Length of the frames of relay sockets, in UTF-16 units: bytes where the text is ASCII",
+  },
+  relay_handovers_total: {
+    type: "counter",
+    labels: [["outcome", ["delivered", "nacked", "dead"]]],
+    help: "Attempts to hand a queued message to its recipient, and messages that ended without delivery",
+  },
+  mailbox_messages: gauge("Queued messages in the store"),
+  mailbox_recipients: gauge("Recipients with queued messages"),
+  mailbox_oldest_seconds: gauge("Age of the oldest queued message; 0 without one"),
+  receipts_total: {
+    type: "counter",
+    labels: [["status", ["processed_by_svc", "dead_lettered"]]],
+    help: "Recorded receipts by status",
+  },
+  crl_age_seconds: gauge("Age of the proxy's revocation list; -1 without one"),
+  crl_entries: gauge("Entries of the proxy's revocation list; -1 without one"),
+  registry_keys_age_seconds: gauge("Age of the proxy's copy of the registry's keys; -1 without one"),
+  crl_refreshes_total: {
+    type: "counter",
+    labels: [["result", ["new", "same", "empty", "failed", "rollback"]]],
+    help: "Requests of the proxy for the revocation list by result",
+  },
+  revocation_close_seconds: {
+    type: "histogram",
+    labels: [],
+    help: "Time from the announcement of a revocation to the close of a socket",
+    buckets: SECONDS,
+  },
+  agents_registered_total: { type: "counter", labels: [], help: "Registered agents" },
+  agents_revoked_total: { type: "counter", labels: [], help: "Agents that were revoked permanently" },
+  aits_issued_total: { type: "counter", labels: [], help: "Issued identity tokens" },
+  people_suspended_total: { type: "counter", labels: [], help: "Suspended people" },
+  sessions_refreshed_total: {
+    type: "counter",
+    labels: [["result", ["rotated", "recovered", "refused", "reuse_detected"]]],
+    help: "Requests to refresh a session by result",
+  },
+  store_commit_seconds: {
+    type: "histogram",
+    labels: [],
+    help: "Time of a group commit in the store",
+    buckets: SECONDS,
+  },
+  store_batch_claims: {
+    type: "histogram",
+    labels: [],
+    help: "Claims in one group commit",
+    buckets: [1, 2, 5, 10, 20, 50, 100],
+  },
+  store_commits_total: {
+    type: "counter",
+    labels: [["result", ["ok", "conflict", "error"]]],
+    help: "Commits by result",
+  },
+  bus_notes_total: {
+    type: "counter",
+    labels: [["kind", ["message", "dispatched", "moved", "kick", "paired"]]],
+    help: "Notes between the parts and instances of the proxy that arrived here",
+  },
+  held_bytes: gauge("Bytes of messages that wait for their result"),
+  body_room_bytes: gauge("Bytes of large request bodies that are being read or handled"),
+  unsent_bytes: gauge("Bytes that relay sockets have not sent yet"),
+  admin_requests_total: {
+    type: "counter",
+    labels: [["area", ["people", "agents", "audit", "relay", "console"]]],
+    help: "Requests of admins by area",
+  },
+} as const satisfies Readonly<Record<string, MetricRow>>;
+
+/** Name of a metric, without its prefix. */
+export type MetricName = keyof typeof METRICS;

@@ -1,0 +1,183 @@
+/** What the proxy reports to an admin about one message (D-173): each end has the timeline that it had. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import { answered, refused } from "../../support/registry_world.ts";
+import { until } from "../../support/until.ts";
+import type { TestAgent, World } from "../../support/world.ts";
+import { openProxy, post } from "../proxy_world.ts";
+import { look, seen, timelineOf, tokenOf } from "./admin_world.ts";
+
+const ID = "request-1";
+
+async function paired(): Promise<{ w: World; a: TestAgent; b: TestAgent }> {
+  const w = await openProxy();
+  const a = await w.agent();
+  const b = await w.agent();
+  await w.pair(a, b);
+  return { w, a, b };
+}
+
+async function send(w: World, a: TestAgent, b: TestAgent, id = ID, headers: Record<string, string> = {}) {
+  await answered(await w.message(a, b, { headers: { [HEADERS.requestId]: id, ...headers } }), 202);
+}
+
+const queue = (w: World, a: TestAgent, b: TestAgent, id = ID) => send(w, a, b, id, { Prefer: "respond-async" });
+
+async function receipt(w: World, b: TestAgent, status: string): Promise<void> {
+  const body = { requestId: ID, recipientAgentDid: b.agent.did, status, timestamp: toIso(w.clock.now()) };
+  await answered(await post(w, b, "/v1/relay/delivery-receipts", body), 201);
+}
+
+/** The events of the message, each with the seconds since its start. */
+async function storyOf(w: World): Promise<{ state: string; events: string[] }> {
+  const { state, events } = await timelineOf(w, ID);
+  const began = Date.parse(events[0]?.at ?? "");
+  return {
+    state,
+    events: events.map(({ at, event, detail }) =>
+      `+${(Date.parse(at) - began) / 1000} ${event}${detail === undefined ? "" : `: ${detail}`}`
+    ),
+  };
+}
+
+Deno.test("a delivered message has began, acked and processed", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  w.connect(b);
+  await send(w, a, b);
+  await until(async () => (await timelineOf(w, ID)).events.length === 2);
+  assertEquals(await storyOf(w), { state: "acked", events: ["+0 began", "+0 acked"] });
+  await w.clock.advance(3_000);
+  await receipt(w, b, "processed_by_svc");
+  assertEquals(await storyOf(w), { state: "processed", events: ["+0 began", "+0 acked", "+3 processed"] });
+  const { senderAgentDid, recipientAgentDid } = await timelineOf(w, ID);
+  assertEquals([senderAgentDid, recipientAgentDid], [a.agent.did, b.agent.did]);
+});
+
+Deno.test("a message that the connector refused has its reason", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  w.connect(b, "nack");
+  await send(w, a, b);
+  await until(async () => (await timelineOf(w, ID)).events.length === 2);
+  assertEquals(await storyOf(w), {
+    state: "refused_by_connector",
+    events: ["+0 began", "+0 refused_by_connector: inbox_full"],
+  });
+});
+
+Deno.test("a queued message waits with its place, and then was delivered", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  await queue(w, a, b, "request-0");
+  await queue(w, a, b);
+  const expiresAt = toIso(w.clock.now() + LIMITS.mailboxTtlSeconds * 1000);
+  await w.clock.advance(5_000);
+  assertEquals(await storyOf(w), {
+    state: "waiting",
+    events: ["+0 began", `+0 queued: until ${expiresAt}`, "+5 waiting: place 2, refusals 0"],
+  });
+  w.connect(b);
+  await until(async () => (await timelineOf(w, ID)).state !== "waiting");
+  assertEquals((await storyOf(w)).state, "queued");
+  await receipt(w, b, "processed_by_svc");
+  assertEquals(await storyOf(w), {
+    state: "processed",
+    events: ["+0 began", `+0 queued: until ${expiresAt}`, "+5 processed"],
+  });
+});
+
+Deno.test("a queued message that the connector refuses shows its refusals and its next attempt", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  await queue(w, a, b);
+  w.connect(b, "nack");
+  await until(async () => (await timelineOf(w, ID)).events.at(-1)?.detail?.includes("refusals 1") === true);
+  assertMatch((await storyOf(w)).events[2] ?? "", /place 1, refusals 1, not before 2026-/);
+});
+
+Deno.test("a queued message that expires ends as dead-lettered", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  await queue(w, a, b);
+  w.clock.step(LIMITS.mailboxTtlSeconds * 1000);
+  await w.proxy.deps.drain.sweep();
+  const { state, events } = await storyOf(w);
+  assertEquals([state, events.at(-1)], ["dead_lettered", `+${LIMITS.mailboxTtlSeconds} dead_lettered`]);
+  assertEquals(events.length, 3);
+});
+
+Deno.test("a message that the recipient gave up on ends as dead-lettered", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  w.connect(b);
+  await send(w, a, b);
+  await w.clock.advance(60_000);
+  await receipt(w, b, "dead_lettered");
+  assertEquals(await storyOf(w), { state: "dead_lettered", events: ["+0 began", "+0 acked", "+60 dead_lettered"] });
+});
+
+Deno.test("a message without an answer has only began", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  w.connect(b, "silent");
+  const sending = w.message(a, b, { headers: { [HEADERS.requestId]: ID } });
+  await until(async () => (await w.kv.get(KEYS.delivery(b.agent.did, ID, a.agent.did))).value !== null);
+  assertEquals(await storyOf(w), { state: "began", events: ["+0 began"] });
+  await w.clock.advance(LIMITS.ackTimeoutMs);
+  await refused(await sending, "PROXY_RELAY_DELIVERY_FAILED");
+  assertEquals((await storyOf(w)).state, "began");
+});
+
+Deno.test("an unknown request ID has no timeline, and an invalid one is refused", async () => {
+  const { w } = await paired();
+  await using _ = w;
+  const token = await tokenOf(w);
+  assertEquals(await seen(w, "deliveries?requestId=unknown-request"), { deliveries: [] });
+  const queries = [
+    "",
+    "?",
+    "?requestId=",
+    "?requestId=short",
+    `?requestId=${"x".repeat(129)}`,
+    "?requestId=a%00bcdefgh",
+    "?requestId=request-1&requestId=request-2",
+    `?requestId=${"x".repeat(10_000)}`,
+  ];
+  for (const query of queries) {
+    await refused(await look(w, `deliveries${query}`, token), "PROXY_ADMIN_INVALID_QUERY");
+  }
+});
+
+Deno.test("the same request ID of many senders has one timeline each, at most 50", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  await queue(w, a, b);
+  const state = new Uint8Array((await w.kv.get<Uint8Array>(KEYS.delivery(b.agent.did, ID, a.agent.did))).value ?? []);
+  const other = (i: number) => a.agent.did.slice(0, -3) + String(i).padStart(3, "0");
+  for (let i = 0; i < 60; i++) await w.kv.set(KEYS.delivery(b.agent.did, ID, other(i)), state);
+  const { deliveries } = await seen<{ deliveries: { senderAgentDid: string }[] }>(w, `deliveries?requestId=${ID}`);
+  assertEquals([deliveries.length, new Set(deliveries.map((one) => one.senderAgentDid)).size], [50, 50]);
+});
+
+Deno.test("a timeline holds no payload, no conversation and no secret of a connector's reason", async () => {
+  const { w, a, b } = await paired();
+  await using _ = w;
+  const secret = "svc_pat_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+  const socket = w.connect(b, "silent");
+  const sending = w.message(a, b, {
+    body: JSON.stringify({ message: "PAYLOAD-OF-THE-TEST" }),
+    headers: { [HEADERS.requestId]: ID, [HEADERS.conversationId]: "CONVERSATION-OF-THE-TEST" },
+  });
+  await until(() => socket.delivered.length === 1);
+  const head = { v: 1, id: w.newId(), ts: toIso(w.clock.now()), type: "deliver_ack", ackId: socket.delivered[0]?.id };
+  socket.link.receive(JSON.stringify({ ...head, accepted: false, reason: `key ${secret} is wrong` }));
+  await answered(await sending, 202);
+  await until(async () => (await timelineOf(w, ID)).events.length === 2);
+  const text = JSON.stringify(await timelineOf(w, ID));
+  assert(!text.includes("OF-THE-TEST") && !text.includes(secret), text);
+  assertMatch(text, /key \[redacted\] is wrong/);
+});

@@ -1,0 +1,54 @@
+/** Issuing admin tokens (D-172): who gets one, what it says, and its audit event. */
+import { assert, assertEquals } from "@std/assert";
+import { parseAdminToken, verifyAdminToken } from "../../../shared/protocol/signed/admin_token.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { answered, openRegistry, publishedKeys, refused } from "../../support/registry_world.ts";
+import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
+
+const PATH = "/v1/admin/tokens";
+
+Deno.test("an admin gets a token for the proxy that the published keys verify, with any body", async () => {
+  await using w = await openRegistry();
+  const { apiKey, did } = await w.admin();
+  const now = unixSeconds(w.clock.now());
+  const authority = { issuer: REGISTRY_URL, audience: PROXY_URL, keys: await publishedKeys(w) };
+  const ids = new Set<string>();
+  for (const body of [undefined, "", {}, { scope: ["relay.write"], aud: "https://other.example" }, "not JSON"]) {
+    const { token } = await answered<{ token: string }>(await w.ask("POST", PATH, { apiKey, body }), 201);
+    const { jti, ...claims } = await verifyAdminToken(parseAdminToken(token), authority, now);
+    ids.add(jti);
+    assertEquals<unknown>(claims, {
+      iss: REGISTRY_URL,
+      sub: did,
+      aud: PROXY_URL,
+      scope: ["relay.read"],
+      iat: now,
+      exp: now + 300,
+    });
+  }
+  assertEquals(ids.size, 5);
+});
+
+Deno.test("each token has one audit event with its ID, which does not hold the token", async () => {
+  await using w = await openRegistry();
+  const { apiKey, did } = await w.admin();
+  const { token } = await answered<{ token: string }>(await w.ask("POST", PATH, { apiKey }), 201);
+  const answer = await w.ask("GET", "/v1/admin/audit?limit=1", { apiKey });
+  const text = await answer.text();
+  const { jti } = JSON.parse(parseAdminToken(token).payloadJson);
+  const [{ event, actor, subject }] = JSON.parse(text).events;
+  assertEquals([event, actor, subject], ["admin.token_issued", did, jti]);
+  assert(!text.includes(token.slice(0, 20)));
+});
+
+Deno.test("a caller that is not an admin gets no token", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  await refused(await w.ask("POST", PATH, { apiKey: a.owner.apiKey }), "ADMIN_REQUIRED");
+  await refused(await w.ask("POST", PATH), "API_KEY_MISSING");
+  const { token } = await answered<{ token: string }>(
+    await w.ask("POST", PATH, { apiKey: (await w.admin()).apiKey }),
+    201,
+  );
+  await refused(await w.ask("POST", PATH, { apiKey: token }), "API_KEY_INVALID");
+});

@@ -1,0 +1,253 @@
+/**
+ * Shows what an admin reads and stops (D-169, D-171): people and agents page by page with any filter, one record with its
+ * details, and the end of a foreign agent. Also odd queries, and that the owners' routes stay with the owners.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { AgentRecord, HumanRecord, SessionRecord } from "../../../registry/schema/records.ts";
+import type { AdminAgentAnswer, AdminAgentList, PeopleList, PersonAnswer } from "../../../shared/protocol/api/admin.ts";
+import type { AuditList } from "../../../shared/protocol/api/audit.ts";
+import {
+  answered,
+  openRegistry,
+  outcome,
+  readCrl,
+  refreshed,
+  refused,
+  validate,
+} from "../../support/registry_world.ts";
+import { until } from "../../support/until.ts";
+import { AMPLE_QUOTAS, codeOf, type World } from "../../support/world.ts";
+
+const PEOPLE = 5_000;
+
+/** Reads all pages of a list; returns all IDs and the number of pages. */
+async function walk(
+  w: World,
+  path: string,
+  query: Record<string, string> = {},
+): Promise<{ ids: string[]; pages: number }> {
+  const { apiKey } = await w.admin();
+  const ids: string[] = [];
+  for (let cursor: string | null = "", pages = 1;; pages++) {
+    const search: URLSearchParams = new URLSearchParams({ limit: "100", ...query, ...cursor ? { cursor } : {} });
+    const answer: PeopleList & AdminAgentList = await answered(await w.ask("GET", `${path}?${search}`, { apiKey }));
+    ids.push(...(answer.people ?? answer.agents).map(({ id }) => id));
+    cursor = answer.pagination.nextCursor;
+    if (cursor === null) return { ids, pages };
+  }
+}
+
+Deno.test("five thousand people page through completely, each once and newest first, with every filter", async () => {
+  await using w = await openRegistry();
+  const { id: adminId } = await w.admin();
+  const people: HumanRecord[] = [];
+  for (let done = 0; done < PEOPLE;) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 250; i++, done++) {
+      const id = w.newId();
+      const isSuspended = done % 400 === 7;
+      const human: HumanRecord = {
+        id,
+        did: `did:svc:registry.example.test:human:${id}`,
+        displayName: `Person ${done}`,
+        role: "user",
+        status: isSuspended ? "suspended" : "active",
+        createdAt: new Date(w.clock.now()).toISOString(),
+        ...isSuspended ? { suspendedAt: new Date(w.clock.now()).toISOString() } : {},
+      };
+      people.push(human);
+      operation.set(KEYS.human(id), human);
+    }
+    await operation.commit();
+  }
+  const newestFirst = people.map(({ id }) => id).reverse();
+  const suspended = people.filter(({ status }) => status === "suspended").map(({ id }) => id).reverse();
+  const all = await walk(w, "/v1/admin/people");
+  assertEquals(all, { ids: [...newestFirst, adminId], pages: 51 });
+  assertEquals((await walk(w, "/v1/admin/people", { status: "suspended" })).ids, suspended);
+  assertEquals((await walk(w, "/v1/admin/people", { role: "admin" })).ids, [adminId]);
+  assertEquals((await walk(w, "/v1/admin/people", { role: "admin", status: "suspended" })).ids, []);
+  assertEquals(
+    (await walk(w, "/v1/admin/people", { role: "user", status: "active" })).ids.length,
+    PEOPLE - suspended.length,
+  );
+  const { apiKey } = await w.admin();
+  const first = await answered<PeopleList>(await w.ask("GET", "/v1/admin/people", { apiKey }));
+  assertEquals([first.people.length, first.pagination.limit], [20, 20]);
+});
+
+Deno.test("a person is shown with active keys first, the number of its agents and the last use of a key", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const { apiKey } = await w.admin();
+  const a = await w.agent(await w.person("Bob"));
+  const gone = await w.agent(a.owner);
+  await w.client.deleteAgent(a.owner.apiKey, gone.agent.id);
+  for (let i = 0; i < 3; i++) {
+    const { apiKey: key } = await w.client.createApiKey(a.owner.apiKey, `key ${i}`);
+    await w.client.revokeApiKey(a.owner.apiKey, key.id);
+  }
+  const path = `/v1/admin/people/${a.owner.id}`;
+  const { person, apiKeys, agents, lastUsedAt } = await answered<PersonAnswer>(await w.ask("GET", path, { apiKey }));
+  assertEquals([person.displayName, person.role, person.status, person.suspendedAt], ["Bob", "user", "active", null]);
+  assertEquals(apiKeys.map(({ status }) => status), ["active", "revoked", "revoked", "revoked"]);
+  assertEquals(agents, { active: 1, revoked: 1 });
+  assertEquals(lastUsedAt, apiKeys[0]?.lastUsedAt);
+  assert(lastUsedAt !== null && !JSON.stringify(apiKeys).includes("svc_"));
+});
+
+Deno.test("all agents are listed with their sessions, by status, framework and owner", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const [a, b] = [await w.agent(), await w.agent()];
+  const other = await w.agent(a.owner);
+  await w.client.deleteAgent(a.owner.apiKey, other.agent.id);
+  await answered(await w.ask("DELETE", `/v1/agents/${b.agent.id}/auth/revoke`, b.owner), 204);
+  const { value } = await w.kv.get<AgentRecord>(KEYS.agent(b.agent.id));
+  assert(value);
+  await w.kv.set(KEYS.agent(b.agent.id), { ...value, framework: "openclaw" });
+  const { apiKey } = await w.admin();
+  const list = async (query: string) => {
+    const { agents } = await answered<AdminAgentList>(await w.ask("GET", `/v1/admin/agents?${query}`, { apiKey }));
+    return agents.map(({ id, session }) => [id, session]);
+  };
+  const [ofA, ofB, ofOther] = [[a.agent.id, "active"], [b.agent.id, "revoked"], [other.agent.id, "revoked"]];
+  assertEquals(await list(""), [ofOther, ofB, ofA]);
+  assertEquals(await list("status=revoked"), [ofOther]);
+  assertEquals(await list("framework=openclaw"), [ofB]);
+  assertEquals(await list(`ownerId=${a.owner.id}`), [ofOther, ofA]);
+  assertEquals(await list(`ownerId=${a.owner.id}&status=active`), [ofA]);
+  assertEquals(await list(`ownerId=${w.newId()}`), []);
+  assertEquals((await walk(w, "/v1/admin/agents", { limit: "1" })).ids, [other.agent.id, b.agent.id, a.agent.id]);
+  await w.kv.delete(KEYS.session(a.agent.id));
+  assertEquals(await list(`ownerId=${a.owner.id}&status=active`), [[a.agent.id, null]]);
+});
+
+Deno.test("a filtered list of all agents reads at most 1,000 records and goes on behind the last one read", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const a = await w.agent();
+  const { value: record } = await w.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
+  for (let done = 0; done < 1_500;) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 250; i++, done++) {
+      const id = w.newId();
+      operation.set(KEYS.agent(id), { ...record, id, status: "revoked" });
+    }
+    await operation.commit();
+  }
+  const { apiKey } = await w.admin();
+  const path = "/v1/admin/agents?status=active";
+  const first = await answered<AdminAgentList>(await w.ask("GET", path, { apiKey }));
+  assertEquals(first.agents, []);
+  const rest = `${path}&cursor=${first.pagination.nextCursor}`;
+  const second = await answered<AdminAgentList>(await w.ask("GET", rest, { apiKey }));
+  assertEquals([second.agents.map(({ id }) => id), second.pagination.nextCursor], [[a.agent.id], null]);
+});
+
+Deno.test("one agent is shown with its full record and the times of its session, without its tokens", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const a = await w.agent();
+  const read = async () =>
+    await answered<AdminAgentAnswer>(await w.ask("GET", `/v1/admin/agents/${a.agent.id}`, { apiKey }));
+  const before = await read();
+  assertEquals(before.agent, a.agent);
+  assertEquals(before.session, {
+    status: "active",
+    accessExpiresAt: a.agentAuth.accessExpiresAt,
+    refreshExpiresAt: a.agentAuth.refreshExpiresAt,
+    refreshedAt: null,
+  });
+  await w.clock.advance(5_000);
+  await refreshed(w, a, a.agentAuth.refreshToken);
+  assertEquals((await read()).session?.refreshedAt, new Date(w.clock.now()).toISOString());
+});
+
+Deno.test("an admin deletes a foreign agent: its socket and requests end, the audit names the admin", async () => {
+  await using w = await openRegistry({});
+  await w.proxy.start();
+  const { a, b, socket } = await w.story();
+  const admin = await w.admin();
+  await w.connected();
+  assertEquals(await outcome(await w.ask("DELETE", `/v1/admin/agents/${b.agent.id}`, admin)), "204");
+  await until(() => socket.closed !== null);
+  assertEquals(socket.closed?.code, 4401);
+  assertEquals((await w.message(b, a)).status, 401);
+  const { agents } = await w.client.agents(b.owner.apiKey);
+  assertEquals(agents.map(({ status }) => status), ["revoked"]);
+  assertEquals((await readCrl(w)).revocations.map(({ jti, reason }) => [jti, reason]), [[
+    b.agent.currentJti,
+    "agent_deleted",
+  ]]);
+  const { events } = await answered<AuditList>(await w.ask("GET", "/v1/admin/audit?event=agent.deleted", admin));
+  assertEquals(events.map(({ actor, subject }) => [actor, subject]), [[admin.did, b.agent.did]]);
+  await refused(await w.ask("DELETE", `/v1/admin/agents/${b.agent.id}`, admin), "AGENT_REVOKE_INVALID_STATE");
+});
+
+Deno.test("an admin's end of a session is 204 in every state of the agent", async () => {
+  await using w = await openRegistry();
+  const admin = await w.admin();
+  const a = await w.agent();
+  const path = `/v1/admin/agents/${a.agent.id}/auth/revoke`;
+  assertEquals(await outcome(await w.ask("DELETE", path, admin)), "204");
+  assertEquals(await outcome(await validate(w, a, a.agentAuth.accessToken)), "401 AGENT_AUTH_VALIDATE_UNAUTHORIZED");
+  assertEquals(await outcome(await w.ask("DELETE", path, admin)), "204");
+  await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  assertEquals(await outcome(await w.ask("DELETE", path, admin)), "204");
+  await w.kv.delete(KEYS.session(a.agent.id));
+  assertEquals(await outcome(await w.ask("DELETE", path, admin)), "204");
+  const { events } = await answered<AuditList>(await w.ask("GET", "/v1/admin/audit?event=session.revoked", admin));
+  assertEquals(events.length, 1);
+});
+
+Deno.test("the routes of owners still answer 404 to an admin for a foreign agent", async () => {
+  await using w = await openRegistry();
+  const admin = await w.admin();
+  const { agent } = await w.agent();
+  for (
+    const [method, rest] of [["GET", ""], ["POST", "/reissue"], ["DELETE", ""], ["DELETE", "/auth/revoke"]] as const
+  ) {
+    await refused(await w.ask(method, `/v1/agents/${agent.id}${rest}`, admin), "AGENT_NOT_FOUND");
+  }
+});
+
+Deno.test("odd filters, cursors and IDs of an admin are refused with the code of their route", async () => {
+  await using w = await openRegistry();
+  const admin = await w.admin();
+  const long = "0".repeat(10_000);
+  const pages = [
+    "limit=0",
+    "limit=101",
+    "limit=x",
+    "limit=",
+    "cursor=x",
+    "cursor=",
+    `cursor=${long}`,
+    "limit=1&limit=2",
+  ];
+  const people = ["status=", "status=revoked", "role=root", "status=active&status=active", `role=${long}`];
+  const agents = ["status=suspended", "framework=", `framework=${long}`, "ownerId=x", `ownerId=${long}`];
+  const lists: [string, string[]][] = [["people", people], ["agents", agents]];
+  for (const [list, filters] of lists) {
+    for (const query of [...pages, ...filters]) {
+      await refused(await w.ask("GET", `/v1/admin/${list}?${query}`, admin), "ADMIN_INVALID_QUERY");
+    }
+    for (const cursor of ["00000000000000000000000000", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"]) {
+      assertEquals((await w.ask("GET", `/v1/admin/${list}?cursor=${cursor}`, admin)).status, 200);
+    }
+  }
+  await refused(await w.ask("GET", `/v1/admin/people/${long}`, admin), "PERSON_NOT_FOUND");
+  await refused(await w.ask("POST", `/v1/admin/people/${long}/suspend`, admin), "PERSON_NOT_FOUND");
+  await refused(await w.ask("DELETE", `/v1/admin/agents/${long}`, admin), "AGENT_REVOKE_INVALID_PATH");
+  assertEquals(await codeOf(await w.ask("GET", `/v1/admin/people/${admin.did}`, admin)), "PERSON_NOT_FOUND");
+});
+
+Deno.test("records of an older version are listed and shown", async () => {
+  await using w = await openRegistry();
+  const admin = await w.admin();
+  const a = await w.agent();
+  const { value: session } = await w.kv.get<SessionRecord>(KEYS.session(a.agent.id));
+  await w.kv.set(KEYS.session(a.agent.id), { ...session, futureMember: { of: "a newer version" } });
+  const path = `/v1/admin/agents/${a.agent.id}`;
+  assertEquals((await answered<AdminAgentAnswer>(await w.ask("GET", path, admin))).session?.status, "active");
+  assertEquals(await outcome(await validate(w, a, a.agentAuth.accessToken)), "204");
+});
