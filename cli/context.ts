@@ -5,6 +5,7 @@
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Keyboard } from "./terminal/keyboard.ts";
 import type { Output, Terminal } from "./terminal/output.ts";
+import type { Programs } from "./programs.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
 
@@ -18,6 +19,7 @@ export const ENVIRONMENT = [
   "SVC_HUMAN_NAME",
   "SVC_BOOTSTRAP_SECRET",
   "SVC_INVITE_CODE",
+  "SVC_JOIN_LINK",
   "SVC_PROXY_WS_URL",
   "SVC_RUNTIME_BASE_URL",
   "SVC_HOOK_PATH",
@@ -27,8 +29,10 @@ export const ENVIRONMENT = [
   "OPENCLAW_STATE_DIR",
   "XDG_RUNTIME_DIR",
   "XDG_CONFIG_HOME",
+  "XDG_DATA_HOME",
   "HOME",
   "APPDATA",
+  "LOCALAPPDATA",
   "NO_COLOR",
   "HTTP_PROXY",
   "HTTPS_PROXY",
@@ -73,6 +77,8 @@ export interface System {
   interrupt: Interrupt;
   /** Returns the value of a variable; `undefined` when it is unset or empty. */
   env(name: EnvironmentName): string | undefined;
+  /** The server and the work on its store; absent or `null` for the command alone. */
+  programs?: Programs | null;
   os: typeof Deno.build.os;
   uid: number | null;
   pid: number;

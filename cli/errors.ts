@@ -45,6 +45,16 @@ export const CLI_ERRORS = Object.freeze(
       when: "config.json cannot be used",
       fix: "Repair or remove the file; svc has not changed it.",
     },
+    CLI_CONFIG_IN_USE: {
+      exit: EXIT.failed,
+      when: "config.json holds the API key of an account",
+      fix: "Use --config-dir for another account, or --replace to give this one up.",
+    },
+    CLI_REGISTRY_MISMATCH: {
+      exit: EXIT.failed,
+      when: "the registry at the address of a join link has another address",
+      fix: "Ask for a new link; svc invite create prints it with the registry's own address.",
+    },
     CLI_FILE_UNSAFE: {
       exit: EXIT.failed,
       when: "a file or directory is a link, belongs to another user, or is writable by others",
@@ -110,6 +120,21 @@ export const CLI_ERRORS = Object.freeze(
       when: "the service manager rejected the service, or the connector in it did not start",
       fix: "Run svc connector service logs <name> to see its output, or svc connector start <name> to run it by hand.",
     },
+    CLI_NO_SERVER: {
+      exit: EXIT.usage,
+      when: "this build of the command has no server",
+      fix: "Use the svc of a release or of the project's folder, which holds the server.",
+    },
+    CLI_SERVER_REFUSED: {
+      exit: EXIT.usage,
+      when: "the server, or the work on its store, cannot start with this configuration, address or store",
+      fix: "Change what the message names, then start it again.",
+    },
+    CLI_STORE_FAILED: {
+      exit: EXIT.failed,
+      when: "the work on the store could not be done",
+      fix: "Correct what the message names, then run it again.",
+    },
     CLI_INTERRUPTED: {
       exit: EXIT.interrupted,
       when: "the command was interrupted",
@@ -129,14 +154,17 @@ export class CliError extends Error {
   override name = "CliError";
   /** Replaces the fix of the table. */
   readonly fix: string | undefined;
+  /** One problem each, below the message. */
+  readonly details: readonly string[];
 
   constructor(
     readonly code: CliErrorCode | keyof typeof DETECTED_HERE,
     message: string,
-    { cause, fix }: { cause?: unknown; fix?: string } = {},
+    { cause, fix, details = [] }: { cause?: unknown; fix?: string; details?: readonly string[] } = {},
   ) {
     super(message, { cause });
     this.fix = fix;
+    this.details = details;
   }
 }
 
@@ -144,6 +172,8 @@ export class CliError extends Error {
 export interface Described {
   code: string;
   cause: string;
+  /** One problem each, below the cause. */
+  details?: readonly string[];
   /** What the user can do; empty when there is no known fix. */
   fix: string;
   exit: number;
@@ -159,6 +189,7 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   API_KEY_NOT_FOUND: "Run svc api-key list to see the IDs of your keys.",
   AGENT_NOT_FOUND:
     "Run svc agent list to see your agents. If it belongs to another registry or account, remove its folder.",
+  PERSON_NOT_FOUND: "Run svc admin people list to see the IDs of the people.",
   INVITE_NOT_FOUND: "Run svc invite list to see the IDs of the invites.",
   INTERNAL_SERVICE_NOT_FOUND: "Run svc admin service list to see the IDs of the services.",
   ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
@@ -182,7 +213,8 @@ export function describe(error: unknown): Described {
     const row = code === "API_KEY_MISSING" || code === "PAYLOAD_TOO_LARGE"
       ? { exit: DETECTED_HERE[code], fix: CLI_FIXES[code] ?? ERRORS[code].fix }
       : CLI_ERRORS[code];
-    return { code: error.code, cause: error.message, fix: error.fix ?? row.fix, exit: row.exit, requestId: null };
+    const { message: cause, details } = error;
+    return { code, cause, details, fix: error.fix ?? row.fix, exit: row.exit, requestId: null };
   }
   if (error instanceof ApiError) {
     const { code, status, requestId, retryAfter } = error;

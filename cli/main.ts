@@ -9,6 +9,7 @@ import type { Command } from "./command_line/command.ts";
 import { COMMANDS, GROUPS } from "./commands/table.ts";
 import type { Context, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
+import type { Programs } from "./programs.ts";
 import { realSystem } from "./system.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";
 import { ApiError, UnreachableError } from "../shared/client/errors.ts";
@@ -36,7 +37,8 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       return EXIT.done;
     }
     const { command, input } = parsed;
-    if (parsed.configDir !== undefined) out.hereWords = ["--config-dir", parsed.configDir];
+    out.hereWords = [["--config-dir", parsed.configDir] as const, ["--ca", parsed.ca] as const]
+      .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
     if (namesAgents(command)) (await import("./agents/agent_name.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, command, input);
     const trusting = await withAuthority(world, parsed.ca);
@@ -71,8 +73,9 @@ function withClock(described: Described, error: unknown, clockCheck: ClockCheck)
   return { ...described, cause, ...(error instanceof ApiError ? { fix: "" } : {}) };
 }
 
-if (import.meta.main) {
-  const world = realSystem(project.version);
+/** Runs the command line of this process and ends the process. */
+export async function main(programs: Programs | null): Promise<never> {
+  const world = realSystem(project.version, programs);
   Deno.addSignalListener("SIGINT", () => {
     if (!world.interrupt.press()) return;
     const { stderr, stderrIsTerminal } = world.terminal;
@@ -85,3 +88,5 @@ if (import.meta.main) {
   });
   Deno.exit(await run(Deno.args, world));
 }
+
+if (import.meta.main) await main(null);

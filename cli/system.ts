@@ -1,5 +1,6 @@
 /** The real system of a command: network, clock, entropy, terminal. The only file of the CLI that reads the environment. */
 import { isLoopback } from "../shared/client/service_url.ts";
+import type { Programs } from "./programs.ts";
 import { type EnvironmentName, type System, withLoopback } from "./context.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
 import { systemKeyboard } from "./terminal/keyboard.ts";
@@ -8,7 +9,7 @@ import { systemClock } from "../shared/clock.ts";
 import { systemRandom } from "../shared/random.ts";
 
 /** The system of this machine. Sets `NO_PROXY` when a proxy is configured. */
-export function realSystem(version: string): System {
+export function realSystem(version: string, programs: Programs | null = null): System {
   const env = (name: EnvironmentName) => Deno.env.get(name) || undefined;
   const isProxied = PROXIES.some((name) => env(name) !== undefined);
   if (isProxied) Deno.env.set("NO_PROXY", withLoopback(env("NO_PROXY") ?? env("no_proxy")));
@@ -26,6 +27,7 @@ export function realSystem(version: string): System {
     confirm: Deno.stdin.isTerminal() && Deno.stderr.isTerminal() ? confirmOnTerminal : null,
     interrupt: new Interrupt(systemClock),
     env,
+    programs,
     os: Deno.build.os,
     uid: Deno.uid(),
     pid: Deno.pid,

@@ -5,6 +5,7 @@
 import { type Config, effectiveConfig } from "./config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import type { AdminClient } from "../client/admin_client.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { secureServiceUrl } from "../client/service_url.ts";
 
@@ -49,4 +50,13 @@ export async function connectAsPerson(
   if (apiKey === undefined) throw new CliError("API_KEY_MISSING", "No API key is configured");
   ctx.out.doing(`Calling ${connection.registryUrl}`);
   return { ...connection, apiKey };
+}
+
+/** Returns the client of the admin's routes. @throws {CliError} `API_KEY_MISSING` */
+export async function connectAsAdmin(ctx: Context, options: ConnectionOptions): Promise<AdminClient> {
+  const [{ registryUrl, apiKey }, { AdminClient }] = await Promise.all([
+    connectAsPerson(ctx, options),
+    import("../client/admin_client.ts"),
+  ]);
+  return new AdminClient(ctx, registryUrl, apiKey);
 }

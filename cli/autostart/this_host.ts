@@ -34,7 +34,7 @@ export function thisHost(ctx: Context): Host {
 export function ownCommand(): string[] {
   if (Deno.build.standalone) return [Deno.execPath()];
   const main = fileURLToPath(Deno.mainModule);
-  // The npm package is one file without a project; the source needs its deno.json.
+  // The npm package is a bundle without a project; the source needs its deno.json.
   const alone = main.endsWith(".js") ? ["--no-config", "--no-lock", "--no-remote", "--no-npm"] : [];
   return [Deno.execPath(), "run", "--quiet", ...alone, ...CONNECTOR_PERMISSIONS, main];
 }

@@ -2,7 +2,6 @@
 import type * as z from "zod";
 import * as accounts from "../../shared/protocol/api/accounts.ts";
 import * as agents from "../../shared/protocol/api/agents.ts";
-import * as audit from "../../shared/protocol/api/audit.ts";
 import * as invites from "../../shared/protocol/api/invites.ts";
 import * as meta from "../../shared/protocol/api/meta.ts";
 import * as services from "../../shared/protocol/api/services.ts";
@@ -10,7 +9,6 @@ import type * as sessions from "../../shared/protocol/api/sessions.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
 import { KeyDocument } from "../../shared/protocol/signed/key_document.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
@@ -153,19 +151,6 @@ export class RegistryClient {
   /** Deletes an invite; its code no longer works. */
   deleteInvite(apiKey: string, inviteId: string): Promise<null> {
     return this.#call("DELETE", `/v1/invites/${encodeURIComponent(inviteId)}`, apiKey, null);
-  }
-
-  /** The newest audit events, at most `count`; reads as many pages as they take. */
-  async auditEvents(apiKey: string, count: number): Promise<Pick<audit.AuditList, "events">> {
-    const events: audit.AuditList["events"] = [];
-    for (let cursor: string | null = "";;) {
-      const limit = Math.min(LIMITS.agentListMax, count - events.length);
-      const after: string = cursor === "" ? "" : `&cursor=${encodeURIComponent(cursor)}`;
-      const page = await this.#call("GET", `/v1/admin/audit?limit=${limit}${after}`, apiKey, audit.AuditList);
-      events.push(...page.events.slice(0, limit));
-      cursor = page.pagination.nextCursor;
-      if (cursor === null || events.length >= count || page.events.length === 0) return { events };
-    }
   }
 
   createService(apiKey: string, name: string, scopes: readonly string[]): Promise<services.IssuedServiceAnswer> {

@@ -1,4 +1,4 @@
-/** The authorities that are trusted in addition to the system's (D-232). Nothing turns verification off. */
+/** The authorities that are trusted in addition to the system's (D-167, D-232). Nothing turns verification off. */
 import { resolve } from "node:path";
 import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";

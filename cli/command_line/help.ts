@@ -7,7 +7,7 @@ const EXIT_CODES =
   "0 success, 1 failure, 2 usage error, 3 not authorised, 4 not found, 5 service unreachable, 6 no reply, 130 interrupted";
 const INTRODUCTION = "Command-line tool for svc: agent identities, and message relay between agents.";
 /** Commands whose examples appear under "First steps", in this order. */
-const FIRST_STEPS = ["config init", "invite redeem", "agent create", "connector start", "send"];
+const FIRST_STEPS = ["join", "agent create", "connector start", "send"];
 const STANDARD_INPUT = "Pass - as a secret to read it from standard input.";
 
 /** Returns the help of a command, of a group of commands, or of the whole program. */

@@ -175,7 +175,9 @@ function namedArgs(command: Command, words: readonly string[], commands: readonl
     const below = commands.filter(({ path }) => command.path.every((word, i) => path[i] === word))
       .flatMap(({ path }) => path.slice(length, length + 1));
     const hint = didYouMean(words[0] ?? "", below, ["svc", ...command.path, ""].join(" "));
-    throw usage(command, `"${words[specs.length]}" is an extra argument.${hint}`);
+    // Beside a secret, any word may be the secret.
+    const what = specs.some(([, { secret }]) => secret) ? "There" : `"${words[specs.length]}"`;
+    throw usage(command, `${what} is an extra argument.${hint}`);
   }
   return Object.fromEntries(specs.map(([name, { optional, secret, repeat }], i) => {
     const word = words[i];

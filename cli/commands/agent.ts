@@ -56,9 +56,10 @@ export const AGENT_COMMANDS = [
           ["files", path],
         ]),
       ]);
-      ctx.out.next(["connector", "start", name], { when: "with an agent runtime" });
-      ctx.out.next(["connector", "start", name, "--inbox"], { when: "to read its messages with svc inbox" });
-      ctx.out.next(["agent", "inspect", name], { when: "to check it" });
+      const here = options["allow-insecure"] ? ["--allow-insecure"] : [];
+      ctx.out.next(["connector", "start", name, ...here], { when: "with an agent runtime" });
+      ctx.out.next(["connector", "start", name, "--inbox", ...here], { when: "to read its messages with svc inbox" });
+      ctx.out.next(["agent", "inspect", name, ...here], { when: "to check it" });
     },
   }),
   command({

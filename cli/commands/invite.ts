@@ -2,6 +2,8 @@
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
+import { joinLink, joinWords } from "../account/join_link.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
@@ -10,7 +12,7 @@ import { saveAccount } from "../account/saved_account.ts";
 export const INVITE_COMMANDS = [
   command({
     path: ["invite", "create"],
-    summary: "Create a single-use invite code (admins only)",
+    summary: "Create a single-use invite and print its join link (admins only)",
     args: {},
     options: {
       ...PERSON_OPTIONS,
@@ -21,7 +23,7 @@ export const INVITE_COMMANDS = [
     },
     examples: [{
       run: "svc invite create --expires-at 2026-12-31T12:00:00Z",
-      purpose: "Create a code for one person that expires then",
+      purpose: "Create an invite for one person that expires then",
     }],
     async run(ctx, { options }) {
       const expiresAt = options["expires-at"];
@@ -32,13 +34,16 @@ export const INVITE_COMMANDS = [
         );
       }
       const { registry, registryUrl, apiKey } = await connectAsPerson(ctx, options);
+      // Read first: a code whose link cannot be made would be lost.
+      const named = parseServiceUrl((await registry.metadata()).registryUrl) ?? registryUrl;
       const { invite } = await registry.createInvite(apiKey, expiresAt ?? null);
-      ctx.out.result({ invite, registryUrl }, [
+      const link = { registryUrl: named, code: invite.code };
+      ctx.out.result({ invite, registryUrl, joinLink: joinLink(link) }, [
         ctx.out.bold("The invite works once and is shown only once."),
         ...fields([["code", invite.code], ["expires", invite.expiresAt ?? "never"]]),
       ]);
-      const redeem = ["invite", "redeem", invite.code, "--registry-url", registryUrl];
-      ctx.out.next(redeem, { when: "on the other person's machine", isHere: false });
+      if (isLoopback(named)) ctx.out.note(`The registry's address ${named} can be reached from this machine only.`);
+      ctx.out.next(joinWords(link), { when: "on the other person's machine", isHere: false });
     },
   }),
   command({

@@ -1,9 +1,31 @@
-/** `svc status`: registry, proxy, person and agents at a glance (D-121). */
+/** `svc whoami`, and `svc status`: registry, proxy, person and agents at a glance (D-121, D-175). */
+import { connectAsPerson } from "../account/registry_access.ts";
 import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { EXIT } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
 
 export const STATUS_COMMANDS = [
+  command({
+    path: ["whoami"],
+    summary: "Show the person whose API key is configured",
+    args: {},
+    options: PERSON_OPTIONS,
+    examples: [{ run: "svc whoami", purpose: "Show which account this machine uses, and its role" }],
+    async run(ctx, { options }) {
+      const { registry, registryUrl, apiKey: own } = await connectAsPerson(ctx, options);
+      const { human, apiKey } = await registry.me(own);
+      ctx.out.result({ registryUrl, human, apiKey }, [
+        ctx.out.bold(human.displayName),
+        ...fields([
+          ["human", human.did],
+          ["role", human.role],
+          ["since", human.createdAt],
+          ["API key", `${apiKey.name} (${apiKey.id})`],
+          ["registry", registryUrl],
+        ]),
+      ]);
+    },
+  }),
   command({
     path: ["status"],
     summary: "Show registry, proxy, person, and the agents on this machine",

@@ -3,6 +3,10 @@
  */
 import type { Command, Groups } from "../command_line/command.ts";
 import { ADMIN_COMMANDS } from "./admin/admin.ts";
+import { ADMIN_AGENT_COMMANDS } from "./admin/agents.ts";
+import { AUDIT_COMMANDS } from "./admin/audit.ts";
+import { PEOPLE_COMMANDS } from "./admin/people.ts";
+import { ADMIN_RELAY_COMMANDS } from "./admin/relay.ts";
 import { AGENT_COMMANDS } from "./agent.ts";
 import { AGENT_TOKEN_COMMANDS } from "./agent_tokens.ts";
 import { API_KEY_COMMANDS } from "./api_key.ts";
@@ -16,23 +20,34 @@ import { EXPLAIN_COMMANDS } from "./explain.ts";
 import { INBOX_COMMANDS } from "./inbox.ts";
 import { INSTALL_COMMANDS } from "./provider/install.ts";
 import { INVITE_COMMANDS } from "./invite.ts";
+import { JOIN_COMMANDS } from "./join.ts";
 import { PEERS_COMMANDS } from "./peers.ts";
 import { PROVIDER_COMMANDS } from "./provider/provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider/provider_setup.ts";
 import { SEND_COMMANDS } from "./send.ts";
+import { SERVER_COMMANDS } from "./server.ts";
 import { STATUS_COMMANDS } from "./status.ts";
 import { VERIFY_COMMANDS } from "./verify.ts";
 
 /** One sentence for each group of commands. */
 export const GROUPS: Groups = {
-  admin: "Registry administration: bootstrap, internal services, signing keys, audit log.",
+  serve: "Run the server: registry and proxy.",
+  demo: "See two agents exchange a message on this machine.",
+  store: "Work on the store of a server that is stopped.",
+  health: "Ask a server whether it is ready.",
+  admin: "Administration: bootstrap, overview, people, agents, relay, services, keys, audit log.",
+  "admin people": "The people of a registry: list, show, suspend, restore.",
+  "admin agents": "The agents of all people: list, show, revoke, end a session.",
+  "admin relay": "What the proxy reports: queues, deliveries, refusals.",
   "admin service": "Credentials of internal services, such as the proxy.",
   "admin keys": "The keys that sign identity tokens and revocation lists.",
   config: "Local configuration: registry URL, proxy URL, API key.",
   invite: "Create, list, revoke and redeem invites.",
+  join: "Join a registry with the link of an invite.",
   agent: "Create, list, inspect and revoke agents.",
   "agent auth": "Access and refresh tokens of an agent.",
   "api-key": "Create, list and revoke your API keys.",
+  whoami: "The person whose API key is configured.",
   status: "Registry, proxy, person and agents at a glance.",
   peers: "The agents that an agent is paired with.",
   send: "Send a message to a peer.",
@@ -50,9 +65,15 @@ export const GROUPS: Groups = {
 };
 
 export const COMMANDS: readonly Command[] = [
+  ...SERVER_COMMANDS,
   ...ADMIN_COMMANDS,
+  ...PEOPLE_COMMANDS,
+  ...ADMIN_AGENT_COMMANDS,
+  ...ADMIN_RELAY_COMMANDS,
+  ...AUDIT_COMMANDS,
   ...CONFIG_COMMANDS,
   ...INVITE_COMMANDS,
+  ...JOIN_COMMANDS,
   ...AGENT_COMMANDS,
   ...AGENT_TOKEN_COMMANDS,
   ...API_KEY_COMMANDS,

@@ -64,7 +64,8 @@ export async function overview(
   return { registry, proxy, person, agents };
 }
 
-async function healthOf(ctx: Context, url: string | null): Promise<ServiceOverview> {
+/** Asks a service for its health. `url` is `null` when none is configured. */
+export async function healthOf(ctx: Context, url: string | null): Promise<ServiceOverview> {
   if (url === null) return { url, problem: null };
   try {
     const { status } = await exchange(ctx, {

@@ -35,16 +35,19 @@ export class Interrupt {
   }
 }
 
-/** Calls `stop` on Ctrl-C and SIGTERM; a second Ctrl-C ends the process. Returns a function that undoes this. */
+/**
+ * Calls `stop` on Ctrl-C and SIGTERM (SIGBREAK on Windows, which has no SIGTERM); a second Ctrl-C ends the process.
+ * Returns a function that undoes this.
+ */
 export function onStop(
   { interrupt, os }: { interrupt: Interrupt; os: typeof Deno.build.os },
   stop: () => void,
 ): () => void {
   const release = interrupt.take(stop);
-  if (os === "windows") return release;
-  Deno.addSignalListener("SIGTERM", stop);
+  const signal = os === "windows" ? "SIGBREAK" : "SIGTERM";
+  Deno.addSignalListener(signal, stop);
   return () => {
-    Deno.removeSignalListener("SIGTERM", stop);
+    Deno.removeSignalListener(signal, stop);
     release();
   };
 }

@@ -38,7 +38,7 @@ export class Output {
   #warnings: string[] = [];
   /** Called before a result is printed. Returns a warning to print with it, or `null`. */
   concern: () => string | null = () => null;
-  /** Words that the next command needs to use the same files: `--config-dir`, if it was given. */
+  /** Words that the next command needs to use the same files: `--config-dir` and `--ca`, if they were given. */
   hereWords: readonly string[] = [];
   #label = "";
   #cancel: Cancel = () => {};
@@ -126,15 +126,15 @@ export class Output {
   }
 
   /** Prints why the command failed: code, cause and fix. */
-  error({ code, cause, fix, requestId }: Described): void {
+  error({ code, cause, details = [], fix, requestId }: Described): void {
     this.#quiet();
-    const message = [cause, fix].filter((text) => text !== "").map(sentence).join(" ");
+    const message = [cause, ...details, fix].filter((text) => text !== "").map(sentence).join(" ");
     if (this.json) {
       this.#terminal.stderr(`${jsonText({ error: { code, message }, ...this.#takeWarnings() })}\n`);
       return;
     }
     const bold = this.#paint("31;1", "error:", this.#terminal.stderrIsTerminal);
-    const lines = [`${bold} ${code}: ${sentence(cause)}`];
+    const lines = [`${bold} ${code}: ${sentence(cause)}`, ...details.map((detail) => `  ${detail}`)];
     if (fix !== "") lines.push(`  ${fix}`);
     if (requestId !== null) lines.push(`  The service logged it as request ${requestId}.`);
     if (!code.startsWith("HTTP_") && code !== "UNKNOWN_ERROR") lines.push(`  More: svc explain ${code}`);

@@ -1,9 +1,9 @@
 /** What the build tools check in their results: header and machine, the stub's version, permissions, the package. */
 import { assert, assertEquals } from "@std/assert";
 import { ENVIRONMENT } from "../../cli/context.ts";
-import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
 import { machineOf, namesVersion, TARGETS } from "../tools/compile.ts";
-import { launcher, packageJson } from "../tools/pack.ts";
+import { FLAGS, launcher, packageJson, SERVER_FLAGS } from "../tools/pack.ts";
+import { permissionFlags } from "../tools/permission_flags.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
@@ -53,9 +53,13 @@ Deno.test("the version is found in a stub, and a longer number is not", () => {
   for (const text of ["", "Deno/2.9.60", "12.9.6", "2.9.6.1"]) assert(!namesVersion(bytes(text), "2.9.6"), text);
 });
 
-Deno.test("the binary is built with named permissions and never asks", () => {
-  assert(PERMISSIONS.includes("--no-prompt"));
-  assertEquals(PERMISSIONS.filter((flag) => /all$|^-A$|allow-(?:run$|ffi|env$|sys$)/.test(flag)), []);
+Deno.test("binary and package have named permissions and never ask, and a server starts no program", () => {
+  for (const flags of [permissionFlags("svc"), FLAGS, SERVER_FLAGS]) {
+    assert(flags.includes("--no-prompt"));
+    assertEquals(flags.filter((flag) => /all$|^-A$|allow-(?:run$|ffi|env$|sys$)/.test(flag)), []);
+  }
+  assertEquals(SERVER_FLAGS.filter((flag) => /allow-run/.test(flag)), []);
+  assertEquals(FLAGS.filter((flag) => /unstable|BOOTSTRAP_SECRET,.*REGISTRY_SIGNING_KEYS/.test(flag)), []);
 });
 
 Deno.test("the context reads every variable that it lists, and no other", async () => {
@@ -68,9 +72,10 @@ Deno.test("the context reads every variable that it lists, and no other", async 
 });
 
 Deno.test("the npm package holds JavaScript only and depends on one pinned Deno", () => {
-  const { files, dependencies, bin } = packageJson();
-  assertEquals(files, ["svc.cjs", "cli.js", "LICENSE"]);
+  const { files, dependencies, bin, engines, scripts } = packageJson();
+  assertEquals(files, ["svc.cjs", "lib", "README.md", "LICENSE"]);
   assertEquals([dependencies, bin], [{ deno: Deno.version.deno }, { svc: "svc.cjs" }]);
-  for (const flag of PERMISSIONS) assert(launcher().includes(JSON.stringify(flag)), flag);
-  assert(launcher().split("\n").length < 60, "the launcher is short");
+  assertEquals([engines, scripts], [{ node: ">=20" }, undefined]);
+  for (const flag of [...FLAGS, ...SERVER_FLAGS]) assert(launcher().includes(JSON.stringify(flag)), flag);
+  assert(launcher().split("\n").length < 80, "the launcher is short");
 });

@@ -8,8 +8,8 @@ interface Module {
 
 const ROOT = new URL("../../", import.meta.url).href;
 
-async function graph(): Promise<Map<string, Module>> {
-  const command = new Deno.Command(Deno.execPath(), { args: ["info", "--json", "cli/main.ts"], cwd: new URL(ROOT) });
+async function graph(program = "cli/main.ts"): Promise<Map<string, Module>> {
+  const command = new Deno.Command(Deno.execPath(), { args: ["info", "--json", program], cwd: new URL(ROOT) });
   const { stdout } = await command.output();
   const { modules } = JSON.parse(new TextDecoder().decode(stdout)) as { modules: Module[] };
   return new Map(modules.map((module) => [module.specifier, module]));
@@ -31,11 +31,27 @@ function loaded(modules: Map<string, Module>, start: string, dynamic: boolean): 
 
 const short = (specifier: string) => specifier.replace(ROOT, "");
 
+const SERVER = /^(?:registry|proxy|shared\/server|shared\/jsr\/hono|deploy)|hono|fast-check/;
+
 Deno.test("no server library is part of the CLI", async () => {
   const all = [...loaded(await graph(), `${ROOT}cli/main.ts`, true)].map(short);
   assert(all.length > 40, "the module graph was read");
-  const server = /^(?:registry|proxy|shared\/server|shared\/jsr\/hono|deploy)|hono|fast-check/;
-  assertEquals(all.filter((specifier) => server.test(specifier)), []);
+  assertEquals(all.filter((specifier) => SERVER.test(specifier)), []);
+});
+
+Deno.test("the whole program loads the server only when it is asked for", async () => {
+  const modules = await graph("svc.ts");
+  const atOnce = [...loaded(modules, `${ROOT}svc.ts`, false)].map(short);
+  assertEquals(atOnce.filter((specifier) => SERVER.test(specifier)), []);
+  const all = [...loaded(modules, `${ROOT}svc.ts`, true)].map(short);
+  for (const path of ["deploy.ts", "deploy_store.ts", "cli/main.ts"]) assert(all.includes(path), path);
+});
+
+Deno.test("a server loads the library for telemetry only when it is asked for", async () => {
+  const modules = await graph("deploy.ts");
+  const isTelemetry = (specifier: string) => specifier.includes("@opentelemetry/");
+  assertEquals([...loaded(modules, `${ROOT}deploy.ts`, false)].filter(isTelemetry), []);
+  assert([...loaded(modules, `${ROOT}deploy.ts`, true)].some(isTelemetry));
 });
 
 Deno.test("starting loads neither zod nor jose nor a client: --version and --help need none of them", async () => {

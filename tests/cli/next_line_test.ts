@@ -38,8 +38,9 @@ Deno.test("every suggested line can be pasted unchanged, from the first admin to
   const [bootstrap = []] = await next(ada, "config", "init", "--config-dir", strange);
   const [create = [], invite = [], rotate = []] = await next(ada, ...bootstrap);
   assertEquals((await ada.json(...rotate)).internalService.name, "proxy");
-  const [redeem = []] = await next(ada, ...invite);
-  const [createToo = []] = await next(bob, ...redeem);
+  const [join = []] = await next(ada, ...invite);
+  assertEquals(join[0], "join");
+  const [createToo = []] = await next(bob, ...join);
   await next(bob, ...createToo);
   const [start = [], startInbox = [], inspect = []] = await next(ada, ...create);
   assertEquals(start.slice(0, 3), ["connector", "start", "my-agent"]);
@@ -59,8 +60,11 @@ Deno.test("every suggested line can be pasted unchanged, from the first admin to
 
 Deno.test("every suggestion passes through the function that quotes it", async () => {
   const folder = new URL("../../cli/commands/", import.meta.url);
-  for await (const { name } of Deno.readDir(folder)) {
-    const text = await Deno.readTextFile(new URL(name, folder));
-    assert(!/["'`]Next\b/.test(text), name);
-  }
+  const check = async (folder: URL) => {
+    for await (const { name, isDirectory } of Deno.readDir(folder)) {
+      if (isDirectory) await check(new URL(`${name}/`, folder));
+      else assert(!/["'`]Next\b/.test(await Deno.readTextFile(new URL(name, folder))), name);
+    }
+  };
+  await check(folder);
 });

@@ -1,11 +1,11 @@
 /**
- * `svc` as its users run it: a process of its own (the one file of the npm package, or the compiled binary) on a
- * machine with a folder for its files.
+ * `svc` as its users run it: a process of its own (the bundle of the npm package, or the compiled binary) on a machine with
+ * a folder for its files.
  */
 import { assert } from "@std/assert";
 import { tempFolder } from "../support/process.ts";
 import { trials } from "../support/trials.ts";
-import { bundle } from "../tools/compile.ts";
+import { bundle, bundleInParts, FIRST_PART } from "../tools/compile.ts";
 import { FLAGS } from "../tools/pack.ts";
 import { type Outcome, SvcRunner } from "./svc_runner.ts";
 
@@ -39,8 +39,9 @@ async function built(name: string, make: (path: string) => Promise<void>, tools 
 
 /** Hash of all sources of a build: the same sources are not built twice. */
 async function digestOfSources(tools: string): Promise<string> {
-  const files = ["deno.json", "deno.lock", "tests/tools/compile.ts", "tests/cli/kill_at.ts"];
-  const folders = ["cli", "shared"];
+  const files = ["deno.json", "deno.lock", "svc.ts", "deploy.ts", "deploy_store.ts"];
+  files.push("tests/tools/compile.ts", "tests/tools/permission_flags.ts", "tests/cli/kill_at.ts");
+  const folders = ["cli", "shared", "registry", "proxy"];
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
     for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
       (isDirectory ? folders : files).push(`${folder}/${name}`);
@@ -61,31 +62,35 @@ async function removeOthers(folder: string, name: string): Promise<void> {
   }
 }
 
-/** The one file of the npm package, started as its launcher starts it. */
+/** The bundle of the npm package, started as its launcher starts it for a command that opens no store. */
 export async function bundledProgram(): Promise<Program> {
-  const path = await built("svc.js", bundle);
-  return { name: "bundled", command: Deno.execPath(), args: [...FLAGS, path] };
+  const path = await built("parts", bundleInParts);
+  return { name: "bundled", command: Deno.execPath(), args: [...FLAGS, `${path}/${FIRST_PART}`] };
+}
+
+/** A runtime stub for `deno compile`, with the Deno that it is of; `null` where there is none. */
+export async function runtimeStub(): Promise<{ deno: string; stub: string } | null> {
+  try {
+    const [deno = "", stub = ""] = (await output(`${ROOT}../shared/tools/denort`, [])).stdout.trim().split("\n");
+    return stub === "" ? null : { deno, stub };
+  } catch {
+    return null;
+  }
 }
 
 /** The binary that `deno task compile` builds; `null`, with a message, when there is no runtime stub for it. */
 export async function compiledProgram(): Promise<Program | null> {
-  const tool = `${ROOT}../shared/tools/denort`;
-  let paths: string[];
-  try {
-    paths = (await output(tool, [])).stdout.trim().split("\n");
-  } catch {
-    paths = [];
-  }
-  const [deno = "", stub = ""] = paths;
-  if (stub === "") {
+  const tools = await runtimeStub();
+  if (tools === null) {
     console.log("The compiled binary is NOT checked here: there is no runtime stub");
     return null;
   }
+  const { deno, stub } = tools;
   const dist = await built("compiled", async (dist) => {
     const args = ["run", "-A", `${ROOT}tests/tools/compile.ts`, "--dist", dist];
     const { code, stderr } = await output(deno, args, { DENORT_BIN: stub, DENO_TLS_CA_STORE: "system" });
     if (code !== 0) throw new Error(`The binary could not be built\n${stderr}`);
-  }, paths.join());
+  }, [deno, stub].join());
   return { name: "compiled", command: `${dist}/svc`, args: [] };
 }
 

@@ -173,7 +173,8 @@ for (const program of await programs()) {
       [["config", "show"], 0],
       [["api-key", "list"], 0],
       [["api-key", "create", "--name", "x"], 1],
-      [["invite", "create"], 1],
+      // The code, also within the link that accepts it.
+      [["invite", "create"], 2],
       [["admin", "service", "list"], 0],
       [["admin", "service", "create", `extra-${program.name}`], 1],
       [["agent", "list"], 0],

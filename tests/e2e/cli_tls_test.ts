@@ -1,5 +1,5 @@
 /**
- * TLS with a private authority (D-232): refused certificates are reported with the reason, and `--ca` and DENO_CERT add
+ * TLS with a private authority (D-167, D-232): refused certificates are reported with the reason, and `--ca` and DENO_CERT add
  * the authority.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

@@ -2,10 +2,12 @@
  * `svc connector service …` as a program (D-91, D-241). No system service is changed: `systemctl` and related programs
  * are stand-ins on the PATH that record their arguments and run the unit's command as systemd would.
  */
+import { relative } from "node:path";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, denoDir, Listener, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { freePort, Service, tempFolder } from "../support/process.ts";
+import { HAS_OPENSSL, PrivateAuthority } from "../support/private_authority.ts";
+import { freePort, ROOT, Service, tempFolder } from "../support/process.ts";
 
 const program = await bundledProgram();
 
@@ -95,6 +97,16 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       const saved = JSON.parse(await Deno.readTextFile(`${dir}/agents/beta/runtime.json`));
       assertEquals(saved.webhookToken, env.SVC_HOOK_TOKEN);
       assertEquals((await svc(dir, ["connector", "status"], {}, program)).pid, second.pid);
+    });
+
+    await t.step({
+      name: "the service has the absolute path of the authority that a variable names",
+      ignore: !HAS_OPENSSL,
+      async fn() {
+        const { path } = await PrivateAuthority.make(folder.path);
+        await svc(dir, install, { ...within, SVC_CA: relative(ROOT, path) }, program);
+        assertStringIncludes(await Deno.readTextFile(unit), `"--ca" "${path}"`);
+      },
     });
 
     await t.step("the service sends replies, or keeps the messages, as the options say", async () => {

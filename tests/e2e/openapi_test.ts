@@ -63,7 +63,18 @@ class Recorder {
 }
 
 async function recordPublic(r: Recorder): Promise<void> {
-  for (const path of ["/health", "/v1/metadata", "/openapi.json", "/docs", "/docs/style.css"]) {
+  for (
+    const path of [
+      "/health",
+      "/healthz",
+      "/readyz",
+      "/v1/metadata",
+      "/join",
+      "/openapi.json",
+      "/docs",
+      "/docs/style.css",
+    ]
+  ) {
     await r.send("GET", path);
   }
   await r.send("GET", "/v1/crl");
@@ -169,6 +180,37 @@ async function recordAgents(r: Recorder, { a, b }: { a: LiveAgent; b: LiveAgent 
   await r.human("POST", "/v1/admin/keys/rotate");
 }
 
+async function recordAdmin(r: Recorder, { b }: { b: LiveAgent }): Promise<void> {
+  const key = r.service.apiKey;
+  const { invite } = await r.human("POST", "/v1/invites") as unknown as { invite: { code: string } };
+  const { human } = await r.human("POST", "/v1/invites/redeem", { code: invite.code }, null) as unknown as {
+    human: { id: string };
+  };
+  const person = `/v1/admin/people/${human.id}`;
+  await r.human("GET", "/v1/admin/people");
+  await r.human("GET", "/v1/admin/people", undefined, key, "/v1/admin/people?role=x");
+  await r.human("GET", "/v1/admin/people/{id}", undefined, key, person);
+  await r.human("GET", "/v1/admin/people/{id}", undefined, key, `/v1/admin/people/${newId()}`);
+  for (const change of ["suspend", "restore"]) {
+    await r.human("POST", `/v1/admin/people/{id}/${change}`, {}, key, `${person}/${change}`);
+    await r.human("POST", `/v1/admin/people/{id}/${change}`, { note: 7 }, key, `${person}/${change}`);
+  }
+  const { id } = b.agent;
+  await r.human("GET", "/v1/admin/agents");
+  await r.human("GET", "/v1/admin/agents", undefined, key, "/v1/admin/agents?status=x");
+  await r.human("GET", "/v1/admin/agents/{id}", undefined, key, `/v1/admin/agents/${id}`);
+  await r.human("DELETE", "/v1/admin/agents/{id}/auth/revoke", undefined, key, `/v1/admin/agents/${id}/auth/revoke`);
+  await r.human("DELETE", "/v1/admin/agents/{id}", undefined, key, `/v1/admin/agents/${id}`);
+  await r.human("DELETE", "/v1/admin/agents/{id}", undefined, key, `/v1/admin/agents/${newId()}`);
+  const { token } = await r.human("POST", "/v1/admin/tokens") as unknown as { token: string };
+  for (const list of ["connections", "queues", "deliveries", "refusals"]) {
+    const path = `/v1/admin/relay/${list}`;
+    await r.human("GET", path, undefined, token, list === "deliveries" ? `${path}?requestId=${newId()}` : path);
+    await r.human("GET", path, undefined, token, `${path}?limit=x`);
+    await r.human("GET", path, undefined, key);
+  }
+}
+
 Deno.test("recorded answers of a running server are valid against its OpenAPI document", async () => {
   await using service = await Service.open();
   const document: ApiDocument = await (await fetch(`${service.url}/openapi.json`)).json();
@@ -177,6 +219,7 @@ Deno.test("recorded answers of a running server are valid against its OpenAPI do
   await recordPublic(recorder);
   await recordHuman(recorder, agents);
   await recordAgents(recorder, agents);
+  await recordAdmin(recorder, agents);
   const { answers } = recorder;
   const wrong = answers.flatMap((answer) => {
     const problem = problemOf(document, answer);

@@ -42,6 +42,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     const lines = [...usualLines(url), ["Content-Length", "100"] as const];
     await halfBody.send(rawRequest("POST", "/v1/invites/redeem", lines, '{"code":'));
     await using late = await RawConnection.open(url);
+    await using prober = await RawConnection.open(url);
     const inFlight = recipients.map((recipient) => outcome(sender.client.sendMessage(messageTo(recipient))));
     await Promise.all(connectors.map((connector) => connector.frame(1)));
 
@@ -62,6 +63,12 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
       }
       assertEquals(result, "503 PROXY_RELAY_UNAVAILABLE");
       assert(requestId, "every answer carries x-request-id (D-11)");
+    });
+    await t.step("during the shutdown readyz is 503 and healthz 200", async () => {
+      for (const [path, status] of [["/readyz", 503], ["/healthz", 200]] as const) {
+        await prober.send(rawRequest("GET", path, usualLines(url)));
+        assertEquals((await prober.answer())?.status, status, path);
+      }
     });
     release.resolve();
 

@@ -1,6 +1,6 @@
 /** Checks the pure part of check_deps.ts with example files: directions, names and sizes. */
 import { assertEquals } from "@std/assert";
-import { check, checkTree, cycles, DEPENDENCY_RULES, importsOf, measure, treeReport } from "./check_deps.ts";
+import { check, checkTree, cycles, DEPENDENCY_RULES, importsOf, isSource, measure, treeReport } from "./check_deps.ts";
 
 /** Returns the violation of one import; an empty text when it is allowed. */
 function verdict(path: string, specifier: string): string {
@@ -54,7 +54,7 @@ Deno.test("check() refuses every import against the direction of the rings", () 
 
 Deno.test("check() allows every import along the direction of the rings", () => {
   const allowed: [path: string, specifier: string][] = [
-    ["shared/protocol/signed/ait.ts", "../did.ts"],
+    ["shared/protocol/signed/ait.ts", "./did.ts"],
     ["shared/protocol/signed/ait.ts", "zod"],
     ["shared/protocol/base64url.ts", "@std/encoding/base64url"],
     ["shared/protocol/ids.ts", "npm:ulid@^3.0.2"],
@@ -137,7 +137,8 @@ Deno.test("importsOf() finds every form of import and nothing else", () => {
     "await import(`./${name}.ts`);",
     'import data from "./j.json" with { type: "json" };',
   ].join("\n");
-  assertEquals(importsOf(text), [
+  const found = importsOf(text);
+  assertEquals(found.map(({ specifier, line }) => ({ specifier, line })), [
     { specifier: "./side_effect.ts", line: 1 },
     { specifier: "./a.ts", line: 2 },
     { specifier: "./b.ts", line: 3 },
@@ -150,6 +151,28 @@ Deno.test("importsOf() finds every form of import and nothing else", () => {
     { specifier: "./i2.ts", line: 11 },
     { specifier: "./j.json", line: 18 },
   ]);
+  const dynamic = found.filter(({ isDynamic }) => isDynamic).map(({ specifier }) => specifier);
+  assertEquals(dynamic, ["./h.ts", "./i.ts", "./i2.ts"]);
+});
+
+Deno.test("svc.ts may load the server only with import(), and no file may import svc.ts", () => {
+  const refused = (path: string, text: string) => check([{ path, text: `${text}\n` }]).map(({ what }) => what);
+  for (const name of ["deploy", "deploy_store"]) {
+    assertEquals(refused("svc.ts", `const { x } = await import("./${name}.ts");`), []);
+    assertEquals(refused("svc.ts", `import { x } from "./${name}.ts";`), [`imports ${name}.ts`]);
+    assertEquals(refused("svc.ts", `export { x } from "./${name}.ts";`), [`imports ${name}.ts`]);
+    assertEquals(refused("cli/main.ts", `await import("../${name}.ts");`), [`imports ${name}.ts`]);
+  }
+  assertEquals(refused("svc.ts", 'import { main } from "./cli/main.ts";'), []);
+  assertEquals(refused("svc.ts", 'import "./registry/app.ts";'), ["imports registry/app.ts"]);
+  for (const path of ["cli/main.ts", "deploy.ts", "shared/clock.ts"]) {
+    const up = "../".repeat(path.split("/").length - 1) || "./";
+    assertEquals(refused(path, `await import("${up}svc.ts");`), ["imports svc.ts"]);
+  }
+});
+
+Deno.test("files of TypeScript with markup are source files", () => {
+  assertEquals(["a.ts", "a.tsx", "a.js", "a.txt"].filter(isSource), ["a.ts", "a.tsx"]);
 });
 
 /** Returns files with the given imports: path → specifiers. */

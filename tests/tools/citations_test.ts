@@ -8,7 +8,7 @@ import { testNames } from "./test_names.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const DECISIONS = "docs/decisions.md";
-const SKIPPED = new Set([".git", ".data", "node_modules", "dist", DECISIONS]);
+const SKIPPED = new Set([".git", ".cache", ".data", "node_modules", "dist", DECISIONS]);
 const TEXT = /\.(?:ts|md|json|jsonc|sh|ya?ml|js)$|^\.ci\//;
 
 /** Returns the decisions that a text cites. Two joined by "to" include those between them. */

@@ -1,14 +1,14 @@
 /**
- * `deno task compile`: builds the CLI as one executable file. Bundles first to remove unused code, then compiles for this
- * system (dist/svc), or with --all for six systems. Checks header and machine of every file, and runs the file of this
- * system. Prints every failed target; then the exit code is 1.
+ * `deno task compile`: builds `svc`, command and server, as one executable file (D-164). Bundles first to remove unused
+ * code, then compiles for this system (dist/svc), or with --all for six systems. Checks header and machine of every file,
+ * and runs the file of this system. Prints every failed target; then the exit code is 1.
  *
  *   deno run -A tests/tools/compile.ts [--all] [--dist <folder>]
  *
  * The runtime stub is downloaded by `deno compile`; DENORT_BIN names an existing one.
  */
 import project from "../../deno.json" with { type: "json" };
-import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
+import { permissionFlags } from "./permission_flags.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
@@ -58,26 +58,28 @@ export function namesVersion(stub: Uint8Array, version: string): boolean {
 /** A target that could not be built, with the reason. */
 class NotBuilt extends Error {}
 
-/** Bundles the CLI, or another program, into one JavaScript file. The first use downloads the bundler, esbuild, from npm. */
-export async function bundle(output: string, program = "cli/main.ts"): Promise<void> {
+/** Bundles a program into one JavaScript file. The first use downloads the bundler, esbuild, from npm. */
+export async function bundle(output: string, program: string): Promise<void> {
   await runBundler("-o", output, program);
   await withoutNodeModule(output);
 }
 
+/** The first file of the bundle in parts. */
+export const FIRST_PART = "svc.js";
+
 /**
- * Bundles the CLI into a folder (D-103): the code of every command in `main.js`, the rest in files that are loaded on
- * demand. V8 parses the whole text of a program at its start; one file would take half as much time again.
+ * Bundles `svc` into a folder (D-103): the code of every command in one file, the rest, with the server, in files that are
+ * loaded on demand. V8 parses the whole text of a program at its start; one file would take half as much time again.
  */
-async function bundleInParts(folder: string): Promise<string> {
-  await runBundler("--code-splitting", "--outdir", folder, "cli/main.ts");
+export async function bundleInParts(folder: string): Promise<void> {
+  await runBundler("--code-splitting", "--outdir", folder, "svc.ts");
   for await (const { name } of Deno.readDir(folder)) await withoutNodeModule(`${folder}/${name}`);
-  return `${folder}/main.js`;
 }
 
 async function runBundler(...args: string[]): Promise<void> {
   const { success, text } = await deno(["bundle", "--quiet", "--minify", "--platform=deno", ...args]);
   if (!success) {
-    throw new NotBuilt(`The CLI could not be bundled (deno bundle fetches esbuild from npm once):\n${text}`);
+    throw new NotBuilt(`The program could not be bundled (deno bundle fetches esbuild from npm once):\n${text}`);
   }
 }
 
@@ -105,7 +107,7 @@ async function withoutNodeModule(file: string): Promise<void> {
 async function compile(bundled: string, output: string, target?: string): Promise<void> {
   const to = target === undefined ? [] : ["--target", target];
   const how = ["--quiet", "--no-check", "--no-config", "--no-code-cache", "--cached-only"];
-  const args = ["compile", ...how, ...PERMISSIONS, ...to];
+  const args = ["compile", ...how, "--unstable-kv", ...permissionFlags("svc"), ...to];
   const { success, text } = await deno([...args, "-o", output, bundled]);
   if (success) return;
   if (/invalid value .* for '--target/.test(text)) throw new NotBuilt(`Deno ${Deno.version.deno} knows no such target`);
@@ -215,15 +217,17 @@ async function main(args: readonly string[]): Promise<number> {
   };
   try {
     let bundled: Promise<string> | undefined;
-    const program = () => bundled ??= bundleInParts(folder);
-    const own = `svc${Deno.build.os === "windows" ? ".exe" : ""}`;
-    await attempt(own, async () => {
-      await buildHere(dist, await program());
-    });
+    const program = () => bundled ??= bundleInParts(folder).then(() => `${folder}/${FIRST_PART}`);
+    if (!isAll) {
+      await attempt(`svc${Deno.build.os === "windows" ? ".exe" : ""}`, async () => {
+        await buildHere(dist, await program());
+      });
+    }
     for (const { triple, file, machine } of isAll ? TARGETS : []) {
       await attempt(file, async () => {
         await compile(await program(), `${dist}/${file}`, triple);
         await checkHeader(`${dist}/${file}`, machine);
+        if (triple === Deno.build.target) await smokeTest(`${dist}/${file}`);
       });
     }
   } finally {

@@ -10,7 +10,7 @@ import { FRAMES } from "../../shared/protocol/frames.ts";
 export type Names = Record<string, readonly string[]>;
 
 const ROOT = new URL("../../", import.meta.url);
-const PRODUCT = ["shared/", "registry/", "proxy/", "cli/", "deploy.ts", "deploy_store.ts"];
+const PRODUCT = ["shared/", "registry/", "proxy/", "cli/", "deploy.ts", "deploy_store.ts", "svc.ts"];
 
 /** Names by group; each list is sorted. */
 export async function namesInProduct(): Promise<Names> {

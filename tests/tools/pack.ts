@@ -1,14 +1,15 @@
 /**
- * `deno task pack`: builds two npm packages. The CLI, for `npx` and `npm install --global`, contains the bundled JavaScript and
- * a short launcher, and depends on the npm package `deno` of the same version as the packing Deno. pack_client.ts has the
- * content of the client library.
+ * `deno task pack`: builds two npm packages (D-164). `svc`, for `npx` and `npm install --global`, contains the bundle in parts
+ * and a short launcher, and depends on the npm package `deno` of the same version as the packing Deno. pack_client.ts has
+ * the content of the client library.
  *
  *   deno run -A tests/tools/pack.ts [--dist <folder>]
  */
 import project from "../../deno.json" with { type: "json" };
-import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
-import { bundle } from "./compile.ts";
+import { GLOBAL_OPTIONS } from "../../cli/command_line/command.ts";
+import { bundleInParts, FIRST_PART } from "./compile.ts";
 import { writeClientPackage } from "./pack_client.ts";
+import { permissionFlags } from "./permission_flags.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
@@ -18,27 +19,47 @@ export function packageJson(): Record<string, unknown> {
   return {
     name,
     version,
-    description: "Command-line tool for svc: agent identities, and message relay between agents",
+    description: "svc: agent identities, and message relay between agents. Command and server",
     license,
     bin: { svc: "svc.cjs" },
-    files: ["svc.cjs", "cli.js", "LICENSE"],
-    engines: { node: ">=18" },
+    files: ["svc.cjs", "lib", "README.md", "LICENSE"],
+    engines: { node: ">=20" },
     dependencies: { deno: Deno.version.deno },
   };
 }
 
 /** Options with which Deno reads only the bundle: no project of the user, no lock, no download. */
-export const FLAGS = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm", ...PERMISSIONS];
+const ONLY_THE_BUNDLE = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm"];
+
+/** Options of a command. */
+export const FLAGS: readonly string[] = [...ONLY_THE_BUNDLE, ...permissionFlags("cli")];
+
+/** The first words of the commands that open a store. */
+const SERVER_COMMANDS = ["serve", "demo", "store"];
+
+/** Options of every command that take a value, which may stand before the first word. */
+const VALUED = Object.entries(GLOBAL_OPTIONS).filter(([, option]) => "value" in option).map(([name]) => `--${name}`);
+
+/** Options of the commands that open a store: they start no program. */
+export const SERVER_FLAGS: readonly string[] = [
+  ...ONLY_THE_BUNDLE,
+  "--unstable-kv",
+  ...permissionFlags("svc", ["run"]),
+];
 
 /** The launcher: runs Deno with the bundle and forwards streams, signals and exit code. */
 export function launcher(): string {
   return `#!/usr/bin/env node
-// Starts svc on the Deno that came with this package.
+// Starts svc on the Deno that came with this package. The commands of a server may start no program.
 "use strict";
 const { spawn } = require("node:child_process");
 const { join } = require("node:path");
 
-const flags = ${JSON.stringify(FLAGS, null, 2)};
+const forServer = ${JSON.stringify(SERVER_FLAGS, null, 2)};
+const forCommand = ${JSON.stringify(FLAGS, null, 2)};
+const words = process.argv.slice(2);
+const first = words.find((word, i) => !word.startsWith("-") && !${JSON.stringify(VALUED)}.includes(words[i - 1]));
+const flags = ${JSON.stringify(SERVER_COMMANDS)}.includes(first) ? forServer : forCommand;
 let deno;
 try {
   deno = require("deno/install_api.cjs").runInstall();
@@ -46,7 +67,7 @@ try {
   console.error("svc: the package deno is not complete: " + error.message);
   process.exit(1);
 }
-const child = spawn(deno, [...flags, join(__dirname, "cli.js"), ...process.argv.slice(2)], { stdio: "inherit" });
+const child = spawn(deno, [...flags, join(__dirname, "lib", "${FIRST_PART}"), ...words], { stdio: "inherit" });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {
   console.error("svc: Deno could not be started: " + error.message);
@@ -60,12 +81,13 @@ child.on("exit", (code, signal) => {
 `;
 }
 
-/** Builds the package of the CLI. Returns the path of the tarball. */
+/** Builds the package of `svc`. Returns the path of the tarball. */
 export async function pack(dist: string): Promise<string> {
   const folder = await emptyFolder(`${dist}/npm`);
-  await bundle(`${folder}/cli.js`);
+  await bundleInParts(`${folder}/lib`);
   await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(packageJson(), null, 2)}\n`);
   await Deno.writeTextFile(`${folder}/svc.cjs`, launcher(), { mode: 0o755 });
+  await Deno.copyFile(`${ROOT}cli/README.md`, `${folder}/README.md`);
   await Deno.copyFile(`${ROOT}LICENSE`, `${folder}/LICENSE`);
   return await npmPack(dist, folder);
 }

@@ -4,6 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
+import { ENVIRONMENT } from "../../cli/context.ts";
 import { PROXY_VARIABLES } from "../../proxy/config.ts";
 import { REGISTRY_VARIABLES } from "../../registry/config.ts";
 import { SERVER_VARIABLES } from "../../shared/server/server_config.ts";
@@ -28,11 +29,27 @@ const PLATFORM_VARIABLES = [
 const sorted = (names: Permission | readonly string[] | undefined) => [...names as readonly string[]].sort();
 const serverVariables = [...new Set([...SERVER_VARIABLES, ...REGISTRY_VARIABLES, ...PROXY_VARIABLES])];
 
+/** Variables that the library of WebSockets reads. */
+const WEBSOCKET_VARIABLES = ["WS_NO_BUFFER_UTIL", "WS_NO_UTF_8_VALIDATE"];
+
+// Deno itself reads the token of a store over the network.
+const production = [...serverVariables, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN"];
+const ofCommand = [...ENVIRONMENT, ...WEBSOCKET_VARIABLES];
+
 Deno.test("the server's sets hold every variable that the server reads and no other", () => {
   assertEquals(sorted(permissions.dev?.env), sorted([...serverVariables, ...PLATFORM_VARIABLES]));
-  // Deno itself reads the token of a store over the network.
-  const production = [...serverVariables, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN"];
   assertEquals(sorted(permissions.server?.env), sorted(production));
+});
+
+Deno.test("the command's set holds every variable that the command reads and no other", () => {
+  assertEquals(sorted(permissions.cli?.env), sorted(ofCommand));
+});
+
+Deno.test("the set of the whole program is that of the command with the variables of the server", () => {
+  const { env, ...rights } = permissions.svc ?? {};
+  const { env: _, ...ofCli } = permissions.cli ?? {};
+  assertEquals(rights, ofCli);
+  assertEquals(sorted(env), sorted([...new Set([...ofCommand, ...production])]));
 });
 
 Deno.test("the command's set equals the permissions that it is compiled with", () => {
@@ -54,7 +71,7 @@ Deno.test("no set of a server starts programs, and only the server's set has the
 });
 
 Deno.test("each program task names its permission set and prints no warning about it", () => {
-  const used = { dev: "dev", start: "server", demo: "demo", cli: "cli", gen: "gen", store: "store" };
+  const used = { dev: "dev", start: "server", demo: "demo", cli: "svc", gen: "gen", store: "store" };
   for (const [task, set] of Object.entries(used)) {
     const words = tasks[task]?.command.split(" ") ?? [];
     assertEquals(["--quiet", "--no-prompt", `-P=${set}`].filter((word) => !words.includes(word)), [], task);

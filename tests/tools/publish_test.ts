@@ -21,7 +21,8 @@ Deno.test("shared/protocol passes a dry run of deno publish without slow types",
 Deno.test("mod.ts exports each file of api/ as a namespace, except the field rules", async () => {
   const names: string[] = [];
   for await (const { name } of Deno.readDir(new URL("api/", PACKAGE))) {
-    if (name !== "fields.ts") names.push(`${name.replace(".ts", "")}Api`);
+    const camelCase = name.replace(".ts", "").replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+    if (name !== "fields.ts") names.push(`${camelCase}Api`);
   }
   assertEquals(Object.keys(protocol).filter((name) => name.endsWith("Api")), names.sort());
   const { agentsApi } = protocol;

@@ -1,16 +1,12 @@
 /** `svc admin …`: the commands for registry operators. */
 import type { InternalService, IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
-import { parseCount } from "../../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../../account/registry_access.ts";
 import type { Context } from "../../context.ts";
 import { fields, table } from "../../terminal/output.ts";
 import { saveAccount } from "../../account/saved_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
-/** Most audit events of one command: ten pages. */
-const MAX_EVENTS = 1_000;
-const EVENTS = 50;
 const SERVICE = { summary: "Service ID, 26 upper-case characters" } as const;
 
 export const ADMIN_COMMANDS = [
@@ -149,23 +145,6 @@ export const ADMIN_COMMANDS = [
         "The registry has a new signing key.",
         ...fields([["new key", kid], ["signs from", signsFrom], ["old key, verifies only", retiredKid]]),
       ]);
-    },
-  }),
-  command({
-    path: ["admin", "audit"],
-    summary: "List the audit events, newest first",
-    args: {},
-    options: {
-      ...PERSON_OPTIONS,
-      limit: { value: "count", summary: `Most events to list, 1 to ${MAX_EVENTS} (default ${EVENTS})` },
-    },
-    examples: [{ run: "svc admin audit --limit 10", purpose: "Show the ten latest changes and who made them" }],
-    async run(ctx, { options }) {
-      const count = parseCount(options.limit ?? `${EVENTS}`, "--limit", MAX_EVENTS);
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
-      const { events } = await registry.auditEvents(apiKey, count);
-      const rows = events.map(({ at, event, actor, subject, requestId }) => [at, event, actor, subject, requestId]);
-      ctx.out.result({ events }, table(["AT", "EVENT", "ACTOR", "SUBJECT", "REQUEST"], rows));
     },
   }),
 ];

@@ -93,6 +93,7 @@ Deno.test("a secret can also come from the environment or from standard input", 
 Deno.test("a key is still shown once when the configuration cannot be saved, with exit code 1", async (t) => {
   const commands: [string, (admin: Machine) => Promise<string[]>][] = [
     ["bootstrap", () => Promise.resolve(["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET])],
+    ["join", async (admin) => ["join", (await admin.json("invite", "create")).joinLink]],
     ["redeem", async (admin) => ["invite", "redeem", (await admin.json("invite", "create")).invite.code]],
   ];
   const places: [string, (machine: Machine) => Promise<string>][] = [
@@ -110,7 +111,7 @@ Deno.test("a key is still shown once when the configuration cannot be saved, wit
     for (const [place, dirOf] of places) {
       await t.step(`${command}, ${place}`, async () => {
         await using world = await World.open();
-        await using admin = command === "redeem" ? await bootstrapped(world) : await Machine.open(world);
+        await using admin = command === "bootstrap" ? await Machine.open(world) : await bootstrapped(world);
         await using machine = await Machine.open(world);
         const argv = [...await argvOf(admin), "--config-dir", await dirOf(machine)];
         const { code, stdout, stderr } = await machine.svc(...argv, "--json");

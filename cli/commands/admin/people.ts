@@ -1,0 +1,130 @@
+/** `svc admin people …`: the people of a registry (D-169, D-170). */
+import { connectAsAdmin } from "../../account/registry_access.ts";
+import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
+import type { Context } from "../../context.ts";
+import { CliError, EXIT } from "../../errors.ts";
+import { fields, table } from "../../terminal/output.ts";
+import { hintNextPage, idOf, isConfirmed, PAGE_OPTIONS, readPages } from "./pages.ts";
+
+const PERSON = { summary: "ID or DID of the person, from svc admin people list" } as const;
+const STATUSES = ["active", "suspended"] as const;
+const ROLES = ["user", "admin"] as const;
+const REASON = { value: "text", summary: "Reason for the audit log, at most 200 characters" } as const;
+const YES = { summary: "Do not ask for confirmation" } as const;
+
+export const PEOPLE_COMMANDS = [
+  command({
+    path: ["admin", "people", "list"],
+    summary: "List the people, newest first",
+    args: {},
+    options: {
+      ...PERSON_OPTIONS,
+      ...PAGE_OPTIONS,
+      status: { value: "status", summary: "Only active or suspended people", complete: STATUSES },
+      role: { value: "role", summary: "Only users or admins", complete: ROLES },
+    },
+    examples: [{ run: "svc admin people list --status suspended --all", purpose: "Show all suspended people" }],
+    async run(ctx, { options }) {
+      const { status, role } = options;
+      const admin = await connectAsAdmin(ctx, options);
+      const pages = await readPages(options, (page) => admin.people({ status, role, ...page }));
+      const people = pages.flatMap((page) => page.people);
+      const rows = people.map(({ id, displayName, role, status, createdAt }) => [
+        id,
+        displayName,
+        role,
+        status,
+        createdAt,
+      ]);
+      ctx.out.result(
+        { people, pagination: pages.at(-1)?.pagination },
+        rows.length === 0 ? "No people here." : table(["ID", "NAME", "ROLE", "STATUS", "CREATED"], rows),
+      );
+      hintNextPage(ctx, ["admin", "people", "list", ...filterWords({ status, role })], pages);
+    },
+  }),
+  command({
+    path: ["admin", "people", "show"],
+    summary: "Show a person, with its API keys and the number of its agents",
+    args: { person: PERSON },
+    options: PERSON_OPTIONS,
+    examples: [{ run: "svc admin people show 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Show one account" }],
+    async run(ctx, { args, options }) {
+      const id = await idOf("human", args.person);
+      const answer = await (await connectAsAdmin(ctx, options)).person(id);
+      const { person, apiKeys, agents, lastUsedAt } = answer;
+      const keys = apiKeys.map(({ id, name, status, lastUsedAt }) => [id, name, status, lastUsedAt]);
+      ctx.out.result({ ...answer }, [
+        ctx.out.bold(person.displayName),
+        ...fields([
+          ["id", person.id],
+          ["human", person.did],
+          ["role", person.role],
+          ["status", person.status],
+          ["suspended", person.suspendedAt ?? undefined],
+          ["created", person.createdAt],
+          ["last use", lastUsedAt],
+          ["agents", `${agents.active} active, ${agents.revoked} revoked`],
+        ]),
+        "",
+        ...table(["API KEY", "NAME", "STATUS", "LAST USED"], keys),
+      ]);
+    },
+  }),
+  command({
+    path: ["admin", "people", "suspend"],
+    summary: "Suspend a person: API keys and agents stop until it is restored",
+    details: [
+      "Identity tokens stay valid for third parties. To stop one agent everywhere, use svc admin agents revoke.",
+    ],
+    args: { person: PERSON },
+    options: { ...PERSON_OPTIONS, reason: REASON, yes: YES },
+    examples: [{
+      run: 'svc admin people suspend 01KHYQ5H00AAAAAAAAAAAAAAAA --reason "stolen laptop"',
+      purpose: "Stop an account now, and decide later",
+    }],
+    async run(ctx, { args, options }) {
+      const id = await idOf("human", args.person);
+      const reason = await checkedReason(options.reason);
+      const admin = await connectAsAdmin(ctx, options);
+      if (!await isConfirmed(ctx, options.yes, `Suspend ${id}? Its API keys and agents stop.`)) return EXIT.failed;
+      ctx.out.doing(`Suspending ${id}`);
+      const { person, complete } = await admin.suspend(id, reason);
+      ctx.out.result({ person, complete }, `${person.displayName} (${id}) is suspended.`);
+      noteRest(ctx, complete);
+      ctx.out.next(["admin", "people", "restore", id], { when: "to end the suspension" });
+    },
+  }),
+  command({
+    path: ["admin", "people", "restore"],
+    summary: "End the suspension of a person",
+    details: ["A connector that has stopped must be started again. Sessions that were ended otherwise stay ended."],
+    args: { person: PERSON },
+    options: { ...PERSON_OPTIONS, reason: REASON },
+    examples: [{ run: "svc admin people restore 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Let an account work again" }],
+    async run(ctx, { args, options }) {
+      const id = await idOf("human", args.person);
+      const reason = await checkedReason(options.reason);
+      const admin = await connectAsAdmin(ctx, options);
+      ctx.out.doing(`Restoring ${id}`);
+      const { person, complete } = await admin.restore(id, reason);
+      ctx.out.result({ person, complete }, `${person.displayName} (${id}) is active.`);
+      noteRest(ctx, complete);
+    },
+  }),
+];
+
+function noteRest(ctx: Context, complete: boolean): void {
+  if (!complete) ctx.out.note("The registry is still changing the sessions of its agents. It finishes by itself.");
+}
+
+function filterWords(filters: Record<string, string | undefined>): string[] {
+  return Object.entries(filters).flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
+}
+
+async function checkedReason(reason: string | undefined): Promise<string | undefined> {
+  if (reason === undefined) return undefined;
+  const { parseReason } = await import("../../../shared/protocol/names.ts");
+  if (parseReason(reason) !== null) return reason;
+  throw new CliError("CLI_USAGE", "--reason must be 1 to 200 characters of text");
+}

@@ -1,0 +1,115 @@
+/** `svc join`: turns a join link into an account, and on request into an agent (D-168). */
+import { parseDisplayName } from "../../shared/protocol/names.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
+import { configPath, effectiveConfig, readConfig } from "../account/config_store.ts";
+import { parseJoinLink } from "../account/join_link.ts";
+import { saveAccount } from "../account/saved_account.ts";
+import type { CreatedAgent } from "../agents/registration.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
+import { secureServiceUrl } from "../client/service_url.ts";
+import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { fields } from "../terminal/output.ts";
+
+export const JOIN_COMMANDS = [
+  command({
+    path: ["join"],
+    summary: "Join a registry with the link of an invite: create an account and save its key",
+    details: [
+      "svc invite create prints the link. The code after # goes to the registry that the link names, and to no other.",
+    ],
+    args: {
+      link: {
+        summary: "Join link https://…/join#svc_inv_…, or set SVC_JOIN_LINK",
+        secret: { env: "SVC_JOIN_LINK" },
+      },
+    },
+    options: {
+      "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
+      "display-name": { value: "name", summary: "Display name (default: humanName of the configuration)" },
+      agent: { value: "name", summary: "Create an agent with this name as well" },
+      replace: { summary: "Replace the account that is saved in config.json" },
+    },
+    examples: [{
+      run: "svc join 'https://registry.example/join#svc_inv_…' --display-name Bob --agent beta",
+      purpose: "Join as Bob, with an agent named beta",
+    }],
+    async run(ctx, { args, options }) {
+      const displayName = options["display-name"];
+      if (displayName !== undefined && parseDisplayName(displayName) === null) {
+        throw new CliError("CLI_USAGE", "--display-name must be 1 to 64 characters of text");
+      }
+      const { registryUrl: linked, code } = parseJoinLink(args.link);
+      const isInsecureAllowed = options["allow-insecure"];
+      const registryUrl = secureServiceUrl(linked, "the join link", isInsecureAllowed);
+      if (!options.replace) refuseSavedAccount(ctx);
+      if (options.agent !== undefined) await refuseAgentName(ctx, options.agent);
+
+      const { RegistryClient } = await import("../client/registry_client.ts");
+      const registry = new RegistryClient(ctx, registryUrl);
+      ctx.out.doing(`Asking ${registryUrl} for its addresses`);
+      const proxyUrl = secureServiceUrl(await proxyOf(registry), "the address of the proxy", isInsecureAllowed);
+      ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
+      const { human, apiKey } = await registry.redeemInvite(code, displayName ?? effectiveConfig(ctx).humanName);
+      warnOfVariables(ctx, registryUrl);
+      let agent: CreatedAgent | null = null;
+      try {
+        await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName, proxyUrl });
+        if (options.agent !== undefined) agent = await newAgent(ctx, registry, apiKey.token, options.agent);
+      } finally {
+        // Also after a failure: the account exists, and its key is not shown again.
+        const made = agent === null ? {} : { agent: { ...agent.identity, path: agent.path } };
+        ctx.out.result({ registryUrl, proxyUrl, human, apiKey, ...made }, [
+          ctx.out.bold(`${human.displayName} has an account at ${registryUrl}.`),
+          ...fields([["human", human.did], ["API key", apiKey.token], ["agent", agent?.identity.did]]),
+          "",
+          "The API key is shown only once.",
+        ]);
+      }
+      const here = isInsecureAllowed ? ["--allow-insecure"] : [];
+      if (options.agent === undefined) ctx.out.next(["agent", "create", "my-agent", ...here]);
+      else ctx.out.next(["connector", "start", options.agent, "--inbox", ...here]);
+    },
+  }),
+];
+
+/** A hostile link must not replace an account. @throws {CliError} `CLI_CONFIG_IN_USE` */
+function refuseSavedAccount(ctx: Context): void {
+  if (readConfig(ctx)?.apiKey === undefined) return;
+  throw new CliError("CLI_CONFIG_IN_USE", `${configPath(ctx)} holds the API key of an account`);
+}
+
+/** @throws {CliError} `CLI_USAGE`, `CLI_AGENT_EXISTS` */
+async function refuseAgentName(ctx: Context, name: string): Promise<void> {
+  const [{ requireAgentName }, { AgentStore }] = await Promise.all([
+    import("../agents/agent_name.ts"),
+    import("../agents/agent_store.ts"),
+  ]);
+  await new AgentStore(ctx).refuseExisting(requireAgentName(name));
+}
+
+/** Returns the address of the proxy. @throws {CliError} `CLI_REGISTRY_MISMATCH` when the registry has another address */
+async function proxyOf(registry: RegistryClient): Promise<string> {
+  const { registryUrl, proxyUrl } = await registry.metadata();
+  const named = parseServiceUrl(registryUrl);
+  if (named === registry.registryUrl) return proxyUrl;
+  const other = named === null || named.length > 256 ? "another address" : named;
+  throw new CliError("CLI_REGISTRY_MISMATCH", `The link names ${registry.registryUrl}, the registry there ${other}`);
+}
+
+async function newAgent(ctx: Context, registry: RegistryClient, apiKey: string, name: string): Promise<CreatedAgent> {
+  const { createAgent } = await import("../agents/registration.ts");
+  return await createAgent(ctx, { registry, apiKey }, { name });
+}
+
+/** Later commands would use these values in place of the saved ones. */
+function warnOfVariables(ctx: Context, registryUrl: string): void {
+  const own = ctx.env("SVC_REGISTRY_URL");
+  if (own !== undefined && parseServiceUrl(own) !== registryUrl) {
+    ctx.out.warn("SVC_REGISTRY_URL is set and names another registry; later commands use that one");
+  }
+  if (ctx.env("SVC_API_KEY") !== undefined) {
+    ctx.out.warn("SVC_API_KEY is set; later commands use it in place of the saved key");
+  }
+}

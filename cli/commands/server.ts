@@ -1,0 +1,161 @@
+/** `svc serve`, `svc demo`, `svc store …` and `svc health`: the server, its store and its readiness (D-160 to D-162). */
+import { command } from "../command_line/command.ts";
+import type { Context } from "../context.ts";
+import { CliError, EXIT } from "../errors.ts";
+import type { Programs } from "../programs.ts";
+import { onStop } from "../terminal/interrupt.ts";
+
+const LOCAL_SERVER = "http://127.0.0.1:8787";
+const STORE_OPTION = {
+  store: {
+    value: "path",
+    summary: "The store: a path or a URL (KV_URL, default: that of svc serve)",
+    complete: "files",
+  },
+} as const;
+
+export const SERVER_COMMANDS = [
+  command({
+    path: ["serve"],
+    summary: "Run registry and proxy as one server, until Ctrl-C",
+    details: [
+      "Each option sets one variable; every other variable of the server comes from the environment",
+      "(docs/operations.md). Without --store and KV_URL the store is in the data folder of the user.",
+    ],
+    args: {},
+    options: {
+      "public-url": {
+        value: "origin",
+        summary: "The address that clients use; part of each identity (REGISTRY_URL, PROXY_URL)",
+      },
+      host: { value: "address", summary: "Address to listen on (HOST, default 127.0.0.1)" },
+      port: { value: "n", summary: "Port, 0 for a free one (PORT, default 8787)" },
+      store: { value: "path", summary: "The store: a path, :memory: or a URL (KV_URL)", complete: "files" },
+      service: {
+        value: "name",
+        summary: "all, registry or proxy (SVC_SERVICE, default all)",
+        complete: ["all", "registry", "proxy"],
+      },
+      environment: {
+        value: "name",
+        summary: "local, dev or production (ENVIRONMENT, default local)",
+        complete: ["local", "dev", "production"],
+      },
+      "behind-proxy": {
+        summary: "Trust X-Forwarded-For of a front on this machine (TRUSTED_PROXIES=127.0.0.1,::1)",
+      },
+      metrics: { value: "host:port", summary: "Serve metrics and readiness there too (METRICS_LISTEN)" },
+      "access-log": { summary: "Log each success (ACCESS_LOG=on)" },
+    },
+    examples: [
+      { run: "svc serve", purpose: "For agents of this machine, at http://127.0.0.1:8787" },
+      {
+        run: "svc serve --behind-proxy --public-url https://svc.example",
+        purpose: "Behind a tunnel or front with TLS",
+      },
+    ],
+    async run(ctx, { options }) {
+      const programs = programsOf(ctx);
+      const { servePlan } = await import("../server/serve_plan.ts");
+      const plan = servePlan(ctx, options, await programs.environment());
+      const server = await programs.serve({ variables: plan.variables, purpose: "service" });
+      const stopped = Promise.withResolvers<void>();
+      onStop(ctx, () => stopped.resolve());
+      try {
+        const { announce } = await import("../server/announcement.ts");
+        const { address, metricsAddress = null } = server;
+        announce(ctx, { ...plan, address, metricsAddress, isOpen: await server.bootstrapOpen() });
+        await stopped.promise;
+      } finally {
+        await server.stop();
+      }
+    },
+  }),
+  command({
+    path: ["demo"],
+    summary: "Two agents exchange a message on this machine; ends by itself",
+    details: ["Uses a server with a store in memory on a free port of this machine, and leaves no file."],
+    args: {},
+    options: {},
+    examples: [{ run: "svc demo", purpose: "See identity, pairing, message, receipt and revocation, step by step" }],
+    async run(ctx) {
+      const programs = programsOf(ctx);
+      const { runDemo } = await import("../demo.ts");
+      await runDemo(ctx, programs);
+    },
+  }),
+  command({
+    path: ["store", "inspect"],
+    summary: "Count the records of each kind in the store, and their bytes",
+    args: {},
+    options: STORE_OPTION,
+    examples: [{ run: "svc store inspect", purpose: "See what grows, and the people with most revocations" }],
+    run: (ctx, { options }) => workOnStore(ctx, "inspect", options.store),
+  }),
+  command({
+    path: ["store", "recover"],
+    summary: "Create a new API key for the first admin when all are lost",
+    args: {},
+    options: STORE_OPTION,
+    examples: [{ run: "svc store recover", purpose: "Get back in; revoke the lost keys afterwards" }],
+    run: (ctx, { options }) => workOnStore(ctx, "recover", options.store),
+  }),
+  command({
+    path: ["store", "export"],
+    summary: "Write every record as JSON lines; holds the signing key: keep it private",
+    args: {},
+    options: {
+      ...STORE_OPTION,
+      out: {
+        value: "file",
+        summary: "New file that only its owner can read (default: standard output)",
+        complete: "files",
+      },
+    },
+    examples: [{ run: "svc store export --out backup.jsonl", purpose: "Make a backup while the server is stopped" }],
+    run: (ctx, { options }) =>
+      workOnStore(ctx, "export", options.store, options.out === undefined ? [] : ["--out", options.out]),
+  }),
+  command({
+    path: ["store", "import"],
+    summary: "Read an export from standard input into an empty store",
+    args: {},
+    options: STORE_OPTION,
+    examples: [{ run: "svc store import --store new.kv <backup.jsonl", purpose: "Restore a backup" }],
+    run: (ctx, { options }) => workOnStore(ctx, "import", options.store),
+  }),
+  command({
+    path: ["health"],
+    summary: "Ask a server whether it is ready: exit 0 ready, 1 not ready, 5 not reachable",
+    args: {},
+    options: { url: { value: "origin", summary: `Address of the server (default ${LOCAL_SERVER})` } },
+    examples: [{ run: "svc health", purpose: "The health check of a container" }],
+    async run(ctx, { options }) {
+      const { readiness } = await import("../server/readiness.ts");
+      const { url, ready } = await readiness(ctx, options.url ?? LOCAL_SERVER);
+      ctx.out.result({ url, ready }, ready ? `${url} is ready.` : `${url} is NOT ready.`);
+      return ready ? EXIT.done : EXIT.failed;
+    },
+  }),
+];
+
+/** Runs a command of `deploy_store.ts` on the store of `svc serve`, unless an option or the environment names another. */
+async function workOnStore(
+  ctx: Context,
+  name: string,
+  store: string | undefined,
+  more: string[] = [],
+): Promise<number> {
+  const programs = programsOf(ctx);
+  const { defaultStore } = await import("../server/default_store.ts");
+  const path = store ?? (await programs.environment())("KV_URL") ?? defaultStore(ctx);
+  // An export is JSON lines in any case.
+  const json = ctx.out.json && name !== "export" ? ["--json"] : [];
+  return await programs.store([name, `--store=${path}`, ...more, ...json]);
+}
+
+/** @throws {CliError} `CLI_NO_SERVER` */
+function programsOf({ programs }: Context): Programs {
+  if (programs) return programs;
+  throw new CliError("CLI_NO_SERVER", "This svc is the command alone, without the server");
+}

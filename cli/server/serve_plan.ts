@@ -1,0 +1,124 @@
+/**
+ * What `svc serve` starts (D-161, D-166): the variables that its options set, the facts that it prints, and its warnings.
+ * Pure; the server itself checks every variable.
+ */
+import { resolve } from "node:path";
+import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
+import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import type { System } from "../context.ts";
+import { CliError } from "../errors.ts";
+import type { ServerVariable } from "../programs.ts";
+import { defaultStore } from "./default_store.ts";
+
+/** Options of `svc serve` that set a variable. */
+export const VARIABLE_OF = {
+  host: "HOST",
+  port: "PORT",
+  store: "KV_URL",
+  service: "SVC_SERVICE",
+  environment: "ENVIRONMENT",
+  metrics: "METRICS_LISTEN",
+} as const;
+
+/** Values of the options of `svc serve`. */
+export type ServeInput =
+  & { [option in keyof typeof VARIABLE_OF]: string | undefined }
+  & { "public-url": string | undefined; "behind-proxy": boolean; "access-log": boolean };
+
+export interface ServePlan {
+  /** Values of the server's variables, by name. */
+  variables: Record<string, string>;
+  /** Absolute path of the store, `:memory:`, or its URL. */
+  store: string;
+  /** The public origin; `null` when the server is its own. */
+  publicUrl: string | null;
+  /** The bootstrap secret that this start has made; `null` when one is configured, or none may be made. */
+  madeSecret: string | null;
+  /** True when `BOOTSTRAP_SECRET` is set. */
+  hasSecret: boolean;
+  warnings: string[];
+}
+
+/** Addresses of a front on this machine. */
+const FRONTS = "127.0.0.1,::1";
+
+/**
+ * Returns what to start. A given option wins over its variable.
+ *
+ * @throws {CliError} `CLI_USAGE`
+ */
+export function servePlan(
+  system: Pick<System, "env" | "os" | "random">,
+  options: ServeInput,
+  environ: ServerVariable,
+): ServePlan {
+  const variables: Record<string, string> = {};
+  for (const [option, name] of Object.entries(VARIABLE_OF)) {
+    const given = options[option as keyof typeof VARIABLE_OF];
+    if (given !== undefined) variables[name] = given;
+  }
+  const value: ServerVariable = (name) => variables[name] ?? environ(name);
+  const isLocal = (value("ENVIRONMENT") ?? "local") === "local";
+  if (options["public-url"] !== undefined) {
+    const origin = publicOriginOf(options["public-url"], isLocal);
+    for (const name of ["REGISTRY_URL", "PROXY_URL"]) {
+      refuseOther(name, environ(name), origin);
+      variables[name] = origin;
+    }
+  }
+  if (options["behind-proxy"]) variables.TRUSTED_PROXIES = FRONTS;
+  if (options["access-log"]) variables.ACCESS_LOG = "on";
+  if (value("KV_URL") === undefined) variables.KV_URL = defaultStore(system);
+  const hasSecret = environ("BOOTSTRAP_SECRET") !== undefined;
+  const madeSecret = isLocal && !hasSecret ? toBase64Url(system.random.bytes(24)) : null;
+  if (madeSecret !== null) variables.BOOTSTRAP_SECRET = madeSecret;
+  const store = value("KV_URL") ?? "";
+  const isPath = store !== ":memory:" && !/^https?:/.test(store);
+  return {
+    variables,
+    store: isPath ? resolve(store) : store,
+    publicUrl: value(value("SVC_SERVICE") === "proxy" ? "PROXY_URL" : "REGISTRY_URL") ?? null,
+    madeSecret,
+    hasSecret,
+    warnings: warningsOf(value),
+  };
+}
+
+/** @throws {CliError} `CLI_USAGE` */
+function publicOriginOf(text: string, isLocal: boolean): string {
+  const origin = parseServiceUrl(text);
+  if (origin === null) {
+    const form = "must be an origin such as https://svc.example: no path, no query, no user";
+    throw new CliError("CLI_USAGE", `--public-url ${form}`);
+  }
+  if (origin.startsWith("http:") && !isLocal) {
+    throw new CliError("CLI_USAGE", "--public-url must be https unless ENVIRONMENT is local");
+  }
+  return origin;
+}
+
+/** @throws {CliError} `CLI_USAGE` when a variable of the environment names another origin */
+function refuseOther(name: string, configured: string | undefined, origin: string): void {
+  if (configured === undefined || parseServiceUrl(configured) === origin) return;
+  throw new CliError("CLI_USAGE", `--public-url is ${origin}, but ${name} is set to another origin`, {
+    fix: `Unset ${name}, or leave --public-url out.`,
+  });
+}
+
+/** One line for each thing that keeps other machines away, or lets them read (D-166). */
+function warningsOf(value: ServerVariable): string[] {
+  const warnings: string[] = [];
+  const host = value("HOST") ?? "127.0.0.1";
+  const isPrivate = host === "localhost" || host === "::1" || host.startsWith("127.");
+  const urls = [value("REGISTRY_URL"), value("PROXY_URL")].flatMap((url) => parseServiceUrl(url ?? "") ?? []);
+  if (!isPrivate && urls.length === 0) {
+    warnings.push(`HOST is ${host}, but other machines need the address that they use: give it with --public-url`);
+  }
+  if (urls.some((url) => url.startsWith("http:") && !isLoopback(url))) {
+    warnings.push("API keys travel unencrypted over plain http; clients on other machines need --allow-insecure");
+  }
+  if (isPrivate && value("TRUSTED_PROXIES") === undefined && urls.some((url) => url.startsWith("https:"))) {
+    warnings.push("every client has the address of the front; --behind-proxy trusts its X-Forwarded-For");
+  }
+  return warnings;
+}

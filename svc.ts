@@ -1,0 +1,40 @@
+/**
+ * The program `svc` with everything in it: the command, and the server and the work on its store, which it loads when they
+ * are asked for (D-160). Only a file at the top level knows both sides.
+ */
+import { CliError } from "./cli/errors.ts";
+import { main } from "./cli/main.ts";
+import type { Programs } from "./cli/programs.ts";
+
+export const programs: Programs = {
+  async serve({ variables, purpose }) {
+    const { processEnviron, runServer, silentLog, startServer, StartRefused } = await import("./deploy.ts");
+    try {
+      return purpose === "demo"
+        ? await startServer((name) => variables[name], silentLog)
+        : await runServer((name) => variables[name] ?? processEnviron(name));
+    } catch (error) {
+      throw error instanceof StartRefused ? refused(error) : error;
+    }
+  },
+  async environment() {
+    return (await import("./deploy.ts")).processEnviron;
+  },
+  async store(argv) {
+    const { runStore, StartRefused, WorkFailed } = await import("./deploy_store.ts");
+    try {
+      return await runStore(argv);
+    } catch (error) {
+      if (error instanceof WorkFailed) throw new CliError("CLI_STORE_FAILED", error.message);
+      throw error instanceof StartRefused ? refused(error) : error;
+    }
+  },
+};
+
+/** The error of the command for a start that the server refuses. */
+function refused({ headline, problems }: { headline: string; problems: readonly string[] }): CliError {
+  // A refusal of one line says itself what to do.
+  return new CliError("CLI_SERVER_REFUSED", headline, problems.length === 0 ? { fix: "" } : { details: problems });
+}
+
+if (import.meta.main) await main(programs);

@@ -1,0 +1,148 @@
+/** The commands of an admin for people and agents, and `whoami` (D-175). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { AgentRecord, HumanRecord } from "../../../registry/schema/records.ts";
+import { printable } from "../../../cli/terminal/output.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+const idsOf = (list: { id: string }[]) => list.map(({ id }) => id);
+
+/** Writes copies of a person to the store. Returns their IDs, newest first. */
+async function morePeople(w: World, count: number, displayName = "Copy"): Promise<string[]> {
+  const { id } = await w.person();
+  const { value } = await w.kv.get<HumanRecord>(KEYS.human(id));
+  const ids = Array.from({ length: count }, () => w.newId());
+  for (const id of ids) await w.kv.set(KEYS.human(id), { ...value, id, displayName });
+  return ids.reverse();
+}
+
+Deno.test("whoami shows the person, the role and the registry, and never the key", async () => {
+  await using world = await World.open();
+  await using bob = await Machine.ofPerson(world);
+  const { human, apiKey, registryUrl } = await bob.json("whoami");
+  assertEquals([human.role, human.displayName, apiKey.name], ["user", "Someone", "invite"]);
+  const { stdout } = await bob.svc("whoami");
+  for (const part of [human.did, "user", apiKey.id, registryUrl]) assertStringIncludes(stdout, part);
+  assert(!stdout.includes("svc_pat_"));
+  delete bob.env.SVC_API_KEY;
+  assertEquals((await bob.failure("whoami")).code, "API_KEY_MISSING");
+});
+
+Deno.test("admin people list shows a page, and with all over three pages what the store holds", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const ids = await morePeople(world, 250);
+  const everybody = await Array.fromAsync(world.kv.list({ prefix: KEYS.humans() }), ({ key }) => String(key.at(-1)));
+  const page = await admin.json("admin", "people", "list");
+  assertEquals(idsOf(page.people), ids.slice(0, 20));
+  const next = await admin.json("admin", "people", "list", "--limit", "3", "--cursor", page.pagination.nextCursor);
+  assertEquals(idsOf(next.people), ids.slice(20, 23));
+  const sent = admin.requests.length;
+  const all = await admin.json("admin", "people", "list", "--all");
+  assertEquals([idsOf(all.people), all.pagination.nextCursor], [everybody.toReversed(), null]);
+  assertEquals(admin.requests.length - sent, 3);
+  const { stdout, stderr } = await admin.svc("admin", "people", "list", "--role", "user");
+  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["ID", "NAME", "ROLE", "STATUS", "CREATED"]);
+  assertStringIncludes(stderr, "svc admin people list --role user --cursor ");
+  assertEquals(idsOf((await admin.json("admin", "people", "list", "--role", "admin")).people), [
+    (await world.admin()).id,
+  ]);
+  for (const wrong of [["--limit=0"], ["--limit=101"], ["--limit=x", "--all"]]) {
+    assertEquals((await admin.failure("admin", "people", "list", ...wrong)).exit, 2);
+  }
+  assertEquals((await admin.failure("admin", "people", "list", "--status=x")).code, "ADMIN_INVALID_QUERY");
+  await using bob = await Machine.ofPerson(world);
+  const { exit, code } = await bob.failure("admin", "people", "list");
+  assertEquals([exit, code], [3, "ADMIN_REQUIRED"]);
+});
+
+Deno.test("admin people suspend asks or needs yes, stops the person, and restore ends that", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  await using bob = await Machine.ofPerson(world);
+  const { human } = await bob.json("whoami");
+  const suspend = ["admin", "people", "suspend", human.did, "--reason", "a test"];
+  const refusal = await admin.failure(...suspend);
+  assertEquals([refusal.exit, refusal.code], [2, "CLI_USAGE"]);
+  assertStringIncludes(refusal.message, "--yes");
+  admin.answers = false;
+  assertEquals((await admin.svc(...suspend)).code, 1);
+  assertEquals((await bob.json("whoami")).human.status, "active");
+  admin.answers = true;
+  const { code, stdout } = await admin.svc(...suspend);
+  assertEquals([code, stdout], [0, `Someone (${human.id}) is suspended.\n`]);
+  const { exit, ...failure } = await bob.failure("agent", "list");
+  assertEquals([exit, failure.code], [3, "ACCOUNT_SUSPENDED"]);
+  const shown = await admin.json("admin", "people", "show", human.id);
+  assertEquals([shown.person.status, shown.agents], ["suspended", { active: 0, revoked: 0 }]);
+  assertStringIncludes((await admin.svc("admin", "people", "show", human.id)).stdout, "suspended");
+  const restored = await admin.json("admin", "people", "restore", human.id);
+  assertEquals([restored.person.status, restored.complete], ["active", true]);
+  assertEquals((await bob.json("whoami")).human.status, "active");
+  const again = await admin.json("--json", "admin", "people", "suspend", human.id, "--yes");
+  assertEquals(again.person.status, "suspended");
+  const sent = admin.requests.length;
+  for (const wrong of ["x", "../me", human.did.replace("human", "agent"), "0".repeat(10_000)]) {
+    for (const what of ["show", "suspend", "restore"]) {
+      assertEquals((await admin.failure("admin", "people", what, wrong)).exit, 2);
+    }
+  }
+  assertEquals((await admin.failure("admin", "people", "restore", human.id, "--reason", "x".repeat(201))).exit, 2);
+  assertEquals(admin.requests.length, sent);
+  const unknown = await admin.failure("admin", "people", "show", world.newId());
+  assertEquals([unknown.exit, unknown.code], [4, "PERSON_NOT_FOUND"]);
+  const own = await admin.failure("admin", "people", "suspend", (await world.admin()).id, "--yes");
+  assertEquals(own.code, "ADMIN_SUSPEND_FORBIDDEN");
+});
+
+Deno.test("admin agents lists, shows, revokes and ends the session of any agent", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const [a, b] = [await world.agent(), await world.agent()];
+  const list = async (...options: string[]) => idsOf((await admin.json("admin", "agents", "list", ...options)).agents);
+  assertEquals(await list("--all", "--limit", "1"), [b.agent.id, a.agent.id]);
+  assertEquals(await list("--owner", a.owner.did), [a.agent.id]);
+  assertEquals(await list("--framework", "generic", "--limit", "1"), [b.agent.id]);
+  const { agent, session } = await admin.json("admin", "agents", "show", a.agent.did);
+  assertEquals([agent.id, session.status], [a.agent.id, "active"]);
+  assertStringIncludes((await admin.svc("admin", "agents", "show", a.agent.id)).stdout, a.agent.name);
+  const ended = await admin.json("admin", "agents", "end-session", a.agent.id);
+  assertEquals(ended, { id: a.agent.id, session: "revoked" });
+  assertEquals((await admin.json("admin", "agents", "show", a.agent.id)).session.status, "revoked");
+  assertEquals((await admin.failure("admin", "agents", "revoke", b.agent.id)).exit, 2);
+  admin.answers = false;
+  assertEquals((await admin.svc("admin", "agents", "revoke", b.agent.id)).code, 1);
+  const revoked = await admin.json("admin", "agents", "revoke", b.agent.id, "--yes");
+  assertEquals(revoked, { id: b.agent.id, status: "revoked" });
+  assertEquals(await list("--status", "revoked"), [b.agent.id]);
+  const { stdout } = await admin.svc("admin", "agents", "list");
+  assertEquals(stdout.trimEnd().split("\n").length, 3);
+  const again = await admin.failure("admin", "agents", "revoke", b.agent.id, "--yes");
+  assertEquals(again.code, "AGENT_REVOKE_INVALID_STATE");
+});
+
+Deno.test("names with control characters cannot steer the terminal of an admin", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const [id = ""] = await morePeople(world, 1, "Eve\u001b[2J\u0007\u202eadmin\nroot");
+  const a = await world.agent();
+  const { value: agent } = await world.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
+  await world.kv.set(KEYS.agent(a.agent.id), { ...agent, framework: "x\u009b31m\r\u2028" });
+  const lines = [
+    ["admin", "people", "list"],
+    ["admin", "people", "show", id],
+    ["admin", "people", "suspend", id, "--yes"],
+    ["admin", "people", "restore", id],
+    ["admin", "agents", "list"],
+    ["admin", "agents", "show", a.agent.id],
+    ["admin", "audit"],
+  ];
+  for (const line of lines) {
+    for (const argv of [line, ["--json", ...line]]) {
+      const { code, stdout, stderr } = await admin.svc(...argv);
+      const steers = [...stdout + stderr].filter((char) => char !== "\n" && printable(char) !== char);
+      assertEquals([code, steers], [0, []], argv.join(" "));
+    }
+  }
+});

@@ -1,0 +1,128 @@
+/** `svc admin audit`: filters, export and following (D-174). */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { audited } from "../../../registry/audit/record.ts";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { AuditRecord } from "../../../registry/schema/records.ts";
+import { ulidSource } from "../../../shared/protocol/ids.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+import { withTime } from "../../support/registry_world.ts";
+import { until } from "../../support/until.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+const linesOf = (text: string): AuditRecord[] => text.trimEnd().split("\n").map((line) => JSON.parse(line));
+
+async function stored(w: World): Promise<string[]> {
+  return await Array.fromAsync(w.kv.list({ prefix: KEYS.auditLog() }), ({ key }) => String(key.at(-1)));
+}
+
+/** An instance of the registry that writes entries: they are committed some time after their IDs were made. */
+function writer(w: World, seed: number): (delayMs: number, count?: number) => Promise<void> {
+  const newId = ulidSource(() => w.clock.now(), seededRandom(seed).bytes);
+  return async (delayMs, count = 1) => {
+    const deps = { clock: w.clock, newId };
+    const entry = { event: "service.created", actor: `did:${seed}`, subject: "x", requestId: "request" } as const;
+    const operation = w.kv.atomic();
+    for (let i = 0; i < count; i++) audited(operation, deps, entry);
+    await new Promise<void>((resolve) => w.clock.after(delayMs, resolve));
+    await operation.commit();
+  };
+}
+
+Deno.test("an export holds every entry once, oldest first, and ends with their number", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const operation = world.kv.atomic();
+  for (let i = 0; i < 130; i++) {
+    const entry = { event: "service.created", actor: "did:1", subject: "x", requestId: "request" } as const;
+    audited(operation, world, entry);
+    world.clock.step(10);
+  }
+  await operation.commit();
+  const ids = await stored(world);
+  const { code, stdout } = await admin.svc("admin", "audit", "--export");
+  const lines = linesOf(stdout);
+  assertEquals([code, lines.length, lines.at(-1)], [0, ids.length + 1, { count: ids.length } as never]);
+  assertEquals(lines.slice(0, -1).map(({ id }) => id), ids);
+  const since = lines[100]?.at ?? "";
+  const some = linesOf((await admin.svc("admin", "audit", "--export", "--event", "service.", "--since", since)).stdout);
+  assertEquals(some.slice(0, -1).map(({ id }) => id), ids.slice(100));
+  // The reader ends in the middle: the last line is not the count.
+  admin.readsCharacters = 1_000;
+  assert(!(await admin.svc("admin", "audit", "--export")).stdout.includes('{"count"'));
+});
+
+Deno.test("a follower prints each of a thousand entries of two instances once", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const before = await stored(world);
+  // Other seeds than that of the world, which would make the same IDs.
+  const writers = [writer(world, 101), writer(world, 102)];
+  let printed = "";
+  admin.readsCharacters = Infinity;
+  const following = admin.svc("--json", "admin", "audit", "--follow", "--limit", "5").then(({ stdout }) =>
+    printed = stdout
+  );
+  // What it finds at its start is not new.
+  await until(() => world.clock.waiting > 0 && admin.requests.length >= 4);
+  const random = seededRandom(7);
+  const commits: Promise<void>[] = [];
+  for (let i = 0; i < 100; i++) {
+    const [delay = 0, step = 0] = random.bytes(2);
+    commits.push((writers[i % 2] as typeof writers[number])(delay * 40, 10));
+    if (i % 3 === 0) await world.clock.advance(step * 5);
+  }
+  await withTime(world, Promise.all(commits), 500);
+  await world.clock.advance(10_000);
+  admin.readsCharacters = 0;
+  const last = writers[0]?.(0);
+  await withTime(world, Promise.all([last, following]), 500);
+  const ids = linesOf(printed).map(({ id }) => id);
+  const all = (await stored(world)).filter((id) => !before.includes(id));
+  assertEquals(new Set(ids).size, ids.length);
+  // The last entry only ends the follower.
+  const missing = all.filter((id) => !ids.includes(id));
+  assertEquals([missing.length, ids.filter((id) => !before.includes(id)).length], [1, 1_000]);
+});
+
+Deno.test("a follower with a filter prints new matching events, and waits while the registry does not answer", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const person = await world.person();
+  let fails = 0;
+  const { fetch } = admin;
+  admin.fetch =
+    ((...args: Parameters<typeof fetch>) =>
+      fails-- > 0 ? Promise.reject(new TypeError("refused")) : fetch(...args)) as typeof fetch;
+  const following = admin.svc("admin", "audit", "--follow", "--event", "api_key.");
+  await until(() => world.clock.waiting > 0 && admin.requests.length >= 4);
+  fails = 2;
+  await world.clock.advance(6_000);
+  await world.client.createApiKey(person.apiKey, "one");
+  await world.client.createInvite((await world.admin()).apiKey);
+  await world.clock.advance(4_000);
+  admin.readsCharacters = 0;
+  await world.client.createApiKey(person.apiKey, "two");
+  const { stdout, stderr } = await withTime(world, following, 500);
+  const lines = stdout.trimEnd().split("\n");
+  assertEquals(lines.map((line) => line.split("  ")[1]), ["api_key.created"]);
+  assertStringIncludes(stderr, "asking again");
+});
+
+Deno.test("admin audit refuses an unknown event, a bad time and options that exclude each other", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const sent = admin.requests.length;
+  const wrong = [
+    ["--event", "agent"],
+    ["--event", "agent.delete"],
+    ["--since", "yesterday"],
+    ["--follow", "--export"],
+    ["--export", "--limit", "5"],
+  ];
+  for (const options of wrong) assertEquals((await admin.failure("admin", "audit", ...options)).exit, 2);
+  assertEquals(admin.requests.length, sent);
+  await world.client.createInvite((await world.admin()).apiKey);
+  const { events } = await admin.json("admin", "audit", "--event", "invite.", "--actor", (await world.admin()).did);
+  assertEquals(events.map(({ event }: AuditRecord) => event), ["invite.created"]);
+});

@@ -1,0 +1,201 @@
+/**
+ * `svc join` (D-168): one link gives an account, its configuration and an agent. A refused link leaves the invite unused,
+ * and its code is in no request before the one that redeems it.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { bootstrapped, Machine } from "../cli_world.ts";
+
+/** An invite of the admin. */
+async function invited(admin: Machine): Promise<{ link: string; code: string; id: string }> {
+  const { invite, joinLink } = await admin.json("invite", "create");
+  return { link: joinLink, code: invite.code, id: invite.id };
+}
+
+/** Whether an invite can still be redeemed. */
+async function isUnused(admin: Machine, id: string): Promise<boolean> {
+  const { invites } = await admin.json("invite", "list");
+  return invites.find((one: { id: string }) => one.id === id).status === "unused";
+}
+
+/** Everything that a machine sends: address, headers and body of each request. */
+function recorded(machine: Machine): string[] {
+  const sent: string[] = [];
+  const { fetch } = machine;
+  machine.fetch = async (input: RequestInfo | URL, init?: RequestInit) => {
+    const request = new Request(input, init);
+    const headers = JSON.stringify([...request.headers]);
+    sent.push(`${request.method} ${request.url} ${headers} ${await request.clone().text()}`);
+    return await fetch(request);
+  };
+  return sent;
+}
+
+Deno.test("join turns the printed line into an account, its configuration and an agent", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  await using machine = await Machine.open(world);
+  const { invite, joinLink } = await admin.json("invite", "create");
+  assertEquals(joinLink, `${REGISTRY_URL}/join#${invite.code}`);
+  const { stdout, stderr } = await admin.svc("invite", "create");
+  const [code = ""] = /svc_inv_\S+/.exec(stdout) ?? [];
+  assertStringIncludes(stderr, `svc join '${REGISTRY_URL}/join#${code}'\n`);
+
+  const sent = recorded(machine);
+  const joined = await machine.json("join", joinLink, "--display-name", "Bob", "--agent", "beta");
+  assertEquals([joined.human.displayName, joined.agent.name], ["Bob", "beta"]);
+  assertEquals(JSON.parse(machine.read("config.json")), {
+    registryUrl: REGISTRY_URL,
+    proxyUrl: PROXY_URL,
+    apiKey: joined.apiKey.token,
+    humanName: "Bob",
+  });
+  assertEquals((await machine.json("agent", "inspect", "beta")).ownerDid, joined.human.did);
+  assertEquals((await machine.json("api-key", "list")).apiKeys.length, 1);
+
+  // The code is in no request before the one that redeems it, and there only in the body.
+  const at = sent.findIndex((text) => text.includes(invite.code));
+  assertEquals(sent.slice(0, at).map((text) => text.split(" ", 2).join(" ")), [`GET ${REGISTRY_URL}/v1/metadata`]);
+  const [redeem = ""] = sent.splice(at, 1);
+  assert(redeem.startsWith(`POST ${REGISTRY_URL}/v1/invites/redeem [`));
+  assertEquals(redeem.split(invite.code).length, 2);
+  assert(redeem.includes(`"code":"${invite.code}"`));
+  assert(!sent.join("\n").includes(invite.code));
+
+  await using late = await Machine.open(world);
+  const used = await late.failure("join", joinLink);
+  assertEquals([used.exit, used.code], [1, "INVITE_REDEEM_ALREADY_USED"]);
+  assertEquals(late.tree(), {});
+  assert(!JSON.stringify(world.log).includes(invite.code), "the log of the server lacks the code");
+});
+
+Deno.test("join takes the link from standard input or from the environment", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  await using piped = await Machine.open(world);
+  piped.stdin = `${(await invited(admin)).link}\n`;
+  assertEquals((await piped.svc("join", "-")).code, 0);
+  await using set = await Machine.open(world, { env: { SVC_JOIN_LINK: (await invited(admin)).link } });
+  assertEquals((await set.svc("join")).code, 0);
+  await using none = await Machine.open(world);
+  const missing = await none.failure("join");
+  assertEquals([missing.exit, missing.code], [2, "CLI_USAGE"]);
+  assertStringIncludes(missing.message, "SVC_JOIN_LINK");
+});
+
+Deno.test("join leaves the invite unused and the folder unchanged when it refuses the link", async (t) => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  const { link, code, id } = await invited(admin);
+  const metadata = (change: Record<string, string>) => async (machine: Machine) => {
+    const { fetch } = machine;
+    const body = { ...await (await world.ask("GET", "/v1/metadata")).json(), ...change };
+    machine.fetch =
+      (async (input: string | URL | Request, init?: RequestInit) =>
+        new Request(input).url.endsWith("/v1/metadata")
+          ? Response.json(body)
+          : await fetch(input, init)) as typeof fetch;
+  };
+  const rows: [name: string, exit: number, error: string, args: string[], prepare?: (m: Machine) => unknown][] = [
+    ["another path", 2, "CLI_USAGE", [link.replace("/join", "/joins")]],
+    ["a user name", 2, "CLI_USAGE", [link.replace("//", "//ada@")]],
+    ["a query", 2, "CLI_USAGE", [link.replace("#", "?#")]],
+    ["a code of another kind", 2, "CLI_USAGE", [link.replace("svc_inv_", "svc_pat_")]],
+    ["a further word", 2, "CLI_USAGE", ["beta", link]],
+    ["plain http to another machine", 2, "CLI_INSECURE_URL", [link.replace("https", "http")]],
+    ["a display name with a line feed", 2, "CLI_USAGE", [link, "--display-name", "a\nb"]],
+    ["an agent name with a slash", 2, "CLI_USAGE", [link, "--agent", "a/b"]],
+    ["an agent that exists", 1, "CLI_AGENT_EXISTS", [link, "--agent", "beta"], (machine) => {
+      Deno.mkdirSync(machine.path("agents/beta"), { recursive: true });
+    }],
+    ["an account of this registry", 1, "CLI_CONFIG_IN_USE", [link], (machine) => {
+      machine.write("config.json", JSON.stringify({ registryUrl: REGISTRY_URL, apiKey: "svc_pat_old" }));
+    }],
+    ["an account of another registry", 1, "CLI_CONFIG_IN_USE", [link], (machine) => {
+      machine.write("config.json", JSON.stringify({ registryUrl: "https://other.example", apiKey: "svc_pat_old" }));
+    }],
+    ["a damaged configuration", 1, "CLI_CONFIG_INVALID", [link], (machine) => machine.write("config.json", "{")],
+    ["a registry with another address", 1, "CLI_REGISTRY_MISMATCH", [link], metadata({ registryUrl: PROXY_URL })],
+    [
+      "a registry whose address cannot be read",
+      1,
+      "CLI_REGISTRY_MISMATCH",
+      [link],
+      metadata({ registryUrl: "\u001b" }),
+    ],
+    ["a proxy with plain http", 2, "CLI_INSECURE_URL", [link], metadata({ proxyUrl: "http://proxy.example.test" })],
+    ["a proxy whose address cannot be read", 2, "CLI_USAGE", [link], metadata({ proxyUrl: "ftp://proxy" })],
+    ["a registry that does not answer", 5, "CLI_UNREACHABLE", [link], (machine) => {
+      machine.fetch = () => Promise.reject(new TypeError("down"));
+    }],
+  ];
+  for (const [name, exit, error, args, prepare] of rows) {
+    await t.step(name, async () => {
+      await using machine = await Machine.open(world);
+      await prepare?.(machine);
+      const before = machine.tree();
+      const sent = recorded(machine);
+      const { code: ended, stdout, stderr } = await machine.svc("join", ...args, "--json");
+      assertEquals([ended, JSON.parse(stderr).error.code], [exit, error], stderr);
+      const secret = code.slice("svc_inv_".length);
+      assert(!(stdout + stderr + sent.join("\n")).includes(secret), stderr);
+      assert(sent.every((text) => text.startsWith(`GET ${REGISTRY_URL}/v1/metadata `)), sent.join("\n"));
+      assertEquals(machine.tree(), before);
+    });
+  }
+  assert(await isUnused(admin, id));
+});
+
+Deno.test("join with --replace replaces the account and sends its key nowhere", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  await using machine = await Machine.open(world);
+  const { link } = await invited(admin);
+  const old = `svc_pat_${"o".repeat(43)}`;
+  machine.write("config.json", JSON.stringify({ registryUrl: "https://other.example", apiKey: old }));
+  const sent = recorded(machine);
+  const { code, stdout, stderr } = await machine.svc("join", link, "--replace", "--agent", "beta");
+  assertEquals(code, 0, stderr);
+  assert(!(stdout + stderr + sent.join("\n")).includes(old));
+  assertStringIncludes(stderr, "svc_pat_oooo…");
+  const { registryUrl, apiKey } = JSON.parse(machine.read("config.json"));
+  assertEquals([registryUrl, stdout.includes(apiKey)], [REGISTRY_URL, true]);
+});
+
+Deno.test("join keeps the account and shows its key when the agent cannot be created", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  await using machine = await Machine.open(world);
+  const { fetch } = machine;
+  machine.fetch =
+    (async (input: string | URL | Request, init?: RequestInit) =>
+      String(input).endsWith("/v1/agents")
+        ? new Response(null, { status: 503 })
+        : await fetch(input, init)) as typeof fetch;
+  const { stdout, code } = await machine.failure("join", (await invited(admin)).link, "--agent", "beta");
+  assertEquals(code, "HTTP_503");
+  const { apiKey, agent } = JSON.parse(stdout);
+  assertEquals([JSON.parse(machine.read("config.json")).apiKey, agent], [apiKey.token, undefined]);
+  machine.fetch = fetch;
+  assertEquals((await machine.json("agent", "create", "beta")).resumed, true);
+});
+
+Deno.test("one of two machines joins when both use one link at the same time", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  const { link } = await invited(admin);
+  await using one = await Machine.open(world);
+  await using two = await Machine.open(world);
+  const ends = await Promise.all([one, two].map((machine) => machine.svc("join", link)));
+  assertEquals(ends.map(({ code }) => code).sort(), [0, 1]);
+});
+
+Deno.test("join warns when variables would replace what it has saved", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  const env = { SVC_REGISTRY_URL: "https://other.example", SVC_API_KEY: "svc_pat_other" };
+  await using machine = await Machine.open(world, { env });
+  const { warnings } = await machine.json("join", (await invited(admin)).link);
+  assertEquals(warnings.length, 2);
+  for (const [i, name] of Object.keys(env).entries()) assertStringIncludes(warnings[i], name);
+});

@@ -1,0 +1,152 @@
+/** The commands with which an admin sees the relay (D-173, D-175): results, pages, refusals, and where the API key goes. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { until } from "../../support/until.ts";
+import { PROXY_URL, World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+const ID = "request-1";
+const didOf = (i: number) => `did:svc:registry.example.test:agent:01KHYQ5H00${String(i).padStart(16, "0")}`;
+
+async function queued(world: World): Promise<{ sender: string; recipient: string }> {
+  const a = await world.agent();
+  const b = await world.agent();
+  await world.pair(a, b);
+  const answer = await world.message(a, b, { headers: { Prefer: "respond-async", "x-request-id": ID } });
+  assertEquals(answer.status, 202);
+  await answer.body?.cancel();
+  return { sender: a.agent.did, recipient: b.agent.did };
+}
+
+Deno.test("admin relay queues lists the recipients, one page or all", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  assertStringIncludes((await admin.svc("admin", "relay", "queues")).stdout, "No queued messages");
+  const dids = Array.from({ length: 5 }, (_, i) => didOf(i));
+  for (const did of dids) {
+    await world.kv.set(KEYS.mailboxState(did), { next: 3, total: 2, bySender: { [didOf(9)]: 2 } });
+    const entry = { number: 1, message: {}, parts: 0, expiresAt: world.clock.now(), nacks: 0, notBefore: 0 };
+    await world.kv.set(KEYS.mailboxEntry(did, 1), entry);
+  }
+  const first = await admin.json("admin", "relay", "queues", "--limit", "2");
+  assertEquals(first.queues.map((one: { recipientAgentDid: string }) => one.recipientAgentDid), dids.slice(0, 2));
+  assertEquals(first.pagination, { limit: 2, nextCursor: dids[1] });
+  const all = await admin.json("admin", "relay", "queues", "--limit", "2", "--all");
+  assertEquals(all.queues.map((one: { recipientAgentDid: string }) => one.recipientAgentDid), dids);
+  const rest = await admin.json("admin", "relay", "queues", "--cursor", dids[2] ?? "");
+  assertEquals(rest.queues.length, 2);
+  const { stdout } = await admin.svc("admin", "relay", "queues");
+  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["MESSAGES", "SENDERS", "OLDEST EXPIRES", "RECIPIENT"]);
+});
+
+Deno.test("admin relay delivery shows the timeline of a message", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const { sender, recipient } = await queued(world);
+  const { requestId, deliveries } = await admin.json("admin", "relay", "delivery", ID);
+  assertEquals([requestId, deliveries.length, deliveries[0].state], [ID, 1, "waiting"]);
+  const { stdout } = await admin.svc("admin", "relay", "delivery", ID);
+  for (const text of [`waiting: from ${sender} to ${recipient}`, "began", "queued", "place 1"]) {
+    assertStringIncludes(stdout, text);
+  }
+  assertStringIncludes((await admin.svc("admin", "relay", "delivery", "request-2")).stdout, "no record");
+  const sent = admin.requests.length;
+  for (const wrong of ["x", "a b c d e f g h", "x".repeat(129)]) {
+    assertEquals((await admin.failure("admin", "relay", "delivery", wrong)).exit, 2);
+  }
+  assertEquals(admin.requests.length, sent);
+});
+
+Deno.test("admin relay refusals lists the newest ones and names the next command", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  assertStringIncludes((await admin.svc("admin", "relay", "refusals")).stdout, "No refusals since 2026-");
+  for (const id of ["request-1", "request-2"]) {
+    await world.fetch(`${PROXY_URL}/pair/peers`, { headers: { "x-request-id": id } });
+  }
+  const { refusals, instance } = await admin.json("admin", "relay", "refusals", "--limit", "1");
+  assertEquals(refusals.map((one: { requestId: string }) => one.requestId), ["request-2"]);
+  assertEquals(instance, world.proxy.deps.presence.instance);
+  const one = await admin.json("admin", "relay", "refusals", "--request", "request-1");
+  assertEquals(one.refusals.length, 1);
+  const { stdout, stderr } = await admin.svc("admin", "relay", "refusals");
+  assertStringIncludes(stdout, "PROXY_AUTH_MISSING_TOKEN  1      GET /pair/peers");
+  assertStringIncludes(stderr, "svc explain PROXY_AUTH_MISSING_TOKEN");
+  assertEquals((await admin.failure("admin", "relay", "refusals", "--limit", "101")).exit, 2);
+  assertEquals((await admin.failure("admin", "relay", "refusals", "--did", "x")).code, "PROXY_ADMIN_INVALID_QUERY");
+});
+
+Deno.test("admin agents list shows with --online which agents are connected", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  await world.proxy.start();
+  const c = await world.agent();
+  const never = await world.agent(c.owner);
+  const socket = world.connect(c);
+  await world.connected();
+  const list = async () => (await admin.json("admin", "agents", "list", "--online")).agents;
+  const [second, first] = await list();
+  assertEquals([first.did, first.connection.online, first.connection.disconnectedAt], [c.agent.did, true, null]);
+  assertEquals([second.did, second.connection], [never.agent.did, null]);
+  const { stdout } = await admin.svc("admin", "agents", "list", "--online");
+  assertEquals(stdout.split("\n").slice(0, 3).map((line) => line.split(/ {2,}/)[5]), ["ONLINE", "never", "yes"]);
+  socket.link.end(1000, "over");
+  await until(async () => (await list())[1].connection.online === false);
+  assertStringIncludes((await admin.svc("admin", "agents", "list", "--online")).stdout, "no, since 2026-");
+  const plain = await admin.json("admin", "agents", "list");
+  assertEquals(plain.agents.map((one: object) => "connection" in one), [false, false]);
+});
+
+Deno.test("admin overview shows services, connected agents, queues and refusals", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  await world.proxy.start();
+  const { recipient } = await queued(world);
+  const c = await world.agent();
+  world.connect(c);
+  await world.connected();
+  const { registry, proxy, relay } = await admin.json("admin", "overview");
+  assertEquals([registry.problem, proxy.url, registry.version], [null, PROXY_URL, "0.0.0-test"]);
+  assertEquals([relay.online, relay.queues, relay.queuedMessages], [
+    { count: 1, isComplete: true },
+    { count: 1, isComplete: true },
+    1,
+  ]);
+  const { stdout } = await admin.svc("admin", "overview");
+  assertStringIncludes(stdout, "1 for 1 recipients");
+  assert(!stdout.includes(recipient));
+});
+
+Deno.test("admin overview warns and shows the rest when the proxy does not answer", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  admin.fetch = (input, init) => {
+    const { url } = new Request(input, init);
+    return url.startsWith(PROXY_URL) ? Promise.reject(new TypeError("connection refused")) : world.fetch(input, init);
+  };
+  const { registry, proxy, relay, warnings } = await admin.json("admin", "overview");
+  assertEquals([registry.problem, relay, typeof proxy.problem], [null, null, "string"]);
+  assertStringIncludes(warnings[0], "The proxy did not report on its relay");
+});
+
+Deno.test("the API key of an admin is sent to the registry only, and a user's key is refused there", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  await using user = await Machine.ofPerson(world);
+  const { apiKey } = await world.admin();
+  const toProxy: string[] = [];
+  admin.fetch = async (input, init) => {
+    const request = new Request(input, init);
+    if (request.url.startsWith(PROXY_URL)) toProxy.push(JSON.stringify([request.url, ...request.headers]));
+    return await world.fetch(request);
+  };
+  const commands = [["relay", "queues"], ["relay", "refusals"], ["relay", "delivery", ID], ["overview"]];
+  for (const words of commands) {
+    await admin.json("admin", ...words);
+    const { exit, code } = await user.failure("admin", ...words);
+    assertEquals([exit, code], [3, "ADMIN_REQUIRED"], words.join(" "));
+  }
+  assert(toProxy.length >= commands.length);
+  for (const request of toProxy) assert(!request.includes(apiKey), request);
+  assertEquals(user.requests.filter((line) => line.includes("/v1/admin/relay/")), []);
+});
