@@ -52,8 +52,8 @@ export class TlsFront implements AsyncDisposable {
   readonly #open = new Set<Deno.Conn>();
   readonly #accepting: Promise<void>;
 
-  constructor(certificate: Certificate, readonly target: () => number, port = 0) {
-    this.#listener = Deno.listenTls({ hostname: "127.0.0.1", port, ...certificate });
+  constructor(certificate: Certificate, readonly target: () => number, hostname = "127.0.0.1", port = 0) {
+    this.#listener = Deno.listenTls({ hostname, port, ...certificate });
     this.#accepting = this.#accept();
   }
 

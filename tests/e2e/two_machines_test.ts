@@ -1,0 +1,131 @@
+/**
+ * The README's lines for a second machine (D-166 to D-168), typed on two machines: a server, and a laptop behind NAT, with
+ * plain HTTP in a local network and with TLS of a private authority.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { HAS_OPENSSL } from "../support/private_authority.ts";
+import { ChildProcess, eventually, freePort, ROOT, tempFolder, within } from "../support/process.ts";
+import { type Machine, TwoMachines } from "../support/two_machines.ts";
+
+const START_MS = 60_000;
+const SVC = { name: "svc", command: Deno.execPath(), args: ["run", "--quiet", "--no-prompt", "-P=svc", "svc.ts"] };
+
+const README = Deno.readTextFileSync(`${ROOT}/README.md`);
+const SECTION = README.slice(README.indexOf("## A second machine"), README.indexOf("## See and steer it"));
+const LINES = [...SECTION.matchAll(/^svc .*$/gm)].map(([line]) => line);
+
+/** Returns the words of the README's line that begins with `start`, with values for its placeholders. */
+function wordsOf(start: string, values: Record<string, string>): string[] {
+  const line = LINES.find((one) => one.startsWith(`svc ${start}`));
+  assert(line, `The README has no line for svc ${start}`);
+  const filled = Object.entries(values).reduce((text, [name, value]) => text.replace(`<${name}>`, value), line);
+  return filled.slice("svc ".length).replaceAll('"', "").split(" ");
+}
+
+/** A person at a machine. */
+class Person {
+  constructor(readonly machine: Machine, readonly folder: string, readonly env: Record<string, string> = {}) {}
+
+  start(words: readonly string[], program = SVC): ChildProcess {
+    const { command, args } = this.machine.program(program);
+    return new ChildProcess([...args, ...words], { SVC_CONFIG_DIR: this.folder, ...this.env }, command);
+  }
+
+  async svc(...words: string[]): Promise<string> {
+    await using child = this.start(words);
+    const { code } = await within(START_MS, `svc ${words.join(" ")}`, child.status);
+    assertEquals(code, 0, `svc ${words.join(" ")}\n${child.printed}`);
+    return child.stdout.text;
+  }
+
+  /** Starts the connector of an agent and waits until it is connected. */
+  async connect(words: readonly string[]): Promise<ChildProcess> {
+    const child = this.start(words);
+    await within(START_MS, `svc ${words.join(" ")}`, child.stdout.match(/"event":"connected"|\d\d {2}Connected/));
+    return child;
+  }
+
+  /** Calls the local API of the agent's connector from a program on this machine. */
+  async call(agent: string, path: string, body?: unknown): Promise<Record<string, string>> {
+    const file = `${this.folder}/agents/${agent}/connector.json`;
+    const { url, token } = JSON.parse(Deno.readTextFileSync(file));
+    const init = {
+      method: body === undefined ? "GET" : "POST",
+      headers: { Authorization: `Bearer ${token}` },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    };
+    const code = `console.log(await (await fetch(${JSON.stringify(url + path)}, ${JSON.stringify(init)})).text())`;
+    await using child = this.start([code], { name: "fetch", command: Deno.execPath(), args: ["eval", "--quiet"] });
+    await within(START_MS, path, child.status);
+    return JSON.parse(child.stdout.text);
+  }
+}
+
+interface Lines {
+  /** Words that start the server. */
+  serve: string[];
+  /** Options that the section adds to `join` and `connector start`. */
+  added: string[];
+}
+
+/** Types the lines of both people, up to a processed message. */
+async function story(ada: Person, bob: Person, { serve, added }: Lines): Promise<void> {
+  await using server = ada.start([...serve, "--store", `${ada.folder}/svc.kv`]);
+  await within(START_MS, "the server listens", server.stdout.match(/^listening on /m));
+  const [, bootstrap = ""] = await within(START_MS, "the command", server.stdout.match(/svc (admin bootstrap .*)\n/));
+  await ada.svc(...bootstrap.split(" "), ...added);
+  const { joinLink } = JSON.parse(await ada.svc(...wordsOf("invite create", {}), "--json"));
+  await bob.svc(...wordsOf("join", { link: joinLink }), ...added);
+  await ada.svc("agent", "create", "alpha");
+  await using alpha = await ada.connect(["connector", "start", "alpha", "--inbox", ...added]);
+  await using beta = await bob.connect([...wordsOf("connector start", {}), ...added]);
+  const { ticket = "" } = await ada.call("alpha", "/v1/pair/start", {});
+  await bob.call("beta", "/v1/pair/confirm", { ticket });
+  await ada.svc("send", "beta", "from one machine to the other");
+  await within(START_MS, "the message", beta.stdout.match(/"event":"received"/));
+  assertStringIncludes(await bob.svc("inbox", "--take"), "from one machine to the other");
+  const [{ requestId }] = JSON.parse(await ada.svc("sent", "--json")).messages;
+  // The receipt takes a moment to the server.
+  await eventually(START_MS, "the receipt", async () => {
+    const { state } = JSON.parse(await ada.svc("sent", requestId, "--json"));
+    return state === "processed" ? true : undefined;
+  });
+  for (const connector of [alpha, beta]) assertEquals((await connector.end()).code, 0);
+  assertEquals((await server.end()).code, 0);
+}
+
+Deno.test("two machines in a local network get from the lines of the README to a receipt", async () => {
+  await using machines = await TwoMachines.open();
+  await using folder = await tempFolder();
+  const { server, laptop } = machines;
+  // The port of the README is free on a machine of its own.
+  const port = machines.kind === "one machine" ? String(freePort()) : "8787";
+  const words = wordsOf("serve --host", { address: server.address }).map((word) => word.replace(":8787", `:${port}`));
+  await story(new Person(server, `${folder.path}/ada`), new Person(laptop, `${folder.path}/bob`), {
+    serve: [...words, "--port", port],
+    added: ["--allow-insecure"],
+  });
+});
+
+Deno.test({
+  name: "two machines with a front for TLS of a private authority get to a receipt",
+  ignore: !HAS_OPENSSL,
+  async fn() {
+    await using machines = await TwoMachines.open();
+    await using folder = await tempFolder();
+    const { server, laptop } = machines;
+    const [port, behind] = [String(freePort()), String(freePort())];
+    const authority = `${folder.path}/authority`;
+    await Deno.mkdir(authority);
+    const env = { SVC_CA: `${authority}/ca.pem` };
+    const [ada, bob] = [new Person(server, `${folder.path}/ada`, env), new Person(laptop, `${folder.path}/bob`, env)];
+    await using front = ada.start([authority, server.address, port, behind], {
+      name: "front",
+      command: Deno.execPath(),
+      args: ["run", "--quiet", "-A", "tests/support/tls_front_program.ts"],
+    });
+    await within(START_MS, "the front", front.stdout.match(/ready/));
+    const serve = [...wordsOf("serve --behind-proxy", { name: `${server.address}:${port}` }), "--port", behind];
+    await story(ada, bob, { serve, added: [] });
+  },
+});
