@@ -9,10 +9,11 @@ import { PROXY_ROUTES } from "../../proxy/routes.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { failEach, GONE, TOO_LARGE } from "../support/each_fault.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
-import { outcome, tally, withTime } from "../support/registry_world.ts";
+import { outcome, refused, tally, withTime } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { fraction } from "../../shared/random.ts";
 import type { TestAgent, World } from "../support/world.ts";
+import { look, tokenOf } from "./admin/admin_world.ts";
 import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
 
 /** What admission always writes, with any result of the request. */
@@ -163,10 +164,29 @@ const STEPS: readonly Step[] = [{
   },
 }];
 
-Deno.test("every route of the proxy that uses the store is covered", () => {
+Deno.test("every route of the proxy that writes to the store is covered", () => {
   const steps = new Set(STEPS.map(({ route }) => route));
-  const rows = PROXY_ROUTES.filter(({ auth }) => auth !== "none").map(({ method, path }) => `${method} ${path}`);
+  // The routes of an admin write nothing.
+  const rows = PROXY_ROUTES.filter(({ auth }) => auth !== "none" && auth !== "admin_token").map(({ method, path }) =>
+    `${method} ${path}`
+  );
   assertEquals([...steps].sort(), rows.sort());
+});
+
+Deno.test("the routes of an admin are 503 while the store cannot be read", async (t) => {
+  using faulty = await FaultyKv.open();
+  await using w = await openProxy({ kv: faulty.kv });
+  const token = await tokenOf(w);
+  for (const path of ["connections", "queues", "deliveries?requestId=request-0001"]) {
+    await t.step(path, async () => {
+      // From now on the proxy has the keys of the registry, which uses the same store.
+      assertEquals((await look(w, path, token)).status, 200);
+      faulty.faults = { fails: ({ method }) => method !== "commit" };
+      await refused(await look(w, path, token), "SERVICE_UNAVAILABLE");
+      faulty.faults = {};
+      assertEquals((await look(w, path, token)).status, 200);
+    });
+  }
 });
 
 for (const { name, wanted, beside = [], prepare } of STEPS) {

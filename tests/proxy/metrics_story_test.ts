@@ -4,6 +4,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { METRICS } from "../../shared/server/metrics/metrics_table.ts";
 import { expositionOf } from "../../shared/server/metrics/exposition.ts";
 import { parseExposition, totalOf } from "../support/exposition.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import { flushTasks } from "../support/manual_clock.ts";
 import { until } from "../support/until.ts";
 import { World } from "../support/world.ts";
@@ -52,7 +53,7 @@ Deno.test("every metric moves when the story is played once", async () => {
   socket.ack(socket.delivered[0]?.id ?? "");
   assertEquals((await sending).status, 202);
   const receipt = { requestId, recipientAgentDid: b.agent.did, status: "processed_by_svc" as const };
-  await b.client.submitReceipt({ ...receipt, senderAgentDid: a.agent.did });
+  await b.client.submitReceipt({ ...receipt, timestamp: toIso(w.clock.now()) });
 
   // A queued message.
   assertEquals((await w.message(a, c, { headers: { Prefer: "respond-async" } })).status, 202);

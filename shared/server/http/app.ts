@@ -86,8 +86,6 @@ export function createApp<D extends AppDeps, Callers>(
 ): App {
   const hono = new Hono<Env>();
   const bodies = new BodyBudget(deps.clock);
-  deps.metrics.addRoutes(routes.map(({ path }) => path));
-  deps.metrics.read("body_room_bytes", () => bodies.total);
   const methods = [...new Set(routes.map((route) => route.method))];
   for (const route of routes) {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
@@ -102,6 +100,8 @@ export function createApp<D extends AppDeps, Callers>(
       }
     });
   }
+  deps.metrics.addRoutes(routes.map(({ path }) => path));
+  deps.metrics.read("body_room_bytes", () => bodies.total);
   const methodsOf = (path: string) => methods.filter((method) => hono.router.match(method, path)[0].length > 0);
   hono.notFound((c) => {
     const allowed = methodsOf(c.req.path);

@@ -116,6 +116,7 @@ Deno.test("no message is accepted without the store, and all routes work again w
       using store = await FaultyKv.open();
       await using w = await openProxy({ kv: store.kv });
       const { a, b, socket } = await w.story();
+      await w.connected();
       const nonce = "nonce-while-the-store-failed";
       // The recipient's presence was read before.
       store.faults.fails = ({ method, keys }) =>

@@ -80,7 +80,7 @@ Deno.test("each of several instances that start on a new store finds the format 
   kv.close();
 });
 
-Deno.test("a cold start of the registry on a used store is one read and no write", async () => {
+Deno.test("a cold start of the registry on a used store is one read, a list of open suspensions, and no write", async () => {
   using faulty = await FaultyKv.open();
   const first = await World.open({ kv: faulty.kv });
   await tellStory(first);
@@ -88,7 +88,7 @@ Deno.test("a cold start of the registry on a used store is one read and no write
   const calls: string[] = [];
   faulty.faults = { before: ({ method }) => void calls.push(method) };
   const second = await World.open({ kv: faulty.kv, seed: 2, clock: first.clock });
-  assertEquals(calls, ["getMany"]);
+  assertEquals(calls, ["getMany", "list"]);
   // The proxy also reads and writes at once: it watches trust changes and writes its instance lease.
   await second.proxy.start();
   assertEquals(calls.filter((method) => ["set", "commit", "delete"].includes(method)), ["set"]);
