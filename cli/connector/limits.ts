@@ -143,6 +143,13 @@ export const CONNECTOR_LIMIT_TABLE = {
     source: "D-117",
     what: "largest number of messages on a page of the local API",
   },
+  sendersAtOnce: {
+    value: 20,
+    unit: "count",
+    source: "D-128",
+    what: "senders in one query of the inbox, and peers of svc mcp --peers",
+  },
+  repliesListed: { value: 100, unit: "count", source: "D-128", what: "replies to a sent message that are listed" },
   heldMs: {
     value: 30_000,
     unit: "ms",

@@ -2,10 +2,9 @@
  * Sends a message for `svc send` and `svc reply` (D-120): through the connector that runs, else directly to the proxy. With
  * `--wait`, and for a reply to a stored message, a connector is needed; this process runs one if no other does (D-119).
  */
-import { sleep } from "../../shared/clock.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
-import type { OutboundRequest, OutboundResult } from "../../shared/client/local_shapes.ts";
+import type { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { answeredState, messageRequest } from "../../shared/client/message_request.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
@@ -19,7 +18,8 @@ import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { type Given, payloadOf } from "./payload.ts";
 import { recipientOf } from "./recipient.ts";
-import { contentLines, memberOf, parseResult, type SendResult } from "./received.ts";
+import { type LocalCaller, sendAndWait, type Sending } from "./outbound_call.ts";
+import { contentLines, memberOf, type SendResult } from "./received.ts";
 
 /** A message that a person or a program wants to send. */
 export interface Wanted extends Given {
@@ -33,20 +33,6 @@ export interface Wanted extends Given {
   waitSeconds: number | null;
   allowInsecure: boolean;
 }
-
-/** What sends a request to the local API of a connector. */
-interface Connector {
-  send(
-    method: "GET" | "POST",
-    target: string,
-    body?: string,
-    withinMs?: number,
-    isRepeatable?: boolean,
-  ): ReturnType<ConnectorClient["send"]>;
-}
-
-/** Longest wait of one call of the local API, in seconds. */
-const MAX_WAIT = LIMIT.waitMaxMs / 1000;
 
 /**
  * Sends a message, waits for the reply if that is wanted, and prints the result. Returns the exit code.
@@ -107,40 +93,20 @@ async function sendWith(ctx: Context, folder: AgentFolder, message: Message): Pr
 /** Sends through a connector. The same request ID makes a repeated call safe (D-69). */
 async function through(
   ctx: Context,
-  connector: Connector,
+  connector: LocalCaller,
   { folder: { name } }: { folder: AgentFolder },
   message: Message,
 ): Promise<SendResult> {
   const { to, requestId, conversationId, onlyOnline, payload, waitSeconds } = message;
-  const members: OutboundRequest = {
+  const members: Sending["members"] = {
     ...typeof to === "string" ? { to } : to,
     ...conversationId === undefined ? {} : { conversationId },
     ...onlyOnline ? {} : { prefer: "respond-async" },
     requestId,
     origin: ctx.stdinIsTerminal ? "person" : "program",
   };
-  const body = `${JSON.stringify(members).slice(0, -1)},"payload":${payload}}`;
-  const end = ctx.clock.now() + (waitSeconds ?? 0) * 1000;
-  const ask = async (method: "GET" | "POST", target: string, body?: string): Promise<SendResult> => {
-    const wait = Math.min(MAX_WAIT, Math.max(0, Math.ceil((end - ctx.clock.now()) / 1000)));
-    return parseResult(
-      name,
-      await connector.send(method, `${target}wait=${wait}`, body, LIMIT.callTimeoutMs + wait * 1000, true),
-    );
-  };
   if (waitSeconds !== null) ctx.out.doing("Waiting for the reply");
-  let sent = await ask("POST", "/v1/outbound?", body);
-  const recipient = encodeURIComponent(sent.result.to);
-  while (!isOver(sent.result) && ctx.clock.now() < end) {
-    await sleep(ctx.clock, LIMIT.waitPauseMs);
-    sent = await ask("GET", `/v1/outbound/${encodeURIComponent(requestId)}?to=${recipient}&`);
-  }
-  return sent;
-}
-
-/** True when waiting longer brings no reply. */
-function isOver({ reply, state }: OutboundResult): boolean {
-  return reply !== null || state === "dead_lettered" || state === "refused";
+  return await sendAndWait(ctx.clock, name, connector, { members, payload, waitSeconds: waitSeconds ?? 0 });
 }
 
 /** Signs and posts the message. Takes no lock and leaves no row in `sent`. */

@@ -106,6 +106,10 @@ export const OutboundResult = z.object({
   state: z.enum(SENT_STATES),
   problem: z.string().nullable(),
   expiresAt: When.nullable(),
+  /** When the state has changed last; absent in the response of an earlier connector, as `replies` is. */
+  stateAt: When.optional(),
+  /** IDs of the replies in the inbox, the first ones. */
+  replies: z.array(Id).optional(),
   reply: LocalMessage.nullable(),
 });
 export type OutboundResult = z.infer<typeof OutboundResult>;

@@ -28,10 +28,13 @@ export type StoreResult = { taken: "stored"; waiting: QueuedMessage } | { taken:
 export interface InboxFilter {
   /** True: unread messages. False: those that the agent has taken. */
   unread: boolean;
-  fromDid?: string | undefined;
+  /** Only messages of one of these senders. */
+  fromDids?: readonly string[] | undefined;
   conversationId?: string | undefined;
   /** Only messages with a higher `seq`. */
   after?: number | undefined;
+  /** True: the newest that match, in place of the oldest. */
+  newest?: boolean;
   limit: number;
 }
 
@@ -149,23 +152,27 @@ export class Inbox {
   }
 
   /** Messages, oldest first: at most `limit` and `listedBytes` of payload, but at least one. */
-  list({ unread, fromDid, conversationId, after = 0, limit }: InboxFilter): {
+  list({ unread, fromDids, conversationId, after = 0, newest = false, limit }: InboxFilter): {
     messages: InboxMessage[];
-    /** True when there are others after the last one. */
+    /** True when there are others: after the last one, with `newest` before the first one. */
     more: boolean;
   } {
     const conditions = [unread ? "state = 'waiting'" : "read_at IS NOT NULL", "seq > ?"];
     const values: Cell[] = [after];
-    for (const [column, value] of [["from_did", fromDid], ["conversation_id", conversationId]] as const) {
-      if (value === undefined) continue;
-      conditions.push(`${column} = ?`);
-      values.push(value);
+    if (fromDids !== undefined) {
+      conditions.push(`from_did IN (${fromDids.map(() => "?").join(", ")})`);
+      values.push(...fromDids);
     }
-    const sql = `SELECT seq, bytes FROM messages WHERE ${conditions.join(" AND ")} ORDER BY seq LIMIT ?`;
+    if (conversationId !== undefined) {
+      conditions.push("conversation_id = ?");
+      values.push(conversationId);
+    }
+    const order = newest ? "seq DESC" : "seq";
+    const sql = `SELECT seq, bytes FROM messages WHERE ${conditions.join(" AND ")} ORDER BY ${order} LIMIT ?`;
     const found = this.#db.all(sql, ...values, limit + 1);
     const listed = withinBytes(found.slice(0, limit), LIMIT.listedBytes);
     const messages = listed.flatMap(({ seq }) => this.one(Number(seq)) ?? []);
-    return { messages, more: found.length > listed.length };
+    return { messages: newest ? messages.reverse() : messages, more: found.length > listed.length };
   }
 
   /** The first reply to a sent message that the agent may take or has taken; `null` when there is none (D-112). */
@@ -177,6 +184,15 @@ export class Inbox {
       ...[requestId, toDid, now],
     );
     return row && toMessage(row);
+  }
+
+  /** IDs of the replies to a sent message that the agent may take or has taken, the first ones (D-112). */
+  repliesTo({ toDid, requestId }: Pick<SentMessage, "toDid" | "requestId">): number[] {
+    return this.#db.all(
+      `SELECT seq FROM messages WHERE in_reply_to = ? AND from_did = ? AND (read_at IS NOT NULL OR state = 'waiting')
+       ORDER BY seq LIMIT ?`,
+      ...[requestId, toDid, LIMIT.repliesListed],
+    ).map(({ seq }) => Number(seq));
   }
 
   /** What a reply must know about the stored message that it answers; `null` when that is not stored. */

@@ -20,12 +20,19 @@ import { inboxPageJson, messageJson, PeerNames, sentEntry } from "./message_json
 const Peer = z.string().min(1).max(256);
 const MAX_ID = Number.MAX_SAFE_INTEGER;
 
-/** Query of `GET /v1/inbox`; `from` is an alias or a DID. */
+const Flag = (usual: boolean) =>
+  z.preprocess((text) => ({ true: true, false: false })[String(text)] ?? text, z.boolean().default(usual));
+/** Aliases and DIDs have no comma. */
+const Senders = z.string().min(1).max(LIMIT.sendersAtOnce * 257).transform((list) => list.split(","))
+  .pipe(z.array(Peer).max(LIMIT.sendersAtOnce));
+
+/** Query of `GET /v1/inbox`; `from` is one or more aliases or DIDs, separated by commas. */
 export const InboxQuery = z.strictObject({
-  unread: z.preprocess((text) => ({ true: true, false: false })[String(text)] ?? text, z.boolean().default(true)),
-  from: Peer.optional(),
+  unread: Flag(true),
+  from: Senders.optional(),
   conversation: z.string().min(1).max(128).optional(),
   after: wholeNumberOr(0, 0, MAX_ID),
+  newest: Flag(false),
   limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
   wait: wholeNumberOr(0, 0, LIMIT.waitMaxMs / 1000),
 });
@@ -44,16 +51,16 @@ export async function inbox(
   { connector, query }: LocalInput<undefined, z.output<typeof InboxQuery>, undefined>,
 ): Promise<Response> {
   if (connector.inbox.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
-  const { unread, conversation: conversationId, after, limit, wait } = query;
-  const fromDid = query.from === undefined ? undefined : await didEver(connector, query.from);
+  const { unread, conversation: conversationId, after, newest, limit, wait } = query;
+  const fromDids = query.from && await Promise.all(query.from.map((peer) => didEver(connector, peer)));
   const look = () => {
-    const page = connector.inbox.list({ unread, fromDid, conversationId, after, limit });
+    const page = connector.inbox.list({ unread, fromDids, conversationId, after, newest, limit });
     return page.messages.length === 0 ? null : page;
   };
   const isAffected = (change: Change) => {
     if (change.kind !== "stored") return change.kind === "read" && !unread;
     const { message } = change;
-    return unread && message.seq > after && message.fromDid === (fromDid ?? message.fromDid) &&
+    return unread && message.seq > after && (fromDids?.includes(message.fromDid) ?? true) &&
       message.conversationId === (conversationId ?? message.conversationId);
   };
   const written = (page: ReturnType<typeof look>) =>

@@ -58,14 +58,21 @@ export function inboxPageJson(messages: readonly InboxMessage[], more: InboxPage
   return `{"messages":[${messages.map((message) => messageJson(message, names)).join(",")}],"more":${more}}`;
 }
 
-/** The JSON text of a sent message with its reply. */
-export function outboundJson(sent: SentMessage, reply: InboxMessage | null, names: PeerNames): string {
+/** The JSON text of a sent message with its first reply, and the IDs of all. */
+export function outboundJson(
+  sent: SentMessage,
+  reply: InboxMessage | null,
+  replies: readonly number[],
+  names: PeerNames,
+): string {
   const head: Omit<OutboundResult, "reply"> = {
     requestId: sent.requestId,
     to: sent.toDid,
     state: sent.state,
     problem: sent.problem,
     expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
+    stateAt: toIso(sent.stateAt),
+    replies: [...replies],
   };
   return withLast(head, "reply", reply === null ? "null" : messageJson(reply, names));
 }

@@ -105,7 +105,7 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
   const look = () => endOf(connector, sent);
   const written = (found: ReturnType<typeof look>) => {
     const { present, reply } = found ?? { present: connector.sent.find(requestId, toDid) ?? sent, reply: null };
-    return outboundJson(present, reply, peerNames(connector));
+    return outboundJson(present, reply, connector.inbox.repliesTo(sent), peerNames(connector));
   };
   const found = look();
   if (found !== null || wait === null) {

@@ -206,9 +206,10 @@ Deno.test("svc send goes through the connector that runs, which knows the messag
   withInbox(async ({ machine, beta, socket }) => {
     machine.requests.length = 0;
     const payload = '{"n":12345678901234567890}';
-    const sent = await machine.json("send", "beta", "--data", payload, "--request-id", "request-1");
+    const { stateAt, ...sent } = await machine.json("send", "beta", "--data", payload, "--request-id", "request-1");
+    assertEquals(typeof stateAt, "string");
     const expected = { requestId: "request-1", to: beta.agent.did, state: "delivered", problem: null, expiresAt: null };
-    assertEquals(sent, { ...expected, reply: null });
+    assertEquals(sent, { ...expected, replies: [], reply: null });
     assertEquals(socket.delivered[0]?.payload, payload);
     assert(machine.requests.some((request) => request.startsWith("POST /v1/outbound")));
     assertEquals(

@@ -54,8 +54,12 @@ Deno.test("a list has the oldest messages first, by sender, conversation and pos
   assertEquals(listed({}), [[1, 3, 4, 5, 6], false]);
   assertEquals(listed({ limit: 2 }), [[1, 3], true]);
   assertEquals(listed({ limit: 2, after: 4 }), [[5, 6], false]);
-  assertEquals(listed({ fromDid: GAMMA }), [[4, 6], false]);
-  assertEquals(listed({ fromDid: BETA, conversationId: "late" }), [[5], false]);
+  assertEquals(listed({ fromDids: [GAMMA] }), [[4, 6], false]);
+  assertEquals(listed({ fromDids: [BETA, GAMMA] }), [[1, 3, 4, 5, 6], false]);
+  assertEquals(listed({ fromDids: [] }), [[], false]);
+  assertEquals(listed({ fromDids: [BETA], conversationId: "late" }), [[5], false]);
+  assertEquals(listed({ newest: true, limit: 2 }), [[5, 6], true]);
+  assertEquals(listed({ newest: true, limit: 2, fromDids: [GAMMA] }), [[4, 6], false]);
   assertEquals(listed({ unread: false }), [[2], false]);
 });
 

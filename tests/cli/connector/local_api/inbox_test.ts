@@ -1,5 +1,6 @@
 /** Reading messages through the local API of an agent on the platform inbox (D-116, D-117). */
 import { assert, assertEquals } from "@std/assert";
+import { CONNECTOR_LIMITS } from "../../../../cli/connector/limits.ts";
 import { LocalMessage } from "../../../../shared/client/local_shapes.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
@@ -51,6 +52,12 @@ Deno.test("messages are listed by sender, conversation and position, unread or t
   assertEquals(await texts("?after=2&limit=1"), ["3", true]);
   assertEquals(await texts(`?from=${a.agent.name}&conversation=x`), ["14", false]);
   assertEquals(await texts(`?from=${c.agent.did}`), ["2", false]);
+  assertEquals(await texts(`?from=${c.agent.did},${a.agent.name}&limit=2`), ["12", true]);
+  assertEquals(await texts("?newest=true&limit=2"), ["34", true]);
+  const tooMany = Array.from({ length: CONNECTOR_LIMITS.sendersAtOnce + 1 }, () => a.agent.name).join(",");
+  for (const from of [tooMany, `${a.agent.name},`, ","]) {
+    assertEquals((await ask(`/v1/inbox?from=${from}`)).body.error.code, "CONNECTOR_INVALID_BODY");
+  }
   assertEquals((await ask("/v1/inbox/read", post({ ids: [3, 1, 3, 9] }))).body, { read: [3, 1] });
   assertEquals(await texts(""), ["24", false]);
   assertEquals(await texts("?unread=false"), ["13", false]);
