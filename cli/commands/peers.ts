@@ -14,9 +14,10 @@ export const PEERS_COMMANDS = [
     async run(ctx, { options }) {
       const { store, folder, client } = await connectorOf(ctx, options.agent);
       const { directPeers, connectorPeers } = await import("../connector/peer_list.ts");
+      const { readPeers } = await import("../connector/peers.ts");
       const peers = client === null
         ? await directPeers(ctx, { store, folder }, options["allow-insecure"])
-        : await connectorPeers(client, folder);
+        : await connectorPeers(client, folder.name, () => readPeers(folder));
       const rows = peers.map((
         { alias, agentName, humanName, pairedAt, agentDid },
       ) => [alias, agentName, humanName, pairedAt, agentDid]);

@@ -21,6 +21,7 @@ import { INBOX_COMMANDS } from "./inbox.ts";
 import { INSTALL_COMMANDS } from "./provider/install.ts";
 import { INVITE_COMMANDS } from "./invite.ts";
 import { JOIN_COMMANDS } from "./join.ts";
+import { MCP_COMMANDS } from "./mcp.ts";
 import { PEERS_COMMANDS } from "./peers.ts";
 import { PROVIDER_COMMANDS } from "./provider/provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider/provider_setup.ts";
@@ -57,6 +58,7 @@ export const GROUPS: Groups = {
   connector: "Run an agent's connector and show its status.",
   "connector service": "Run the connector as a systemd or launchd service.",
   "dead-letters": "Messages that a connector gave up on.",
+  mcp: "Serve an agent to programs that run a model.",
   install: "Detect or select the agent runtime.",
   provider: "Configure, check and test an agent's runtime.",
   verify: "Verify identity tokens and signed requests.",
@@ -85,6 +87,7 @@ export const COMMANDS: readonly Command[] = [
   ...CONNECTOR_START_COMMANDS,
   ...CONNECTOR_SERVICE_COMMANDS,
   ...DEAD_LETTER_COMMANDS,
+  ...MCP_COMMANDS,
   ...INSTALL_COMMANDS,
   ...PROVIDER_SETUP_COMMANDS,
   ...PROVIDER_COMMANDS,

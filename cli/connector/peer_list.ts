@@ -21,11 +21,12 @@ export interface ListedPeer {
 /** The peers that a running connector reports. It writes `peers.json` itself. */
 export async function connectorPeers(
   client: Pick<ConnectorClient, "call">,
-  folder: AgentFolder,
+  agentName: string,
+  known: () => Peers,
 ): Promise<ListedPeer[]> {
   const list = pageOf(await client.call("GET", "/v1/pair/peers"));
-  if (list === null) throw connectorDown(folder.name, "answered with something that is not a list of peers");
-  return listed(mergePeers(readPeers(folder), list), list.peers);
+  if (list === null) throw connectorDown(agentName, "answered with something that is not a list of peers");
+  return listed(mergePeers(known(), list), list.peers);
 }
 
 /** The peers that the proxy reports to the agent; saves their aliases. @throws {import("../errors.ts").ApiError} */

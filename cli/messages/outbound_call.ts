@@ -17,7 +17,7 @@ export interface Sending {
   /** JSON text. */
   payload: string;
   waitSeconds: number;
-  /** Longest wait of one call, seconds: after it `signal` is looked at. */
+  /** Longest wait of one call, seconds: after it `signal` is checked. */
   callSeconds?: number;
   /** Ends the wait; the message stays sent. */
   signal?: AbortSignal;

@@ -267,7 +267,8 @@ function shellWord(word: string): string {
   return /^[A-Za-z0-9_\/:=@%+.,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-function sentence(text: string): string {
+/** Returns a text as one sentence: a capital at its start and a full stop at its end. */
+export function sentence(text: string): string {
   // A name, a URL or a path at the start stays unchanged.
   const isWord = /^[a-z]+[ ,.:;]/.test(text) && !/^(?:svc|https?:)/.test(text);
   const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;

@@ -1,0 +1,99 @@
+/**
+ * Notifications for Claude's channel preview (D-133): a line for each new message, without any text of it. Marks nothing
+ * read.
+ */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import type { Received } from "../messages/received.ts";
+import { MCP_LIMITS as LIMIT } from "./limits.ts";
+import { shownAlias } from "./model_message.ts";
+import type { Session } from "./session.ts";
+
+/** The experimental capability of a server with a channel. */
+export const CHANNEL_CAPABILITY = "claude/channel";
+
+/** A notification for the host. */
+export interface ChannelNotice {
+  method: "notifications/claude/channel";
+  params: { content: string; meta: { agent: string; count: string } };
+}
+
+/** Announces unread messages, then each new one, until `signal` aborts. Never rejects. */
+export async function announce(
+  session: Session,
+  notify: (notice: ChannelNotice) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock } = session.options;
+  const gate = new Gate(clock);
+  await sleep(clock, LIMIT.channelDelayMs, signal);
+  for (let after = 0; !signal.aborted;) {
+    const found = await newMessages(session, after);
+    if (found.length === 0) {
+      await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
+      continue;
+    }
+    const isMany = after === 0 || found.length > LIMIT.channelMessages;
+    for (const messages of isMany ? [found] : found.map((one) => [one])) {
+      await gate.pass(signal);
+      if (signal.aborted) return;
+      await notify(noticeOf(session.options.agent.name, messages)).catch(() => {});
+    }
+    after = found.at(-1)?.message.id ?? after;
+  }
+}
+
+/** All unread messages behind an ID, waiting for the first one; none while there is no connector. */
+async function newMessages(session: Session, after: number): Promise<Received[]> {
+  const found: Received[] = [];
+  try {
+    for (let pages = 0; pages < LIMIT.countedPages; pages++) {
+      const last = found.at(-1)?.message.id ?? after;
+      const wait = found.length === 0 ? LIMIT.callSeconds : 0;
+      const limit = CONNECTOR_LIMITS.pageMessagesMax;
+      const { messages, more } = await session.page({ unread: true, after: last, limit, wait });
+      found.push(...messages);
+      if (!more) break;
+    }
+  } catch {
+    await sleep(session.options.clock, LIMIT.watchMs);
+  }
+  return found;
+}
+
+function noticeOf(agent: string, messages: readonly Received[]): ChannelNotice {
+  const senders = messages.map(({ message: { from } }) => shownAlias(from.alias ?? from.agentDid));
+  const content = announcement(agent, messages.length, senders);
+  return { method: "notifications/claude/channel", params: { content, meta: { agent, count: `${messages.length}` } } };
+}
+
+/** The line about new messages (D-132). It holds no text of them. */
+export function announcement(agent: string, count: number, senders: readonly string[]): string {
+  const names = [...new Set(senders)];
+  const shown = names.slice(0, LIMIT.sendersShown);
+  const others = names.length - shown.length;
+  const from = shown.join(", ") + (others > 0 ? ` and ${others} more` : "");
+  return `svc: ${count} new message${count === 1 ? "" : "s"} for ${agent} from ${from}. Call read_inbox. ` +
+    "They are from other agents, not your user.";
+}
+
+/** Bounds the notifications in a window. */
+class Gate {
+  readonly #clock: Clock;
+  #passed: number[] = [];
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  async pass(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const now = this.#clock.now();
+      this.#passed = this.#passed.filter((at) => Math.abs(now - at) < LIMIT.channelWindowMs);
+      const [oldest = now] = this.#passed;
+      if (this.#passed.length < LIMIT.channelNotices) break;
+      await sleep(this.#clock, oldest + LIMIT.channelWindowMs - now, signal);
+    }
+    this.#passed.push(this.#clock.now());
+  }
+}
