@@ -1,0 +1,148 @@
+/**
+ * A host of the MCP server in the test's process: the real client, in either kind of protocol revisions, next to a
+ * connector of the bench whose local API is called without a socket.
+ */
+import { Client, type ClientCapabilities, type ElicitResult } from "@modelcontextprotocol/client";
+import { InMemoryTransport } from "@modelcontextprotocol/server";
+import { serveStdio } from "@modelcontextprotocol/server/stdio";
+import type { HttpResponse } from "../../../shared/client/http.ts";
+import { bodyOf } from "../../../cli/connector/local_api/client.ts";
+import type { LocalConnector } from "../../../cli/mcp/connection.ts";
+import { mcpServer } from "../../../cli/mcp/server.ts";
+import { Session, type SessionOptions } from "../../../cli/mcp/session.ts";
+import { DATA_LINE } from "../../../cli/mcp/texts.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { REGISTRY_URL, type World } from "../../support/world.ts";
+import type { Bench } from "../connector/bench.ts";
+import { asker } from "../connector/local_api/local_caller.ts";
+
+/** Protocol revisions: up to 2025-11-25, and 2026-07-28. */
+export const ERAS = ["2025", "2026"] as const;
+export type Era = (typeof ERAS)[number];
+
+/** How a client asks for an era. */
+export const negotiationOf = (era: Era) => ({ mode: era === "2026" ? { pin: "2026-07-28" } : "legacy" } as const);
+
+export interface HostOptions extends Partial<SessionOptions> {
+  era?: Era;
+  /** What the host can do; by default it shows questions. */
+  capabilities?: ClientCapabilities;
+  /** What the person answers. */
+  answer?: (question: string) => ElicitResult | Promise<ElicitResult>;
+}
+
+/** A result of a tool. */
+export interface Outcome {
+  isError: boolean;
+  text: string;
+  // deno-lint-ignore no-explicit-any
+  data: any;
+}
+
+export class Host implements AsyncDisposable {
+  /** Questions that the person was asked. */
+  readonly questions: string[] = [];
+
+  private constructor(
+    readonly world: World,
+    readonly client: Client,
+    readonly session: Session,
+    /** Requests to the local API: method and target. */
+    readonly requests: string[],
+    readonly close: () => Promise<void>,
+  ) {}
+
+  static async open(world: World, bench: Bench, options: HostOptions = {}): Promise<Host> {
+    const { era = "2025", capabilities = { elicitation: {} }, answer, ...more } = options;
+    const requests: string[] = [];
+    const { name, did, ownerDid } = bench.agent.agent;
+    const session = new Session({
+      agent: { name, did, ownerDid, registryUrl: REGISTRY_URL },
+      connector: connectorOf(bench, requests),
+      peers: () => bench.peers,
+      clock: world.clock,
+      random: world.random,
+      isPush: bench.connector.inbox.delivery === "push",
+      isReadOnly: false,
+      only: null,
+      ...more,
+    });
+    const [near, far] = InMemoryTransport.createLinkedPair();
+    const handle = serveStdio(() => mcpServer(session, { version: "0" }), { transport: far });
+    const client = new Client({ name: "host", version: "1" }, { capabilities, versionNegotiation: negotiationOf(era) });
+    const host = new Host(world, client, session, requests, async () => {
+      await client.close();
+      await handle.close();
+    });
+    if (capabilities.elicitation !== undefined) {
+      client.setRequestHandler("elicitation/create", async ({ params: { message } }) => {
+        host.questions.push(message);
+        return await answer?.(message) ?? { action: "decline" };
+      });
+    }
+    await client.connect(near);
+    await client.listTools();
+    return host;
+  }
+
+  /** Calls a tool. The clock stands still. */
+  async call(name: string, args: Record<string, unknown> = {}): Promise<Outcome> {
+    const { content, isError, structuredContent } = await this.client.callTool({ name, arguments: args });
+    const [first] = content;
+    const text = first?.type === "text" ? first.text : "";
+    return { isError: isError === true, text, data: structuredContent };
+  }
+
+  /** Calls a tool that must succeed; returns its data. */
+  // deno-lint-ignore no-explicit-any
+  async data(name: string, args: Record<string, unknown> = {}): Promise<any> {
+    const { isError, text, data } = await this.call(name, args);
+    if (isError) throw new Error(`${name} failed: ${text}`);
+    const json = text.startsWith(`${DATA_LINE}\n`) ? text.slice(DATA_LINE.length + 1) : text;
+    if (JSON.stringify(JSON.parse(json)) !== JSON.stringify(data)) throw new Error(`${name} says two things: ${text}`);
+    return data;
+  }
+
+  /** Calls a tool that must fail; returns the text. */
+  async failure(name: string, args: Record<string, unknown> = {}): Promise<string> {
+    const { isError, text } = await this.call(name, args);
+    if (!isError) throw new Error(`${name} did not fail: ${text}`);
+    return text;
+  }
+
+  /** Moves the clock in steps until a call ends. */
+  async passing<T>(call: Promise<T>, stepMs = 250): Promise<T> {
+    let isOver = false;
+    call.finally(() => isOver = true).catch(() => {});
+    while (!isOver) {
+      await flushTasks();
+      if (!isOver) await this.world.clock.advance(stepMs);
+    }
+    return await call;
+  }
+
+  /** Requests to a route of the local API. */
+  sent(route: string): string[] {
+    return this.requests.filter((request) => request.includes(route));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** The local API of a bench as a connector that tools call. */
+export function connectorOf(bench: Bench, requests: string[] = []): LocalConnector {
+  const ask = asker(bench);
+  const agentName = bench.agent.agent.name;
+  const send: LocalConnector["send"] = async (method, target, body): Promise<HttpResponse> => {
+    requests.push(`${method} ${target}`);
+    return await ask(target, { method, ...body === undefined ? {} : { body } });
+  };
+  return {
+    agentName,
+    send,
+    call: async (method, target, body) =>
+      bodyOf(agentName, await send(method, target, body === undefined ? undefined : JSON.stringify(body))),
+  };
+}

@@ -1,0 +1,178 @@
+/** The tools of `svc mcp` (D-127, D-128) with the real client, in both kinds of protocol revisions. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { DATA_LINE, INSTRUCTIONS } from "../../../cli/mcp/texts.ts";
+import { type TestAgent, World } from "../../support/world.ts";
+import { Bench } from "../connector/bench.ts";
+import { ERAS, Host, type HostOptions } from "./mcp_host.ts";
+
+/** Two paired agents with a host each. */
+async function pairOfHosts(world: World, options: HostOptions = {}) {
+  const a = await world.agent(undefined, "alpha"), b = await world.agent(undefined, "beta");
+  await world.pair(a, b);
+  const stack = new AsyncDisposableStack();
+  const open = async (agent: TestAgent) => stack.use(await Bench.open(world, agent, { platform: "inbox" }));
+  const benches = [await open(a), await open(b)] as const;
+  const alpha = stack.use(await Host.open(world, benches[0], options));
+  const beta = stack.use(await Host.open(world, benches[1], options));
+  return { a, b, alpha, beta, benches, [Symbol.asyncDispose]: () => stack[Symbol.asyncDispose]() };
+}
+
+for (const era of ERAS) {
+  Deno.test(`tools, their order, their hints and the instructions are the same in each session (${era})`, async () => {
+    await using world = await World.open();
+    await using hosts = await pairOfHosts(world, { era });
+    const { tools } = await hosts.alpha.client.listTools();
+    assertEquals(tools.map(({ name }) => name), [
+      "whoami",
+      "list_peers",
+      "send_message",
+      "read_inbox",
+      "wait_for_message",
+      "delivery_status",
+      "pair_start",
+      "pair_confirm",
+    ]);
+    for (const { name, annotations, inputSchema, outputSchema } of tools) {
+      const isLookup = ["whoami", "list_peers", "delivery_status"].includes(name);
+      const hints = isLookup ? { readOnlyHint: true, idempotentHint: true } : { openWorldHint: true };
+      assertEquals(annotations, { ...hints, destructiveHint: false }, name);
+      assertEquals([inputSchema.additionalProperties, outputSchema?.type], [false, "object"], name);
+      assertEquals(
+        Object.hasOwn(inputSchema.properties ?? {}, "from"),
+        ["read_inbox", "wait_for_message"].includes(name),
+      );
+    }
+    assertEquals(hosts.alpha.client.getInstructions(), INSTRUCTIONS);
+    assertEquals(INSTRUCTIONS.includes("\n"), false);
+  });
+
+  Deno.test(`two agents ask, answer and look up what happened with their tools (${era})`, async () => {
+    await using world = await World.open();
+    await using hosts = await pairOfHosts(world, { era });
+    const { a, b, alpha, beta } = hosts;
+
+    const me = await alpha.data("whoami");
+    assertEquals([me.agentDid, me.name, me.platform, me.connection, me.unread, me.problem], [
+      a.agent.did,
+      "alpha",
+      "inbox",
+      "connected",
+      0,
+      null,
+    ]);
+    const { peers } = await alpha.data("list_peers");
+    assertEquals(peers.map((peer: Record<string, string>) => [peer.alias, peer.agentDid, peer.agentName]), [
+      ["beta", b.agent.did, "beta"],
+    ]);
+
+    const question = { to: "beta", text: "How many tests fail?", wait_seconds: 45, request_id: "question-1" };
+    const asking = alpha.call("send_message", question);
+    const got = await beta.passing(beta.data("wait_for_message"));
+    assertEquals([got.timedOut, got.messages.length, got.messages[0].text], [false, 1, "How many tests fail?"]);
+    const { id, from, requestId } = got.messages[0];
+    assertEquals([from.alias, from.agentDid, from.ownerDid, requestId], [
+      "alpha",
+      a.agent.did,
+      a.agent.ownerDid,
+      "question-1",
+    ]);
+    assertEquals((await beta.data("send_message", { to: "alpha", text: "None.", reply_to: id })).state, "delivered");
+    const answered = await alpha.passing(asking);
+    assert(answered.text.startsWith(`${DATA_LINE}\n{"requestId":"question-1","to":"beta"`), answered.text);
+    const { state, reply, problem } = answered.data;
+    assertEquals([state, problem, reply.text, reply.isReply, reply.inReplyTo], [
+      "processed",
+      null,
+      "None.",
+      true,
+      "question-1",
+    ]);
+    // The reply is taken: it is not returned a second time.
+    assertEquals((await alpha.data("read_inbox")).messages, []);
+    const status = await alpha.data("delivery_status", { request_id: "question-1" });
+    assertEquals([status.to, status.state, status.replies, typeof status.stateAt], ["beta", "processed", [
+      reply.id,
+    ], "string"]);
+    const again = await alpha.data("read_inbox", { unread_only: false });
+    assertEquals(again.messages.map(({ text }: { text: string }) => text), ["None."]);
+  });
+
+  Deno.test(`an argument that no tool has is refused, and nothing is sent (${era})`, async () => {
+    await using world = await World.open();
+    await using hosts = await pairOfHosts(world, { era });
+    const { alpha } = hosts;
+    const wrong: [string, Record<string, unknown>][] = [
+      ["whoami", { from: "x" }],
+      ["list_peers", { from: "x" }],
+      ["send_message", { to: "beta", text: "x", from: "gamma" }],
+      ["send_message", { to: "beta", text: "" }],
+      ["send_message", { to: "beta", text: "x".repeat(100_001) }],
+      ["send_message", { to: "beta", text: "x", wait_seconds: 46 }],
+      ["send_message", { to: "", text: "x" }],
+      ["send_message", { to: "beta", text: "x", conversation: "a,b" }],
+      ["send_message", { to: "beta", text: "x", request_id: "short" }],
+      ["read_inbox", { limit: 21 }],
+      ["read_inbox", { id: 0 }],
+      ["wait_for_message", { timeout_seconds: 46 }],
+      ["delivery_status", {}],
+      ["pair_start", { ttl_seconds: 59 }],
+      ["pair_confirm", { ticket: "x".repeat(2_049) }],
+    ];
+    for (const [name, args] of wrong) {
+      const text = await alpha.failure(name, args);
+      assert(/^CONNECTOR_INVALID_BODY: Invalid arguments: .+\. Correct the arguments; /.test(text), `${name}: ${text}`);
+    }
+    assertEquals(alpha.requests, []);
+  });
+}
+
+Deno.test("an error of a tool has a code, what happened and what to do", async () => {
+  await using world = await World.open();
+  await using hosts = await pairOfHosts(world);
+  const { alpha } = hosts;
+  assertEquals(
+    await alpha.failure("send_message", { to: "nobody", text: "x" }),
+    'CONNECTOR_PEER_UNKNOWN: No peer has the alias "nobody". svc peers lists the agent\'s peers. To pair with another ' +
+      "agent, run svc connector start and press p there.",
+  );
+  assertStringIncludes(await alpha.failure("read_inbox", { id: 99 }), "CONNECTOR_MESSAGE_UNKNOWN: ");
+  assertStringIncludes(
+    await alpha.failure("delivery_status", { request_id: "unknown-1" }),
+    "CONNECTOR_MESSAGE_UNKNOWN",
+  );
+  assertStringIncludes(
+    await alpha.failure("send_message", { to: "beta", text: "ä".repeat(99_000) }),
+    "PAYLOAD_TOO_LARGE",
+  );
+});
+
+Deno.test("a session of an agent with another runtime has no tools that read", async () => {
+  await using world = await World.open();
+  await using hosts = await pairOfHosts(world);
+  await using push = await Host.open(world, hosts.benches[0], { isPush: true });
+  const { tools } = await push.client.listTools();
+  const names = tools.map(({ name }) => name);
+  assertEquals(names.filter((name) => ["read_inbox", "wait_for_message"].includes(name)), []);
+  assertEquals(names.length, 6);
+  const { next } = await push.data("send_message", { to: "beta", text: "Hello" });
+  assertStringIncludes(next, "goes to the runtime");
+});
+
+Deno.test("a wait for a message ends at its time, and with the call that is cancelled", async () => {
+  await using world = await World.open();
+  await using hosts = await pairOfHosts(world);
+  const { alpha, beta } = hosts;
+  const began = world.clock.now();
+  const { timedOut, messages } = await beta.passing(beta.data("wait_for_message", { timeout_seconds: 7 }));
+  assertEquals([timedOut, messages], [true, []]);
+  assert(world.clock.now() - began >= 7_000);
+
+  const cancel = new AbortController();
+  const waiting = beta.client.callTool({ name: "wait_for_message", arguments: {} }, { signal: cancel.signal });
+  cancel.abort();
+  await waiting.catch(() => {});
+  await world.clock.advance(1_000);
+  await alpha.data("send_message", { to: "beta", text: "For the next call" });
+  await world.clock.advance(6_000);
+  assertEquals((await beta.data("read_inbox")).messages.length, 1);
+});
