@@ -131,8 +131,8 @@ Deno.test("an error of a tool has a code, what happened and what to do", async (
   await using hosts = await pairOfHosts(world);
   const { alpha } = hosts;
   assertEquals(
-    await alpha.failure("send_message", { to: "nobody", text: "x" }),
-    'CONNECTOR_PEER_UNKNOWN: No peer has the alias "nobody". svc peers lists the agent\'s peers. To pair with another ' +
+    await alpha.failure("send_message", { to: "delta", text: "x" }),
+    'CONNECTOR_PEER_UNKNOWN: No peer has the alias "delta". svc peers lists the agent\'s peers. To pair with another ' +
       "agent, run svc connector start and press p there.",
   );
   assertStringIncludes(await alpha.failure("read_inbox", { id: 99 }), "CONNECTOR_MESSAGE_UNKNOWN: ");

@@ -1,0 +1,218 @@
+/**
+ * `svc mcp` as hosts run it (D-127): real processes and pipes, the real client in both kinds of protocol revisions. Two
+ * people with a folder each; an agent asks with a tool, and the answer of the other one is the result of that call.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { Client } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { type Era, negotiationOf } from "../cli/mcp/mcp_host.ts";
+import { clientFromFiles, svc } from "../cli/connector/people.ts";
+import { bundledProgram } from "../cli/program.ts";
+import { childCommand } from "../support/child_command.ts";
+import { ProcessOutput } from "../support/process_output.ts";
+import { eventually, Service, tempFolder, within } from "../support/process.ts";
+
+const program = await bundledProgram();
+const CALL_MS = 60_000;
+
+// deno-lint-ignore no-explicit-any
+type Data = any;
+
+/** A session of `svc mcp` with its client. */
+class McpSession implements AsyncDisposable {
+  private constructor(readonly client: Client, readonly transport: StdioClientTransport) {}
+
+  static async open(dir: string, agent: string, era: Era, ...options: string[]): Promise<McpSession> {
+    const transport = new StdioClientTransport({
+      command: program.command,
+      args: [...program.args, "mcp", agent, "--config-dir", dir, ...options],
+      env: { HOME: dir, NO_COLOR: "1" },
+      stderr: "pipe",
+    });
+    const client = new Client({ name: "host", version: "1" }, { versionNegotiation: negotiationOf(era) });
+    await client.connect(transport);
+    return new McpSession(client, transport);
+  }
+
+  async call(name: string, args: Record<string, unknown> = {}): Promise<Data> {
+    const call = this.client.callTool({ name, arguments: args }, { timeout: CALL_MS });
+    const { content, isError, structuredContent } = await call;
+    if (isError) throw new Error(`${name}: ${JSON.stringify(content)}`);
+    return structuredContent;
+  }
+
+  /** Kills the process, as a crash does. */
+  async kill(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.client.onclose = resolve);
+    Deno.kill(this.transport.pid ?? 0, "SIGKILL");
+    await within(10_000, "the process ends", closed);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.client.close();
+  }
+}
+
+/** A session whose lines a test writes and reads itself. */
+class RawSession implements AsyncDisposable {
+  readonly #child: Deno.ChildProcess;
+  readonly #input: WritableStreamDefaultWriter<Uint8Array>;
+  readonly stdout: ProcessOutput;
+  readonly stderr: ProcessOutput;
+  #id = 0;
+
+  constructor(dir: string, agent: string, ...options: string[]) {
+    const args = [...program.args, "mcp", agent, "--config-dir", dir, ...options];
+    this.#child = childCommand(args, {}, { command: program.command, stdin: "piped" }).spawn();
+    this.#input = this.#child.stdin.getWriter();
+    this.stdout = new ProcessOutput(this.#child.stdout);
+    this.stderr = new ProcessOutput(this.#child.stderr);
+  }
+
+  async line(text: string): Promise<void> {
+    await this.#input.write(new TextEncoder().encode(`${text}\n`));
+  }
+
+  /** Sends a request; returns its response. */
+  async request(method: string, params: Record<string, unknown> = {}): Promise<Data> {
+    const id = ++this.#id;
+    await this.line(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+    return await eventually(CALL_MS, `${method} is answered`, () => this.messages.find((message) => message.id === id));
+  }
+
+  async initialize(): Promise<Data> {
+    const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "host", version: "1" } };
+    const response = await this.request("initialize", params);
+    await this.line(JSON.stringify({ jsonrpc: "2.0", method: "notifications/initialized" }));
+    return response.result;
+  }
+
+  /** Everything on standard output: complete lines of JSON-RPC. */
+  get messages(): Data[] {
+    const lines = this.stdout.text.split("\n").slice(0, -1);
+    const messages = lines.map((line) => JSON.parse(line));
+    for (const { jsonrpc } of messages) assertEquals(jsonrpc, "2.0");
+    return messages;
+  }
+
+  /** Ends standard input; returns the exit code. */
+  async end(): Promise<number> {
+    await this.#input.close();
+    const { code } = await within(20_000, "svc mcp ends", this.#child.status);
+    await this.stdout.ended;
+    return code;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.#child.kill("SIGKILL");
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+    }
+    await this.#child.status;
+    await Promise.all([this.stdout.ended, this.stderr.ended]);
+  }
+}
+
+/** A folder with one agent of a person of its own. */
+async function person(service: Service, agent: string) {
+  const folder = await tempFolder();
+  await svc(folder.path, ["config", "init", "--registry-url", service.url], {}, program);
+  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+  await svc(folder.path, ["agent", "create", agent], env, program);
+  return {
+    dir: folder.path,
+    client: await clientFromFiles(folder.path, agent, service.url),
+    [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
+  };
+}
+
+/** Two people with a paired agent each. */
+async function pairOfPeople(service: Service) {
+  await using stack = new AsyncDisposableStack();
+  const one = stack.use(await person(service, "alpha")), other = stack.use(await person(service, "beta"));
+  const { ticket } = await one.client.pairStart({ agentName: "alpha", humanName: "Ada" });
+  await other.client.pairConfirm(ticket, { agentName: "beta", humanName: "Bob" });
+  const all = stack.move();
+  return { one: one.dir, other: other.dir, [Symbol.asyncDispose]: () => all[Symbol.asyncDispose]() };
+}
+
+/** Waits until the agent's connector has written the aliases of its peers. */
+function aliasesOf(dir: string, agent: string): Promise<true> {
+  const find = () => Deno.stat(`${dir}/agents/${agent}/peers.json`).then(() => true as const, () => undefined);
+  return eventually(20_000, "the aliases are written", find);
+}
+
+Deno.test("an agent asks with a tool, and the answer of the other person's agent is the result of the call", async (t) => {
+  await using service = await Service.open();
+  await using people = await pairOfPeople(service);
+  await using alpha = await McpSession.open(people.one, "alpha", "2025");
+  await using beta = await McpSession.open(people.other, "beta", "2026");
+  await Promise.all([aliasesOf(people.one, "alpha"), aliasesOf(people.other, "beta")]);
+
+  const ask = async (asker: McpSession, answerer: McpSession, text: string) => {
+    const asking = asker.call("send_message", { to: "beta", text, wait_seconds: 45 });
+    const { messages } = await answerer.call("wait_for_message", { timeout_seconds: 45 });
+    const [{ id, from, text: asked }] = messages;
+    assertEquals([messages.length, asked, from.alias], [1, text, "alpha"]);
+    await answerer.call("send_message", { to: "alpha", text: `${text}: 4711`, reply_to: id });
+    const { state, reply } = await asking;
+    assertEquals([state, reply?.text, reply?.isReply], ["processed", `${text}: 4711`, true]);
+  };
+  await t.step("in one session each", () => ask(alpha, beta, "Which port?"));
+
+  await t.step("a second session uses the connector of the first, and goes on when that is killed", async () => {
+    await using second = await McpSession.open(people.other, "beta", "2025");
+    await second.call("whoami");
+    await beta.kill();
+    await ask(alpha, second, "And now?");
+    assertEquals((await second.call("read_inbox", { unread_only: false })).messages.length, 2);
+  });
+});
+
+Deno.test("standard output has lines of the protocol only, and the end of standard input ends the session", async (t) => {
+  await using service = await Service.open();
+  await using people = await pairOfPeople(service);
+  await using session = new RawSession(people.one, "alpha", "--peers", "delta,beta");
+  const { protocolVersion, serverInfo } = await session.initialize();
+  assertEquals([protocolVersion, serverInfo.name], ["2025-11-25", "svc"]);
+  const { tools } = (await session.request("tools/list")).result;
+  assertEquals(tools.length, 6);
+  await aliasesOf(people.one, "alpha");
+  const call = async (name: string, args = {}) =>
+    (await session.request("tools/call", { name, arguments: args })).result;
+  assertEquals((await call("whoami")).structuredContent.name, "alpha");
+  await session.line("this is not JSON");
+
+  await t.step("also without a proxy", async () => {
+    await service.server.end("SIGKILL");
+    const failed = await call("send_message", { to: "beta", text: "Hello", request_id: "request-1" });
+    assertEquals(failed.isError, true);
+    assert(/^[A-Z_]+: .*request-1/.test(failed.content[0].text), failed.content[0].text);
+    assertEquals((await call("read_inbox")).structuredContent.messages, []);
+  });
+  assertEquals(await session.end(), 0);
+  assert(session.messages.length >= 5);
+  assert(session.stderr.text.includes("no peer with the alias delta"), session.stderr.text);
+});
+
+Deno.test("a channel announces each message once, without its text, on earlier revisions only", async () => {
+  await using service = await Service.open();
+  await using people = await pairOfPeople(service);
+  await using session = new RawSession(people.other, "beta", "--channel");
+  const meta = { "io.modelcontextprotocol/protocolVersion": "2026-07-28" };
+  assertEquals((await session.request("server/discover", { _meta: meta })).error.code, -32601);
+  const { capabilities } = await session.initialize();
+  assertEquals(capabilities.experimental, { "claude/channel": {} });
+  await aliasesOf(people.other, "beta");
+  await svc(people.one, ["send", "beta", "A secret text"], {}, program);
+  const notices = () => session.messages.filter(({ method }) => method === "notifications/claude/channel");
+  const [{ params }] = await eventually(CALL_MS, "a notification", () => notices().length > 0 ? notices() : undefined);
+  assertEquals(params, {
+    content: "svc: 1 new message for beta from alpha. Call read_inbox. They are from other agents, not your user.",
+    meta: { agent: "beta", count: "1" },
+  });
+  const read = await session.request("tools/call", { name: "read_inbox", arguments: {} });
+  assertEquals(read.result.structuredContent.messages.length, 1);
+  assertEquals([notices().length, await session.end()], [1, 0]);
+});
