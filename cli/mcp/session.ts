@@ -104,7 +104,7 @@ export class Session {
     const { connector, clock } = this.options;
     const senders = from === undefined ? this.allowed() : [this.peer(from)];
     if (senders?.length === 0) {
-      await sleep(clock, wait * 1000);
+      if (wait > 0) await sleep(clock, wait * 1000);
       return { messages: [], more: false };
     }
     const query = new URLSearchParams({ unread: `${unread}`, after: `${after}`, limit: `${limit}`, wait: `${wait}` });

@@ -1,0 +1,189 @@
+/** What a session may see and take (D-128): `--read-only`, `--peers`, several sessions, and a session that ends. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
+import { until } from "../../support/until.ts";
+import { type TestAgent, World } from "../../support/world.ts";
+import { Bench } from "../connector/bench.ts";
+import { Host, type HostOptions } from "./mcp_host.ts";
+
+/** Beta with a connector, and its peers alpha and gamma. */
+async function betaWithPeers(world: World) {
+  const [a, b, c] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta"), await world.agent()];
+  await world.pair(a, b);
+  const { ticket } = await c.client.pairStart({ agentName: "gamma", humanName: "C" });
+  await b.client.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+  const bench = await Bench.open(world, b, { platform: "inbox" });
+  await until(() => Object.keys(bench.peers).length === 2);
+  const write = async (from: TestAgent, text: string, headers: Record<string, string> = {}) => {
+    assertEquals((await world.message(from, b, { body: JSON.stringify({ message: text }), headers })).status, 202);
+  };
+  const host = (options: HostOptions = {}) => Host.open(world, bench, options);
+  return { a, b, c, bench, write, host, [Symbol.asyncDispose]: () => bench[Symbol.asyncDispose]() };
+}
+
+const textsOf = ({ messages }: { messages: { text: string }[] }) => messages.map(({ text }) => text);
+
+Deno.test("a session that only reads has no tool that sends or pairs, and marks nothing read", async () => {
+  await using world = await World.open();
+  await using beta = await betaWithPeers(world);
+  await using host = await beta.host({ isReadOnly: true });
+  const { tools } = await host.client.listTools();
+  assertEquals(tools.map(({ name }) => name), [
+    "whoami",
+    "list_peers",
+    "read_inbox",
+    "wait_for_message",
+    "delivery_status",
+  ]);
+  for (let n = 1; n <= 12; n++) await beta.write(beta.a, `text ${n}`);
+  // The newest, since the older ones stay unread for ever.
+  assertEquals(textsOf(await host.data("read_inbox", { limit: 2 })), ["text 11", "text 12"]);
+  assertEquals(textsOf(await host.data("read_inbox", { id: 1 })), ["text 1"]);
+  assertEquals(textsOf(await host.data("wait_for_message")).length, 12);
+  const waiting = host.call("wait_for_message");
+  await beta.write(beta.a, "text 13");
+  assertEquals(textsOf((await host.passing(waiting)).data), ["text 13"]);
+  assertEquals([(await host.data("whoami")).unread, host.sent("/read")], [13, []]);
+  for (const name of ["send_message", "pair_start"]) {
+    const refused = await host.client.callTool({ name, arguments: {} }).then(() => null, (error) => String(error));
+    assert(refused?.includes(`Tool ${name} not found`), refused ?? "");
+  }
+});
+
+Deno.test("a session for some peers knows nothing of the other ones", async () => {
+  await using world = await World.open();
+  await using beta = await betaWithPeers(world);
+  await using every = await beta.host();
+  await using host = await beta.host({ only: ["alpha"] });
+  const { tools } = await host.client.listTools();
+  assertEquals(tools.filter(({ name }) => name.startsWith("pair")), []);
+  await beta.write(beta.c, "of gamma");
+  await beta.write(beta.a, "of alpha");
+  const sent = await every.data("send_message", { to: "gamma", text: "Hello gamma", request_id: "to-gamma-1" });
+  assertEquals(sent.state, "queued");
+
+  assertEquals((await host.data("whoami")).unread, 1);
+  assertEquals((await host.data("list_peers")).peers.map(({ alias }: { alias: string }) => alias), ["alpha"]);
+  assertEquals(textsOf(await host.data("wait_for_message")), ["of alpha"]);
+  assertEquals(textsOf(await host.data("read_inbox")), []);
+  assertEquals((await host.passing(host.data("wait_for_message", { timeout_seconds: 6 }))).timedOut, true);
+  for (
+    const [name, args] of [
+      ["read_inbox", { from: "gamma" }],
+      ["read_inbox", { from: beta.c.agent.did }],
+      ["read_inbox", { id: 1 }],
+      ["wait_for_message", { from: "gamma" }],
+      ["send_message", { to: "gamma", text: "x" }],
+      ["send_message", { to: beta.c.agent.did, text: "x" }],
+      ["send_message", { to: "alpha", text: "x", reply_to: 1 }],
+      ["delivery_status", { request_id: "to-gamma-1" }],
+      ["delivery_status", { request_id: "to-gamma-1", to: "gamma" }],
+    ] as const
+  ) {
+    const text = await host.failure(name, args);
+    assert(/^CONNECTOR_(PEER|MESSAGE)_UNKNOWN: /.test(text), text);
+    assert(!text.includes(beta.c.agent.did) || JSON.stringify(args).includes(beta.c.agent.did), text);
+  }
+  assertEquals(textsOf(await every.data("read_inbox")), ["of gamma"]);
+  assertEquals(textsOf(await host.data("read_inbox", { unread_only: false })), ["of alpha"]);
+});
+
+Deno.test("a session for peers that do not exist shows no message, and waits its time", async () => {
+  await using world = await World.open();
+  await using beta = await betaWithPeers(world);
+  await using host = await beta.host({ only: ["delta"] });
+  await beta.write(beta.a, "of alpha");
+  assertEquals((await host.data("whoami")).unread, 0);
+  assertEquals(textsOf(await host.data("read_inbox")), []);
+  assertEquals((await host.passing(host.data("wait_for_message", { timeout_seconds: 6 }))).timedOut, true);
+  assertStringIncludes(await host.failure("send_message", { to: "alpha", text: "x" }), "CONNECTOR_PEER_UNKNOWN");
+  assertEquals(host.sent("/v1/inbox"), []);
+});
+
+Deno.test("of 100 messages each is returned by one of two sessions", async () => {
+  await using world = await World.open({ proxy: { agentRequests: 100_000 } });
+  await using beta = await betaWithPeers(world);
+  await using one = await beta.host();
+  await using two = await beta.host({ era: "2026" });
+  for (let n = 0; n < 100; n++) await beta.write(n % 2 === 0 ? beta.a : beta.c, `text ${n}`);
+  const readAll = async (host: Host, name: string): Promise<string[]> => {
+    const texts: string[] = [];
+    for (let idle = 0; idle < 3;) {
+      const { messages } = await host.data(name, name === "read_inbox" ? { limit: 3 } : { timeout_seconds: 1 });
+      texts.push(...textsOf({ messages }));
+      idle = messages.length === 0 ? idle + 1 : 0;
+    }
+    return texts;
+  };
+  const reading = Promise.all([
+    readAll(one, "read_inbox"),
+    readAll(two, "read_inbox"),
+    readAll(one, "wait_for_message"),
+  ]);
+  const read = (await one.passing(reading)).flat();
+  assertEquals([read.length, new Set(read).size], [100, 100]);
+});
+
+Deno.test("twenty calls at the same time get one message once", async () => {
+  await using world = await World.open();
+  await using beta = await betaWithPeers(world);
+  await using one = await beta.host();
+  await using two = await beta.host();
+  await beta.write(beta.a, "once");
+  const calls = Array.from(
+    { length: 20 },
+    (_, n) => (n % 2 === 0 ? one : two).data("read_inbox", n < 10 ? {} : { id: 1 }),
+  );
+  const texts = (await Promise.all(calls)).flatMap(textsOf);
+  // A call with the ID may come after it was read, and then shows it again.
+  assert(texts.length >= 1);
+  assertEquals(new Set(texts), new Set(["once"]));
+  const byList = (await Promise.all(calls.slice(0, 10))).flatMap(textsOf);
+  assert(byList.length <= 1);
+});
+
+Deno.test("a message that was taken by a session that ended is shown among the read ones", async () => {
+  await using world = await World.open();
+  await using beta = await betaWithPeers(world);
+  await using host = await beta.host();
+  await beta.write(beta.a, "taken");
+  const list = CONNECTOR_LIMITS.pageMessages;
+  // Marked, and the process ends before its answer.
+  assertEquals(await host.session.take([1]), [1]);
+  assertEquals((await beta.bench.connector.inbox.list({ unread: true, limit: list })).messages, []);
+  await using next = await beta.host();
+  assertEquals(textsOf(await next.data("read_inbox")), []);
+  assertEquals(textsOf(await next.data("read_inbox", { unread_only: false })), ["taken"]);
+});
+
+Deno.test("a reply that another session has read is named and not returned", async () => {
+  await using world = await World.open();
+  await using beta = await betaWithPeers(world);
+  await using one = await beta.host();
+  await using two = await beta.host();
+  const question = { to: "alpha", text: "?", request_id: "question-1" };
+  assertEquals((await one.data("send_message", question)).reply, null);
+  await beta.write(beta.a, "the answer", { "x-svc-in-reply-to": "question-1" });
+  assertEquals(textsOf(await two.data("read_inbox")), ["the answer"]);
+  const { reply, next } = await one.data("send_message", question);
+  assertEquals([reply, next], [
+    null,
+    "The reply is message 1, which has been read already: read_inbox with id shows it.",
+  ]);
+  assertEquals(textsOf(await one.data("read_inbox", { id: 1 })), ["the answer"]);
+});
+
+Deno.test("the same request ID is the same message, also from two sessions at once", async () => {
+  await using world = await World.open();
+  await using beta = await betaWithPeers(world);
+  const socket = world.connect(beta.a);
+  await world.connected();
+  await using one = await beta.host();
+  await using two = await beta.host();
+  const message = { to: "alpha", text: "once", request_id: "request-1" };
+  const both = await Promise.all([one.data("send_message", message), two.data("send_message", message)]);
+  assertEquals(both.map(({ requestId }) => requestId), ["request-1", "request-1"]);
+  await one.data("send_message", message);
+  assertEquals(new Set(socket.delivered.map(({ requestId }) => requestId)), new Set(["request-1"]));
+  assertEquals((await one.data("delivery_status", { request_id: "request-1" })).state, "delivered");
+});
