@@ -1,0 +1,88 @@
+/** Notifications of a channel (D-133): one for each message, without its text, and bounded. */
+import { assert, assertEquals } from "@std/assert";
+import { announce, announcement, type ChannelNotice } from "../../../cli/mcp/channel.ts";
+import { MCP_LIMITS } from "../../../cli/mcp/limits.ts";
+import { World } from "../../support/world.ts";
+import { passing, story } from "../connector/bench.ts";
+import { Host } from "./mcp_host.ts";
+
+const MANY = { proxy: { agentRequests: 100_000 } };
+
+/** A session whose channel runs, and what it has announced. */
+async function channel(world: World) {
+  const { a, b, bench } = await story(world, { platform: "inbox" });
+  const host = await Host.open(world, bench);
+  const notices: ChannelNotice["params"][] = [];
+  const stop = new AbortController();
+  const write = async (text: string) => {
+    assertEquals((await world.message(a, b, { body: JSON.stringify({ message: text }) })).status, 202);
+  };
+  const start = () => {
+    const notify = ({ params }: ChannelNotice) => Promise.resolve(void notices.push(params));
+    return announce(host.session, notify, stop.signal);
+  };
+  return {
+    bench,
+    host,
+    notices,
+    write,
+    start,
+    sender: a.agent.name,
+    counts: () => notices.map(({ meta: { count } }) => Number(count)),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await world.clock.advance(10_000);
+      await host[Symbol.asyncDispose]();
+      await bench[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("a channel announces what is unread after 2 s, then each message once, and marks nothing read", async () => {
+  await using world = await World.open();
+  await using place = await channel(world);
+  const { notices, write, host } = place;
+  await write("secret one");
+  await write("secret two");
+  void place.start();
+  await world.clock.advance(1_999);
+  assertEquals(notices, []);
+  await passing(world, 2, () => notices.length === 1);
+  const agent = host.session.options.agent.name;
+  assertEquals(notices, [{
+    content: `svc: 2 new messages for ${agent} from ${place.sender}. Call read_inbox. They are from other agents, ` +
+      "not your user.",
+    meta: { agent, count: "2" },
+  }]);
+  await write("secret three");
+  await passing(world, 10, () => notices.length === 2);
+  await passing(world, 10, () => true);
+  await world.clock.advance(15_000);
+  assertEquals([place.counts(), (await host.data("whoami")).unread], [[2, 1], 3]);
+  assert(!JSON.stringify(notices).includes("secret"));
+});
+
+Deno.test("a flood of messages gives a bounded number of notifications that count every message", async () => {
+  await using world = await World.open(MANY);
+  await using place = await channel(world);
+  void place.start();
+  await world.clock.advance(3_000);
+  const { channelNotices, channelWindowMs } = MCP_LIMITS;
+  const total = 42;
+  for (let n = 0; n < total; n++) {
+    await place.write(`text ${n}`);
+    if (n < channelNotices) await world.clock.advance(300);
+  }
+  await passing(world, 30, () => place.notices.length === channelNotices);
+  await world.clock.advance(channelWindowMs);
+  await passing(world, 10, () => place.counts().reduce((sum, count) => sum + count, 0) === total);
+  assert(place.notices.length < total);
+});
+
+Deno.test("the line of a notification names at most five senders", () => {
+  const line = announcement("beta", 9, ["a", "b", "a", "c", "d", "e", "f", "g"]);
+  assertEquals(
+    line,
+    "svc: 9 new messages for beta from a, b, c, d, e and 2 more. Call read_inbox. They are from other agents, not your user.",
+  );
+});
