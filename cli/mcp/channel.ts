@@ -7,12 +7,12 @@ import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { Received } from "../messages/received.ts";
 import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { shownAlias } from "./model_message.ts";
-import type { Session } from "./session.ts";
+import type { McpAgent } from "./mcp_agent.ts";
 
 /** The experimental capability of a server with a channel. */
 export const CHANNEL_CAPABILITY = "claude/channel";
 
-/** A notification for the host. */
+/** A notification for the MCP client. */
 export interface ChannelNotice {
   method: "notifications/claude/channel";
   params: { content: string; meta: { agent: string; count: string } };
@@ -20,15 +20,15 @@ export interface ChannelNotice {
 
 /** Announces unread messages, then each new one, until `signal` aborts. Never rejects. */
 export async function announce(
-  session: Session,
+  mcp: McpAgent,
   notify: (notice: ChannelNotice) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock } = session.options;
+  const { clock } = mcp.options;
   const gate = new Gate(clock);
   await sleep(clock, LIMIT.channelDelayMs, signal);
   for (let after = 0; !signal.aborted;) {
-    const found = await newMessages(session, after);
+    const found = await newMessages(mcp, after);
     if (found.length === 0) {
       await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
       continue;
@@ -37,26 +37,26 @@ export async function announce(
     for (const messages of isMany ? [found] : found.map((one) => [one])) {
       await gate.pass(signal);
       if (signal.aborted) return;
-      await notify(noticeOf(session.options.agent.name, messages)).catch(() => {});
+      await notify(noticeOf(mcp.options.identity.name, messages)).catch(() => {});
     }
     after = found.at(-1)?.message.id ?? after;
   }
 }
 
 /** All unread messages behind an ID, waiting for the first one; none while there is no connector. */
-async function newMessages(session: Session, after: number): Promise<Received[]> {
+async function newMessages(mcp: McpAgent, after: number): Promise<Received[]> {
   const found: Received[] = [];
   try {
     for (let pages = 0; pages < LIMIT.countedPages; pages++) {
       const last = found.at(-1)?.message.id ?? after;
       const wait = found.length === 0 ? LIMIT.callSeconds : 0;
       const limit = CONNECTOR_LIMITS.pageMessagesMax;
-      const { messages, more } = await session.page({ unread: true, after: last, limit, wait });
+      const { messages, more } = await mcp.page({ unread: true, after: last, limit, wait });
       found.push(...messages);
       if (!more) break;
     }
   } catch {
-    await sleep(session.options.clock, LIMIT.watchMs);
+    await sleep(mcp.options.clock, LIMIT.watchMs);
   }
   return found;
 }

@@ -7,7 +7,7 @@ export const MCP_LIMIT_TABLE = {
     value: 1024 ** 2,
     unit: "bytes",
     source: "D-127",
-    what: "one message of the host, before it is parsed; the connection ends after a larger one",
+    what: "one message of the MCP client, before it is parsed; the connection ends after a larger one",
   },
   accessMs: { value: 10_000, unit: "ms", source: "D-127", what: "how long a tool waits for a connector" },
   platformMs: {
@@ -39,7 +39,7 @@ export const MCP_LIMIT_TABLE = {
     value: 5,
     unit: "count",
     source: "D-128",
-    what: "pages that read_inbox tries when other sessions take every message of a page",
+    what: "pages that read_inbox tries when other MCP servers take every message of a page",
   },
   resultCharacters: { value: 24_000, unit: "count", source: "D-128", what: "characters of a result as text" },
   messageCharacters: { value: 8_000, unit: "count", source: "D-128", what: "characters of one text in a result" },

@@ -8,7 +8,7 @@ import { Status } from "../connector/status.ts";
 import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { fitting, ModelPeer, modelPeer } from "./model_message.ts";
 import { Peer, RequestId } from "./arguments.ts";
-import type { Session } from "./session.ts";
+import type { McpAgent } from "./mcp_agent.ts";
 import { never, tool, type ToolRow } from "./tool.ts";
 import { localError, shownText } from "./tool_result.ts";
 
@@ -33,31 +33,31 @@ export const WHOAMI: ToolRow = tool({
   isLookup: true,
   hasPeerText: false,
   absent: never,
-  async run(session) {
-    const { agent, connector } = session.options;
+  async run(mcp) {
+    const { identity, connector } = mcp.options;
     const body = await connector.call("GET", "/v1/status", undefined, CONNECTOR_LIMITS.statusTimeoutMs);
     const { connection, inbox, proxy, runtime } = checkedBody(connector.agentName, Status, body);
     const problem = connection.problem ?? runtime.problem;
     return {
-      agentDid: agent.did,
-      name: agent.name,
-      ownerDid: agent.ownerDid,
-      registry: agent.registryUrl,
+      agentDid: identity.did,
+      name: identity.name,
+      ownerDid: identity.ownerDid,
+      registry: identity.registryUrl,
       proxy: proxy.origin,
       platform: runtime.platform,
       connection: connection.state,
       since: connection.since,
-      unread: session.options.only === null || session.options.isPush ? inbox.waiting : await unreadOf(session),
+      unread: mcp.options.only === null || mcp.options.isPush ? inbox.waiting : await unreadOf(mcp),
       problem: problem === null ? null : shownText(problem, LIMIT.problemCharacters),
     };
   },
 });
 
 /** The number of unread messages of the only peers, at most that of some pages. */
-async function unreadOf(session: Session): Promise<number> {
+async function unreadOf(mcp: McpAgent): Promise<number> {
   let count = 0;
   for (let pages = 0, after = 0; pages < LIMIT.countedPages; pages++) {
-    const { messages, more } = await session.page({ unread: true, after, limit: CONNECTOR_LIMITS.pageMessagesMax });
+    const { messages, more } = await mcp.page({ unread: true, after, limit: CONNECTOR_LIMITS.pageMessagesMax });
     count += messages.length;
     after = messages.at(-1)?.message.id ?? after;
     if (!more) break;
@@ -73,10 +73,10 @@ export const LIST_PEERS: ToolRow = tool({
   isLookup: true,
   hasPeerText: true,
   absent: never,
-  async run(session) {
-    const { connector, peers } = session.options;
+  async run(mcp) {
+    const { connector, peers } = mcp.options;
     const all = await connectorPeers(connector, connector.agentName, peers);
-    const allowed = all.filter(({ agentDid }) => session.allows(agentDid));
+    const allowed = all.filter(({ agentDid }) => mcp.allows(agentDid));
     const shown = fitting(allowed.map(modelPeer));
     return { peers: shown, more: shown.length < allowed.length };
   },
@@ -97,15 +97,15 @@ export const DELIVERY_STATUS: ToolRow = tool({
   isLookup: true,
   hasPeerText: true,
   absent: never,
-  async run(session, { request_id, to }) {
-    const { connector } = session.options;
-    const query = new URLSearchParams({ wait: "0", ...to === undefined ? {} : { to: session.peer(to) } });
+  async run(mcp, { request_id, to }) {
+    const { connector } = mcp.options;
+    const query = new URLSearchParams({ wait: "0", ...to === undefined ? {} : { to: mcp.peer(to) } });
     const response = await connector.send("GET", `/v1/outbound/${encodeURIComponent(request_id)}?${query}`);
     const sent = checkedBody(connector.agentName, OutboundResult, bodyOf(connector.agentName, response));
-    if (!session.allows(sent.to)) throw localError("CONNECTOR_MESSAGE_UNKNOWN");
+    if (!mcp.allows(sent.to)) throw localError("CONNECTOR_MESSAGE_UNKNOWN");
     return {
       requestId: sent.requestId,
-      to: session.nameOf(sent.to),
+      to: mcp.nameOf(sent.to),
       state: sent.state,
       stateAt: sent.stateAt ?? null,
       problem: sent.problem === null ? null : shownText(sent.problem, LIMIT.problemCharacters),

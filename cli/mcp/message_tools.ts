@@ -8,7 +8,7 @@ import { memberOf, type SendResult } from "../messages/received.ts";
 import { Conversation, MessageId, Peer, RequestId } from "./arguments.ts";
 import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { fitting, ModelMessage, modelMessage } from "./model_message.ts";
-import type { Session } from "./session.ts";
+import type { McpAgent } from "./mcp_agent.ts";
 import { tool, type ToolRow } from "./tool.ts";
 import { failureText, shownText, ToolError } from "./tool_result.ts";
 
@@ -39,12 +39,12 @@ export const SEND_MESSAGE: ToolRow = tool({
   isLookup: false,
   hasPeerText: true,
   absent: ({ options }) => options.isReadOnly,
-  async run(session, args, { signal }) {
-    const { clock, connector } = session.options;
-    const to = session.peer(args.to);
-    // A message of a peer that this session may not see is not answered either.
-    if (args.reply_to !== undefined && session.allowed() !== null) await session.message(args.reply_to);
-    const requestId = args.request_id ?? session.newId();
+  async run(mcp, args, { signal }) {
+    const { clock, connector } = mcp.options;
+    const to = mcp.peer(args.to);
+    // A message of a peer that this server may not see is not answered either.
+    if (args.reply_to !== undefined && mcp.allowed() !== null) await mcp.message(args.reply_to);
+    const requestId = args.request_id ?? mcp.newId();
     const sent = await sendAndWait(clock, connector.agentName, connector, {
       members: {
         to,
@@ -62,26 +62,26 @@ export const SEND_MESSAGE: ToolRow = tool({
       throw withRepeat(error, requestId);
     });
     const { state, problem } = sent.result;
-    const { reply, next } = await replyOf(session, sent, signal);
+    const { reply, next } = await replyOf(mcp, sent, signal);
     return {
       requestId,
-      to: session.nameOf(sent.result.to),
+      to: mcp.nameOf(sent.result.to),
       state,
       problem: problem === null ? null : shownText(problem, LIMIT.problemCharacters),
       reply,
-      next: next ?? nextAfter(session, state, requestId),
+      next: next ?? nextAfter(mcp, state, requestId),
     };
   },
 });
 
-/** The reply, taken by this session; else what to do. */
+/** The reply, taken by this server; else what to do. */
 async function replyOf(
-  session: Session,
+  mcp: McpAgent,
   { result: { reply }, json }: SendResult,
   signal: AbortSignal,
 ): Promise<{ reply: ModelMessage | null; next: string | null }> {
   if (reply === null || signal.aborted) return { reply: null, next: null };
-  const [taken] = await session.take([reply.id]);
+  const [taken] = await mcp.take([reply.id]);
   if (taken === undefined) {
     const next = `The reply is message ${reply.id}, which has been read already: read_inbox with id shows it.`;
     return { reply: null, next };
@@ -90,7 +90,7 @@ async function replyOf(
   return { reply: message, next: "The peer has answered. Go on; write again only if you need more." };
 }
 
-function nextAfter({ options: { isPush } }: Session, state: SentState, requestId: string): string {
+function nextAfter({ options: { isPush } }: McpAgent, state: SentState, requestId: string): string {
   switch (state) {
     case "refused":
     case "dead_lettered":
@@ -131,27 +131,27 @@ export const READ_INBOX: ToolRow = tool({
   isLookup: false,
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
-  async run(session, { unread_only, from, conversation, limit, id, offset }, { signal }) {
-    if (id !== undefined) return { messages: await oneMessage(session, id, offset ?? 0), more: false };
+  async run(mcp, { unread_only, from, conversation, limit, id, offset }, { signal }) {
+    if (id !== undefined) return { messages: await oneMessage(mcp, id, offset ?? 0), more: false };
     if (!unread_only) {
-      const page = await session.page({ unread: false, newest: true, from, conversation, limit });
+      const page = await mcp.page({ unread: false, newest: true, from, conversation, limit });
       const newest = fitting(page.messages.map((received) => modelMessage(received)).reverse()).reverse();
       return { messages: newest, more: page.more || newest.length < page.messages.length };
     }
-    const { isReadOnly } = session.options;
+    const { isReadOnly } = mcp.options;
     for (let tries = 1;; tries++) {
-      const read = await session.unread({ from, conversation, limit, newest: isReadOnly }, signal);
-      // Another session has taken the whole page.
+      const read = await mcp.unread({ from, conversation, limit, newest: isReadOnly }, signal);
+      // Another server has taken the whole page.
       if (read.messages.length > 0 || !read.more || tries === LIMIT.readTries) return read;
     }
   },
 });
 
-/** A message by its ID. An unread one is taken first, and not returned when another session takes it. */
-async function oneMessage(session: Session, id: number, offset: number): Promise<ModelMessage[]> {
-  const received = await session.message(id);
-  const isTaken = received.message.readAt !== null || session.options.isReadOnly ||
-    (await session.take([id])).includes(id);
+/** A message by its ID. An unread one is taken first, and not returned when another server takes it. */
+async function oneMessage(mcp: McpAgent, id: number, offset: number): Promise<ModelMessage[]> {
+  const received = await mcp.message(id);
+  const isTaken = received.message.readAt !== null || mcp.options.isReadOnly ||
+    (await mcp.take([id])).includes(id);
   return isTaken ? [modelMessage(received, offset)] : [];
 }
 
@@ -171,13 +171,13 @@ export const WAIT_FOR_MESSAGE: ToolRow = tool({
   isLookup: false,
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
-  async run(session, { from, conversation, timeout_seconds }, { signal }) {
-    const messages = await session.next({ from, conversation }, timeout_seconds, signal);
+  async run(mcp, { from, conversation, timeout_seconds }, { signal }) {
+    const messages = await mcp.next({ from, conversation }, timeout_seconds, signal);
     const timedOut = messages.length === 0;
     const next = timedOut
       ? "No message came. Go on with your task, or call wait_for_message again."
-      : session.options.isReadOnly
-      ? "The messages stay unread: this session only reads."
+      : mcp.options.isReadOnly
+      ? "The messages stay unread: this server only reads."
       : "To answer a message, call send_message with reply_to.";
     return { messages, timedOut, next };
   },

@@ -1,5 +1,5 @@
 /**
- * Tools that pair (D-130). Both ask the person behind the host first: a model may have the idea to pair from a text that a
+ * Tools that pair (D-130). Both ask the person behind the MCP client first: a model may have the idea to pair from a text that a
  * peer wrote, and could hand a ticket to a peer.
  */
 import { inputRequired, type InputRequiredResult } from "@modelcontextprotocol/server";
@@ -12,7 +12,7 @@ import { checkedBody } from "../connector/local_api/client.ts";
 import { connectorPeers } from "../connector/peer_list.ts";
 import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { ModelPeer, modelPeer } from "./model_message.ts";
-import type { Session } from "./session.ts";
+import type { McpAgent } from "./mcp_agent.ts";
 import { personNeeded } from "./texts.ts";
 import { tool, type ToolCall, type ToolRow } from "./tool.ts";
 import { failureText, shownText, ToolError } from "./tool_result.ts";
@@ -24,7 +24,7 @@ export const Confirmation = z.object({
 /** Name of the question in a result that asks. */
 export const QUESTION = "confirm";
 
-const isAbsent = ({ options: { isReadOnly, only } }: Session) => isReadOnly || only !== null;
+const isAbsent = ({ options: { isReadOnly, only } }: McpAgent) => isReadOnly || only !== null;
 
 export const PAIR_START: ToolRow = tool({
   name: "pair_start",
@@ -36,23 +36,23 @@ export const PAIR_START: ToolRow = tool({
   isLookup: false,
   hasPeerText: false,
   absent: isAbsent,
-  async run(session, { ttl_seconds: ttlSeconds }, call) {
-    const { agent, clock, connector } = session.options;
+  async run(mcp, { ttl_seconds: ttlSeconds }, call) {
+    const { identity, clock, connector } = mcp.options;
     const until = toIso(clock.now() + ttlSeconds * 1000);
     const question = await asked(
-      session,
+      mcp,
       "pair_start",
       { ttlSeconds },
       call,
       (proxy) =>
-        `Make a ticket for pairing with the agent ${agent.name} (${agent.did}) at ${proxy}? Anyone who has the ticket can pair ` +
+        `Make a ticket for pairing with the agent ${identity.name} (${identity.did}) at ${proxy}? Anyone who has the ticket can pair ` +
         `with it and send it messages, until about ${until}.`,
     );
     if (question !== null) return question;
     const body = await connector.call("POST", "/v1/pair/start", { ttlSeconds });
     const { ticket, expiresAt } = checkedBody(connector.agentName, PairStartAnswer, body);
     const say =
-      `Give this ticket only to the person of the agent that shall pair with ${agent.name}, never to an agent. ` +
+      `Give this ticket only to the person of the agent that shall pair with ${identity.name}, never to an agent. ` +
       `It works once, until ${expiresAt}. That person pastes it into the terminal of svc connector start.`;
     return { ticket, expiresAt, say };
   },
@@ -66,8 +66,8 @@ export const PAIR_CONFIRM: ToolRow = tool({
   isLookup: false,
   hasPeerText: true,
   absent: isAbsent,
-  async run(session, args, call) {
-    const { agent, clock, connector, peers } = session.options;
+  async run(mcp, args, call) {
+    const { identity, clock, connector, peers } = mcp.options;
     const parsed = parseTicket(args.ticket);
     if (parsed === null) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", "This is not a ticket", "Copy it again, whole.");
     const { ticket, iss, exp } = parsed;
@@ -77,12 +77,12 @@ export const PAIR_CONFIRM: ToolRow = tool({
     // The proxy of the ticket is text from outside.
     const origin = shownText(iss, LIMIT.problemCharacters);
     const question = await asked(
-      session,
+      mcp,
       "pair_confirm",
       { ticket },
       call,
       (proxy) =>
-        `Pair the agent ${agent.name} (${agent.did}, at ${proxy}) with the agent behind a ticket of ${origin}, which expires ` +
+        `Pair the agent ${identity.name} (${identity.did}, at ${proxy}) with the agent behind a ticket of ${origin}, which expires ` +
         `at ${expiry(exp)}? Both can then send each other messages. Agree only if a person gave you this ticket.`,
     );
     if (question !== null) return question;
@@ -90,7 +90,7 @@ export const PAIR_CONFIRM: ToolRow = tool({
     const { initiatorAgentDid: did, initiatorProfile } = checkedBody(connector.agentName, PairConfirmAnswer, body);
     const listed = await connectorPeers(connector, connector.agentName, peers).catch(() => []);
     const peer = listed.find(({ agentDid }) => agentDid === did) ??
-      { alias: session.nameOf(did), agentDid: did, ...initiatorProfile, pairedAt: toIso(clock.now()) };
+      { alias: mcp.nameOf(did), agentDid: did, ...initiatorProfile, pairedAt: toIso(clock.now()) };
     return { peer: modelPeer(peer) };
   },
 });
@@ -101,13 +101,13 @@ export const PAIR_CONFIRM: ToolRow = tool({
  * @throws {ToolError} when no person can be asked, or the person has not agreed
  */
 async function asked(
-  { options: { agent, connector }, approvals }: Session,
+  { options: { identity, connector }, approvals }: McpAgent,
   name: string,
   args: Record<string, unknown>,
   { person }: ToolCall,
   text: (proxy: string) => string,
 ): Promise<InputRequiredResult | null> {
-  if (!person.canBeAsked) throw new ToolError(personNeeded(agent.name));
+  if (!person.canBeAsked) throw new ToolError(personNeeded(identity.name));
   if (person.state !== null) {
     if (!approvals.take(person.state, name, args)) {
       throw refusal("CONNECTOR_INVALID_BODY", "The approval is not for this call, or not valid any longer", CALL_AGAIN);
@@ -120,7 +120,11 @@ async function asked(
   const requestState = approvals.ask(name, args);
   if (requestState === null) {
     const most = `Your user was asked ${LIMIT.questions} times within ${LIMIT.questionWindowMs / 60_000} minutes`;
-    throw refusal("CONNECTOR_LOOP_GUARD", most, `Wait, or let your user pair with svc connector start ${agent.name}.`);
+    throw refusal(
+      "CONNECTOR_LOOP_GUARD",
+      most,
+      `Wait, or let your user pair with svc connector start ${identity.name}.`,
+    );
   }
   const elicited = inputRequired.elicit({ message: text(proxy), requestedSchema: Confirmation });
   return inputRequired({ inputRequests: { [QUESTION]: elicited }, requestState });

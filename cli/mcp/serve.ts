@@ -12,9 +12,9 @@ import { findPeerEver, readPeers } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { describe } from "../errors.ts";
 import { Output } from "../terminal/output.ts";
-import { Connection } from "./connection.ts";
+import { KeptConnector } from "./kept_connector.ts";
 import { MCP_LIMITS as LIMIT } from "./limits.ts";
-import { Session } from "./session.ts";
+import { McpAgent } from "./mcp_agent.ts";
 
 /** The command line of `svc mcp`. */
 export interface McpWanted {
@@ -33,14 +33,13 @@ export async function serveMcp(given: Context, wanted: McpWanted): Promise<void>
   consoleToStderr();
   const ctx = withoutStdout(given);
   const { folder } = await chosenAgent(ctx, wanted.agent);
-  const agent = folder.identity();
   const { name } = folder;
   warnOfUnknown(ctx, folder, wanted.only);
   const options = { "allow-insecure": wanted.allowInsecure };
   const isPush = await isPushPlatform(ctx, folder, options);
-  await using connector = new Connection(ctx.clock, name, () => access(ctx, folder, options));
-  const session = new Session({
-    agent: { ...agent, name },
+  await using connector = new KeptConnector(ctx.clock, name, () => access(ctx, folder, options));
+  const mcp = new McpAgent({
+    identity: { ...folder.identity(), name },
     connector,
     peers: () => readPeers(folder),
     clock: ctx.clock,
@@ -52,8 +51,8 @@ export async function serveMcp(given: Context, wanted: McpWanted): Promise<void>
   const stopped = new AbortController();
   const forget = wanted.onStop(() => stopped.abort());
   void connector.watch();
-  const { serveSession } = await import("./stdio_server.ts");
-  await serveSession(session, {
+  const { serveMcpAgent } = await import("./stdio_server.ts");
+  await serveMcpAgent(mcp, {
     version: ctx.version,
     isChannel: wanted.isChannel && !isPush,
     report: (error) => ctx.out.warn(error.message),

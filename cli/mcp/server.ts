@@ -1,4 +1,4 @@
-/** The MCP server of an agent (D-127): registers the tools of a session, in a fixed order. One server per connection. */
+/** The MCP server of an agent (D-127): registers its tools, in a fixed order. One per connection. */
 import {
   acceptedContent,
   CLIENT_CAPABILITIES_META_KEY,
@@ -13,7 +13,7 @@ import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { DELIVERY_STATUS, LIST_PEERS, WHOAMI } from "./lookup_tools.ts";
 import { READ_INBOX, SEND_MESSAGE, WAIT_FOR_MESSAGE } from "./message_tools.ts";
 import { Confirmation, PAIR_CONFIRM, PAIR_START, QUESTION } from "./pair_tools.ts";
-import type { Session } from "./session.ts";
+import type { McpAgent } from "./mcp_agent.ts";
 import { INSTRUCTIONS } from "./texts.ts";
 import type { Person, ToolRow } from "./tool.ts";
 import { checkedArguments, toolFailure, toolResult } from "./tool_result.ts";
@@ -38,17 +38,17 @@ export interface ServerAbout {
 }
 
 /** Returns a server that is not connected yet. */
-export function mcpServer(session: Session, { version, experimental }: ServerAbout): McpServer {
+export function mcpServer(mcp: McpAgent, { version, experimental }: ServerAbout): McpServer {
   const server = new McpServer({ name: "svc", version }, {
     capabilities: { tools: { listChanged: false }, ...experimental === undefined ? {} : { experimental } },
     instructions: INSTRUCTIONS,
     inputRequired: { maxRounds: 1, roundTimeoutMs: LIMIT.approvalMs },
   });
-  for (const row of TOOLS.filter(({ absent }) => !absent(session))) register(server, session, row);
+  for (const row of TOOLS.filter(({ absent }) => !absent(mcp))) register(server, mcp, row);
   return server;
 }
 
-function register(server: McpServer, session: Session, row: ToolRow): void {
+function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
   const { name, description, input, output, isLookup, hasPeerText } = row;
   const hints = isLookup ? { readOnlyHint: true, idempotentHint: true } : { openWorldHint: true };
   server.registerTool(name, {
@@ -59,7 +59,7 @@ function register(server: McpServer, session: Session, row: ToolRow): void {
   }, async (given, context) => {
     try {
       const call = { signal: context.mcpReq.signal, person: personOf(server, context) };
-      const result = await row.run(session, checkedArguments(input, given), call);
+      const result = await row.run(mcp, checkedArguments(input, given), call);
       return isInputRequiredResult(result) ? result : toolResult(result, hasPeerText);
     } catch (error) {
       return toolFailure(error);
@@ -73,12 +73,12 @@ function shownSchema(schema: z.ZodObject): StandardSchemaWithJSON {
   return { "~standard": { ...standard, validate: (value: unknown) => ({ value }) } };
 }
 
-/** The person behind the host, in both kinds of protocol revisions. */
+/** The person behind the MCP client, in both kinds of protocol revisions. */
 function personOf(server: McpServer, { mcpReq }: ServerContext): Person {
   const envelope: Record<string, unknown> = { ...mcpReq.envelope };
   const ofRequest = envelope[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined;
   const { elicitation } = ofRequest ?? server.server.getClientCapabilities() ?? {};
-  // A host that names no kind of question shows forms.
+  // A client that names no kind of question shows forms.
   const hasForms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
   const state = mcpReq.requestState<string>();
   const answer = acceptedContent(mcpReq.inputResponses, QUESTION, Confirmation);

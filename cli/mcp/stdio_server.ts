@@ -1,12 +1,12 @@
-/** Serves a session over standard input and output (D-127). Standard output carries lines of the protocol only. */
+/** Serves an agent over standard input and output (D-127). Standard output carries lines of the protocol only. */
 import type { Readable, Writable } from "node:stream";
 import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
 import { announce, CHANNEL_CAPABILITY } from "./channel.ts";
 import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { mcpServer } from "./server.ts";
-import type { Session } from "./session.ts";
+import type { McpAgent } from "./mcp_agent.ts";
 
-/** How a session is served. */
+/** How an agent is served. */
 export interface Serving {
   version: string;
   /** Announces messages as a channel, on revisions up to 2025-11-25 only (D-133). */
@@ -19,13 +19,13 @@ export interface Serving {
   streams?: { input: Readable; output: Writable };
 }
 
-/** Serves until the host closes its end, or `signal` aborts. */
-export async function serveSession(session: Session, serving: Serving): Promise<void> {
+/** Serves until the MCP client closes its end, or `signal` aborts. */
+export async function serveMcpAgent(mcp: McpAgent, serving: Serving): Promise<void> {
   const { signal, streams, report, version } = serving;
   const transport = new Transport(streams?.input, streams?.output, { maxBufferSize: LIMIT.requestBytes });
   const close = serving.isChannel
-    ? await serveChannel(session, transport, serving)
-    : serveStdio(() => mcpServer(session, { version }), { transport, onerror: report }).close;
+    ? await serveChannel(mcp, transport, serving)
+    : serveStdio(() => mcpServer(mcp, { version }), { transport, onerror: report }).close;
   const stop = () => void close();
   signal.addEventListener("abort", stop);
   if (signal.aborted) stop();
@@ -33,14 +33,13 @@ export async function serveSession(session: Session, serving: Serving): Promise<
   signal.removeEventListener("abort", stop);
 }
 
-/** A host takes a server for a channel only if it negotiates such a revision: the other ones are not offered. */
-async function serveChannel(session: Session, transport: Transport, { version, report }: Serving) {
-  const server = mcpServer(session, { version, experimental: { [CHANNEL_CAPABILITY]: {} } });
+/** A client takes a server for a channel only if it negotiates such a revision: the other ones are not offered. */
+async function serveChannel(mcp: McpAgent, transport: Transport, { version, report }: Serving) {
+  const server = mcpServer(mcp, { version, experimental: { [CHANNEL_CAPABILITY]: {} } });
   const ended = new AbortController();
   server.server.onerror = report;
   server.server.onclose = () => ended.abort();
-  server.server.oninitialized = () =>
-    void announce(session, (notice) => server.server.notification(notice), ended.signal);
+  server.server.oninitialized = () => void announce(mcp, (notice) => server.server.notification(notice), ended.signal);
   await server.connect(transport);
   return () => server.close();
 }

@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { type Era, negotiationOf } from "../cli/mcp/mcp_host.ts";
+import { type Era, negotiationOf } from "../cli/mcp/mcp_client.ts";
 import { clientFromFiles, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { childCommand } from "../support/child_command.ts";
@@ -18,20 +18,20 @@ const CALL_MS = 60_000;
 // deno-lint-ignore no-explicit-any
 type Data = any;
 
-/** A session of `svc mcp` with its client. */
-class McpSession implements AsyncDisposable {
+/** An MCP server of `svc mcp` with its client. */
+class McpServerProcess implements AsyncDisposable {
   private constructor(readonly client: Client, readonly transport: StdioClientTransport) {}
 
-  static async open(dir: string, agent: string, era: Era, ...options: string[]): Promise<McpSession> {
+  static async open(dir: string, agent: string, era: Era, ...options: string[]): Promise<McpServerProcess> {
     const transport = new StdioClientTransport({
       command: program.command,
       args: [...program.args, "mcp", agent, "--config-dir", dir, ...options],
       env: { HOME: dir, NO_COLOR: "1" },
       stderr: "pipe",
     });
-    const client = new Client({ name: "host", version: "1" }, { versionNegotiation: negotiationOf(era) });
+    const client = new Client({ name: "program", version: "1" }, { versionNegotiation: negotiationOf(era) });
     await client.connect(transport);
-    return new McpSession(client, transport);
+    return new McpServerProcess(client, transport);
   }
 
   async call(name: string, args: Record<string, unknown> = {}): Promise<Data> {
@@ -53,8 +53,8 @@ class McpSession implements AsyncDisposable {
   }
 }
 
-/** A session whose lines a test writes and reads itself. */
-class RawSession implements AsyncDisposable {
+/** An MCP server whose lines a test writes and reads itself. */
+class RawServer implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #input: WritableStreamDefaultWriter<Uint8Array>;
   readonly stdout: ProcessOutput;
@@ -81,7 +81,7 @@ class RawSession implements AsyncDisposable {
   }
 
   async initialize(): Promise<Data> {
-    const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "host", version: "1" } };
+    const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "program", version: "1" } };
     const response = await this.request("initialize", params);
     await this.line(JSON.stringify({ jsonrpc: "2.0", method: "notifications/initialized" }));
     return response.result;
@@ -146,11 +146,11 @@ function aliasesOf(dir: string, agent: string): Promise<true> {
 Deno.test("an agent asks with a tool, and the answer of the other person's agent is the result of the call", async (t) => {
   await using service = await Service.open();
   await using people = await pairOfPeople(service);
-  await using alpha = await McpSession.open(people.one, "alpha", "2025");
-  await using beta = await McpSession.open(people.other, "beta", "2026");
+  await using alpha = await McpServerProcess.open(people.one, "alpha", "2025");
+  await using beta = await McpServerProcess.open(people.other, "beta", "2026");
   await Promise.all([aliasesOf(people.one, "alpha"), aliasesOf(people.other, "beta")]);
 
-  const ask = async (asker: McpSession, answerer: McpSession, text: string) => {
+  const ask = async (asker: McpServerProcess, answerer: McpServerProcess, text: string) => {
     const asking = asker.call("send_message", { to: "beta", text, wait_seconds: 45 });
     const { messages } = await answerer.call("wait_for_message", { timeout_seconds: 45 });
     const [{ id, from, text: asked }] = messages;
@@ -159,10 +159,10 @@ Deno.test("an agent asks with a tool, and the answer of the other person's agent
     const { state, reply } = await asking;
     assertEquals([state, reply?.text, reply?.isReply], ["processed", `${text}: 4711`, true]);
   };
-  await t.step("in one session each", () => ask(alpha, beta, "Which port?"));
+  await t.step("with one server each", () => ask(alpha, beta, "Which port?"));
 
-  await t.step("a second session uses the connector of the first, and goes on when that is killed", async () => {
-    await using second = await McpSession.open(people.other, "beta", "2025");
+  await t.step("a second server uses the connector of the first, and goes on when that is killed", async () => {
+    await using second = await McpServerProcess.open(people.other, "beta", "2025");
     await second.call("whoami");
     await beta.kill();
     await ask(alpha, second, "And now?");
@@ -170,19 +170,19 @@ Deno.test("an agent asks with a tool, and the answer of the other person's agent
   });
 });
 
-Deno.test("standard output has lines of the protocol only, and the end of standard input ends the session", async (t) => {
+Deno.test("standard output has lines of the protocol only, and the end of standard input ends the server", async (t) => {
   await using service = await Service.open();
   await using people = await pairOfPeople(service);
-  await using session = new RawSession(people.one, "alpha", "--peers", "delta,beta");
-  const { protocolVersion, serverInfo } = await session.initialize();
+  await using server = new RawServer(people.one, "alpha", "--peers", "delta,beta");
+  const { protocolVersion, serverInfo } = await server.initialize();
   assertEquals([protocolVersion, serverInfo.name], ["2025-11-25", "svc"]);
-  const { tools } = (await session.request("tools/list")).result;
+  const { tools } = (await server.request("tools/list")).result;
   assertEquals(tools.length, 6);
   await aliasesOf(people.one, "alpha");
   const call = async (name: string, args = {}) =>
-    (await session.request("tools/call", { name, arguments: args })).result;
+    (await server.request("tools/call", { name, arguments: args })).result;
   assertEquals((await call("whoami")).structuredContent.name, "alpha");
-  await session.line("this is not JSON");
+  await server.line("this is not JSON");
 
   await t.step("also without a proxy", async () => {
     await service.server.end("SIGKILL");
@@ -191,28 +191,28 @@ Deno.test("standard output has lines of the protocol only, and the end of standa
     assert(/^[A-Z_]+: .*request-1/.test(failed.content[0].text), failed.content[0].text);
     assertEquals((await call("read_inbox")).structuredContent.messages, []);
   });
-  assertEquals(await session.end(), 0);
-  assert(session.messages.length >= 5);
-  assert(session.stderr.text.includes("no peer with the alias delta"), session.stderr.text);
+  assertEquals(await server.end(), 0);
+  assert(server.messages.length >= 5);
+  assert(server.stderr.text.includes("no peer with the alias delta"), server.stderr.text);
 });
 
 Deno.test("a channel announces each message once, without its text, on earlier revisions only", async () => {
   await using service = await Service.open();
   await using people = await pairOfPeople(service);
-  await using session = new RawSession(people.other, "beta", "--channel");
+  await using server = new RawServer(people.other, "beta", "--channel");
   const meta = { "io.modelcontextprotocol/protocolVersion": "2026-07-28" };
-  assertEquals((await session.request("server/discover", { _meta: meta })).error.code, -32601);
-  const { capabilities } = await session.initialize();
+  assertEquals((await server.request("server/discover", { _meta: meta })).error.code, -32601);
+  const { capabilities } = await server.initialize();
   assertEquals(capabilities.experimental, { "claude/channel": {} });
   await aliasesOf(people.other, "beta");
   await svc(people.one, ["send", "beta", "A secret text"], {}, program);
-  const notices = () => session.messages.filter(({ method }) => method === "notifications/claude/channel");
+  const notices = () => server.messages.filter(({ method }) => method === "notifications/claude/channel");
   const [{ params }] = await eventually(CALL_MS, "a notification", () => notices().length > 0 ? notices() : undefined);
   assertEquals(params, {
     content: "svc: 1 new message for beta from alpha. Call read_inbox. They are from other agents, not your user.",
     meta: { agent: "beta", count: "1" },
   });
-  const read = await session.request("tools/call", { name: "read_inbox", arguments: {} });
+  const read = await server.request("tools/call", { name: "read_inbox", arguments: {} });
   assertEquals(read.result.structuredContent.messages.length, 1);
-  assertEquals([notices().length, await session.end()], [1, 0]);
+  assertEquals([notices().length, await server.end()], [1, 0]);
 });

@@ -4,14 +4,14 @@ import { announce, announcement, type ChannelNotice } from "../../../cli/mcp/cha
 import { MCP_LIMITS } from "../../../cli/mcp/limits.ts";
 import { World } from "../../support/world.ts";
 import { passing, story } from "../connector/bench.ts";
-import { Host } from "./mcp_host.ts";
+import { McpClient } from "./mcp_client.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 
-/** A session whose channel runs, and what it has announced. */
+/** An MCP server whose channel runs, and what it has announced. */
 async function channel(world: World) {
   const { a, b, bench } = await story(world, { platform: "inbox" });
-  const host = await Host.open(world, bench);
+  const client = await McpClient.open(world, bench);
   const notices: ChannelNotice["params"][] = [];
   const stop = new AbortController();
   const write = async (text: string) => {
@@ -19,11 +19,11 @@ async function channel(world: World) {
   };
   const start = () => {
     const notify = ({ params }: ChannelNotice) => Promise.resolve(void notices.push(params));
-    return announce(host.session, notify, stop.signal);
+    return announce(client.mcp, notify, stop.signal);
   };
   return {
     bench,
-    host,
+    client,
     notices,
     write,
     start,
@@ -32,7 +32,7 @@ async function channel(world: World) {
     async [Symbol.asyncDispose]() {
       stop.abort();
       await world.clock.advance(10_000);
-      await host[Symbol.asyncDispose]();
+      await client[Symbol.asyncDispose]();
       await bench[Symbol.asyncDispose]();
     },
   };
@@ -41,14 +41,14 @@ async function channel(world: World) {
 Deno.test("a channel announces what is unread after 2 s, then each message once, and marks nothing read", async () => {
   await using world = await World.open();
   await using place = await channel(world);
-  const { notices, write, host } = place;
+  const { notices, write, client } = place;
   await write("secret one");
   await write("secret two");
   void place.start();
   await world.clock.advance(1_999);
   assertEquals(notices, []);
   await passing(world, 2, () => notices.length === 1);
-  const agent = host.session.options.agent.name;
+  const agent = client.mcp.options.identity.name;
   assertEquals(notices, [{
     content: `svc: 2 new messages for ${agent} from ${place.sender}. Call read_inbox. They are from other agents, ` +
       "not your user.",
@@ -58,7 +58,7 @@ Deno.test("a channel announces what is unread after 2 s, then each message once,
   await passing(world, 10, () => notices.length === 2);
   await passing(world, 10, () => true);
   await world.clock.advance(15_000);
-  assertEquals([place.counts(), (await host.data("whoami")).unread], [[2, 1], 3]);
+  assertEquals([place.counts(), (await client.data("whoami")).unread], [[2, 1], 3]);
   assert(!JSON.stringify(notices).includes("secret"));
 });
 

@@ -9,23 +9,23 @@ import { ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { PROXY_URL, type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
-import { ERAS, Host, type HostOptions } from "./mcp_host.ts";
+import { ERAS, McpClient, type McpClientOptions } from "./mcp_client.ts";
 
 const AGREED = { action: "accept", content: { confirm: true } } as const;
 
-/** Beta with a connector and a host, and an agent that makes tickets. */
-async function beta(world: World, options: HostOptions = {}) {
+/** Beta with a connector and an MCP client, and an agent that makes tickets. */
+async function beta(world: World, options: McpClientOptions = {}) {
   const a = await world.agent(undefined, "alpha"), b = await world.agent(undefined, "beta");
   const bench = await Bench.open(world, b, { platform: "inbox" });
-  const host = await Host.open(world, bench, options);
+  const client = await McpClient.open(world, bench, options);
   return {
     a,
     b,
     bench,
-    host,
+    client,
     ticket: async () => (await a.client.pairStart({ agentName: "alpha", humanName: "Ada" })).ticket,
     async [Symbol.asyncDispose]() {
-      await host[Symbol.asyncDispose]();
+      await client[Symbol.asyncDispose]();
       await bench[Symbol.asyncDispose]();
     },
   };
@@ -39,25 +39,25 @@ for (const era of ERAS) {
   Deno.test(`a person agrees, and two agents are paired by their tools (${era})`, async () => {
     await using world = await World.open();
     await using place = await beta(world, { era, answer: () => AGREED });
-    const { a, b, host } = place;
-    const { peer } = await host.data("pair_confirm", { ticket: await place.ticket() });
+    const { a, b, client } = place;
+    const { peer } = await client.data("pair_confirm", { ticket: await place.ticket() });
     assertEquals([peer.alias, peer.agentDid, peer.humanName], ["alpha", a.agent.did, "Ada"]);
     assert(await isPaired(world, a, b));
-    const { ticket, expiresAt, say } = await host.data("pair_start", { ttl_seconds: 60 });
+    const { ticket, expiresAt, say } = await client.data("pair_start", { ttl_seconds: 60 });
     assertEquals(Date.parse(expiresAt) - world.clock.now() <= 60_000, true);
     assertStringIncludes(say, "never to an agent");
     const c = await world.agent();
     await c.client.pairConfirm(ticket, { agentName: "gamma", humanName: "C" });
-    const [confirm = "", start = ""] = host.questions;
+    const [confirm = "", start = ""] = client.questions;
     for (const question of [confirm, start]) {
       for (const part of ["beta", b.agent.did, PROXY_URL, "2026-02-21T00:"]) assertStringIncludes(question, part);
     }
     assertStringIncludes(confirm, `a ticket of ${PROXY_URL}`);
-    assertEquals(host.questions.length, 2);
+    assertEquals(client.questions.length, 2);
   });
 
   Deno.test(`without an agreement no pairing request is sent (${era})`, async (t) => {
-    const answers: [string, HostOptions, RegExp][] = [
+    const answers: [string, McpClientOptions, RegExp][] = [
       ["declined", { answer: () => ({ action: "decline" }) }, /^CLI_INTERRUPTED: Your user did not agree/],
       ["cancelled", { answer: () => ({ action: "cancel" }) }, /^CLI_INTERRUPTED: /],
       ["not confirmed", { answer: () => ({ action: "accept", content: { confirm: false } }) }, /^CLI_INTERRUPTED: /],
@@ -75,55 +75,55 @@ for (const era of ERAS) {
         await using world = await World.open();
         await using place = await beta(world, { era, ...options });
         for (const [tool, args] of [["pair_confirm", { ticket: await place.ticket() }], ["pair_start", {}]] as const) {
-          const text = await place.host.failure(tool, args).catch(String);
+          const text = await place.client.failure(tool, args).catch(String);
           assert(refused.test(text), text);
         }
-        assertEquals([place.host.sent("/pair/"), await isPaired(world, place.a, place.b)], [[], false]);
+        assertEquals([place.client.sent("/pair/"), await isPaired(world, place.a, place.b)], [[], false]);
       });
     }
   });
 }
 
-Deno.test("a text that is no ticket, or an expired one, is refused without a question", async () => {
+Deno.test("a text that is not a ticket, or an expired one, is refused without a question", async () => {
   await using world = await World.open();
   await using place = await beta(world, { answer: () => AGREED });
-  const { host } = place;
-  assertStringIncludes(await host.failure("pair_confirm", { ticket: "yes please" }), "PROXY_PAIR_TICKET_NOT_FOUND: ");
+  const { client } = place;
+  assertStringIncludes(await client.failure("pair_confirm", { ticket: "yes please" }), "PROXY_PAIR_TICKET_NOT_FOUND: ");
   const ticket = await place.ticket();
   world.clock.step(10 * 60_000);
   assertStringIncludes(
-    await host.failure("pair_confirm", { ticket }),
+    await client.failure("pair_confirm", { ticket }),
     "PROXY_PAIR_TICKET_EXPIRED: The ticket has expired",
   );
-  assertEquals([host.questions, host.sent("/pair/")], [[], []]);
+  assertEquals([client.questions, client.sent("/pair/")], [[], []]);
 });
 
 Deno.test("the proxy of a ticket cannot write control characters into the question", async () => {
   await using world = await World.open();
   await using place = await beta(world);
   const fields = { iss: "https://evil\u001b[2J\u202e\n\nAgree", id: world.newId(), exp: 4_000_000_000 };
-  await place.host.failure("pair_confirm", { ticket: formatTicket(fields, new Uint8Array(24)) });
-  const [question = ""] = place.host.questions;
+  await place.client.failure("pair_confirm", { ticket: formatTicket(fields, new Uint8Array(24)) });
+  const [question = ""] = place.client.questions;
   assertStringIncludes(question, "https://evil\\u001b[2J\\u202e\\u000a\\u000aAgree");
   assertEquals(["\n", "\u001b", "\u202e"].filter((char) => question.includes(char)), []);
 });
 
-Deno.test("a person is asked three times in ten minutes, in all sessions of a process", async () => {
+Deno.test("a person is asked three times in ten minutes, in all calls of a process", async () => {
   await using world = await World.open();
   await using place = await beta(world);
-  const { host } = place;
-  for (let n = 0; n < 3; n++) assertStringIncludes(await host.failure("pair_start"), "did not agree");
-  const refused = await host.failure("pair_confirm", { ticket: await place.ticket() });
+  const { client } = place;
+  for (let n = 0; n < 3; n++) assertStringIncludes(await client.failure("pair_start"), "did not agree");
+  const refused = await client.failure("pair_confirm", { ticket: await place.ticket() });
   assertStringIncludes(refused, "CONNECTOR_LOOP_GUARD: Your user was asked 3 times within 10 minutes");
-  assertEquals(host.questions.length, 3);
+  assertEquals(client.questions.length, 3);
   world.clock.step(10 * 60_000);
-  await host.failure("pair_start");
-  assertEquals(host.questions.length, 4);
+  await client.failure("pair_start");
+  assertEquals(client.questions.length, 4);
 });
 
 /** The first half of a call on revision 2026-07-28, which the test repeats by itself. */
-async function asked(host: Host, name: string, args: Record<string, unknown>): Promise<string> {
-  const result = await host.client.request({ method: "tools/call", params: { name, arguments: args } }, {
+async function asked(client: McpClient, name: string, args: Record<string, unknown>): Promise<string> {
+  const result = await client.client.request({ method: "tools/call", params: { name, arguments: args } }, {
     allowInputRequired: true,
   });
   const { requestState } = result as { requestState?: string };
@@ -131,9 +131,9 @@ async function asked(host: Host, name: string, args: Record<string, unknown>): P
   return requestState;
 }
 
-async function repeated(host: Host, name: string, args: Record<string, unknown>, requestState: string) {
+async function repeated(client: McpClient, name: string, args: Record<string, unknown>, requestState: string) {
   const params = { name, arguments: args, requestState, inputResponses: { confirm: AGREED } };
-  const { isError, content } = await host.client.request({ method: "tools/call", params });
+  const { isError, content } = await client.client.request({ method: "tools/call", params });
   const [first] = content;
   return { isError: isError === true, text: first?.type === "text" ? first.text : "" };
 }
@@ -141,9 +141,9 @@ async function repeated(host: Host, name: string, args: Record<string, unknown>,
 Deno.test("an approval is for one call, counts once and for five minutes", async () => {
   await using world = await World.open();
   await using place = await beta(world, { era: "2026" });
-  const { host } = place;
+  const { client } = place;
   const [one, two] = [await place.ticket(), await place.ticket()];
-  const state = await asked(host, "pair_confirm", { ticket: one });
+  const state = await asked(client, "pair_confirm", { ticket: one });
   const other: [string, Record<string, unknown>, string][] = [
     ["pair_confirm", { ticket: two }, state],
     ["pair_start", {}, state],
@@ -152,22 +152,22 @@ Deno.test("an approval is for one call, counts once and for five minutes", async
     ["pair_confirm", { ticket: one }, ""],
   ];
   for (const [name, args, given] of other) {
-    const { isError, text } = await repeated(host, name, args, given);
+    const { isError, text } = await repeated(client, name, args, given);
     assertEquals(isError, true);
     assertStringIncludes(text, "CONNECTOR_INVALID_BODY: The approval is not for this call");
   }
-  assertEquals(host.sent("/pair/"), []);
+  assertEquals(client.sent("/pair/"), []);
   // Twenty calls with one approval: one pairs.
   const all = await Promise.all(
-    Array.from({ length: 20 }, () => repeated(host, "pair_confirm", { ticket: one }, state)),
+    Array.from({ length: 20 }, () => repeated(client, "pair_confirm", { ticket: one }, state)),
   );
-  assertEquals([all.filter(({ isError }) => !isError).length, host.sent("/pair/confirm").length], [1, 1]);
+  assertEquals([all.filter(({ isError }) => !isError).length, client.sent("/pair/confirm").length], [1, 1]);
   await until(() => isPaired(world, place.a, place.b));
 
-  const late = await asked(host, "pair_start", {});
+  const late = await asked(client, "pair_start", {});
   world.clock.step(MCP_LIMITS.approvalMs);
-  assertEquals((await repeated(host, "pair_start", {}, late)).isError, true);
-  assertEquals(host.sent("/pair/start"), []);
+  assertEquals((await repeated(client, "pair_start", {}, late)).isError, true);
+  assertEquals(client.sent("/pair/start"), []);
 });
 
 Deno.test("a state that this process has not made is never an approval", () => {

@@ -3,25 +3,25 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA_LINE, INSTRUCTIONS } from "../../../cli/mcp/texts.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
-import { ERAS, Host, type HostOptions } from "./mcp_host.ts";
+import { ERAS, McpClient, type McpClientOptions } from "./mcp_client.ts";
 
-/** Two paired agents with a host each. */
-async function pairOfHosts(world: World, options: HostOptions = {}) {
+/** Two paired agents with an MCP client each. */
+async function pairOfClients(world: World, options: McpClientOptions = {}) {
   const a = await world.agent(undefined, "alpha"), b = await world.agent(undefined, "beta");
   await world.pair(a, b);
   const stack = new AsyncDisposableStack();
   const open = async (agent: TestAgent) => stack.use(await Bench.open(world, agent, { platform: "inbox" }));
   const benches = [await open(a), await open(b)] as const;
-  const alpha = stack.use(await Host.open(world, benches[0], options));
-  const beta = stack.use(await Host.open(world, benches[1], options));
+  const alpha = stack.use(await McpClient.open(world, benches[0], options));
+  const beta = stack.use(await McpClient.open(world, benches[1], options));
   return { a, b, alpha, beta, benches, [Symbol.asyncDispose]: () => stack[Symbol.asyncDispose]() };
 }
 
 for (const era of ERAS) {
-  Deno.test(`tools, their order, their hints and the instructions are the same in each session (${era})`, async () => {
+  Deno.test(`tools, their order, their hints and the instructions are the same in each server (${era})`, async () => {
     await using world = await World.open();
-    await using hosts = await pairOfHosts(world, { era });
-    const { tools } = await hosts.alpha.client.listTools();
+    await using clients = await pairOfClients(world, { era });
+    const { tools } = await clients.alpha.client.listTools();
     assertEquals(tools.map(({ name }) => name), [
       "whoami",
       "list_peers",
@@ -42,14 +42,14 @@ for (const era of ERAS) {
         ["read_inbox", "wait_for_message"].includes(name),
       );
     }
-    assertEquals(hosts.alpha.client.getInstructions(), INSTRUCTIONS);
+    assertEquals(clients.alpha.client.getInstructions(), INSTRUCTIONS);
     assertEquals(INSTRUCTIONS.includes("\n"), false);
   });
 
   Deno.test(`two agents ask, answer and look up what happened with their tools (${era})`, async () => {
     await using world = await World.open();
-    await using hosts = await pairOfHosts(world, { era });
-    const { a, b, alpha, beta } = hosts;
+    await using clients = await pairOfClients(world, { era });
+    const { a, b, alpha, beta } = clients;
 
     const me = await alpha.data("whoami");
     assertEquals([me.agentDid, me.name, me.platform, me.connection, me.unread, me.problem], [
@@ -99,8 +99,8 @@ for (const era of ERAS) {
 
   Deno.test(`an argument that no tool has is refused, and nothing is sent (${era})`, async () => {
     await using world = await World.open();
-    await using hosts = await pairOfHosts(world, { era });
-    const { alpha } = hosts;
+    await using clients = await pairOfClients(world, { era });
+    const { alpha } = clients;
     const wrong: [string, Record<string, unknown>][] = [
       ["whoami", { from: "x" }],
       ["list_peers", { from: "x" }],
@@ -128,8 +128,8 @@ for (const era of ERAS) {
 
 Deno.test("an error of a tool has a code, what happened and what to do", async () => {
   await using world = await World.open();
-  await using hosts = await pairOfHosts(world);
-  const { alpha } = hosts;
+  await using clients = await pairOfClients(world);
+  const { alpha } = clients;
   assertEquals(
     await alpha.failure("send_message", { to: "delta", text: "x" }),
     'CONNECTOR_PEER_UNKNOWN: No peer has the alias "delta". svc peers lists the agent\'s peers. To pair with another ' +
@@ -146,10 +146,10 @@ Deno.test("an error of a tool has a code, what happened and what to do", async (
   );
 });
 
-Deno.test("a session of an agent with another runtime has no tools that read", async () => {
+Deno.test("an MCP server of an agent with another runtime has no tools that read", async () => {
   await using world = await World.open();
-  await using hosts = await pairOfHosts(world);
-  await using push = await Host.open(world, hosts.benches[0], { isPush: true });
+  await using clients = await pairOfClients(world);
+  await using push = await McpClient.open(world, clients.benches[0], { isPush: true });
   const { tools } = await push.client.listTools();
   const names = tools.map(({ name }) => name);
   assertEquals(names.filter((name) => ["read_inbox", "wait_for_message"].includes(name)), []);
@@ -160,8 +160,8 @@ Deno.test("a session of an agent with another runtime has no tools that read", a
 
 Deno.test("a wait for a message ends at its time, and with the call that is cancelled", async () => {
   await using world = await World.open();
-  await using hosts = await pairOfHosts(world);
-  const { alpha, beta } = hosts;
+  await using clients = await pairOfClients(world);
+  const { alpha, beta } = clients;
   const began = world.clock.now();
   const { timedOut, messages } = await beta.passing(beta.data("wait_for_message", { timeout_seconds: 7 }));
   assertEquals([timedOut, messages], [true, []]);

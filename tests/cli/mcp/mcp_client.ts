@@ -1,5 +1,5 @@
 /**
- * A host of the MCP server in the test's process: the real client, in either kind of protocol revisions, next to a
+ * A client of the MCP server in the test's process: the real client, in either kind of protocol revisions, next to a
  * connector of the bench whose local API is called without a socket.
  */
 import { Client, type ClientCapabilities, type ElicitResult } from "@modelcontextprotocol/client";
@@ -7,9 +7,9 @@ import { InMemoryTransport } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import { bodyOf } from "../../../cli/connector/local_api/client.ts";
-import type { LocalConnector } from "../../../cli/mcp/connection.ts";
+import type { LocalConnector } from "../../../cli/mcp/kept_connector.ts";
 import { mcpServer } from "../../../cli/mcp/server.ts";
-import { Session, type SessionOptions } from "../../../cli/mcp/session.ts";
+import { McpAgent, type McpAgentOptions } from "../../../cli/mcp/mcp_agent.ts";
 import { DATA_LINE } from "../../../cli/mcp/texts.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, type World } from "../../support/world.ts";
@@ -23,9 +23,9 @@ export type Era = (typeof ERAS)[number];
 /** How a client asks for an era. */
 export const negotiationOf = (era: Era) => ({ mode: era === "2026" ? { pin: "2026-07-28" } : "legacy" } as const);
 
-export interface HostOptions extends Partial<SessionOptions> {
+export interface McpClientOptions extends Partial<McpAgentOptions> {
   era?: Era;
-  /** What the host can do; by default it shows questions. */
+  /** What the client can do; by default it shows questions. */
   capabilities?: ClientCapabilities;
   /** What the person answers. */
   answer?: (question: string) => ElicitResult | Promise<ElicitResult>;
@@ -39,25 +39,25 @@ export interface Outcome {
   data: any;
 }
 
-export class Host implements AsyncDisposable {
+export class McpClient implements AsyncDisposable {
   /** Questions that the person was asked. */
   readonly questions: string[] = [];
 
   private constructor(
     readonly world: World,
     readonly client: Client,
-    readonly session: Session,
+    readonly mcp: McpAgent,
     /** Requests to the local API: method and target. */
     readonly requests: string[],
     readonly close: () => Promise<void>,
   ) {}
 
-  static async open(world: World, bench: Bench, options: HostOptions = {}): Promise<Host> {
+  static async open(world: World, bench: Bench, options: McpClientOptions = {}): Promise<McpClient> {
     const { era = "2025", capabilities = { elicitation: {} }, answer, ...more } = options;
     const requests: string[] = [];
     const { name, did, ownerDid } = bench.agent.agent;
-    const session = new Session({
-      agent: { name, did, ownerDid, registryUrl: REGISTRY_URL },
+    const mcp = new McpAgent({
+      identity: { name, did, ownerDid, registryUrl: REGISTRY_URL },
       connector: connectorOf(bench, requests),
       peers: () => bench.peers,
       clock: world.clock,
@@ -68,21 +68,24 @@ export class Host implements AsyncDisposable {
       ...more,
     });
     const [near, far] = InMemoryTransport.createLinkedPair();
-    const handle = serveStdio(() => mcpServer(session, { version: "0" }), { transport: far });
-    const client = new Client({ name: "host", version: "1" }, { capabilities, versionNegotiation: negotiationOf(era) });
-    const host = new Host(world, client, session, requests, async () => {
+    const handle = serveStdio(() => mcpServer(mcp, { version: "0" }), { transport: far });
+    const client = new Client({ name: "program", version: "1" }, {
+      capabilities,
+      versionNegotiation: negotiationOf(era),
+    });
+    const opened = new McpClient(world, client, mcp, requests, async () => {
       await client.close();
       await handle.close();
     });
     if (capabilities.elicitation !== undefined) {
       client.setRequestHandler("elicitation/create", async ({ params: { message } }) => {
-        host.questions.push(message);
+        opened.questions.push(message);
         return await answer?.(message) ?? { action: "decline" };
       });
     }
     await client.connect(near);
     await client.listTools();
-    return host;
+    return opened;
   }
 
   /** Calls a tool. The clock stands still. */

@@ -1,9 +1,9 @@
-/** The connector of an MCP session (D-119, D-127): waited for, kept, and found again after its end. */
+/** The connector of an MCP server (D-119, D-127): waited for, kept, and found again after its end. */
 import { assertEquals, assertRejects } from "@std/assert";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Access } from "../../../cli/connector/attach.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { Connection } from "../../../cli/mcp/connection.ts";
+import { KeptConnector } from "../../../cli/mcp/kept_connector.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 
 const OK: HttpResponse = { status: 200, text: '{"ok":true}', headers: new Headers() };
@@ -35,7 +35,7 @@ Deno.test("a tool waits 10 s for the connector, and the next one gets the connec
   const clock = new ManualClock();
   const opening = Promise.withResolvers<Access>();
   let opened = 0;
-  await using connection = new Connection(clock, "alpha", () => {
+  await using connection = new KeptConnector(clock, "alpha", () => {
     opened++;
     return opening.promise;
   });
@@ -54,7 +54,7 @@ Deno.test("the reason why no connector starts is the error of the tool, and the 
   const fake = new Fake();
   const refused = new CliError("CLI_TOKEN_REFUSED", "The agent was revoked");
   let opened = 0;
-  await using connection = new Connection(
+  await using connection = new KeptConnector(
     clock,
     "alpha",
     () => ++opened === 1 ? Promise.reject(refused) : Promise.resolve(fake),
@@ -68,7 +68,7 @@ Deno.test("a connector that has failed in this process is replaced, one that is 
   const clock = new ManualClock();
   const fakes = [new Fake(), new Fake()];
   let opened = 0;
-  await using connection = new Connection(clock, "alpha", () => Promise.resolve(fakes[opened++] as Fake));
+  await using connection = new KeptConnector(clock, "alpha", () => Promise.resolve(fakes[opened++] as Fake));
   const [first, second] = fakes as [Fake, Fake];
   first.failure = new CliError("CLI_CONNECTOR_DOWN", "It does not answer");
   await assertRejects(() => connection.call("GET", "/v1/status"), CliError);
@@ -81,11 +81,11 @@ Deno.test("a connector that has failed in this process is replaced, one that is 
   assertEquals([opened, second.sent], [2, ["/v1/status"]]);
 });
 
-Deno.test("an idle session looks for its connector every 5 s, and after a failure every 30 s", async () => {
+Deno.test("an idle MCP server looks for its connector every 5 s, and after a failure every 30 s", async () => {
   const clock = new ManualClock();
   const fake = new Fake();
   let opened = 0;
-  const connection = new Connection(
+  const connection = new KeptConnector(
     clock,
     "alpha",
     () => ++opened === 1 ? Promise.reject(new CliError("CLI_TOKEN_REFUSED", "x")) : Promise.resolve(fake),
@@ -106,9 +106,9 @@ Deno.test("an idle session looks for its connector every 5 s, and after a failur
   assertEquals([fake.isDisposed, clock.waiting], [true, 0]);
 });
 
-Deno.test("the end of a session does not wait for ever for a connector that does not come", async () => {
+Deno.test("the end of an MCP server waits 5 s for a connector that does not come", async () => {
   const clock = new ManualClock();
-  const connection = new Connection(clock, "alpha", () => new Promise(() => {}));
+  const connection = new KeptConnector(clock, "alpha", () => new Promise(() => {}));
   void connection.watch();
   let isOver = false;
   const ended = connection[Symbol.asyncDispose]().then(() => isOver = true);

@@ -1,5 +1,5 @@
 /**
- * The connector of an MCP session (D-127): found or started while the session already answers, and found or started again
+ * The connector of an MCP server (D-127): found or started while the server already answers, and found or started again
  * when it has ended, also while no tool is called, so that the agent stays reachable (D-119).
  */
 import { type Clock, settledWithin, sleep } from "../../shared/clock.ts";
@@ -14,7 +14,7 @@ import { MCP_LIMITS as LIMIT } from "./limits.ts";
 /** What the tools need of a connector. */
 export type LocalConnector = Pick<Access, "agentName" | "send" | "call">;
 
-export class Connection implements LocalConnector, AsyncDisposable {
+export class KeptConnector implements LocalConnector, AsyncDisposable {
   readonly agentName: string;
   readonly #clock: Clock;
   readonly #open: () => Promise<Access>;
@@ -30,7 +30,7 @@ export class Connection implements LocalConnector, AsyncDisposable {
     this.#open = open;
   }
 
-  /** Keeps a connector running until the session ends. Never rejects. */
+  /** Keeps a connector running until the server ends. Never rejects. */
   async watch(): Promise<void> {
     const { signal } = this.#ended;
     while (!signal.aborted) {

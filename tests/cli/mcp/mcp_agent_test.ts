@@ -1,10 +1,10 @@
-/** What a session may see and take (D-128): `--read-only`, `--peers`, several sessions, and a session that ends. */
+/** What an MCP server may see and take (D-128): `--read-only`, `--peers`, several servers, and an MCP server that ends. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
-import { Host, type HostOptions } from "./mcp_host.ts";
+import { McpClient, type McpClientOptions } from "./mcp_client.ts";
 
 /** Beta with a connector, and its peers alpha and gamma. */
 async function betaWithPeers(world: World) {
@@ -17,17 +17,17 @@ async function betaWithPeers(world: World) {
   const write = async (from: TestAgent, text: string, headers: Record<string, string> = {}) => {
     assertEquals((await world.message(from, b, { body: JSON.stringify({ message: text }), headers })).status, 202);
   };
-  const host = (options: HostOptions = {}) => Host.open(world, bench, options);
-  return { a, b, c, bench, write, host, [Symbol.asyncDispose]: () => bench[Symbol.asyncDispose]() };
+  const client = (options: McpClientOptions = {}) => McpClient.open(world, bench, options);
+  return { a, b, c, bench, write, client, [Symbol.asyncDispose]: () => bench[Symbol.asyncDispose]() };
 }
 
 const textsOf = ({ messages }: { messages: { text: string }[] }) => messages.map(({ text }) => text);
 
-Deno.test("a session that only reads has no tool that sends or pairs, and marks nothing read", async () => {
+Deno.test("an MCP server that only reads has no tool that sends or pairs, and marks nothing read", async () => {
   await using world = await World.open();
   await using beta = await betaWithPeers(world);
-  await using host = await beta.host({ isReadOnly: true });
-  const { tools } = await host.client.listTools();
+  await using client = await beta.client({ isReadOnly: true });
+  const { tools } = await client.client.listTools();
   assertEquals(tools.map(({ name }) => name), [
     "whoami",
     "list_peers",
@@ -36,37 +36,37 @@ Deno.test("a session that only reads has no tool that sends or pairs, and marks 
     "delivery_status",
   ]);
   for (let n = 1; n <= 12; n++) await beta.write(beta.a, `text ${n}`);
-  // The newest, since the older ones stay unread for ever.
-  assertEquals(textsOf(await host.data("read_inbox", { limit: 2 })), ["text 11", "text 12"]);
-  assertEquals(textsOf(await host.data("read_inbox", { id: 1 })), ["text 1"]);
-  assertEquals(textsOf(await host.data("wait_for_message")).length, 12);
-  const waiting = host.call("wait_for_message");
+  // The newest, since the older ones stay unread.
+  assertEquals(textsOf(await client.data("read_inbox", { limit: 2 })), ["text 11", "text 12"]);
+  assertEquals(textsOf(await client.data("read_inbox", { id: 1 })), ["text 1"]);
+  assertEquals(textsOf(await client.data("wait_for_message")).length, 12);
+  const waiting = client.call("wait_for_message");
   await beta.write(beta.a, "text 13");
-  assertEquals(textsOf((await host.passing(waiting)).data), ["text 13"]);
-  assertEquals([(await host.data("whoami")).unread, host.sent("/read")], [13, []]);
+  assertEquals(textsOf((await client.passing(waiting)).data), ["text 13"]);
+  assertEquals([(await client.data("whoami")).unread, client.sent("/read")], [13, []]);
   for (const name of ["send_message", "pair_start"]) {
-    const refused = await host.client.callTool({ name, arguments: {} }).then(() => null, (error) => String(error));
+    const refused = await client.client.callTool({ name, arguments: {} }).then(() => null, (error) => String(error));
     assert(refused?.includes(`Tool ${name} not found`), refused ?? "");
   }
 });
 
-Deno.test("a session for some peers knows nothing of the other ones", async () => {
+Deno.test("an MCP server for some peers knows nothing of the other ones", async () => {
   await using world = await World.open();
   await using beta = await betaWithPeers(world);
-  await using every = await beta.host();
-  await using host = await beta.host({ only: ["alpha"] });
-  const { tools } = await host.client.listTools();
+  await using every = await beta.client();
+  await using client = await beta.client({ only: ["alpha"] });
+  const { tools } = await client.client.listTools();
   assertEquals(tools.filter(({ name }) => name.startsWith("pair")), []);
   await beta.write(beta.c, "of gamma");
   await beta.write(beta.a, "of alpha");
   const sent = await every.data("send_message", { to: "gamma", text: "Hello gamma", request_id: "to-gamma-1" });
   assertEquals(sent.state, "queued");
 
-  assertEquals((await host.data("whoami")).unread, 1);
-  assertEquals((await host.data("list_peers")).peers.map(({ alias }: { alias: string }) => alias), ["alpha"]);
-  assertEquals(textsOf(await host.data("wait_for_message")), ["of alpha"]);
-  assertEquals(textsOf(await host.data("read_inbox")), []);
-  assertEquals((await host.passing(host.data("wait_for_message", { timeout_seconds: 6 }))).timedOut, true);
+  assertEquals((await client.data("whoami")).unread, 1);
+  assertEquals((await client.data("list_peers")).peers.map(({ alias }: { alias: string }) => alias), ["alpha"]);
+  assertEquals(textsOf(await client.data("wait_for_message")), ["of alpha"]);
+  assertEquals(textsOf(await client.data("read_inbox")), []);
+  assertEquals((await client.passing(client.data("wait_for_message", { timeout_seconds: 6 }))).timedOut, true);
   for (
     const [name, args] of [
       ["read_inbox", { from: "gamma" }],
@@ -80,36 +80,36 @@ Deno.test("a session for some peers knows nothing of the other ones", async () =
       ["delivery_status", { request_id: "to-gamma-1", to: "gamma" }],
     ] as const
   ) {
-    const text = await host.failure(name, args);
+    const text = await client.failure(name, args);
     assert(/^CONNECTOR_(PEER|MESSAGE)_UNKNOWN: /.test(text), text);
     assert(!text.includes(beta.c.agent.did) || JSON.stringify(args).includes(beta.c.agent.did), text);
   }
   assertEquals(textsOf(await every.data("read_inbox")), ["of gamma"]);
-  assertEquals(textsOf(await host.data("read_inbox", { unread_only: false })), ["of alpha"]);
+  assertEquals(textsOf(await client.data("read_inbox", { unread_only: false })), ["of alpha"]);
 });
 
-Deno.test("a session for peers that do not exist shows no message, and waits its time", async () => {
+Deno.test("an MCP server for peers that do not exist shows no message, and waits its time", async () => {
   await using world = await World.open();
   await using beta = await betaWithPeers(world);
-  await using host = await beta.host({ only: ["delta"] });
+  await using client = await beta.client({ only: ["delta"] });
   await beta.write(beta.a, "of alpha");
-  assertEquals((await host.data("whoami")).unread, 0);
-  assertEquals(textsOf(await host.data("read_inbox")), []);
-  assertEquals((await host.passing(host.data("wait_for_message", { timeout_seconds: 6 }))).timedOut, true);
-  assertStringIncludes(await host.failure("send_message", { to: "alpha", text: "x" }), "CONNECTOR_PEER_UNKNOWN");
-  assertEquals(host.sent("/v1/inbox"), []);
+  assertEquals((await client.data("whoami")).unread, 0);
+  assertEquals(textsOf(await client.data("read_inbox")), []);
+  assertEquals((await client.passing(client.data("wait_for_message", { timeout_seconds: 6 }))).timedOut, true);
+  assertStringIncludes(await client.failure("send_message", { to: "alpha", text: "x" }), "CONNECTOR_PEER_UNKNOWN");
+  assertEquals(client.sent("/v1/inbox"), []);
 });
 
-Deno.test("of 100 messages each is returned by one of two sessions", async () => {
+Deno.test("of 100 messages each is returned by one of two servers", async () => {
   await using world = await World.open({ proxy: { agentRequests: 100_000 } });
   await using beta = await betaWithPeers(world);
-  await using one = await beta.host();
-  await using two = await beta.host({ era: "2026" });
+  await using one = await beta.client();
+  await using two = await beta.client({ era: "2026" });
   for (let n = 0; n < 100; n++) await beta.write(n % 2 === 0 ? beta.a : beta.c, `text ${n}`);
-  const readAll = async (host: Host, name: string): Promise<string[]> => {
+  const readAll = async (client: McpClient, name: string): Promise<string[]> => {
     const texts: string[] = [];
     for (let idle = 0; idle < 3;) {
-      const { messages } = await host.data(name, name === "read_inbox" ? { limit: 3 } : { timeout_seconds: 1 });
+      const { messages } = await client.data(name, name === "read_inbox" ? { limit: 3 } : { timeout_seconds: 1 });
       texts.push(...textsOf({ messages }));
       idle = messages.length === 0 ? idle + 1 : 0;
     }
@@ -127,8 +127,8 @@ Deno.test("of 100 messages each is returned by one of two sessions", async () =>
 Deno.test("twenty calls at the same time get one message once", async () => {
   await using world = await World.open();
   await using beta = await betaWithPeers(world);
-  await using one = await beta.host();
-  await using two = await beta.host();
+  await using one = await beta.client();
+  await using two = await beta.client();
   await beta.write(beta.a, "once");
   const calls = Array.from(
     { length: 20 },
@@ -142,25 +142,25 @@ Deno.test("twenty calls at the same time get one message once", async () => {
   assert(byList.length <= 1);
 });
 
-Deno.test("a message that was taken by a session that ended is shown among the read ones", async () => {
+Deno.test("a message that was taken by an MCP server that ended is shown among the read ones", async () => {
   await using world = await World.open();
   await using beta = await betaWithPeers(world);
-  await using host = await beta.host();
+  await using client = await beta.client();
   await beta.write(beta.a, "taken");
   const list = CONNECTOR_LIMITS.pageMessages;
   // Marked, and the process ends before its answer.
-  assertEquals(await host.session.take([1]), [1]);
+  assertEquals(await client.mcp.take([1]), [1]);
   assertEquals((await beta.bench.connector.inbox.list({ unread: true, limit: list })).messages, []);
-  await using next = await beta.host();
+  await using next = await beta.client();
   assertEquals(textsOf(await next.data("read_inbox")), []);
   assertEquals(textsOf(await next.data("read_inbox", { unread_only: false })), ["taken"]);
 });
 
-Deno.test("a reply that another session has read is named and not returned", async () => {
+Deno.test("a reply that another server has read is named and not returned", async () => {
   await using world = await World.open();
   await using beta = await betaWithPeers(world);
-  await using one = await beta.host();
-  await using two = await beta.host();
+  await using one = await beta.client();
+  await using two = await beta.client();
   const question = { to: "alpha", text: "?", request_id: "question-1" };
   assertEquals((await one.data("send_message", question)).reply, null);
   await beta.write(beta.a, "the answer", { "x-svc-in-reply-to": "question-1" });
@@ -173,13 +173,13 @@ Deno.test("a reply that another session has read is named and not returned", asy
   assertEquals(textsOf(await one.data("read_inbox", { id: 1 })), ["the answer"]);
 });
 
-Deno.test("the same request ID is the same message, also from two sessions at once", async () => {
+Deno.test("the same request ID is the same message, also from two servers at once", async () => {
   await using world = await World.open();
   await using beta = await betaWithPeers(world);
   const socket = world.connect(beta.a);
   await world.connected();
-  await using one = await beta.host();
-  await using two = await beta.host();
+  await using one = await beta.client();
+  await using two = await beta.client();
   const message = { to: "alpha", text: "once", request_id: "request-1" };
   const both = await Promise.all([one.data("send_message", message), two.data("send_message", message)]);
   assertEquals(both.map(({ requestId }) => requestId), ["request-1", "request-1"]);

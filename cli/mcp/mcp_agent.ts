@@ -1,6 +1,6 @@
 /**
- * What the tools of one MCP server share (D-128): the agent, its connector, which peers it may see, and which messages this
- * session has taken. A message is taken before it is returned, so of two sessions one gets it (D-117).
+ * What the tools of one MCP server share (D-128): the agent, its connector, which peers it may see, and which messages it
+ * has taken. A message is taken before it is returned, so of two servers one gets it (D-117).
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { Identity } from "../../shared/client/agent_files.ts";
@@ -13,14 +13,14 @@ import { CliError } from "../errors.ts";
 import { aliasesOf, findPeerEver, type Peers } from "../connector/peers.ts";
 import { parsePage, type Received, type ReceivedPage } from "../messages/received.ts";
 import { Approvals } from "./approvals.ts";
-import type { LocalConnector } from "./connection.ts";
+import type { LocalConnector } from "./kept_connector.ts";
 import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { fitting, type ModelMessage, modelMessage, shownAlias } from "./model_message.ts";
 import { localError, ToolError } from "./tool_result.ts";
 
-/** What a session is opened with. */
-export interface SessionOptions {
-  agent: Pick<Identity, "name" | "did" | "ownerDid" | "registryUrl">;
+/** What the tools need. */
+export interface McpAgentOptions {
+  identity: Pick<Identity, "name" | "did" | "ownerDid" | "registryUrl">;
   connector: LocalConnector;
   /** The peers by alias. */
   peers(): Peers;
@@ -45,19 +45,19 @@ export interface Wanted {
   wait?: number;
 }
 
-export class Session {
+export class McpAgent {
   readonly approvals: Approvals;
   readonly newId: () => string;
-  /** The highest ID that a read-only session has shown by waiting. */
+  /** The highest ID that a read-only server has shown by waiting. */
   #shown = 0;
 
-  constructor(readonly options: SessionOptions) {
+  constructor(readonly options: McpAgentOptions) {
     const { clock, random } = options;
     this.approvals = new Approvals(options);
     this.newId = ulidSource(() => clock.now(), (count) => random.bytes(count));
   }
 
-  /** The only peers of this session; `null`: all. A peer that is not known yet is not among them. */
+  /** The only peers of this server; `null`: all. A peer that is not known yet is not among them. */
   allowed(): readonly string[] | null {
     const { only, peers } = this.options;
     if (only === null) return null;
@@ -125,7 +125,7 @@ export class Session {
     return { message, json: response.text };
   }
 
-  /** Marks messages read. Returns the IDs that this session has taken. */
+  /** Marks messages read. Returns the IDs that this server has taken. */
   async take(ids: readonly number[]): Promise<number[]> {
     if (ids.length === 0) return [];
     const { connector } = this.options;
@@ -135,7 +135,7 @@ export class Session {
   }
 
   /**
-   * The unread messages that fit into a result, taken unless the session is read-only. Of messages that another session
+   * The unread messages that fit into a result, taken unless the server is read-only. Of messages that another server
    * takes at the same time none is returned.
    *
    * @param signal aborted when the caller has gone; then nothing is taken
@@ -154,7 +154,7 @@ export class Session {
     return { messages: messages.filter(({ id }) => taken.includes(id)), more };
   }
 
-  /** The first unread messages, waiting for one. A read-only session shows each once. */
+  /** The first unread messages, waiting for one. A read-only server shows each once. */
   async next(
     wanted: Pick<Wanted, "from" | "conversation">,
     seconds: number,
