@@ -67,7 +67,7 @@ function noticeOf(agent: string, messages: readonly Received[]): ChannelNotice {
   return { method: "notifications/claude/channel", params: { content, meta: { agent, count: `${messages.length}` } } };
 }
 
-/** The line about new messages (D-132). It holds no text of them. */
+/** The line about new messages (D-133). It holds no text of them. */
 export function announcement(agent: string, count: number, senders: readonly string[]): string {
   const names = [...new Set(senders)];
   const shown = names.slice(0, LIMIT.sendersShown);

@@ -24,7 +24,7 @@ export const MCP_LIMIT_TABLE = {
     value: 45,
     unit: "s",
     source: "D-128",
-    what: "longest wait of a tool; hosts end a call after 60 s",
+    what: "longest wait of a tool, shorter than programs that run a model give a call",
   },
   waitDefaultSeconds: { value: 30, unit: "s", source: "D-128", what: "default wait of wait_for_message" },
   callSeconds: {

@@ -11,6 +11,7 @@ import { renderCliDoc } from "../../cli/command_line/help.ts";
 import { COMMANDS, GROUPS } from "../../cli/commands/table.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { CONNECTOR_LIMIT_TABLE } from "../../cli/connector/limits.ts";
+import { MCP_LIMIT_TABLE } from "../../cli/mcp/limits.ts";
 import { CLIENT_LIMIT_TABLE } from "../../shared/client/limits.ts";
 import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
 import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
@@ -103,6 +104,8 @@ function limits(): string {
     limitTable(LIMIT_TABLE),
     "## The connector\n",
     limitTable(CONNECTOR_LIMIT_TABLE),
+    "## The MCP server\n",
+    limitTable(MCP_LIMIT_TABLE),
     "## Commands and the client library\n",
     limitTable(CLIENT_LIMIT_TABLE),
   ].join("\n");

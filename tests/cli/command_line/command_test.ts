@@ -97,6 +97,7 @@ const ADDED = [
   "connector",
   "connector status",
   "connector service logs",
+  "mcp",
   // One program (D-160).
   "serve",
   "demo",

@@ -4,11 +4,14 @@
  */
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { CONNECTOR_LIMIT_TABLE, CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
+import { MCP_LIMIT_TABLE } from "../../../cli/mcp/limits.ts";
 import { CLIENT_LIMIT_TABLE, CLIENT_LIMITS } from "../../../shared/client/limits.ts";
 import { LIMIT_TABLE, type LimitName, LIMITS } from "../../../shared/protocol/limits.ts";
 
 const rows = Object.entries(LIMIT_TABLE);
-const connectorRows = [...Object.entries(CONNECTOR_LIMIT_TABLE), ...Object.entries(CLIENT_LIMIT_TABLE)];
+const connectorRows = [CONNECTOR_LIMIT_TABLE, CLIENT_LIMIT_TABLE, MCP_LIMIT_TABLE].flatMap((table) =>
+  Object.entries(table)
+);
 
 /** Name and value, in the unit of the name. */
 const DECIDED: [decision: string, name: LimitName, value: number][] = [
