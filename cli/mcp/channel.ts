@@ -27,36 +27,33 @@ export async function announce(
   const { clock } = mcp.options;
   const gate = new Gate(clock);
   await sleep(clock, LIMIT.channelDelayMs, signal);
-  for (let after = 0; !signal.aborted;) {
-    const found = await newMessages(mcp, after);
-    if (found.length === 0) {
-      await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
-      continue;
-    }
-    const isMany = after === 0 || found.length > LIMIT.channelMessages;
-    for (const messages of isMany ? [found] : found.map((one) => [one])) {
+  let after = 0;
+  for (let isFirst = true; !signal.aborted; isFirst = false) {
+    const found = await newMessages(mcp, after, isFirst ? 0 : LIMIT.callSeconds, signal);
+    const isMany = isFirst || found.length > LIMIT.channelMessages;
+    for (const messages of isMany && found.length > 0 ? [found] : found.map((one) => [one])) {
       await gate.pass(signal);
       if (signal.aborted) return;
       await notify(noticeOf(mcp.options.identity.name, messages)).catch(() => {});
     }
     after = found.at(-1)?.message.id ?? after;
+    await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
   }
 }
 
 /** All unread messages behind an ID, waiting for the first one; none while there is no connector. */
-async function newMessages(mcp: McpAgent, after: number): Promise<Received[]> {
+async function newMessages(mcp: McpAgent, after: number, wait: number, signal: AbortSignal): Promise<Received[]> {
   const found: Received[] = [];
+  const limit = CONNECTOR_LIMITS.pageMessagesMax;
   try {
-    for (let pages = 0; pages < LIMIT.countedPages; pages++) {
+    for (let pages = 0, more = true; more && pages < LIMIT.countedPages; pages++) {
       const last = found.at(-1)?.message.id ?? after;
-      const wait = found.length === 0 ? LIMIT.callSeconds : 0;
-      const limit = CONNECTOR_LIMITS.pageMessagesMax;
-      const { messages, more } = await mcp.page({ unread: true, after: last, limit, wait });
-      found.push(...messages);
-      if (!more) break;
+      const page = await mcp.page({ unread: true, after: last, limit, wait: pages === 0 ? wait : 0 });
+      found.push(...page.messages);
+      more = page.more;
     }
   } catch {
-    await sleep(mcp.options.clock, LIMIT.watchMs);
+    await sleep(mcp.options.clock, LIMIT.watchMs, signal);
   }
   return found;
 }

@@ -3,7 +3,6 @@
  * when it has ended, also while no tool is called, so that the agent stays reachable (D-119).
  */
 import { type Clock, settledWithin, sleep } from "../../shared/clock.ts";
-import { ApiError } from "../../shared/client/errors.ts";
 import type { HttpResponse } from "../../shared/client/http.ts";
 import type { Access } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
@@ -86,10 +85,13 @@ export class KeptConnector implements LocalConnector, AsyncDisposable {
     }
   }
 
-  /** A connector of this process that has failed does not start again by itself; the next access starts another one. */
+  /**
+   * Replaces access that has failed permanently: a connector of this process that has ended with an error does not start
+   * again. A lost connector is found again by the access itself. An error that a connector answers is not thrown here.
+   */
   #failed(access: Promise<Access>, error: unknown): void {
-    const isOfCall = error instanceof ApiError || error instanceof CliError && error.code === "CLI_CONNECTOR_DOWN";
-    if (isOfCall || !this.#forget(access)) return;
+    const isLost = error instanceof CliError && error.code === "CLI_CONNECTOR_DOWN";
+    if (isLost || !this.#forget(access)) return;
     void access.then((opened) => opened[Symbol.asyncDispose]()).catch(() => {});
   }
 

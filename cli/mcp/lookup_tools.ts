@@ -47,7 +47,7 @@ export const WHOAMI: ToolRow = tool({
       platform: runtime.platform,
       connection: connection.state,
       since: connection.since,
-      unread: mcp.options.only === null || mcp.options.isPush ? inbox.waiting : await unreadOf(mcp),
+      unread: mcp.options.only === null ? inbox.waiting : await unreadOf(mcp),
       problem: problem === null ? null : shownText(problem, LIMIT.problemCharacters),
     };
   },
@@ -55,6 +55,8 @@ export const WHOAMI: ToolRow = tool({
 
 /** The number of unread messages of the only peers, at most that of some pages. */
 async function unreadOf(mcp: McpAgent): Promise<number> {
+  // The messages go to the runtime, which this server does not limit.
+  if (mcp.options.isPush) return 0;
   let count = 0;
   for (let pages = 0, after = 0; pages < LIMIT.countedPages; pages++) {
     const { messages, more } = await mcp.page({ unread: true, after, limit: CONNECTOR_LIMITS.pageMessagesMax });

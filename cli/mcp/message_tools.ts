@@ -10,7 +10,7 @@ import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { fitting, ModelMessage, modelMessage } from "./model_message.ts";
 import type { McpAgent } from "./mcp_agent.ts";
 import { tool, type ToolRow } from "./tool.ts";
-import { failureText, shownText, ToolError } from "./tool_result.ts";
+import { failureText, localError, shownText, ToolError } from "./tool_result.ts";
 
 const Text = z.string();
 const Wait = z.int().min(0).max(LIMIT.waitSeconds);
@@ -132,6 +132,9 @@ export const READ_INBOX: ToolRow = tool({
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
   async run(mcp, { unread_only, from, conversation, limit, id, offset }, { signal }) {
+    if (offset !== undefined && id === undefined) {
+      throw localError("CONNECTOR_INVALID_BODY", "Invalid arguments: offset needs id", "Give the id of the message.");
+    }
     if (id !== undefined) return { messages: await oneMessage(mcp, id, offset ?? 0), more: false };
     if (!unread_only) {
       const page = await mcp.page({ unread: false, newest: true, from, conversation, limit });

@@ -37,6 +37,7 @@ export async function serveMcp(given: Context, wanted: McpWanted): Promise<void>
   warnOfUnknown(ctx, folder, wanted.only);
   const options = { "allow-insecure": wanted.allowInsecure };
   const isPush = await isPushPlatform(ctx, folder, options);
+  if (isPush && wanted.isChannel) ctx.out.warn("The messages of this agent go to its runtime: --channel has no effect");
   await using connector = new KeptConnector(ctx.clock, name, () => access(ctx, folder, options));
   const mcp = new McpAgent({
     identity: { ...folder.identity(), name },
@@ -55,7 +56,7 @@ export async function serveMcp(given: Context, wanted: McpWanted): Promise<void>
   await serveMcpAgent(mcp, {
     version: ctx.version,
     isChannel: wanted.isChannel && !isPush,
-    report: (error) => ctx.out.warn(error.message),
+    report: (error) => ctx.out.note(error.message),
     signal: stopped.signal,
   });
   forget();

@@ -39,7 +39,12 @@ async function serveChannel(mcp: McpAgent, transport: Transport, { version, repo
   const ended = new AbortController();
   server.server.onerror = report;
   server.server.onclose = () => ended.abort();
-  server.server.oninitialized = () => void announce(mcp, (notice) => server.server.notification(notice), ended.signal);
+  let isAnnouncing = false;
+  server.server.oninitialized = () => {
+    if (isAnnouncing) return;
+    isAnnouncing = true;
+    void announce(mcp, (notice) => server.server.notification(notice), ended.signal);
+  };
   await server.connect(transport);
   return () => server.close();
 }

@@ -1,5 +1,6 @@
 /** The connector of an MCP server (D-119, D-127): waited for, kept, and found again after its end. */
 import { assertEquals, assertRejects } from "@std/assert";
+import { ApiError } from "../../../shared/client/errors.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Access } from "../../../cli/connector/attach.ts";
 import { CliError } from "../../../cli/errors.ts";
@@ -73,8 +74,8 @@ Deno.test("a connector that has failed in this process is replaced, one that is 
   first.failure = new CliError("CLI_CONNECTOR_DOWN", "It does not answer");
   await assertRejects(() => connection.call("GET", "/v1/status"), CliError);
   assertEquals([opened, first.isDisposed], [1, false]);
-  first.failure = new CliError("CLI_TOKEN_REFUSED", "The agent was revoked");
-  await assertRejects(() => connection.call("GET", "/v1/status"), CliError);
+  first.failure = new ApiError(401, "AGENT_AUTH_REFRESH_REVOKED", "The registry has ended it", null);
+  await assertRejects(() => connection.call("GET", "/v1/status"), ApiError);
   await flushTasks();
   assertEquals([opened, first.isDisposed], [1, true]);
   assertEquals(await connection.call("GET", "/v1/status"), { ok: true });

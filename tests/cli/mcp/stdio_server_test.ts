@@ -1,0 +1,108 @@
+/** Standard input and output of an MCP server (D-127): lines of the protocol, bounds, and its end. */
+import { PassThrough } from "node:stream";
+import { assert, assertEquals } from "@std/assert";
+import { MCP_LIMITS } from "../../../cli/mcp/limits.ts";
+import { serveMcpAgent } from "../../../cli/mcp/stdio_server.ts";
+import { until } from "../../support/until.ts";
+import { World } from "../../support/world.ts";
+import { passing, story } from "../connector/bench.ts";
+import { McpClient } from "./mcp_client.ts";
+
+// deno-lint-ignore no-explicit-any
+type Message = any;
+
+/** A server on streams of the test, whose lines the test writes. */
+async function onStreams(world: World, { isChannel = false } = {}) {
+  const { a, b, bench } = await story(world, { platform: "inbox" });
+  const { mcp, close } = await McpClient.open(world, bench);
+  const input = new PassThrough(), output = new PassThrough();
+  const problems: string[] = [];
+  const stop = new AbortController();
+  let text = "";
+  output.on("data", (chunk) => text += chunk);
+  let isOver = false;
+  const ended = serveMcpAgent(mcp, {
+    version: "0",
+    isChannel,
+    report: ({ message }) => void problems.push(message),
+    signal: stop.signal,
+    streams: { input, output },
+  }).then(() => isOver = true);
+  let id = 0;
+  return {
+    input,
+    stop,
+    ended,
+    problems,
+    isOver: () => isOver,
+    message: () => world.message(a, b, { body: '{"message":"a secret text"}' }),
+    messages: (): Message[] => text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line)),
+    async request(method: string, params: Record<string, unknown> = {}): Promise<Message> {
+      const own = ++id;
+      input.write(`${JSON.stringify({ jsonrpc: "2.0", id: own, method, params })}\n`);
+      await until(() => this.messages().some((message) => message.id === own));
+      return this.messages().find((message) => message.id === own);
+    },
+    async initialize() {
+      const clientInfo = { name: "program", version: "1" };
+      return await this.request("initialize", { protocolVersion: "2025-11-25", capabilities: {}, clientInfo });
+    },
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await ended;
+      await world.clock.advance(10_000);
+      await close();
+      await bench[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("a line that is not a message is reported and answered by no tool", async () => {
+  await using world = await World.open();
+  await using server = await onStreams(world);
+  server.input.write('not JSON\n\n{"jsonrpc":"1.0"}\n{"jsonrpc":"2.0","method":"notifications/unknown"}\n');
+  assertEquals((await server.initialize()).result.serverInfo, { name: "svc", version: "0" });
+  assertEquals(server.messages().length, 1);
+  assert(server.problems.length > 0);
+  const unknown = await server.request("tools/call", { name: "run_shell", arguments: {} });
+  assertEquals([unknown.error?.code, unknown.error?.message], [-32602, "Tool run_shell not found"]);
+  assertEquals((await server.request("resources/list")).error.code, -32601);
+});
+
+Deno.test("a message of the client over its bound ends the connection", async () => {
+  await using world = await World.open();
+  await using server = await onStreams(world);
+  await server.initialize();
+  server.input.write("x".repeat(MCP_LIMITS.requestBytes + 1));
+  await server.ended;
+  assertEquals([server.messages().length, server.problems.length > 0], [1, true]);
+});
+
+Deno.test("a server ends with its input and with its signal", async () => {
+  await using world = await World.open();
+  {
+    await using server = await onStreams(world);
+    await server.initialize();
+    assertEquals(server.isOver(), false);
+    server.input.end();
+    await server.ended;
+  }
+  await using server = await onStreams(world);
+  server.stop.abort();
+  await server.ended;
+});
+
+Deno.test("a channel announces once, also for a client that initializes twice, and refuses a later revision", async () => {
+  await using world = await World.open();
+  await using server = await onStreams(world, { isChannel: true });
+  const meta = { "io.modelcontextprotocol/protocolVersion": "2026-07-28" };
+  assertEquals((await server.request("server/discover", { _meta: meta })).error.code, -32601);
+  assertEquals((await server.initialize()).result.capabilities.experimental, { "claude/channel": {} });
+  for (let n = 0; n < 2; n++) server.input.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n');
+  await server.message();
+  const notices = () => server.messages().filter(({ method }) => method === "notifications/claude/channel");
+  await passing(world, 10, () => notices().length > 0);
+  await world.clock.advance(15_000);
+  assertEquals(notices().map(({ params }) => params.meta.count), ["1"]);
+  assert(!JSON.stringify(notices()).includes("secret"));
+});
