@@ -30,9 +30,9 @@ export interface McpWanted {
 
 /** Serves until standard input ends or the command is stopped. @throws {import("../errors.ts").CliError} */
 export async function serveMcp(given: Context, wanted: McpWanted): Promise<void> {
-  consoleToStderr();
   const ctx = withoutStdout(given);
   const { folder } = await chosenAgent(ctx, wanted.agent);
+  consoleToStderr();
   const { name } = folder;
   warnOfUnknown(ctx, folder, wanted.only);
   const options = { "allow-insecure": wanted.allowInsecure };

@@ -61,6 +61,14 @@ Deno.test("starting loads neither zod nor jose nor a client: --version and --hel
   assertEquals(atOnce.filter((specifier) => heavy.test(specifier)), []);
 });
 
+Deno.test("svc mcp loads the MCP library after its console writes to standard error", async () => {
+  const start = `${ROOT}cli/mcp/serve.ts`;
+  const modules = await graph("cli/mcp/serve.ts");
+  const isOfMcp = (specifier: string) => specifier.includes("@modelcontextprotocol");
+  assertEquals([...loaded(modules, start, false)].filter(isOfMcp), []);
+  assert([...loaded(modules, start, true)].some(isOfMcp));
+});
+
 Deno.test("the CLI loads nothing of the client library but the table of its error codes", async () => {
   const all = [...loaded(await graph(), `${ROOT}cli/main.ts`, true)].map(short);
   const library = all.filter((specifier) => specifier.startsWith("shared/client/library/"));

@@ -95,9 +95,10 @@ class RawServer implements AsyncDisposable {
     return messages;
   }
 
-  /** Ends standard input; returns the exit code. */
-  async end(): Promise<number> {
-    await this.#input.close();
+  /** Ends standard input, or sends a signal; returns the exit code. */
+  async end(signal?: Deno.Signal): Promise<number> {
+    if (signal === undefined) await this.#input.close();
+    else this.#child.kill(signal);
     const { code } = await within(20_000, "svc mcp ends", this.#child.status);
     await this.stdout.ended;
     return code;
@@ -214,5 +215,5 @@ Deno.test("a channel announces each message once, without its text, on earlier r
   });
   const read = await server.request("tools/call", { name: "read_inbox", arguments: {} });
   assertEquals(read.result.structuredContent.messages.length, 1);
-  assertEquals([notices().length, await server.end()], [1, 0]);
+  assertEquals([notices().length, await server.end("SIGTERM")], [1, 0]);
 });

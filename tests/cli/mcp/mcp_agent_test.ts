@@ -187,3 +187,21 @@ Deno.test("the same request ID is the same message, also from two servers at onc
   assertEquals(new Set(socket.delivered.map(({ requestId }) => requestId)), new Set(["request-1"]));
   assertEquals((await one.data("delivery_status", { request_id: "request-1" })).state, "delivered");
 });
+
+Deno.test("a peer with a long alias is named by what results show of it", async () => {
+  await using world = await World.open();
+  const a = await world.agent(), b = await world.agent(undefined, "beta");
+  const { ticket } = await a.client.pairStart({ agentName: "x".repeat(64), humanName: "A" });
+  await b.client.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+  await using bench = await Bench.open(world, b, { platform: "inbox" });
+  await until(() => Object.keys(bench.peers).length === 1);
+  await using client = await McpClient.open(world, bench, { only: ["x".repeat(64)] });
+  const { peers: [peer] } = await client.data("list_peers");
+  assertEquals(peer.alias, "x".repeat(32));
+  const sent = await client.data("send_message", { to: peer.alias, text: "Hello" });
+  assertEquals([sent.state, sent.to], ["queued", peer.alias]);
+  assertStringIncludes(
+    await client.failure("send_message", { to: "x".repeat(31), text: "x" }),
+    "CONNECTOR_PEER_UNKNOWN",
+  );
+});

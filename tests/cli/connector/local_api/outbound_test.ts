@@ -47,6 +47,7 @@ Deno.test("a call that waits returns the reply, which the runtime gets when no c
     assertEquals(bench.handedOver, []);
     const again = (await ask(`/v1/outbound/${QUESTION}`)).body as OutboundResult;
     assertEquals([again.reply?.id, typeof again.reply?.readAt], [body.reply.id, "string"]);
+    assertEquals([again.replies, typeof again.stateAt], [[body.reply.id], "string"]);
   });
 
   await t.step("not taken within 30 s", async () => {

@@ -1,0 +1,48 @@
+/** The command line of `svc mcp` (D-127): what it refuses before it serves. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { COMMANDS } from "../../../cli/commands/table.ts";
+import { command } from "../../../cli/command_line/command.ts";
+import { parse } from "../../../cli/command_line/parse.ts";
+import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+Deno.test("an agent that is not on this machine, and an invalid list of peers are refused", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const log = console.log;
+  const refusals: [string[], number, string][] = [
+    [["alpha"], 4, "CLI_AGENT_UNKNOWN"],
+    [[], 4, "CLI_AGENT_UNKNOWN"],
+    [["alpha", "--peers", "a,,b"], 2, "CLI_USAGE"],
+    [["alpha", "--peers", "a,".repeat(CONNECTOR_LIMITS.sendersAtOnce) + "b"], 2, "CLI_USAGE"],
+    [["alpha", "beta"], 2, "CLI_USAGE"],
+    [["alpha", "--from", "beta"], 2, "CLI_USAGE"],
+  ];
+  for (const [args, exit, code] of refusals) {
+    const { stdout, stderr, code: found } = await machine.svc("mcp", ...args);
+    assertEquals([found, stdout], [exit, ""], args.join(" "));
+    assertStringIncludes(stderr, code);
+  }
+  // A refused command changes nothing of the process.
+  assertEquals(console.log, log);
+});
+
+Deno.test("a command below svc mcp is found before an agent of that name", () => {
+  const below = command({
+    path: ["mcp", "install"],
+    summary: "Install",
+    args: { agent: { summary: "Agent name", optional: true } },
+    options: {},
+    examples: [],
+    run: () => Promise.resolve(),
+  });
+  const found = (...words: string[]) => {
+    const parsed = parse(words, [...COMMANDS, below]);
+    return parsed.kind === "run" ? [parsed.command.path.join(" "), parsed.input.args.agent] : parsed.kind;
+  };
+  assertEquals(found("mcp", "install", "alpha"), ["mcp install", "alpha"]);
+  assertEquals(found("mcp", "install"), ["mcp install", undefined]);
+  assertEquals(found("mcp", "alpha"), ["mcp", "alpha"]);
+  assertEquals(found("mcp"), ["mcp", undefined]);
+});
