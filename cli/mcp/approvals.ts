@@ -1,6 +1,6 @@
 /**
- * Approvals of a person (D-130). Each question has a state that belongs to one tool and its arguments, counts once and for
- * a few minutes, and cannot be made outside of this process. Asks nothing itself.
+ * Approvals of a person (D-130). Each question has a state that belongs to one tool and its arguments, counts once and
+ * for a few minutes, and cannot be made outside of this process. Asks nothing itself.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../shared/clock.ts";

@@ -1,6 +1,6 @@
 /**
- * Tools that pair (D-130). Both ask the person behind the MCP client first: a model may have the idea to pair from a text that a
- * peer wrote, and could hand a ticket to a peer.
+ * Tools that pair (D-130). Both ask the person behind the MCP client first: a model may have the idea to pair from a text
+ * that a peer wrote, and could hand a ticket to a peer.
  */
 import { inputRequired, type InputRequiredResult } from "@modelcontextprotocol/server";
 import * as z from "zod";
@@ -39,15 +39,10 @@ export const PAIR_START: ToolRow = tool({
   async run(mcp, { ttl_seconds: ttlSeconds }, call) {
     const { identity, clock, connector } = mcp.options;
     const until = toIso(clock.now() + ttlSeconds * 1000);
-    const question = await asked(
-      mcp,
-      "pair_start",
-      { ttlSeconds },
-      call,
-      (proxy) =>
-        `Make a ticket for pairing with the agent ${identity.name} (${identity.did}) at ${proxy}? Anyone who has the ticket can pair ` +
-        `with it and send it messages, until about ${until}.`,
-    );
+    const text = (proxy: string) =>
+      `Make a ticket for pairing with the agent ${identity.name} (${identity.did}) at ${proxy}? ` +
+      `Anyone who has the ticket can pair with it and send it messages, until about ${until}.`;
+    const question = await asked(mcp, "pair_start", { ttlSeconds }, call, text);
     if (question !== null) return question;
     const body = await connector.call("POST", "/v1/pair/start", { ttlSeconds });
     const { ticket, expiresAt } = checkedBody(connector.agentName, PairStartAnswer, body);
@@ -71,20 +66,17 @@ export const PAIR_CONFIRM: ToolRow = tool({
     const parsed = parseTicket(args.ticket);
     if (parsed === null) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", "This is not a ticket", "Copy it again, whole.");
     const { ticket, iss, exp } = parsed;
-    if (exp * 1000 <= clock.now()) {
+    // The clock of this machine may be ahead; the proxy decides.
+    if (exp * 1000 + LIMIT.approvalMs <= clock.now()) {
       throw refusal("PROXY_PAIR_TICKET_EXPIRED", "The ticket has expired", "Ask your user for a new one.");
     }
     // The proxy of the ticket is text from outside.
     const origin = shownText(iss, LIMIT.problemCharacters);
-    const question = await asked(
-      mcp,
-      "pair_confirm",
-      { ticket },
-      call,
-      (proxy) =>
-        `Pair the agent ${identity.name} (${identity.did}, at ${proxy}) with the agent behind a ticket of ${origin}, which expires ` +
-        `at ${expiry(exp)}? Both can then send each other messages. Agree only if a person gave you this ticket.`,
-    );
+    const text = (proxy: string) =>
+      `Pair the agent ${identity.name} (${identity.did}, at ${proxy}) with the agent behind a ticket of ${origin}, ` +
+      `which expires at ${expiry(exp)}? Both can then send each other messages. ` +
+      "Agree only if a person gave you this ticket.";
+    const question = await asked(mcp, "pair_confirm", { ticket }, call, text);
     if (question !== null) return question;
     const body = await connector.call("POST", "/v1/pair/confirm", { ticket });
     const { initiatorAgentDid: did, initiatorProfile } = checkedBody(connector.agentName, PairConfirmAnswer, body);

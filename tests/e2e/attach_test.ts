@@ -129,6 +129,7 @@ Deno.test("no command sends a byte to the port of a connector that was killed", 
     ["sent"],
     ["send", a.identity.did, "Hello", "--wait", "--timeout", "1"],
     ["inbox"],
+    ["mcp"],
   ];
   const codes: Record<string, number> = {};
   for (const command of commands) {

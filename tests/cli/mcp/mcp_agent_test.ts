@@ -1,4 +1,4 @@
-/** What an MCP server may see and take (D-128): `--read-only`, `--peers`, several servers, and an MCP server that ends. */
+/** What an MCP server may see and take (D-128): `--read-only`, `--peers`, several servers, and one that has ended. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { until } from "../../support/until.ts";

@@ -1,4 +1,4 @@
-/** Texts of peers in results (D-129): one JSON string each, of bounded length, behind one line that says what they are. */
+/** Texts of peers in results (D-129): one JSON string each, of bounded length, behind one line about what they are. */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { LocalMessage } from "../../../shared/client/local_shapes.ts";
