@@ -55,7 +55,8 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
   } catch (error) {
     const described = withClock(describe(error), error, clockCheck);
     out.error(described);
-    return described.exit;
+    // For a hook of Claude Code this exit code means to wake the model, at the end of every turn (D-132).
+    return argv[0] === "hook" && described.exit === EXIT.usage ? EXIT.failed : described.exit;
   } finally {
     out.finish();
   }

@@ -19,9 +19,11 @@ import { DEAD_LETTER_COMMANDS } from "./dead_letters.ts";
 import { EXPLAIN_COMMANDS } from "./explain.ts";
 import { INBOX_COMMANDS } from "./inbox.ts";
 import { INSTALL_COMMANDS } from "./provider/install.ts";
+import { HOOK_COMMANDS } from "./hook.ts";
 import { INVITE_COMMANDS } from "./invite.ts";
 import { JOIN_COMMANDS } from "./join.ts";
 import { MCP_COMMANDS } from "./mcp.ts";
+import { MCP_INSTALL_COMMANDS } from "./mcp_install.ts";
 import { PEERS_COMMANDS } from "./peers.ts";
 import { PROVIDER_COMMANDS } from "./provider/provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider/provider_setup.ts";
@@ -55,6 +57,8 @@ export const GROUPS: Groups = {
   reply: "Reply to a message of the inbox.",
   inbox: "Messages that an agent has received.",
   sent: "Messages that an agent has sent.",
+  mcp: "Tools for the model of a coding agent.",
+  hook: "Wake a coding agent when a message arrives.",
   connector: "Run an agent's connector and show its status.",
   "connector service": "Run the connector as a systemd or launchd service.",
   "dead-letters": "Messages that a connector gave up on.",
@@ -83,6 +87,8 @@ export const COMMANDS: readonly Command[] = [
   ...PEERS_COMMANDS,
   ...SEND_COMMANDS,
   ...INBOX_COMMANDS,
+  ...MCP_INSTALL_COMMANDS,
+  ...HOOK_COMMANDS,
   ...CONNECTOR_COMMANDS,
   ...CONNECTOR_START_COMMANDS,
   ...CONNECTOR_SERVICE_COMMANDS,

@@ -34,6 +34,7 @@ export interface HeldLock {
  *
  * @param place returns the path of the lock file; called again when the file was removed or moved during the wait
  * @param waiting called once when another process holds the lock
+ * @param waitMs how long to wait for it; 0: not at all
  * @throws {CliError} `CLI_BUSY` when another process does not release it, `CLI_FILE_UNSAFE` when the file is not a lock
  */
 export async function withLock<T>(
@@ -41,6 +42,7 @@ export async function withLock<T>(
   place: () => string | Promise<string>,
   work: (held: HeldLock) => Promise<T>,
   waiting: () => void = () => {},
+  waitMs = WAIT_MS,
 ): Promise<T> {
   const began = deps.clock.now();
   let announced = false;
@@ -52,7 +54,7 @@ export async function withLock<T>(
     while (!(await file.tryLock(true))) {
       if (!announced) waiting();
       announced = true;
-      if (deps.clock.now() - began > WAIT_MS) throw new CliError("CLI_BUSY", `${holder(path)} does not finish`);
+      if (deps.clock.now() - began >= waitMs) throw new CliError("CLI_BUSY", `${holder(path)} does not finish`);
       await sleep(deps.clock, LOOK_EVERY_MS);
     }
     if (!await isSameFile(path, file)) continue;

@@ -50,9 +50,17 @@ export function readPrivate(path: string, maxBytes: number): string | null {
  * old content stays until the new content is on disk.
  *
  * @param mode the permissions of the new file, for a file of another program (default 0600)
+ * @param isReady called when the new content is on disk beside the file; `false` leaves the old content
+ * @returns false when the file was not replaced because of `isReady`
  * @throws {CliError} `CLI_SAVE_FAILED`; `CLI_FILE_UNSAFE` when the path is a link
  */
-export async function writePrivate(random: Random, path: string, text: string, mode?: number | null): Promise<void> {
+export async function writePrivate(
+  random: Random,
+  path: string,
+  text: string,
+  mode?: number | null,
+  isReady: () => boolean = () => true,
+): Promise<boolean> {
   if (isLink(path)) throw unsafe(path, "is a link");
   const temporary = join(dirname(path), `.svc-${toBase64Url(random.bytes(12))}.tmp`);
   let made = false;
@@ -67,9 +75,14 @@ export async function writePrivate(random: Random, path: string, text: string, m
       file.close();
     }
     if (mode !== undefined && mode !== null) await Deno.chmod(temporary, mode & 0o777);
+    if (!isReady()) {
+      await Deno.remove(temporary);
+      return false;
+    }
     await Deno.rename(temporary, path);
     made = false;
     await syncDirectory(dirname(path));
+    return true;
   } catch (error) {
     if (made) await Deno.remove(temporary).catch(() => {});
     throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });

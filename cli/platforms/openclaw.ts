@@ -29,7 +29,7 @@ export const OPENCLAW: PushPlatform = {
 
   async detect(machine, stateDir) {
     const reasons: string[] = [];
-    const configPath = await configPathOf(machine, stateDir);
+    const configPath = await openClawConfigPath(machine, stateDir);
     const text = configPath === null ? null : await machine.read(configPath);
     if (text !== null) reasons.push(`its settings are at ${configPath}`);
     const version = await machine.run("openclaw", ["--version"]);
@@ -53,14 +53,14 @@ export const OPENCLAW: PushPlatform = {
     if (response.status !== 405) {
       return `hooks are off, or not at ${hookPath}: a GET returns ${response.status}`;
     }
-    const path = await configPathOf(machine, stateDir);
+    const path = await openClawConfigPath(machine, stateDir);
     const known = memberOf(tryParse(path === null ? null : await machine.read(path)), "hooks", "token");
     if (typeof known === "string" && known !== hookToken) return `the token is not that of ${path}`;
     return null;
   },
 
   async plan(machine, { target, stateDir, makeToken }) {
-    const path = await configPathOf(machine, stateDir);
+    const path = await openClawConfigPath(machine, stateDir);
     if (path === null) {
       return { changes: [], steps: ["Give the state directory of OpenClaw with --platform-state-dir"], ...none };
     }
@@ -81,7 +81,8 @@ export const OPENCLAW: PushPlatform = {
 
 const none = { hookToken: null, hookPath: OPENCLAW.defaults.hookPath };
 
-async function configPathOf(machine: Machine, stateDir: string | null): Promise<string | null> {
+/** Path of `openclaw.json`, also when the file does not exist; `null` without a home directory. */
+export async function openClawConfigPath(machine: Machine, stateDir: string | null): Promise<string | null> {
   if (stateDir !== null) return join(stateDir, "openclaw.json");
   const named = machine.env("OPENCLAW_CONFIG_PATH");
   if (named !== undefined) return named;

@@ -262,8 +262,8 @@ function escaped(char: string): string {
   return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** Returns a word for a shell, quoted if needed. */
-function shellWord(word: string): string {
+/** Returns a word for a POSIX shell, quoted if needed. */
+export function shellWord(word: string): string {
   return /^[A-Za-z0-9_\/:=@%+.,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 

@@ -170,8 +170,9 @@ const MAX_CHILDREN = 24;
 const BOUNDS: Readonly<Record<string, readonly [children: number, arrows: number]>> = {
   // 17 children since the commands for messages (D-120) are a folder of their own, which imports seven others. programs.ts
   // and server/ are the command's side of one program (D-160). The commands about the relay (D-175) read it through
-  // account and client. mcp/ (D-127) serves an agent's messages through agents, connector and messages.
-  cli: [21, 98],
+  // account and client. mcp/ (D-127) serves an agent's messages through agents, connector and messages. hosts/ writes entries
+  // of agents into files of other programs (D-131): it imports agents, connector, files and platforms.
+  cli: [22, 106],
   "cli/connector": [21, 70],
   // The folder of the admin's routes imports admission, relay and schema; app, deps and routes import it (D-173).
   proxy: [13, 42],

@@ -1,0 +1,163 @@
+/**
+ * Puts an entry of svc into a configuration file, or takes it out (D-131). An entry that svc did not write is never changed.
+ * The caller holds the lock of these files; other programs are noticed because the file is read again before it is
+ * replaced.
+ */
+import { dirname } from "node:path";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { kindOf, removeLeftovers } from "../files/private_files.ts";
+import { readHostFile, replaceHostFile } from "./host_file.ts";
+import { NotEditableError, type Place, type TextEditor } from "./place.ts";
+import type { Record, Records } from "./records.ts";
+import { isSame } from "./same_value.ts";
+
+/** An entry and the file in which it belongs. */
+export interface Target {
+  /** ID and display name of the host. */
+  host: string;
+  hostName: string;
+  path: string;
+  editor: TextEditor;
+  /** Names of the objects around the entry; the last one is that of the entry, or of the array with it. */
+  place: readonly string[];
+  isInArray: boolean;
+  value: { [name: string]: unknown };
+  /** Returns true for an entry that an svc made for this agent. */
+  isOwn(entry: unknown): boolean;
+  /** Permissions of a new file. */
+  newMode: number;
+}
+
+/** The content of a file as far as it concerns a target. */
+interface Found {
+  place: Place;
+  entry: unknown;
+  missing: number;
+}
+
+/** Checks that the entry can be added. @throws {CliError} `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE` */
+export async function checkEntry(ctx: Context, records: Records, target: Target): Promise<void> {
+  const file = await readHostFile(ctx, target.path, target.hostName);
+  withEntry(target, file.path, file.text ?? "", records.find(file.path, target.place));
+}
+
+/**
+ * Adds the entry, or replaces the present one of the agent.
+ *
+ * @returns false when the file has it already
+ * @throws {CliError} `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`; `CLI_BUSY` when the file changes all the time
+ */
+export async function addEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
+  await removeLeftovers(dirname(target.path), ctx.clock.now());
+  for (let tries = 1; tries <= CONNECTOR_LIMITS.hostFileTries; tries++) {
+    const file = await readHostFile(ctx, target.path, target.hostName);
+    const known = records.find(file.path, target.place);
+    const { text, found } = withEntry(target, file.path, file.text ?? "", known);
+    if (text === null) {
+      if (known !== null && known.written.length > 1) await records.save(await finished(records, known, target));
+      return false;
+    }
+    const copy = file.text === null ? [] : [records.nameOfCopy(target.host)];
+    const record: Record = {
+      path: file.path,
+      place: [...target.place],
+      written: [...known?.written ?? [], target.value],
+      made: known !== null && found.entry !== undefined ? known.made : found.missing,
+      isNew: file.text === null || (known?.isNew ?? false),
+      copies: [...known?.copies ?? [], ...copy],
+    };
+    await records.save(record);
+    for (const name of copy) await records.copy(name, file.text ?? "");
+    const isReplaced = await replaceHostFile(ctx, file, text, target.newMode);
+    if (!isReplaced) continue;
+    await records.save(await finished(records, record, target));
+    return true;
+  }
+  throw busy(target);
+}
+
+/** The record after a change that is complete. */
+async function finished(records: Records, record: Record, { value }: Target): Promise<Record> {
+  return { ...record, written: [value], copies: await records.prune(record.copies) };
+}
+
+/**
+ * Removes the entry if it is what svc wrote, and the copies of the file.
+ *
+ * @returns false when there is none
+ * @throws {CliError} `CLI_FILE_INVALID` when it is another one, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`, `CLI_BUSY`
+ */
+export async function removeEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
+  if (await kindOf(dirname(target.path)) === "none") return false;
+  for (let tries = 1; tries <= CONNECTOR_LIMITS.hostFileTries; tries++) {
+    const file = await readHostFile(ctx, target.path, target.hostName);
+    const record = records.find(file.path, target.place);
+    const isWritten = (entry: unknown) => [target.value, ...record?.written ?? []].some((one) => isSame(one, entry));
+    const before = file.text ?? "";
+    const text = edited(file.path, target, () => {
+      const { place, entry } = find(target, before, isWritten);
+      if (entry === undefined) return before;
+      if (!isWritten(entry)) throw changedSince(file.path, target);
+      return target.editor.withoutEntry(before, place, record?.made ?? 0);
+    });
+    const isEmpty = record?.isNew === true && ["", "{}"].includes(text.trim());
+    const isDone = text === before || await replaceHostFile(ctx, file, isEmpty ? null : text, target.newMode);
+    if (!isDone) continue;
+    if (record !== null) await records.remove(record);
+    return text !== before;
+  }
+  throw busy(target);
+}
+
+/** The text with the entry; `null` when it has it already. @throws {CliError} `CLI_FILE_INVALID` */
+function withEntry(target: Target, path: string, before: string, record: Record | null) {
+  const isWritten = (entry: unknown) => record?.written.some((one) => isSame(one, entry)) ?? false;
+  return edited(path, target, () => {
+    const found = find(
+      target,
+      before,
+      (entry) => isSame(entry, target.value) || isWritten(entry) || target.isOwn(entry),
+    );
+    const { place, entry } = found;
+    if (isSame(entry, target.value)) return { text: null, found };
+    if (entry !== undefined && !isWritten(entry) && !target.isOwn(entry)) throw changedSince(path, target);
+    return { text: target.editor.withEntry(before, place, target.value), found };
+  });
+}
+
+function find({ editor, place: path, isInArray }: Target, text: string, isEntry: (entry: unknown) => boolean): Found {
+  const place: Place = isInArray ? { path, isEntry } : { path };
+  return { place, ...editor.find(text, place) };
+}
+
+/** @throws {CliError} `CLI_FILE_INVALID` with the text to paste */
+function edited<T>(path: string, target: Target, edit: () => T): T {
+  try {
+    return edit();
+  } catch (error) {
+    if (!(error instanceof NotEditableError)) throw error;
+    throw new CliError("CLI_FILE_INVALID", `${path} cannot be changed: ${error.message}. By hand, it needs`, {
+      details: fragmentOf(target).split("\n"),
+      fix: "",
+    });
+  }
+}
+
+/** What a person pastes into the file. */
+export function fragmentOf({ editor, place, isInArray, value }: Target): string {
+  return editor.fragment(isInArray ? { path: place, isEntry: () => true } : { path: place }, value);
+}
+
+function changedSince(path: string, { place }: Target): CliError {
+  return new CliError("CLI_FILE_INVALID", `${path} has an entry ${place.join(".")} that svc did not write`, {
+    fix: "Choose another name with --name, or remove that entry by hand.",
+  });
+}
+
+function busy({ path, hostName }: Target): CliError {
+  return new CliError("CLI_BUSY", `${path} changes all the time`, {
+    fix: `Close ${hostName}, then run the command again.`,
+  });
+}

@@ -1,0 +1,125 @@
+/**
+ * A configuration file of a host (D-131): read with its bounds, and replaced only while it has the text that was read. A
+ * link is followed to a file of the user. Makes no decision about the content.
+ */
+import { basename, dirname, join } from "node:path";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { reason, removeFile, writePrivate } from "../files/private_files.ts";
+
+/** A configuration file that has been read. */
+export interface HostFile {
+  /** The file itself, behind links. */
+  path: string;
+  /** `null` when it does not exist. */
+  text: string | null;
+  /** Permissions; `null` when it does not exist, and on Windows. */
+  mode: number | null;
+}
+
+const OTHERS_MAY_WRITE = 0o002;
+const GROUP_MAY_WRITE = 0o020;
+
+/**
+ * Reads a configuration file, which may not exist.
+ *
+ * @param host display name of the host
+ * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
+ */
+export async function readHostFile(ctx: Context, path: string, host: string): Promise<HostFile> {
+  const real = await behindLinks(path, host);
+  for (const folder of new Set([dirname(path), dirname(real)])) await checkFolder(ctx, folder);
+  let stat: Deno.FileInfo;
+  try {
+    stat = await Deno.stat(real);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return { path: real, text: null, mode: null };
+    throw new CliError("CLI_FILE_INVALID", `${real} cannot be read: ${reason(error)}`, { fix: "" });
+  }
+  if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${real} is not a plain file`);
+  if (isOfOther(ctx, stat.uid)) throw new CliError("CLI_FILE_UNSAFE", `${real} belongs to another user`);
+  if (stat.size > CONNECTOR_LIMITS.hostFileBytes) {
+    const mib = CONNECTOR_LIMITS.hostFileBytes / 1024 ** 2;
+    throw new CliError("CLI_FILE_INVALID", `${real} is over ${mib} MiB`, { fix: "Change it by hand; see --print." });
+  }
+  const text = textOf(real);
+  if (text === null) {
+    throw new CliError("CLI_FILE_INVALID", `${real} cannot be read as text`, {
+      fix: "Change it by hand; see --print.",
+    });
+  }
+  return { path: real, text, mode: stat.mode };
+}
+
+/**
+ * Replaces a file, or removes it (`null`), if it still has the text that was read.
+ *
+ * @param newMode permissions of a file that does not exist yet
+ * @returns false when another program has changed the file
+ * @throws {CliError} `CLI_SAVE_FAILED`
+ */
+export async function replaceHostFile(
+  ctx: Context,
+  { path, text: before, mode }: HostFile,
+  text: string | null,
+  newMode: number,
+): Promise<boolean> {
+  const isUnchanged = () => textOf(path) === before;
+  if (text === null) {
+    if (!isUnchanged()) return false;
+    await removeFile(path);
+    return true;
+  }
+  // Windows has no permissions of this kind.
+  const modeOfNew = ctx.os === "windows" ? null : newMode;
+  return await writePrivate(ctx.random, path, text, before === null ? modeOfNew : mode, isUnchanged);
+}
+
+/** The text of a file, within its bound; `null` when it does not exist, is longer, or is not UTF-8. */
+function textOf(path: string): string | null {
+  try {
+    if (Deno.statSync(path).size > CONNECTOR_LIMITS.hostFileBytes) return null;
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
+  } catch {
+    return null;
+  }
+}
+
+/** @throws {CliError} `CLI_FILE_INVALID` without the folder, `CLI_FILE_UNSAFE` for a link to nothing */
+async function behindLinks(path: string, host: string): Promise<string> {
+  let folder: string;
+  try {
+    folder = await Deno.realPath(dirname(path));
+  } catch (error) {
+    const why = error instanceof Deno.errors.NotFound ? "does not exist" : `cannot be read: ${reason(error)}`;
+    throw new CliError("CLI_FILE_INVALID", `${dirname(path)} ${why}: is ${host} installed for this user?`, {
+      fix: `Start ${host} once, or add by hand what --print shows.`,
+    });
+  }
+  const place = join(folder, basename(path));
+  const isLink = await Deno.lstat(place).then((stat) => stat.isSymlink, () => false);
+  if (!isLink) return place;
+  try {
+    return await Deno.realPath(place);
+  } catch (error) {
+    throw new CliError("CLI_FILE_UNSAFE", `${path} is a link to a file that cannot be read: ${reason(error)}`);
+  }
+}
+
+/** @throws {CliError} `CLI_FILE_UNSAFE` when another user can replace files in the folder */
+async function checkFolder(ctx: Context, folder: string): Promise<void> {
+  const { mode, uid, gid } = await Deno.stat(folder);
+  if (ctx.uid === null || mode === null) return;
+  if (uid !== 0 && isOfOther(ctx, uid)) throw new CliError("CLI_FILE_UNSAFE", `${folder} belongs to another user`);
+  // A group with the number of the user has no other member: pam_umask gives it the right to write for the same reason.
+  const isPrivateGroup = gid === ctx.uid;
+  if ((mode & OTHERS_MAY_WRITE) === 0 && (isPrivateGroup || (mode & GROUP_MAY_WRITE) === 0)) return;
+  throw new CliError("CLI_FILE_UNSAFE", `Other users can write to ${folder}`, {
+    fix: `Take that right away with chmod go-w, then run the command again.`,
+  });
+}
+
+function isOfOther({ uid: own }: Context, uid: number | null): boolean {
+  return own !== null && uid !== null && uid !== own;
+}

@@ -1,0 +1,246 @@
+/**
+ * `svc mcp install` (D-131): the entry that starts `svc mcp` for an agent in the file of a host, the hook that wakes the host
+ * up (D-132), and their removal.
+ */
+import { delimiter, dirname, join } from "node:path";
+import type { AgentFolder } from "../agents/agent_store.ts";
+import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "../connector/delivery/runtime_file.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { defaultConfigDir } from "../files/config_dir.ts";
+import { withLock } from "../files/lock.ts";
+import { reason } from "../files/private_files.ts";
+import type { PlatformId } from "../platforms/platform.ts";
+import { thisMachine } from "../platforms/local_machine.ts";
+import { addEntry, checkEntry, fragmentOf, removeEntry, type Target } from "./change.ts";
+import type { HostId, Scope } from "./host_ids.ts";
+import { JSON_TEXT } from "./json_text.ts";
+import {
+  entryName,
+  isOwnHook,
+  isOwnTool,
+  type OwnCommand,
+  toolCommand,
+  type ToolSwitches,
+  WAKE_PATH,
+  wakeHook,
+} from "./own_entry.ts";
+import { Records } from "./records.ts";
+import { claudeHooksPath, type HostRow, HOSTS, type Whereabouts } from "./table.ts";
+import { TOML_TEXT } from "./toml_text.ts";
+
+const LOCK_FILE = "hosts.lock";
+/** In a project, the file belongs to all who work on it. */
+const NEW_MODE: Readonly<Record<Scope, number>> = { user: 0o600, project: 0o644 };
+
+/** What to install. */
+export interface InstallWish extends ToolSwitches {
+  host: HostId;
+  scope: Scope;
+  /** Name of the entry; `undefined`: that of the agent. */
+  name: string | undefined;
+  /** Add the hook that wakes Claude Code. */
+  wake: boolean;
+  /** Program and first words of this svc. */
+  own: readonly string[];
+  /** The folder of the project. */
+  project: string;
+}
+
+/** A file with an entry. */
+export interface Entry {
+  path: string;
+  /** The entry as the part of a file that a person can paste. */
+  fragment: string;
+  /** Whether the file was changed. */
+  changed: boolean;
+}
+
+export interface InstallResult {
+  name: string;
+  hostName: string;
+  command: string;
+  args: readonly string[];
+  entry: Entry;
+  /** The hook; `null` when it is not asked for. */
+  hook: Entry | null;
+  /** Where the agent's messages go. */
+  messages: Messages;
+  /** What a person does then. */
+  then: string;
+}
+
+/** Where the messages of an agent go. */
+export interface Messages {
+  platform: PlatformId;
+  /** True when this command has chosen the platform. */
+  isNew: boolean;
+}
+
+interface Plan {
+  row: HostRow;
+  name: string;
+  tool: ReturnType<typeof toolCommand>;
+  target: Target;
+  hook: Target | null;
+}
+
+/** Returns what `installEntry` would write. Changes nothing. @throws {CliError} `CLI_USAGE` */
+export async function planEntry(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<InstallResult> {
+  return resultOf(await planOf(ctx, folder, wish), { messages: messagesOf(ctx, folder) });
+}
+
+/**
+ * Writes the entry, and the hook if it is asked for. Both are checked before one is written.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`, `CLI_BUSY`
+ */
+export async function installEntry(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<InstallResult> {
+  const plan = await planOf(ctx, folder, wish);
+  const { target, hook } = plan;
+  const records = new Records(ctx, folder);
+  return await locked(ctx, async () => {
+    const targets = hook === null ? [target] : [target, hook];
+    for (const one of targets) {
+      if (wish.scope === "project") await ensureProjectFolder(wish.project, dirname(one.path));
+      await checkEntry(ctx, records, one);
+    }
+    const entry = await addEntry(ctx, records, target);
+    const isHookNew = hook !== null && await addEntry(ctx, records, hook);
+    return resultOf(plan, { entry, hook: isHookNew, messages: await chooseInbox(ctx, folder) });
+  });
+}
+
+/**
+ * Removes the entry, and the hook. `changed` is false for what was not there.
+ *
+ * @throws {CliError} `CLI_FILE_INVALID` when it is not what svc wrote, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`, `CLI_BUSY`
+ */
+export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<InstallResult> {
+  const plan = await planOf(ctx, folder, { ...wish, wake: wish.host === "claude-code" });
+  const records = new Records(ctx, folder);
+  return await locked(ctx, async () => {
+    const entry = await removeEntry(ctx, records, plan.target);
+    const hook = plan.hook !== null && await removeEntry(ctx, records, plan.hook);
+    return resultOf(plan, { entry, hook, messages: messagesOf(ctx, folder) });
+  });
+}
+
+/** Returns true when a folder of `PATH` has the command `svc`. */
+export async function isOnPath(ctx: Context): Promise<boolean> {
+  const names = ctx.os === "windows" ? ["svc.exe", "svc.cmd"] : ["svc"];
+  const paths = (ctx.env("PATH") ?? "").split(delimiter).filter((folder) => folder !== "")
+    .flatMap((folder) => names.map((name) => join(folder, name)));
+  const found = await Promise.all(paths.map((path) => Deno.stat(path).then(({ isFile }) => isFile, () => false)));
+  return found.includes(true);
+}
+
+async function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<Plan> {
+  const { host, scope } = wish;
+  const row = HOSTS[host];
+  if (wish.wake && host !== "claude-code") {
+    throw new CliError("CLI_USAGE", `--wake is a hook of Claude Code, and ${row.name} has none`);
+  }
+  const where = whereabouts(ctx, folder, wish.project);
+  const path = await row.path(scope, where);
+  if (path === null) throw new CliError("CLI_USAGE", `${row.name} has no file of the scope ${scope} here`);
+  const name = entryName(folder.name, wish.name);
+  const command: OwnCommand = { own: wish.own, agent: folder.name, here: hereWords(ctx) };
+  const tool = toolCommand(command, wish);
+  const common = { host, hostName: row.name, newMode: NEW_MODE[scope] };
+  const target: Target = {
+    ...common,
+    path,
+    editor: row.format === "json" ? JSON_TEXT : TOML_TEXT,
+    place: [...row.around, name],
+    isInArray: false,
+    value: row.entry(tool.command, tool.args),
+    isOwn: (entry) => isOwnTool(command, entry),
+  };
+  const hook: Target | null = !wish.wake ? null : {
+    ...common,
+    path: claudeHooksPath(scope, where),
+    editor: JSON_TEXT,
+    place: WAKE_PATH,
+    isInArray: true,
+    value: wakeHook(command),
+    isOwn: (entry) => isOwnHook(command, entry),
+  };
+  return { row, name, tool, target, hook };
+}
+
+function resultOf(
+  { row, name, tool, target, hook }: Plan,
+  { entry = false, hook: isHookChanged = false, messages }: { entry?: boolean; hook?: boolean; messages: Messages },
+): InstallResult {
+  const entryOf = (one: Target, changed: boolean) => ({ path: one.path, fragment: fragmentOf(one), changed });
+  return {
+    name,
+    hostName: row.name,
+    ...tool,
+    entry: entryOf(target, entry),
+    hook: hook && entryOf(hook, isHookChanged),
+    messages,
+    then: row.then,
+  };
+}
+
+function whereabouts(ctx: Context, folder: AgentFolder, project: string): Whereabouts {
+  const home = ctx.env("HOME") ?? (ctx.os === "windows" ? ctx.env("USERPROFILE") : undefined);
+  if (home === undefined) {
+    throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set, so the files of hosts cannot be found", {
+      fix: "Set HOME.",
+    });
+  }
+  const { env, os } = ctx;
+  const stateDir = runtimeSettings(folder)?.file.stateDir ?? null;
+  return { home, project, os, env, stateDir, machine: { ...thisMachine(ctx), home } };
+}
+
+/** Options that find this agent's files: a host starts svc without the variables of this shell. */
+function hereWords(ctx: Context): string[] {
+  const env: Context["env"] = (name) => name === "HOME" || name === "APPDATA" ? ctx.env(name) : undefined;
+  const isUsual = ctx.configDir === usualConfigDir({ env, os: ctx.os });
+  const { authority } = ctx;
+  return [...isUsual ? [] : ["--config-dir", ctx.configDir], ...authority ? ["--ca", authority.path] : []];
+}
+
+function usualConfigDir(system: Pick<Context, "env" | "os">): string | null {
+  try {
+    return defaultConfigDir(system);
+  } catch {
+    return null;
+  }
+}
+
+/** The hosts' files of this user are changed by one svc at a time, so that no entry of another agent is lost. */
+async function locked<T>(ctx: Context, work: () => Promise<T>): Promise<T> {
+  const waiting = () => ctx.out.doing("Waiting for another svc process that changes files of hosts");
+  return await withLock(ctx, () => join(ctx.configDir, LOCK_FILE), work, waiting);
+}
+
+/** Creates the folder of a host in a project. @throws {CliError} `CLI_SAVE_FAILED` */
+async function ensureProjectFolder(project: string, folder: string): Promise<void> {
+  if (folder === project) return;
+  try {
+    await Deno.mkdir(folder, { mode: 0o755 });
+  } catch (error) {
+    if (error instanceof Deno.errors.AlreadyExists) return;
+    throw new CliError("CLI_SAVE_FAILED", `${folder} could not be created: ${reason(error)}`, { cause: error });
+  }
+}
+
+/** Makes the agent read its messages when nothing names a platform for them. */
+async function chooseInbox(ctx: Context, folder: AgentFolder): Promise<Messages> {
+  const messages = messagesOf(ctx, folder);
+  if (messages.platform !== "inbox" || runtimeSettings(folder) !== null) return messages;
+  await folder.writeJson(RUNTIME_FILE, emptyRuntimeFile("inbox"));
+  return { platform: "inbox", isNew: true };
+}
+
+/** Where the messages go: without `runtime.json`, the framework may be a runtime that gets them today. */
+function messagesOf(ctx: Context, folder: AgentFolder): Messages {
+  const file = runtimeSettings(folder)?.file ?? null;
+  const target = runtimeTarget(ctx, file, folder.identity().framework, { isHosted: true, "allow-insecure": true });
+  return { platform: target?.platform ?? "inbox", isNew: false };
+}

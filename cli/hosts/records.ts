@@ -1,0 +1,100 @@
+/**
+ * What svc has written into files of hosts for an agent, and copies of the text before (D-131). A record is saved before
+ * the file changes, so that `--undo` works after a kill at any moment.
+ */
+import { join } from "node:path";
+import * as z from "zod";
+import type { AgentFolder } from "../agents/agent_store.ts";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { ensureConfigDir } from "../files/config_dir.ts";
+import { ensureDirectory, writePrivate } from "../files/private_files.ts";
+
+const RECORD_FILE = "hosts.json";
+const COPIES = "backups";
+
+const Record = z.object({
+  /** The file. */
+  path: z.string(),
+  /** Names of the objects from the outermost one to the entry, or to the array with it. */
+  place: z.array(z.string()),
+  /** Entries that the file may have: the newest one, and after an interrupted change the one before. */
+  written: z.array(z.unknown()),
+  /** How many of the objects around the entry svc made. */
+  made: z.int().min(0),
+  /** Whether svc made the file. */
+  isNew: z.boolean(),
+  /** Names of the copies of the text before, oldest first. */
+  copies: z.array(z.string().regex(/^[a-z0-9.-]{1,80}$/)),
+});
+export type Record = z.infer<typeof Record>;
+
+export class Records {
+  constructor(readonly ctx: Context, readonly folder: AgentFolder) {}
+
+  /** @throws {CliError} `CLI_FILE_INVALID` */
+  find(path: string, place: readonly string[]): Record | null {
+    return this.#all().find((one) => isAt(one, path, place)) ?? null;
+  }
+
+  /** Saves a record, in place of an earlier one. @throws {CliError} `CLI_SAVE_FAILED` */
+  async save(record: Record): Promise<void> {
+    await this.#write([...this.#others(record), record]);
+  }
+
+  /** A name for a copy of the text before a change. The record has it before the copy exists, so that none is forgotten. */
+  nameOfCopy(host: string): string {
+    // No two copies have the same name, also not of one millisecond.
+    return `${host}-${this.ctx.clock.now()}-${this.ctx.random.bytes(4).toHex()}.txt`;
+  }
+
+  async copy(name: string, text: string): Promise<void> {
+    const owners = await ensureConfigDir(this.ctx);
+    await ensureDirectory(join(this.folder.path, COPIES), owners);
+    await writePrivate(this.ctx.random, join(this.folder.path, COPIES, name), text);
+  }
+
+  /** Removes all copies but the newest ones. Returns the names of those that are left. */
+  async prune(copies: readonly string[]): Promise<string[]> {
+    const kept = copies.slice(-CONNECTOR_LIMITS.hostFileCopies);
+    await this.#removeCopies(copies.filter((name) => !kept.includes(name)));
+    return kept;
+  }
+
+  /** Removes a record with its copies. */
+  async remove(record: Record): Promise<void> {
+    await this.#removeCopies(record.copies);
+    const others = this.#others(record);
+    if (others.length > 0) await this.#write(others);
+    else await this.folder.remove(RECORD_FILE);
+  }
+
+  async #removeCopies(names: readonly string[]): Promise<void> {
+    for (const name of names) await this.folder.remove(join(COPIES, name));
+  }
+
+  #others({ path, place }: Record): Record[] {
+    return this.#all().filter((one) => !isAt(one, path, place));
+  }
+
+  #all(): Record[] {
+    const text = this.folder.read(RECORD_FILE, CONNECTOR_LIMITS.hostRecordBytes);
+    if (text === null) return [];
+    try {
+      return z.array(Record).parse(JSON.parse(text));
+    } catch {
+      throw new CliError("CLI_FILE_INVALID", `${join(this.folder.path, RECORD_FILE)} is damaged`, {
+        fix: "Remove the file; svc mcp install writes it again.",
+      });
+    }
+  }
+
+  async #write(records: readonly Record[]): Promise<void> {
+    await this.folder.writeJson(RECORD_FILE, [...records], CONNECTOR_LIMITS.hostRecordBytes);
+  }
+}
+
+function isAt(record: Record, path: string, place: readonly string[]): boolean {
+  return record.path === path && record.place.join("\n") === place.join("\n");
+}

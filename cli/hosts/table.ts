@@ -1,0 +1,113 @@
+/** The hosts of `svc mcp install` (D-131): programs that start `svc mcp` and give its tools to a model. One row each. */
+import { isAbsolute, join } from "node:path";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import type { System } from "../context.ts";
+import type { Machine } from "../platforms/machine.ts";
+import { openClawConfigPath } from "../platforms/openclaw.ts";
+import type { HostId, Scope } from "./host_ids.ts";
+
+/** Where files of hosts are. */
+export interface Whereabouts extends Pick<System, "os" | "env"> {
+  /** The home directory. */
+  home: string;
+  /** The folder of the project. */
+  project: string;
+  machine: Machine;
+  /** The state directory of OpenClaw when `runtime.json` names one. */
+  stateDir: string | null;
+}
+
+export interface HostRow {
+  /** Display name. */
+  name: string;
+  format: "json" | "toml";
+  /** The objects around the entry. */
+  around: readonly string[];
+  /** Path of the file; `null` when the host has none of this scope. */
+  path(scope: Scope, where: Whereabouts): string | null | Promise<string | null>;
+  entry(command: string, args: readonly string[]): Record<string, unknown>;
+  /** What a person does then. */
+  then: string;
+}
+
+const [TOOL_MS, START_MS] = [CONNECTOR_LIMITS.hostToolTimeoutMs, CONNECTOR_LIMITS.hostStartTimeoutMs];
+
+/** A file below the home directory, or below the project. */
+const inHomeOr = (user: string, project: string) => (scope: Scope, where: Whereabouts): string =>
+  scope === "user" ? join(where.home, user) : join(where.project, project);
+
+export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
+  "claude-code": {
+    name: "Claude Code",
+    format: "json",
+    around: ["mcpServers"],
+    path: inHomeOr(".claude.json", ".mcp.json"),
+    entry: (command, args) => ({ type: "stdio", command, args }),
+    then:
+      "Restart Claude Code. It rewrites ~/.claude.json while it runs: if the entry is lost, close it and run this again.",
+  },
+  codex: {
+    name: "Codex",
+    format: "toml",
+    around: ["mcp_servers"],
+    path(scope, where) {
+      const own = where.env("CODEX_HOME");
+      if (scope === "user" && own !== undefined) return join(own, "config.toml");
+      return inHomeOr(".codex/config.toml", ".codex/config.toml")(scope, where);
+    },
+    entry: (command, args) => ({
+      command,
+      args,
+      startup_timeout_sec: START_MS / 1000,
+      tool_timeout_sec: TOOL_MS / 1000,
+    }),
+    then: "Restart Codex; it reads the file of a project only when it trusts the project.",
+  },
+  cursor: {
+    name: "Cursor",
+    format: "json",
+    around: ["mcpServers"],
+    path: inHomeOr(".cursor/mcp.json", ".cursor/mcp.json"),
+    entry: (command, args) => ({ command, args }),
+    then: "Restart Cursor.",
+  },
+  gemini: {
+    name: "Gemini CLI",
+    format: "json",
+    around: ["mcpServers"],
+    path: inHomeOr(".gemini/settings.json", ".gemini/settings.json"),
+    entry: (command, args) => ({ command, args, timeout: TOOL_MS }),
+    then: "Restart Gemini CLI; it starts servers only in folders that it trusts.",
+  },
+  vscode: {
+    name: "VS Code",
+    format: "json",
+    around: ["servers"],
+    path(scope, where) {
+      if (scope === "project") return join(where.project, ".vscode", "mcp.json");
+      const settings = applicationSettings(where);
+      return settings && join(settings, "Code", "User", "mcp.json");
+    },
+    entry: (command, args) => ({ type: "stdio", command, args }),
+    then: "Start the server in VS Code with the command MCP: List Servers.",
+  },
+  openclaw: {
+    name: "OpenClaw",
+    format: "json",
+    around: ["mcp", "servers"],
+    path: (scope, { machine, stateDir }) => scope === "user" ? openClawConfigPath(machine, stateDir) : null,
+    entry: (command, args) => ({ command, args, timeout: TOOL_MS / 1000 }),
+    then: "Start a new session of OpenClaw.",
+  },
+});
+
+/** Path of the file with the hooks of Claude Code (D-132). */
+export const claudeHooksPath = inHomeOr(".claude/settings.json", ".claude/settings.json");
+
+/** The folder with the settings of desktop programs; `null` on Windows without `APPDATA`. */
+function applicationSettings({ os, env, home }: Whereabouts): string | null {
+  if (os === "windows") return env("APPDATA") ?? null;
+  if (os === "darwin") return join(home, "Library", "Application Support");
+  const own = env("XDG_CONFIG_HOME");
+  return own !== undefined && isAbsolute(own) ? own : join(home, ".config");
+}

@@ -1,0 +1,131 @@
+/**
+ * Writes and removes a table in a TOML text (D-131): it is appended, or replaced where exactly the present one stands, so
+ * that the rest of the text stays as it is. Each result is parsed: everything else must have the same value as before.
+ */
+import { parse } from "smol-toml";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import { NotEditableError, type Place, type TextEditor } from "./place.ts";
+import { isSame } from "./same_value.ts";
+
+type Table = Record<string, unknown>;
+
+const BYTE_ORDER_MARK = "\ufeff";
+
+export const TOML_TEXT: TextEditor = {
+  find(text, { path }) {
+    return { entry: at(parsed(text), path), missing: 0 };
+  },
+
+  withEntry(text, place, value) {
+    const before = parsed(text);
+    const present = at(before, place.path);
+    const block = blockOf(place, value);
+    const written = present === undefined ? appended(text, block) : text.replace(...swap(text, place, present, block));
+    return checked(before, written, place, value);
+  },
+
+  withoutEntry(text, place) {
+    const before = parsed(text);
+    const present = at(before, place.path);
+    if (present === undefined) return text;
+    const end = lineEndOf(text);
+    const block = presentBlock(text, place, present);
+    const start = text.indexOf(block);
+    // The empty line in front was written with the block.
+    const from = text.slice(0, start).endsWith(end + end) || text.slice(0, start) === end ? start - end.length : start;
+    const after = start + block.length;
+    const to = text.startsWith(end, after) ? after + end.length : after;
+    return checked(before, text.slice(0, from) + text.slice(to), place, undefined);
+  },
+
+  fragment: blockOf,
+};
+
+/** @throws {NotEditableError} when a value other than the entry has changed, or the text is not valid */
+function checked(before: Table, written: string, { path }: Place, value: object | undefined): string {
+  const after = parsedAgain(written, path);
+  if (isSame(at(after, path), value) && isSame(without(before, path), without(after, path))) return written;
+  throw new NotEditableError("the entry cannot be changed without changing something else");
+}
+
+/** @throws {NotEditableError} */
+function parsed(text: string): Table {
+  try {
+    return parse(text.replace(BYTE_ORDER_MARK, ""), {
+      maxDepth: CONNECTOR_LIMITS.hostFileDepth,
+      integersAsBigInt: "asNeeded",
+    });
+  } catch (error) {
+    const { line } = error as { line?: unknown };
+    const where = typeof line === "number" ? ` in line ${line}` : "";
+    throw new NotEditableError(`it is not valid TOML${where}, or nested too deep`);
+  }
+}
+
+/** The changed text: a present value can have a form to which TOML adds no table. */
+function parsedAgain(written: string, path: readonly string[]): Table {
+  try {
+    return parsed(written);
+  } catch {
+    throw new NotEditableError(`its ${path.slice(0, -1).join(".")} has another form`);
+  }
+}
+
+function at(table: Table, path: readonly string[]): unknown {
+  let value: unknown = table;
+  for (const name of path) value = isTable(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+  return value;
+}
+
+/** The document without the entry, and without the tables around it that would be empty. */
+function without(table: Table, path: readonly string[]): Table {
+  const [name, ...rest] = path;
+  if (name === undefined || !Object.hasOwn(table, name)) return table;
+  const { [name]: value, ...others } = table;
+  if (rest.length === 0 || !isTable(value)) return rest.length === 0 ? others : table;
+  const left = without(value, rest);
+  return Object.keys(left).length === 0 ? others : { ...others, [name]: left };
+}
+
+function isTable(value: unknown): value is Table {
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);
+}
+
+function appended(text: string, block: string): string {
+  const end = lineEndOf(text);
+  const lines = block.replaceAll("\n", end);
+  if (text === "") return lines + end;
+  return text + (text.endsWith("\n") ? "" : end) + end + lines + end;
+}
+
+/** Arguments of `replace` for the block of the present entry. */
+function swap(text: string, place: Place, present: unknown, block: string): [from: string, to: () => string] {
+  return [presentBlock(text, place, present), () => block.replaceAll("\n", lineEndOf(text))];
+}
+
+/** The present entry as it stands in the text. @throws {NotEditableError} when it is written in another way */
+function presentBlock(text: string, place: Place, present: unknown): string {
+  const block = isTable(present) ? blockOf(place, present).replaceAll("\n", lineEndOf(text)) : "";
+  const start = block === "" ? -1 : text.indexOf(block);
+  const isWhole = start !== -1 && (start === 0 || text.charAt(start - 1) === "\n") &&
+    ["", "\n", "\r"].includes(text.charAt(start + block.length));
+  if (isWhole && text.indexOf(block, start + 1) === -1) return block;
+  throw new NotEditableError("its entry has been written in another way");
+}
+
+/** A table as svc writes it, without a line end behind it. */
+function blockOf({ path }: Place, value: object): string {
+  const lines = Object.entries(value).map(([name, member]) => `${name} = ${literal(member)}`);
+  return [`[${path.join(".")}]`, ...lines].join("\n");
+}
+
+function literal(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  // A string of JSON is one of TOML, except for this character.
+  return JSON.stringify(value ?? null).replaceAll("\u007f", "\\u007f");
+}
+
+function lineEndOf(text: string): string {
+  const first = text.indexOf("\n");
+  return first > 0 && text.charAt(first - 1) === "\r" ? "\r\n" : "\n";
+}
