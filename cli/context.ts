@@ -82,6 +82,8 @@ export interface System {
   env(name: EnvironmentName): string | undefined;
   /** The server and the work on its store; absent or `null` for the command alone. */
   programs?: Programs | null;
+  /** The working directory; absent: that of the process. */
+  cwd?: string;
   os: typeof Deno.build.os;
   uid: number | null;
   pid: number;

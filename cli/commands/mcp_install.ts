@@ -55,7 +55,7 @@ export const MCP_INSTALL_COMMANDS = [
         readOnly: options["read-only"],
         peers: options.peers,
         own: scope === "project" ? ["svc"] : ownCommand(),
-        project: resolve("."),
+        project: resolve(ctx.cwd ?? "."),
       };
       const { installEntry, planEntry, removeInstalled } = hosts;
       const work = options.print ? planEntry : options.undo ? removeInstalled : installEntry;
@@ -78,17 +78,18 @@ export const MCP_INSTALL_COMMANDS = [
         ctx.out.result({ ...data, hook: of }, [text, ...changed.map((path) => `  from  ${path}`)]);
         return;
       }
+      if (messages.platform !== "inbox") {
+        ctx.out.warn(
+          `Messages for ${agent} go to ${messages.platform}, and the tools cannot read them; to change that: ` +
+            `svc install --for inbox --agent-name ${agent}`,
+        );
+      }
       ctx.out.result({ ...data, hook: of, platform: messages.platform }, [
         ctx.out.bold(`${hostName} has the tools of ${agent} as ${name}.`),
         ...fields([["file", entry.path], ["hook", hook?.path], ["changed", changed.join(", ") || "nothing"]]),
       ]);
       if (messages.isNew) {
         ctx.out.note(`Messages for ${agent} stay in its connector until they are read: the platform is inbox now.`);
-      } else if (messages.platform !== "inbox") {
-        ctx.out.warn(
-          `Messages for ${agent} go to ${messages.platform}, and the tools cannot read them; to change that: ` +
-            `svc install --for inbox --agent-name ${agent}`,
-        );
       }
       ctx.out.note(then);
     },

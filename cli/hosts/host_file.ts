@@ -44,7 +44,7 @@ export async function readHostFile(ctx: Context, path: string, host: string): Pr
     throw new CliError("CLI_FILE_INVALID", `${real} is over ${mib} MiB`, { fix: "Change it by hand; see --print." });
   }
   const text = textOf(real);
-  if (text === null) {
+  if (text === undefined) {
     throw new CliError("CLI_FILE_INVALID", `${real} cannot be read as text`, {
       fix: "Change it by hand; see --print.",
     });
@@ -76,13 +76,13 @@ export async function replaceHostFile(
   return await writePrivate(ctx.random, path, text, before === null ? modeOfNew : mode, isUnchanged);
 }
 
-/** The text of a file, within its bound; `null` when it does not exist, is longer, or is not UTF-8. */
-function textOf(path: string): string | null {
+/** The text of a file; `null` when it does not exist, `undefined` when it is too long, not UTF-8 or not readable. */
+function textOf(path: string): string | null | undefined {
   try {
-    if (Deno.statSync(path).size > CONNECTOR_LIMITS.hostFileBytes) return null;
+    if (Deno.statSync(path).size > CONNECTOR_LIMITS.hostFileBytes) return undefined;
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
-  } catch {
-    return null;
+  } catch (error) {
+    return error instanceof Deno.errors.NotFound ? null : undefined;
   }
 }
 

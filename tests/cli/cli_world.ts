@@ -25,6 +25,8 @@ export class Machine extends SvcRunner implements AsyncDisposable {
   /** The answer to a question on the terminal; `null`: there is no terminal. */
   answers: boolean | null = null;
   isTerminal: boolean;
+  /** The working directory; `null`: that of the test. */
+  cwd: string | null = null;
   reach: ((url: string) => Promise<boolean>) | undefined;
   fetch: typeof fetch;
   /** Requests that were sent: method and path, in order. */
@@ -87,6 +89,7 @@ export class Machine extends SvcRunner implements AsyncDisposable {
       confirm: answers === null ? null : () => Promise.resolve(answers),
       interrupt: new Interrupt(this.world.clock),
       env: (name) => this.env[name] || undefined,
+      ...(this.cwd === null ? {} : { cwd: this.cwd }),
       os: Deno.build.os,
       uid: Deno.uid(),
       pid: Deno.pid,

@@ -1,0 +1,73 @@
+/** Files of hosts (D-131): other users, and a file that another program changes at the same moment. */
+import { assertEquals, assertRejects } from "@std/assert";
+import { CliError } from "../../../cli/errors.ts";
+import { readHostFile, replaceHostFile } from "../../../cli/hosts/host_file.ts";
+import type { Context } from "../../../cli/context.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+import { contextOf } from "../connector/context.ts";
+
+async function withFile(run: (ctx: Context, path: string) => Promise<void>): Promise<void> {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  const folder = machine.path("host");
+  await Deno.mkdir(folder, { mode: 0o755 });
+  await Deno.writeTextFile(`${folder}/mcp.json`, "{}");
+  await run(contextOf(world, machine), `${folder}/mcp.json`);
+}
+
+async function codeOf(work: Promise<unknown>): Promise<string> {
+  return (await assertRejects(() => work, CliError)).code;
+}
+
+Deno.test("files and folders of another user are refused", async () => {
+  await withFile(async (ctx, path) => {
+    const other = { ...ctx, uid: (ctx.uid ?? 0) + 4_711 };
+    assertEquals(await codeOf(readHostFile(other, path, "Host")), "CLI_FILE_UNSAFE");
+    assertEquals((await readHostFile(ctx, path, "Host")).text, "{}");
+  });
+});
+
+Deno.test("a folder that its group can write to is accepted when the group has the number of the user", async () => {
+  await withFile(async (ctx, path) => {
+    const folder = path.replace("/mcp.json", "");
+    await Deno.chmod(folder, 0o775);
+    const { gid } = await Deno.stat(folder);
+    const found = await readHostFile(ctx, path, "Host").then(() => "accepted", ({ code }: CliError) => code);
+    assertEquals(found, gid === ctx.uid ? "accepted" : "CLI_FILE_UNSAFE");
+  });
+});
+
+Deno.test("a file that has changed since it was read is not replaced, and nothing is left beside it", async (t) => {
+  const changes: [name: string, change: (path: string) => Promise<void>][] = [
+    ["another text", (path) => Deno.writeTextFile(path, '{"a":1}')],
+    ["removed", (path) => Deno.remove(path)],
+  ];
+  for (const [name, change] of changes) {
+    for (const text of ["{ }", null]) {
+      await t.step(`${name}, ${text === null ? "to remove" : "to replace"}`, async () => {
+        await withFile(async (ctx, path) => {
+          const file = await readHostFile(ctx, path, "Host");
+          await change(path);
+          const before = await Deno.readTextFile(path).catch(() => null);
+          assertEquals(await replaceHostFile(ctx, file, text, 0o600), false);
+          assertEquals(await Deno.readTextFile(path).catch(() => null), before);
+          const folder = path.replace("/mcp.json", "");
+          assertEquals([...Deno.readDirSync(folder)].map((entry) => entry.name), before === null ? [] : ["mcp.json"]);
+        });
+      });
+    }
+  }
+});
+
+Deno.test("a file that was created since it was missing is not replaced", async () => {
+  await withFile(async (ctx, path) => {
+    await Deno.remove(path);
+    const file = await readHostFile(ctx, path, "Host");
+    for (const text of [[0x7b, 0x7d], [0xff]]) {
+      await Deno.writeFile(path, new Uint8Array(text));
+      assertEquals(await replaceHostFile(ctx, file, "{ }", 0o600), false);
+      assertEquals([...await Deno.readFile(path)], text);
+    }
+  });
+});

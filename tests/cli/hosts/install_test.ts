@@ -1,0 +1,280 @@
+/**
+ * `svc mcp install` for each host and scope (D-131): the entry, what else stays, a second run, `--undo`, `--print`, and what
+ * is refused.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
+import { World } from "../../support/world.ts";
+import type { Machine } from "../cli_world.ts";
+import { CASES, entryOf, give, type HostCase, hostMachine, pathOf, textOf, valueOf } from "./host_world.ts";
+
+const wordsOf = ({ host, scope }: HostCase) => ["mcp", "install", "alpha", "--for", host, "--scope", scope];
+const read = (path: string) => Deno.readTextFileSync(path);
+const modeOf = (path: string) => (Deno.statSync(path).mode ?? 0) & 0o777;
+const copiesOf = (machine: Machine) =>
+  [...Deno.readDirSync(machine.path("home/.config/svc/agents/alpha/backups"))].map(({ name }) => name).sort();
+
+/** The value without the entry. */
+function without(one: HostCase, text: string, name: string): unknown {
+  const value = structuredClone(valueOf(one, text));
+  let inner: Record<string, unknown> = value;
+  for (const key of one.around) inner = inner[key] as Record<string, unknown>;
+  delete inner[name];
+  return value;
+}
+
+async function forEachCase(t: Deno.TestContext, run: (one: HostCase, machine: Machine) => Promise<void>) {
+  for (const one of CASES) {
+    await t.step(`${one.host} ${one.scope}`, async () => {
+      await using world = await World.open();
+      await using machine = await hostMachine(world);
+      await run(one, machine);
+    });
+  }
+}
+
+Deno.test("only the entry changes in a file with comments, other servers and unknown members", async (t) => {
+  await forEachCase(t, async (one, machine) => {
+    const before = textOf(one);
+    const path = await give(machine, one, before);
+    const result = await machine.json(...wordsOf(one));
+    const after = read(path);
+    const { command, args } = result as { command: string; args: string[] };
+    assertEquals(entryOf(one, after, "svc-alpha"), { ...one.members, command, args });
+    assertEquals(args.slice(-2), ["mcp", "alpha"]);
+    assertEquals(command, one.scope === "project" ? "svc" : Deno.execPath());
+    assertEquals(without(one, after, "svc-alpha"), valueOf(one, before));
+    for (const line of before.split("\n")) assertStringIncludes(after, line.replace(/,?$/, ""));
+    assertEquals([modeOf(path), result.changed, result.path], [0o640, true, path]);
+  });
+});
+
+Deno.test("a second run changes nothing, and undo restores the text to the byte", async (t) => {
+  await forEachCase(t, async (one, machine) => {
+    const path = await give(machine, one, textOf(one));
+    await machine.json(...wordsOf(one));
+    const [text, { ino }] = [read(path), Deno.statSync(path)];
+    assertEquals((await machine.json(...wordsOf(one))).changed, false);
+    assertEquals([read(path), Deno.statSync(path).ino], [text, ino]);
+    assertEquals(copiesOf(machine).length, 1);
+    assertEquals((await machine.json(...wordsOf(one), "--undo")).changed, true);
+    assertEquals([read(path), modeOf(path), copiesOf(machine)], [textOf(one), 0o640, []]);
+    assertEquals((await machine.json(...wordsOf(one), "--undo")).changed, false);
+    assertEquals(machine.read("home/.config/svc/agents/alpha/runtime.json").includes('"inbox"'), true);
+  });
+});
+
+Deno.test("a file that does not exist is created with its mode, and undo removes it", async (t) => {
+  await forEachCase(t, async (one, machine) => {
+    const path = pathOf(machine, one);
+    await machine.json(...wordsOf(one));
+    assertEquals(modeOf(path), one.scope === "project" ? 0o644 : 0o600);
+    assertEquals(Object.keys(valueOf(one, read(path))), one.around.slice(0, 1));
+    await machine.json(...wordsOf(one), "--undo");
+    assertEquals(await Deno.stat(path).catch(() => null), null);
+  });
+});
+
+Deno.test("print shows file and entry, and writes nothing", async (t) => {
+  await forEachCase(t, async (one, machine) => {
+    const path = pathOf(machine, one);
+    const before = machine.tree();
+    const { files, command, args } = await machine.json(...wordsOf(one), "--print");
+    assertEquals(files.map((file: { path: string }) => file.path), [path]);
+    assertEquals(entryOf(one, files[0].text, "svc-alpha"), { ...one.members, command, args });
+    assertEquals((await machine.svc(...wordsOf(one), "--print")).stdout, `${path}:\n${files[0].text}\n`);
+    assertEquals(machine.tree(), before);
+  });
+});
+
+const CURSOR = CASES.find(({ host }) => host === "cursor") as HostCase;
+const CODEX = CASES.find(({ host }) => host === "codex") as HostCase;
+
+Deno.test("options of the tools, the name and the configuration directory become part of the entry", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world, "a.very.long.name.of.an.agent.on.this.machine");
+  const line = [...wordsOf(CURSOR), "--name", "mine", "--read-only", "--peers", "beta,gamma"];
+  await machine.json(...line);
+  const args = entryOf(CURSOR, read(pathOf(machine, CURSOR)), "mine")?.args as string[];
+  assertEquals(args.slice(args.indexOf("mcp")), ["mcp", "alpha", "--read-only", "--peers", "beta,gamma"]);
+  const long = await machine.json("mcp", "install", "a.very.long.name.of.an.agent.on.this.machine", "--for", "cursor");
+  assertEquals(long.name, "svc-a_very_long_name_of_an_agent");
+  const elsewhere = machine.path("elsewhere");
+  await Deno.rename(machine.path("home/.config/svc"), elsewhere);
+  // A host does not have this variable.
+  machine.env.SVC_CONFIG_DIR = elsewhere;
+  const moved = await machine.json(...wordsOf(CURSOR), "--name", "other");
+  assertEquals(moved.args.slice(-4), ["mcp", "alpha", "--config-dir", elsewhere]);
+  for (const name of ["", "a b", "x".repeat(33), "../x"]) {
+    assertEquals((await machine.failure(...wordsOf(CURSOR), "--name", name)).code, "CLI_USAGE");
+  }
+});
+
+Deno.test("other switches replace the entry, and two copies of the text before are kept", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const path = await give(machine, CODEX, textOf(CODEX));
+  for (const peers of ["a", "b", "c", "d"]) await machine.json(...wordsOf(CODEX), "--peers", peers);
+  assertEquals((entryOf(CODEX, read(path), "svc-alpha")?.args as string[]).at(-1), "d");
+  const copies = copiesOf(machine);
+  assertEquals(copies.length, 2);
+  const folder = machine.path("home/.config/svc/agents/alpha/backups");
+  assertEquals(copies.map((name) => modeOf(`${folder}/${name}`)), [0o600, 0o600]);
+  await machine.json(...wordsOf(CODEX), "--undo");
+  assertEquals([read(path), copiesOf(machine)], [textOf(CODEX), []]);
+});
+
+Deno.test("an entry that svc did not write is neither replaced nor removed", async (t) => {
+  for (const one of [CURSOR, CODEX]) {
+    await t.step(one.host, async () => {
+      await using world = await World.open();
+      await using machine = await hostMachine(world);
+      const line = [...wordsOf(one), "--name", "docs"];
+      const path = await give(machine, one, textOf(one));
+      for (const more of [[], ["--undo"]]) {
+        const { code, message } = await machine.failure(...line, ...more);
+        assertEquals([code, read(path)], ["CLI_FILE_INVALID", textOf(one)]);
+        assertStringIncludes(message, "that svc did not write");
+      }
+    });
+  }
+});
+
+Deno.test("an entry that was changed by hand is not removed", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const path = await give(machine, CURSOR, textOf(CURSOR));
+  await machine.json(...wordsOf(CURSOR));
+  const changed = read(path).replace('"alpha"', '"alpha", "--read-only"');
+  await Deno.writeTextFile(path, changed);
+  assertEquals((await machine.failure(...wordsOf(CURSOR), "--undo")).code, "CLI_FILE_INVALID");
+  assertEquals(read(path), changed);
+  // A new run may: it is an entry for the same agent.
+  assertEquals((await machine.json(...wordsOf(CURSOR))).changed, true);
+});
+
+Deno.test("a text that cannot be changed safely is refused with what to paste", async (t) => {
+  const texts: [HostCase, string][] = [
+    [CURSOR, "{ mcpServers: {} }"],
+    [CURSOR, '{"mcpServers": []}'],
+    [CURSOR, '{"mcpServers": null}'],
+    [CURSOR, "[]"],
+    [CURSOR, '{"a": 1'],
+    [CURSOR, "// only a comment"],
+    [CURSOR, `{"a": ${"[".repeat(101)}${"]".repeat(101)}}`],
+    [CODEX, "mcp_servers = {}\n"],
+    [CODEX, "[[mcp_servers]]\n"],
+    [CODEX, "a = \n"],
+    [CODEX, "a = 1\na = 2\n"],
+    [CODEX, `a = ${"[".repeat(101)}${"]".repeat(101)}\n`],
+  ];
+  for (const [one, text] of texts) {
+    await t.step(text.slice(0, 30).trim(), async () => {
+      await using world = await World.open();
+      await using machine = await hostMachine(world);
+      const path = await give(machine, one, text);
+      const { code, message } = await machine.failure(...wordsOf(one));
+      assertEquals([code, read(path)], ["CLI_FILE_INVALID", text]);
+      assertStringIncludes(message, "cannot be changed");
+      assertStringIncludes(message, "svc-alpha");
+    });
+  }
+});
+
+Deno.test("a file of another kind, size, place or owner is refused", async (t) => {
+  const [file, folder] = ["home/.cursor/mcp.json", "home/.cursor"];
+  const cases: [name: string, code: string, prepare: (machine: Machine) => Promise<void>][] = [
+    ["over 10 MiB", "CLI_FILE_INVALID", (machine) => {
+      const text = `{"a": "${"x".repeat(CONNECTOR_LIMITS.hostFileBytes)}"}`;
+      return Deno.writeTextFile(machine.path(file), text);
+    }],
+    ["not UTF-8", "CLI_FILE_INVALID", (machine) => Deno.writeFile(machine.path(file), new Uint8Array([0x7b, 0xff]))],
+    ["a folder", "CLI_FILE_UNSAFE", (machine) => Deno.mkdir(machine.path(file))],
+    ["a missing folder", "CLI_FILE_INVALID", (machine) => Deno.remove(machine.path(folder))],
+    ["a folder for all", "CLI_FILE_UNSAFE", (machine) => Deno.chmod(machine.path(folder), 0o757)],
+    ["a folder for all with the sticky bit", "CLI_FILE_UNSAFE", (machine) => Deno.chmod(machine.path(folder), 0o1777)],
+    ["a link to nothing", "CLI_FILE_UNSAFE", (machine) => Deno.symlink("nothing", machine.path(file))],
+    ["a link into a folder for all", "CLI_FILE_UNSAFE", async (machine) => {
+      await Deno.mkdir(machine.path("open"));
+      await Deno.chmod(machine.path("open"), 0o777);
+      await Deno.writeTextFile(machine.path("open/mcp.json"), "{}");
+      await Deno.symlink(machine.path("open/mcp.json"), machine.path(file));
+    }],
+  ];
+  for (const [name, code, prepare] of cases) {
+    await t.step(name, async () => {
+      await using world = await World.open();
+      await using machine = await hostMachine(world);
+      await prepare(machine);
+      const failed = await machine.failure(...wordsOf(CURSOR));
+      assertEquals(failed.code, code, failed.message);
+    });
+  }
+});
+
+Deno.test("a link is followed to the file of the user, and stays a link", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const link = pathOf(machine, CURSOR);
+  await Deno.mkdir(machine.path("home/dotfiles"));
+  await Deno.writeTextFile(machine.path("home/dotfiles/cursor.json"), textOf(CURSOR));
+  await Deno.symlink("../dotfiles/cursor.json", link);
+  await machine.json(...wordsOf(CURSOR));
+  assert(Deno.lstatSync(link).isSymlink);
+  assert(entryOf(CURSOR, machine.read("home/dotfiles/cursor.json"), "svc-alpha"));
+  await machine.json(...wordsOf(CURSOR), "--undo");
+  assertEquals(machine.read("home/dotfiles/cursor.json"), textOf(CURSOR));
+});
+
+Deno.test("ten agents that install into one file at the same time all have their entry", async () => {
+  await using world = await World.open();
+  const names = Array.from({ length: 9 }, (_, i) => `agent-${i}`);
+  await using machine = await hostMachine(world, ...names);
+  const path = await give(machine, CURSOR, textOf(CURSOR));
+  const all = ["alpha", ...names];
+  const work = all.map((name) => machine.json("mcp", "install", name, "--for", "cursor"));
+  let isDone = false;
+  const done = Promise.all(work).finally(() => isDone = true);
+  // The lock is tried again when this clock moves.
+  while (!isDone) {
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    world.clock.advance(50);
+  }
+  await done;
+  const servers = valueOf(CURSOR, read(path)).mcpServers as Record<string, unknown>;
+  assertEquals(Object.keys(servers).sort(), ["docs", ...all.map((name) => `svc-${name}`)].sort());
+});
+
+Deno.test("a runtime of the agent stays, and the command warns that the tools cannot read its messages", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const runtime = "home/.config/svc/agents/alpha/runtime.json";
+  await Deno.writeTextFile(machine.path(runtime), '{"platform":"nanobot"}', { mode: 0o600 });
+  const { warnings, platform } = await machine.json(...wordsOf(CURSOR));
+  assertEquals([platform, machine.read(runtime)], ["nanobot", '{"platform":"nanobot"}']);
+  assertStringIncludes(warnings.join(), "svc install --for inbox --agent-name alpha");
+});
+
+Deno.test("the entry of a project warns when no folder of PATH has svc", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const line = ["mcp", "install", "--for", "claude-code", "--scope", "project"];
+  machine.env.PATH = machine.path("bin");
+  assertStringIncludes((await machine.json(...line)).warnings.join(), "PATH has no command svc");
+  await Deno.mkdir(machine.path("bin"));
+  await Deno.writeTextFile(machine.path("bin/svc"), "");
+  assertEquals((await machine.json(...line)).warnings, undefined);
+});
+
+Deno.test("a host, a scope or a switch that does not exist is a usage error", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const bad = [
+    ["--for", "emacs"],
+    ["--for", "cursor", "--scope", "all"],
+    ["--for", "openclaw", "--scope", "project"],
+    ["--for", "cursor", "--wake"],
+    ["--for", "cursor", "--print", "--undo"],
+  ];
+  for (const words of bad) assertEquals((await machine.failure("mcp", "install", ...words)).exit, 2, words.join(" "));
+});
