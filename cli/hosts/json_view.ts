@@ -37,16 +37,7 @@ export interface JsonView {
 }
 
 /** Tokens of the scanner: its enumeration is not a value. */
-const TOKEN = {
-  openBrace: 1,
-  closeBrace: 2,
-  openBracket: 3,
-  closeBracket: 4,
-  comma: 5,
-  lineBreak: 14,
-  end: 17,
-} as const;
-const COMMENTS: readonly number[] = [12, 13];
+const TOKEN = { comma: 5, lineComment: 12, blockComment: 13, lineBreak: 14, end: 17 } as const;
 
 /** A container that is being read; `level` is its depth on the way to the entry, `null` beside it. */
 interface Frame {
@@ -60,7 +51,6 @@ interface Frame {
 
 /** @throws {NotEditableError} for a text that is not an object in JSON, or is nested too deep */
 export function viewJson(text: string, { path, isEntry }: Place): JsonView {
-  refuseDeep(text);
   const depth = isEntry === undefined ? path.length : path.length + 1;
   let containers: Container[] = [];
   const frames: Frame[] = [];
@@ -69,6 +59,10 @@ export function viewJson(text: string, { path, isEntry }: Place): JsonView {
   const isWanted = ({ level, isArray, name }: Frame) => level !== null && !isArray && name === path[level];
 
   const begin = (offset: number, isArray: boolean) => {
+    // The parser calls itself for each level, after this.
+    if (frames.length === CONNECTOR_LIMITS.hostFileDepth) {
+      throw new NotEditableError(`it is nested deeper than ${CONNECTOR_LIMITS.hostFileDepth} levels`);
+    }
     const parent = frames.at(-1);
     const level = parent === undefined ? 0 : isWanted(parent) ? (parent.level ?? 0) + 1 : null;
     const container: Container = { open: offset + 1, close: offset, first: null, last: null, wanted: null };
@@ -146,7 +140,7 @@ export function marksBetween(text: string, from: number, to: number): Mark[] {
     const end = start + scanner.getTokenLength();
     if (token === TOKEN.comma) marks.push({ kind: "comma", start, end });
     else if (token === TOKEN.lineBreak) marks.push({ kind: "line break", start, end });
-    else if (COMMENTS.includes(token)) marks.push({ kind: "comment", start, end });
+    else if (token === TOKEN.lineComment || token === TOKEN.blockComment) marks.push({ kind: "comment", start, end });
   }
   return marks;
 }
@@ -170,19 +164,6 @@ function* tokensOf(text: string, skipped: Item | null): Generator<string, undefi
     const start = scanner.getTokenOffset();
     const isSkipped = skipped !== null && start >= skipped.start && start < skipped.end;
     if (token !== TOKEN.comma && !isSkipped) yield text.slice(start, start + scanner.getTokenLength());
-  }
-}
-
-/** The parser calls itself for each level. */
-function refuseDeep(text: string): void {
-  const scanner = createScanner(text, true);
-  let depth = 0;
-  for (let token: number = scanner.scan(); token !== TOKEN.end; token = scanner.scan()) {
-    if (token === TOKEN.openBrace || token === TOKEN.openBracket) depth++;
-    if (token === TOKEN.closeBrace || token === TOKEN.closeBracket) depth--;
-    if (depth > CONNECTOR_LIMITS.hostFileDepth) {
-      throw new NotEditableError(`it is nested deeper than ${CONNECTOR_LIMITS.hostFileDepth} levels`);
-    }
   }
 }
 

@@ -50,6 +50,7 @@ function checked(before: Table, written: string, { path }: Place, value: object 
 
 /** @throws {NotEditableError} */
 function parsed(text: string): Table {
+  refuseDeepNames(text);
   try {
     return parse(text.replace(BYTE_ORDER_MARK, ""), {
       maxDepth: CONNECTOR_LIMITS.hostFileDepth,
@@ -60,6 +61,23 @@ function parsed(text: string): Table {
     const where = typeof line === "number" ? ` in line ${line}` : "";
     throw new NotEditableError(`it is not valid TOML${where}, or nested too deep`);
   }
+}
+
+/**
+ * The parser has a bound for nested values, but none for the parts of a dotted name, each of which is a table. Counts the
+ * parts in front of the first `=` of each line.
+ */
+function refuseDeepNames(text: string): void {
+  const max = CONNECTOR_LIMITS.hostFileDepth;
+  let parts = 0, isName = true;
+  for (let i = 0; i < text.length && parts <= max; i++) {
+    const character = text.charAt(i);
+    if (character === "\n") [parts, isName] = [0, true];
+    else if (character === "=" || character === "#") isName = false;
+    // Dots in a row are no name, but a line in a text.
+    else if (isName && character === "." && text.charAt(i - 1) !== ".") parts++;
+  }
+  if (parts > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
 }
 
 /** The changed text: a present value can have a form to which TOML adds no table. */
