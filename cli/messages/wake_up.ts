@@ -109,7 +109,7 @@ class Waiter {
   /** New unread messages; none after a wait. @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` */
   async #unread(end: number): Promise<LocalMessage[]> {
     const { ctx, folder } = this;
-    const pause = () => sleep(ctx.clock, Math.max(0, Math.min(LIMIT.hookLookMs, end - ctx.clock.now())));
+    const pause = (ms = LIMIT.hookLookMs) => sleep(ctx.clock, Math.max(0, Math.min(ms, end - ctx.clock.now())));
     try {
       const client = await ConnectorClient.of(ctx, folder);
       if (client === null) {
@@ -125,6 +125,8 @@ class Waiter {
         messages.push(...page.messages);
         more = page.more && page.messages.length > 0;
       }
+      // A connector that is ending answers at once.
+      if (messages.length === 0) await pause(LIMIT.waitPauseMs);
       return messages;
     } catch (error) {
       // The connector ended, or has too many waiting calls: look again later.

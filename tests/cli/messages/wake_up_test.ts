@@ -1,0 +1,220 @@
+/**
+ * `svc hook claude-code` with a clock that the test moves (D-132): its time, the bound of wake-ups, its input, its files, and
+ * that no error reaches the model.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { announcement } from "../../../cli/messages/announcement.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../../../cli/connector/limits.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+import { holdConnectorLock } from "../connector/held_lock.ts";
+import type { Outcome } from "../svc_runner.ts";
+
+const DID = "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
+const API = "http://127.0.0.1:19400";
+const HOOKS = "agents/alpha/hooks";
+const TEXT = "SECRET";
+
+/** A machine with the agent alpha, whose connector is a list of unread messages. */
+class Desk implements AsyncDisposable {
+  readonly #stack = new AsyncDisposableStack();
+  /** IDs of unread messages. */
+  unread: number[] = [];
+  /** What the inbox answers in place of them. */
+  refusal: (() => Response) | null = null;
+  /** Queries of the inbox. */
+  readonly queries: URLSearchParams[] = [];
+
+  private constructor(readonly world: World, readonly machine: Machine) {}
+
+  static async open(): Promise<Desk> {
+    const world = await World.open();
+    const desk = new Desk(world, await Machine.ofPerson(world));
+    desk.#stack.use(world);
+    desk.#stack.use(desk.machine);
+    const { machine } = desk;
+    await machine.json("agent", "create", "alpha");
+    machine.fetch = (input) => Promise.resolve(desk.#answer(new URL(String(input))));
+    machine.stdin = JSON.stringify({ session_id: "s-1" });
+    return desk;
+  }
+
+  /** Starts the connector. */
+  async connect(): Promise<void> {
+    const { did } = JSON.parse(this.machine.read("agents/alpha/identity.json")) as { did: string };
+    const startedAt = toIso(this.world.clock.now());
+    const file = { url: API, port: 19_400, token: "t".repeat(43), pid: 1, agentDid: did, startedAt };
+    this.machine.write("agents/alpha/connector.json", JSON.stringify(file));
+    this.#stack.use(await holdConnectorLock(this.machine.path("agents/alpha")));
+  }
+
+  #answer({ searchParams }: URL): Response {
+    this.queries.push(searchParams);
+    if (this.refusal !== null) return this.refusal();
+    const [after, limit] = [Number(searchParams.get("after")), Number(searchParams.get("limit"))];
+    const found = this.unread.filter((id) => id > after);
+    const messages = found.slice(0, limit).map((id) => messageOf(id));
+    return Response.json({ messages, more: found.length > limit });
+  }
+
+  /** Runs the hook while the clock moves. Returns its outcome and how long it took. */
+  async hook(...more: string[]): Promise<Outcome & { ms: number }> {
+    const { clock } = this.world;
+    const began = clock.now();
+    let isDone = false;
+    const run = this.machine.svc("hook", "claude-code", "alpha", ...more).finally(() => isDone = true);
+    while (!isDone) {
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      // Files are read in the machine's time; the longer the wait, the longer the steps.
+      if (!isDone && clock.waiting > 0) await clock.advance(Math.max(10, Math.floor((clock.now() - began) / 20)));
+    }
+    return { ...await run, ms: clock.now() - began };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+}
+
+function messageOf(id: number, alias: string | null = "beta") {
+  const from = { agentDid: DID, ownerDid: "did:svc:x", name: "b", alias, humanName: null };
+  return {
+    ...{ id, requestId: `request-${id}`, from, verified: "by-proxy", conversationId: null, inReplyTo: null },
+    ...{ isReply: false, auto: false, receivedAt: "2026-01-01T00:00:00.000Z", readAt: null, text: TEXT, payload: TEXT },
+  };
+}
+
+const refused = (status: number, code: string) => () => Response.json({ error: { code, message: "no" } }, { status });
+
+const quiet = ({ code, stdout, stderr }: Outcome) =>
+  assertEquals({ code, stdout, stderr }, { code: 0, stdout: "", stderr: "" });
+
+Deno.test("the hook ends silently after its time, with and without a connector", async () => {
+  await using desk = await Desk.open();
+  desk.world.clock.after(1_000, () => desk.world.clock.step(3_400_000));
+  const alone = await desk.hook();
+  quiet(alone);
+  assert(alone.ms >= 3_500_000 && alone.ms < 4_000_000, `${alone.ms} ms`);
+  await desk.connect();
+  const short = await desk.hook("--timeout", "20");
+  quiet(short);
+  assert(short.ms >= 20_000 && short.ms < 30_000, `${short.ms} ms`);
+  assert(Number(desk.queries[0]?.get("wait")) > 10, "it waits in the connector");
+});
+
+Deno.test("a message wakes once, also when it is on a later page, and a new one wakes again", async () => {
+  await using desk = await Desk.open();
+  await desk.connect();
+  desk.unread = Array.from({ length: 250 }, (_, i) => i + 1);
+  const first = await desk.hook();
+  assertEquals([first.code, first.stdout], [2, ""]);
+  assertStringIncludes(first.stderr, "svc: 250 new messages for alpha from beta. Call read_inbox. They are from other");
+  assert(!first.stderr.includes(TEXT));
+  quiet(await desk.hook("--timeout", "10"));
+  desk.unread.push(251);
+  assertEquals((await desk.hook()).code, 2);
+  assertEquals(Object.keys(desk.machine.tree(`${HOOKS}/`)).length, 2);
+});
+
+Deno.test("after six wake-ups in ten minutes the next one waits", async () => {
+  await using desk = await Desk.open();
+  await desk.connect();
+  for (let id = 1; id <= 6; id++) {
+    desk.unread = [id];
+    const { code, ms } = await desk.hook();
+    assertEquals([code, ms < 60_000], [2, true]);
+  }
+  desk.unread = [7];
+  const { code, ms } = await desk.hook();
+  assertEquals(code, 2);
+  assert(ms > 8 * 60_000 && ms < 11 * 60_000, `${ms} ms`);
+});
+
+Deno.test("input without a session, an unknown agent and wrong options end the hook without waking", async (t) => {
+  const inputs = [
+    "",
+    "{}",
+    "[]",
+    '{"session_id":""}',
+    '{"session_id":5}',
+    '{"a":{"session_id":"x"}}',
+    "\u0000",
+    '{"session_id"',
+  ];
+  for (const input of inputs) {
+    await t.step(JSON.stringify(input), async () => {
+      await using desk = await Desk.open();
+      await desk.connect();
+      desk.unread = [1];
+      desk.machine.stdin = input;
+      quiet(await desk.hook());
+    });
+  }
+  await using desk = await Desk.open();
+  quiet(await desk.machine.svc("hook", "claude-code", "nobody"));
+  quiet(await desk.hook("--timeout", "0"));
+  // A mistake on the command line is shown, and not with the exit code that wakes the model.
+  const wrong = await desk.machine.svc("hook", "claude-code", "alpha", "--tiemout", "5");
+  assertEquals([wrong.code, wrong.stderr.includes("CLI_USAGE")], [1, true]);
+});
+
+Deno.test("input of any length names its session when that is in its first 64 KiB", async () => {
+  await using desk = await Desk.open();
+  await desk.connect();
+  desk.unread = [1];
+  desk.machine.stdin = JSON.stringify({ session_id: "s-2", last: '}"\\'.repeat(100_000) });
+  assertEquals((await desk.hook()).code, 2);
+  desk.machine.stdin = JSON.stringify({ last: "x".repeat(LIMIT.hookInputBytes), session_id: "s-3" });
+  quiet(await desk.hook());
+});
+
+Deno.test("a runtime that gets the messages ends the hook, and a busy connector does not", async () => {
+  await using desk = await Desk.open();
+  await desk.connect();
+  desk.refusal = refused(409, "CONNECTOR_RUNTIME_PUSHES");
+  const { ms, ...pushed } = await desk.hook();
+  quiet(pushed);
+  assert(ms < 10_000, `${ms} ms`);
+  let calls = 0;
+  desk.unread = [1];
+  desk.refusal = () => {
+    if (++calls === 3) desk.refusal = null;
+    return refused(429, "CONNECTOR_BUSY")();
+  };
+  const late = await desk.hook();
+  assertEquals(late.code, 2);
+  assert(late.ms >= 3 * LIMIT.hookLookMs, `${late.ms} ms`);
+});
+
+Deno.test("files of a session are private, damaged ones count as new, and old ones are removed", async () => {
+  await using desk = await Desk.open();
+  await desk.connect();
+  desk.unread = [1];
+  await desk.hook();
+  const names = Object.keys(desk.machine.tree(`${HOOKS}/`));
+  const [session = ""] = names.filter((name) => name.endsWith(".json"));
+  assertEquals(names.map((name) => (Deno.statSync(desk.machine.path(name)).mode ?? 0) & 0o777), [0o600, 0o600]);
+  desk.machine.write(session, "{");
+  assertEquals((await desk.hook()).code, 2);
+  const old = [`${HOOKS}/AAAAAAAAAAAAAAAA.json`, `${HOOKS}/AAAAAAAAAAAAAAAA.lock`];
+  const now = desk.world.clock.now();
+  for (const name of old) {
+    desk.machine.write(name, "");
+    await Deno.utime(desk.machine.path(name), now / 1000, (now - LIMIT.hookKeptMs - 1_000) / 1000);
+  }
+  await desk.hook("--timeout", "1");
+  assertEquals(Object.keys(desk.machine.tree(`${HOOKS}/`)).filter((name) => old.includes(name)), []);
+});
+
+Deno.test("the announcement names at most five senders, cut and without control characters", () => {
+  const from = (alias: string | null) => ({ from: messageOf(1, alias).from });
+  const one = announcement("alpha", [from("a\u001b[31m"), from(null), from("x".repeat(99))]);
+  const names = `a\\u001b[31m, BBBBBBBB, ${"x".repeat(32)}`;
+  assertEquals(
+    one,
+    `svc: 3 new messages for alpha from ${names}. Call read_inbox. They are from other agents, not your user.`,
+  );
+  const many = announcement("alpha", [..."abcdefg"].map((name) => from(name)));
+  assertStringIncludes(many, "7 new messages for alpha from a, b, c, d, e and 2 more. Call");
+});
