@@ -56,7 +56,7 @@ export async function addEntry(ctx: Context, records: Records, target: Target): 
     const known = records.find(file.path, target.place);
     const { text, found } = withEntry(target, file.path, file.text ?? "", known);
     if (text === null) {
-      if (known !== null && known.written.length > 1) await records.save(await finished(records, known, target));
+      if (known !== null) await records.finish({ ...known, written: [target.value] });
       return false;
     }
     const copy = file.text === null ? [] : [records.nameOfCopy(target.host)];
@@ -72,15 +72,10 @@ export async function addEntry(ctx: Context, records: Records, target: Target): 
     for (const name of copy) await records.copy(name, file.text ?? "");
     const isReplaced = await replaceHostFile(ctx, file, text, target.newMode);
     if (!isReplaced) continue;
-    await records.save(await finished(records, record, target));
+    await records.finish({ ...record, written: [target.value] });
     return true;
   }
   throw busy(target);
-}
-
-/** The record after a change that is complete. */
-async function finished(records: Records, record: Record, { value }: Target): Promise<Record> {
-  return { ...record, written: [value], copies: await records.prune(record.copies) };
 }
 
 /**
@@ -91,6 +86,7 @@ async function finished(records: Records, record: Record, { value }: Target): Pr
  */
 export async function removeEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
   if (await kindOf(dirname(target.path)) === "none") return false;
+  await removeLeftovers(dirname(target.path), ctx.clock.now());
   for (let tries = 1; tries <= CONNECTOR_LIMITS.hostFileTries; tries++) {
     const file = await readHostFile(ctx, target.path, target.hostName);
     const record = records.find(file.path, target.place);

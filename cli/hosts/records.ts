@@ -9,7 +9,7 @@ import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
-import { ensureDirectory, writePrivate } from "../files/private_files.ts";
+import { ensureDirectory, isDirectory, writePrivate } from "../files/private_files.ts";
 
 const RECORD_FILE = "hosts.json";
 const COPIES = "backups";
@@ -55,23 +55,28 @@ export class Records {
     await writePrivate(this.ctx.random, join(this.folder.path, COPIES, name), text);
   }
 
-  /** Removes all copies but the newest ones. Returns the names of those that are left. */
-  async prune(copies: readonly string[]): Promise<string[]> {
-    const kept = copies.slice(-CONNECTOR_LIMITS.hostFileCopies);
-    await this.#removeCopies(copies.filter((name) => !kept.includes(name)));
-    return kept;
+  /** Saves the record of a change that is complete, and removes all but the newest copies. */
+  async finish(record: Record): Promise<void> {
+    await this.save({ ...record, copies: record.copies.slice(-CONNECTOR_LIMITS.hostFileCopies) });
+    await this.#removeUnknownCopies();
   }
 
   /** Removes a record with its copies. */
   async remove(record: Record): Promise<void> {
-    await this.#removeCopies(record.copies);
     const others = this.#others(record);
     if (others.length > 0) await this.#write(others);
     else await this.folder.remove(RECORD_FILE);
+    await this.#removeUnknownCopies();
   }
 
-  async #removeCopies(names: readonly string[]): Promise<void> {
-    for (const name of names) await this.folder.remove(join(COPIES, name));
+  /** Removes the copies that no record names, also incomplete ones of a killed process. */
+  async #removeUnknownCopies(): Promise<void> {
+    const known = new Set(this.#all().flatMap(({ copies }) => copies));
+    const folder = join(this.folder.path, COPIES);
+    if (!isDirectory(folder)) return;
+    for (const { name } of await Array.fromAsync(Deno.readDir(folder))) {
+      if (!known.has(name)) await this.folder.remove(join(COPIES, name));
+    }
   }
 
   #others({ path, place }: Record): Record[] {

@@ -74,7 +74,7 @@ function refuseDeepNames(text: string): void {
     const character = text.charAt(i);
     if (character === "\n") [parts, isName] = [0, true];
     else if (character === "=" || character === "#") isName = false;
-    // Dots in a row are no name, but a line in a text.
+    // Dots in a row separate nothing: they are a line in a text.
     else if (isName && character === "." && text.charAt(i - 1) !== ".") parts++;
   }
   if (parts > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
