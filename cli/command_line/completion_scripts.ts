@@ -69,12 +69,10 @@ function summaryOf(command: Command, depth: number, summaries: Groups): string {
 }
 
 function bashScript(places: Place[]): string {
-  const valued = new Map(
-    places.flatMap(({ options }) => options.filter(({ spec }) => spec.value)).map(({ name, spec }) => [name, spec]),
+  const valued = new Set(
+    places.flatMap(({ options }) => options.filter(({ spec }) => spec.value)).map(({ name }) => name),
   );
-  const values = [...valued].filter(([, { complete }]) => complete).map(([name, { complete }]) =>
-    `    --${name}) ${bashWords(complete)}; return ;;`
-  );
+  const values = [...valued].flatMap((name) => bashValues(name, places));
   const known = places.filter(({ path }) => path !== "").map(({ path }) => `"${path}"`);
   const cases = places.map(({ path, words, options, argument, isRepeated }) =>
     `    "${path}")\n` +
@@ -109,14 +107,10 @@ _svc() {
   prev="\${COMP_WORDS[COMP_CWORD-1]}"
   place=""
   COMPREPLY=()
-  case "$prev" in
-${values.join("\n")}
-    ${[...valued.keys()].map((name) => `--${name}`).join("|")}) return ;;
-  esac
   for ((i = 1; i < COMP_CWORD; i++)); do
     word="\${COMP_WORDS[i]}"
     case "$word" in
-      ${[...valued.keys()].map((name) => `--${name}`).join("|")}) ((i++)); continue ;;
+      ${[...valued].map((name) => `--${name}`).join("|")}) ((i++)); continue ;;
       -*) continue ;;
     esac
     case "\${place:+$place }$word" in
@@ -124,12 +118,31 @@ ${values.join("\n")}
       *) ((arguments++)) ;;
     esac
   done
+  case "$place $prev" in
+${values.join("\n")}
+    ${[...valued].map((name) => `*" --${name}"`).join("|")}) return ;;
+  esac
   case "$place" in
 ${cases.join("\n")}
   esac
 }
 complete -F _svc svc
 `;
+}
+
+/** The values of an option: those of the last command that has it, after the commands with other ones. */
+function bashValues(name: string, places: Place[]): string[] {
+  const found = places.flatMap(({ path, options }) => {
+    const complete = options.find((option) => option.name === name)?.spec.complete;
+    return complete === undefined ? [] : [{ path, words: bashWords(complete) }];
+  });
+  const usual = found.at(-1)?.words;
+  if (usual === undefined) return [];
+  const others = found.filter(({ words }) => words !== usual);
+  return [
+    ...others.map(({ path, words }) => `    "${path} --${name}") ${words}; return ;;`),
+    `    *" --${name}") ${usual}; return ;;`,
+  ];
 }
 
 function bashWords(completion: Completion | undefined): string {

@@ -43,6 +43,10 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
     if (Object.hasOwn(own, name)) continue;
     throw usage(found, `There is no option --${name}.${didYouMean(name, Object.keys(own), "--")}`);
   }
+  for (const [name, { value, repeat }] of Object.entries(own)) {
+    const isRepeated = value !== undefined && !repeat && (flags[name]?.length ?? 0) > 1;
+    if (isRepeated) throw new CliError("CLI_USAGE", `--${name} is given more than once`);
+  }
   const configDir = flags["config-dir"]?.[0];
   const args = namedArgs(found, words.slice(found.path.length), commands);
   const ca = flags.ca?.[0];
@@ -62,7 +66,7 @@ export function wantsJson(argv: readonly string[]): boolean {
   return argv.slice(0, end === -1 ? argv.length : end).includes("--json");
 }
 
-/** Returns the options of all commands. A name has the same kind of option in every command. */
+/** Returns the options of all commands. A name has a value in every command that has it, or in none. */
 function allOptions(commands: readonly Command[]): Record<string, OptionSpec> {
   const version: OptionSpec = { summary: "Print the version" };
   return Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
@@ -99,9 +103,6 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
   for (const name of valued) {
     if (flags[name]?.includes("")) {
       throw new CliError("CLI_USAGE", `--${name} needs a value: ${valueForm(name, options[name])}`);
-    }
-    if ((flags[name]?.length ?? 0) > 1 && !options[name]?.repeat) {
-      throw new CliError("CLI_USAGE", `--${name} is given more than once`);
     }
   }
   return { flags, words: parsed._.map(String), unknown };

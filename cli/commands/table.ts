@@ -57,7 +57,6 @@ export const GROUPS: Groups = {
   reply: "Reply to a message of the inbox.",
   inbox: "Messages that an agent has received.",
   sent: "Messages that an agent has sent.",
-  mcp: "Tools for the model of a coding agent.",
   hook: "Wake a coding agent when a message arrives.",
   connector: "Run an agent's connector and show its status.",
   "connector service": "Run the connector as a systemd or launchd service.",

@@ -310,7 +310,7 @@ export const CONNECTOR_LIMIT_TABLE = {
   hookWakeUpsMs: { value: 10 * 60_000, unit: "ms", source: "D-132", what: "window of these wake-ups" },
   hookPages: { value: 50, unit: "count", source: "D-132", what: "pages of unread messages in one announcement" },
   hookNamesShown: { value: 5, unit: "count", source: "D-132", what: "senders that an announcement names" },
-  hookAliasCharacters: { value: 32, unit: "count", source: "D-129", what: "characters of each of these names" },
+  hookAliasCharacters: { value: 32, unit: "count", source: "D-132", what: "characters of each of these names" },
   hookKeptMs: { value: 30 * DAY_MS, unit: "ms", source: "D-132", what: "how long the state of a session is kept" },
   port: { value: 19_400, unit: "port", source: "D-87", what: "first port of the local API" },
   portsTried: { value: 1_000, unit: "count", source: "D-87", what: "ports that are tried" },

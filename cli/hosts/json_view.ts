@@ -1,6 +1,6 @@
 /**
  * Finds an entry in a JSON text with comments and trailing commas: positions only, so that an edit leaves the rest of the
- * text as it is. Of two members with one name the last one counts, as in every parser.
+ * text as it is. Of two members with one name the last one counts, as in every parser. The parser comes from npm (D-136).
  */
 import { createScanner, parse, visit } from "jsonc-parser";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";

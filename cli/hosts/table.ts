@@ -96,7 +96,8 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
     format: "json",
     around: ["mcp", "servers"],
     path: (scope, { machine, stateDir }) => scope === "user" ? openClawConfigPath(machine, stateDir) : null,
-    entry: (command, args) => ({ command, args, timeout: TOOL_MS / 1000 }),
+    // A member `timeout` makes OpenClaw 2026.9.6 refuse the whole file.
+    entry: (command, args) => ({ command, args, requestTimeoutMs: TOOL_MS }),
     then: "Start a new session of OpenClaw.",
   },
 });

@@ -30,6 +30,8 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^\.(.+)\.pending$/`, ".", ".pending", "x"),
 
   meets(String.raw`/^[1-9]\d{0,15}$/`, "", "1", "x"),
+  meets("/^[A-Za-z0-9_-]+$/", "", "x", " "),
+  meets("/^[a-z0-9.-]{1,80}$/", "", "x", " "),
   meets(String.raw`/[\t\n\r]/`, "", "x", ""),
   meets(String.raw`/\r?\n$/`, "", "\n", "x"),
   meets(String.raw`/^\x1b(?:\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|O.|[^[O])/s`, "\x1b[", "0", ""),

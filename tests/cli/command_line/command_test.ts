@@ -106,6 +106,9 @@ const ADDED = [
   "store export",
   "store import",
   "health",
+  // Tools and wake-up for coding agents (D-131, D-132).
+  "mcp install",
+  "hook claude-code",
 ];
 
 Deno.test("the commands are exactly those of the specification and the added ones", () => {
@@ -126,15 +129,15 @@ Deno.test("there is no pairing command", () => {
   assertEquals(COMMANDS.map(name).filter((path) => /pair/.test(path)), []);
 });
 
-Deno.test("an option has the same kind in every command", () => {
+Deno.test("an option has a value in every command that has it, or in none", () => {
   const kinds = new Map<string, string>();
   for (const command of COMMANDS) {
     for (
-      const [option, { value, repeat }] of Object.entries(
+      const [option, { value }] of Object.entries(
         { ...command.options, ...GLOBAL_OPTIONS } as Command["options"],
       )
     ) {
-      const kind = `${value === undefined ? "switch" : "value"} ${repeat ?? false}`;
+      const kind = value === undefined ? "switch" : "value";
       assertEquals(kinds.get(option) ?? kind, kind, `--${option} of ${name(command)}`);
       kinds.set(option, kind);
     }

@@ -41,7 +41,7 @@ export const CASES: readonly HostCase[] = [
   row("vscode", "project", ".vscode/mcp.json", ["servers"], STDIO),
   row("codex", "user", ".codex/config.toml", ["mcp_servers"], CODEX),
   row("codex", "project", ".codex/config.toml", ["mcp_servers"], CODEX),
-  row("openclaw", "user", ".openclaw/openclaw.json", ["mcp", "servers"], { timeout: 60 }),
+  row("openclaw", "user", ".openclaw/openclaw.json", ["mcp", "servers"], { requestTimeoutMs: 60_000 }),
 ];
 
 /** A file of another program, with comments, another server and members that svc does not know. */

@@ -11,7 +11,7 @@ const OTHERS = `{
   "hooks": {
     "PreToolUse": [{ "matcher": "Bash", "hooks": [{ "type": "command", "command": "check" }] }],
     "Stop": [
-      { "hooks": [{ "type": "command", "command": "say done", "timeout": 5 }] }, // aloud
+      { "hooks": [{ "type": "command", "command": "say done", "timeout": 5 }] }, // last
     ]
   }
 }
