@@ -50,9 +50,9 @@ export async function checkEntry(ctx: Context, records: Records, target: Target)
  * @throws {CliError} `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`; `CLI_BUSY` when the file changes all the time
  */
 export async function addEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
-  await removeLeftovers(dirname(target.path), ctx.clock.now());
   for (let tries = 1; tries <= CONNECTOR_LIMITS.hostFileTries; tries++) {
     const file = await readHostFile(ctx, target.path, target.hostName);
+    if (tries === 1) await removeLeftovers(dirname(file.path), ctx.clock.now());
     const known = records.find(file.path, target.place);
     const { text, found } = withEntry(target, file.path, file.text ?? "", known);
     if (text === null) {
@@ -86,9 +86,9 @@ export async function addEntry(ctx: Context, records: Records, target: Target): 
  */
 export async function removeEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
   if (await kindOf(dirname(target.path)) === "none") return false;
-  await removeLeftovers(dirname(target.path), ctx.clock.now());
   for (let tries = 1; tries <= CONNECTOR_LIMITS.hostFileTries; tries++) {
     const file = await readHostFile(ctx, target.path, target.hostName);
+    if (tries === 1) await removeLeftovers(dirname(file.path), ctx.clock.now());
     const record = records.find(file.path, target.place);
     const isWritten = (entry: unknown) => [target.value, ...record?.written ?? []].some((one) => isSame(one, entry));
     const before = file.text ?? "";
