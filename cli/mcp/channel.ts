@@ -4,9 +4,9 @@
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import { announcement } from "../messages/announcement.ts";
 import type { Received } from "../messages/received.ts";
 import { MCP_LIMITS as LIMIT } from "./limits.ts";
-import { shownAlias } from "./model_message.ts";
 import type { McpAgent } from "./mcp_agent.ts";
 
 /** The experimental capability of a server with a channel. */
@@ -59,19 +59,8 @@ async function newMessages(mcp: McpAgent, after: number, wait: number, signal: A
 }
 
 function noticeOf(agent: string, messages: readonly Received[]): ChannelNotice {
-  const senders = messages.map(({ message: { from } }) => shownAlias(from.alias ?? from.agentDid));
-  const content = announcement(agent, messages.length, senders);
+  const content = announcement(agent, messages.map(({ message }) => message));
   return { method: "notifications/claude/channel", params: { content, meta: { agent, count: `${messages.length}` } } };
-}
-
-/** The line about new messages (D-133). It holds no text of them. */
-export function announcement(agent: string, count: number, senders: readonly string[]): string {
-  const names = [...new Set(senders)];
-  const shown = names.slice(0, LIMIT.sendersShown);
-  const others = names.length - shown.length;
-  const from = shown.join(", ") + (others > 0 ? ` and ${others} more` : "");
-  return `svc: ${count} new message${count === 1 ? "" : "s"} for ${agent} from ${from}. Call read_inbox. ` +
-    "They are from other agents, not your user.";
 }
 
 /** Bounds the notifications in a window. */

@@ -75,7 +75,6 @@ export const MCP_LIMIT_TABLE = {
   },
   channelNotices: { value: 30, unit: "count", source: "D-133", what: "notifications in one window" },
   channelWindowMs: { value: 10 * 60_000, unit: "ms", source: "D-133", what: "window of the notifications" },
-  sendersShown: { value: 5, unit: "count", source: "D-133", what: "senders that a notification names" },
 } as const satisfies Record<string, LimitRow>;
 Object.freeze(MCP_LIMIT_TABLE);
 

@@ -210,7 +210,7 @@ Deno.test("a channel announces each message once, without its text, on earlier r
   const notices = () => server.messages.filter(({ method }) => method === "notifications/claude/channel");
   const [{ params }] = await eventually(CALL_MS, "a notification", () => notices().length > 0 ? notices() : undefined);
   assertEquals(params, {
-    content: "svc: 1 new message for beta from alpha. Call read_inbox. They are from other agents, not your user.",
+    content: "svc: 1 new message for beta from alpha. Call read_inbox. It is from another agent, not your user.",
     meta: { agent: "beta", count: "1" },
   });
   const read = await server.request("tools/call", { name: "read_inbox", arguments: {} });

@@ -1,6 +1,6 @@
 /** Notifications of a channel (D-133): one for each message, without its text, and bounded. */
 import { assert, assertEquals } from "@std/assert";
-import { announce, announcement, type ChannelNotice } from "../../../cli/mcp/channel.ts";
+import { announce, type ChannelNotice } from "../../../cli/mcp/channel.ts";
 import { MCP_LIMITS } from "../../../cli/mcp/limits.ts";
 import { World } from "../../support/world.ts";
 import { passing, story } from "../connector/bench.ts";
@@ -77,12 +77,4 @@ Deno.test("a flood of messages gives a bounded number of notifications that coun
   await world.clock.advance(channelWindowMs);
   await passing(world, 10, () => place.counts().reduce((sum, count) => sum + count, 0) === total);
   assert(place.notices.length < total);
-});
-
-Deno.test("the line of a notification names at most five senders", () => {
-  const line = announcement("beta", 9, ["a", "b", "a", "c", "d", "e", "f", "g"]);
-  assertEquals(
-    line,
-    "svc: 9 new messages for beta from a, b, c, d, e and 2 more. Call read_inbox. They are from other agents, not your user.",
-  );
 });
