@@ -1,7 +1,6 @@
 /** The command line of `svc mcp` (D-127): what it refuses before it serves. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { COMMANDS } from "../../../cli/commands/table.ts";
-import { command } from "../../../cli/command_line/command.ts";
 import { parse } from "../../../cli/command_line/parse.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { World } from "../../support/world.ts";
@@ -28,21 +27,13 @@ Deno.test("an agent that is not on this machine, and an invalid list of peers ar
   assertEquals(console.log, log);
 });
 
-Deno.test("a command below svc mcp is found before an agent of that name", () => {
-  const below = command({
-    path: ["mcp", "install"],
-    summary: "Install",
-    args: { agent: { summary: "Agent name", optional: true } },
-    options: {},
-    examples: [],
-    run: () => Promise.resolve(),
-  });
+Deno.test("svc mcp install is found before an agent of that name", () => {
   const found = (...words: string[]) => {
-    const parsed = parse(words, [...COMMANDS, below]);
+    const parsed = parse(words, COMMANDS);
     return parsed.kind === "run" ? [parsed.command.path.join(" "), parsed.input.args.agent] : parsed.kind;
   };
-  assertEquals(found("mcp", "install", "alpha"), ["mcp install", "alpha"]);
-  assertEquals(found("mcp", "install"), ["mcp install", undefined]);
+  assertEquals(found("mcp", "install", "alpha", "--for", "codex"), ["mcp install", "alpha"]);
+  assertEquals(found("mcp", "install", "--for", "codex"), ["mcp install", undefined]);
   assertEquals(found("mcp", "alpha"), ["mcp", "alpha"]);
   assertEquals(found("mcp"), ["mcp", undefined]);
 });
