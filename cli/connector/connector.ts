@@ -18,6 +18,8 @@ import { type OpenLink, ReconnectingLink } from "../../shared/client/reconnect.t
 import { ReplySender } from "./delivery/reply_sender.ts";
 import { RuntimeDelivery } from "./delivery/runtime_delivery.ts";
 import { RuntimeReplies } from "./delivery/runtime_replies.ts";
+import { TaskFollower } from "./delivery/task_follower.ts";
+import { TaskRows } from "./delivery/task_rows.ts";
 import { RuntimeWatch } from "./delivery/runtime_watch.ts";
 import type { Database } from "./delivery/database.ts";
 import type { EmitEvent } from "./events.ts";
@@ -77,6 +79,14 @@ const NO_RUNTIME: Status["runtime"] = {
   problem: null,
 };
 
+/** Hand-over to a runtime. */
+interface Push {
+  delivery: RuntimeDelivery;
+  /** Of a runtime that runs tasks. */
+  tasks: TaskFollower | undefined;
+  watch: RuntimeWatch;
+}
+
 interface Arrival {
   frame: DeliverFrame;
   resolve(taken: StoreResult): void;
@@ -95,7 +105,7 @@ export class Connector {
   readonly #guard = new LoopGuard();
   readonly #outbox: Outbox;
   /** Hand-over to the runtime; `null` without one. */
-  readonly #push: { delivery: RuntimeDelivery; watch: RuntimeWatch } | null;
+  readonly #push: Push | null;
   readonly #receipts: ReceiptSender;
   /** Replies of the runtime, also those that an earlier run has left. */
   readonly #replies: ReplySender;
@@ -129,16 +139,7 @@ export class Connector {
       guard: this.#guard,
       tell: emit,
     });
-    this.#push = runtime && {
-      delivery: new RuntimeDelivery({
-        clock,
-        inbox: this.inbox,
-        runtime,
-        replies: this.#repliesOf(runtime),
-        tell: emit,
-      }),
-      watch: new RuntimeWatch({ clock, runtime, tell: emit }),
-    };
+    this.#push = runtime && this.#pushTo(runtime);
     this.#replies = new ReplySender({ clock, sent: this.sent, sender: this.sender, tell: emit });
     const recipientDid = options.agent.did;
     this.#receipts = new ReceiptSender({ clock, outbox: this.#outbox, proxy: this.proxy, recipientDid, tell: emit });
@@ -159,7 +160,8 @@ export class Connector {
     this.inbox.heldUntil = (message, now) => this.waits.heldUntil(message, now);
     this.sent.onChanged = (message) => this.waits.changed({ kind: "sent", message });
     if (this.#push === null) return;
-    const { delivery: handOver, watch } = this.#push;
+    const { delivery: handOver, tasks, watch } = this.#push;
+    if (tasks) tasks.onReply = () => this.#replies.wake();
     handOver.onEnded = () => {
       this.#receipts.wake();
       this.#replies.wake();
@@ -168,10 +170,15 @@ export class Connector {
     watch.onBack = () => handOver.wake();
   }
 
-  /** `null` when the answers of the runtime do not go back. */
-  #repliesOf({ platform: { replyOf }, target }: Runtime): RuntimeReplies | null {
-    const { clock, tell } = this.deps;
-    return target.replies && replyOf ? new RuntimeReplies({ clock, guard: this.#guard, replyOf, tell }) : null;
+  #pushTo(runtime: Runtime): Push {
+    const { clock, tell, database } = this.deps;
+    const { inbox, sent } = this, { platform: { replyOf, tasks: protocol }, target } = runtime;
+    const replies = target.replies && (replyOf || protocol)
+      ? new RuntimeReplies({ clock, guard: this.#guard, replyOf, tell })
+      : null;
+    const tasks = protocol && new TaskFollower({ clock, database, sent, runtime, protocol, replies, tell });
+    const delivery = new RuntimeDelivery({ clock, inbox, runtime, replies, tasks, tell });
+    return { delivery, tasks, watch: new RuntimeWatch({ clock, runtime, tell }) };
   }
 
   /** Starts everything. Resolves when the connector has ended: `null` after `stop()`, else with the error. */
@@ -306,7 +313,7 @@ export class Connector {
   }
 
   #pruneExpired(): void {
-    const { clock, tell } = this.deps;
+    const { clock, tell, database } = this.deps;
     const now = clock.now();
     try {
       for (const { fromDid: from, requestId } of this.inbox.expireUnread(now)) {
@@ -315,6 +322,7 @@ export class Connector {
       this.inbox.forget(now);
       this.sent.prune(now);
       this.#outbox.forget(now - LIMIT.receiptKeptMs);
+      new TaskRows(database).forget(now);
     } catch (error) {
       tell("store_failed", { why: describeError(error) });
     }

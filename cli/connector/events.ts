@@ -26,6 +26,7 @@ export const EVENTS = {
   inbox_full: "Message refused: the inbox is full",
   store_failed: "The store could not be written",
   handed_over: "Message handed over",
+  task_ended: "The runtime's task for a message has ended",
   handover_failed: "The runtime did not accept a message",
   dead_letter: "Message moved to the dead-letter list",
   runtime_up: "The agent runtime is reachable",

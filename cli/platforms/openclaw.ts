@@ -35,8 +35,7 @@ export const OPENCLAW: PushPlatform = {
     const version = await machine.run("openclaw", ["--version"]);
     if (version !== null && /^OpenClaw\b/i.test(version.trim())) reasons.push(`${version.trim()} is installed`);
     const settings = tryParse(text);
-    const port = memberOf(settings, "gateway", "port");
-    const baseUrl = `http://127.0.0.1:${typeof port === "number" ? port : PORT}`;
+    const baseUrl = gatewayUrl(settings);
     const isLive = await isReady(machine, baseUrl);
     if (isLive) reasons.push(`its gateway answers at ${baseUrl}`);
     const path = memberOf(settings, "hooks", "path");
@@ -80,6 +79,12 @@ export const OPENCLAW: PushPlatform = {
 };
 
 const none = { hookToken: null, hookPath: OPENCLAW.defaults.hookPath };
+
+/** The address of the gateway that these settings describe. */
+export function gatewayUrl(settings: unknown): string {
+  const port = memberOf(settings, "gateway", "port");
+  return `http://127.0.0.1:${typeof port === "number" ? port : PORT}`;
+}
 
 /** Path of `openclaw.json`, also when the file does not exist; `null` without a home directory. */
 export async function openClawConfigPath(machine: Machine, stateDir: string | null): Promise<string | null> {

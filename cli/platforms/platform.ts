@@ -7,7 +7,7 @@ import type { Finding, Machine } from "./machine.ts";
 import type { SetupPlan } from "./setup.ts";
 
 /** Platforms whose runtime gets the messages. */
-export const PUSH_PLATFORM_IDS = ["openclaw", "hermes", "nanobot", "generic"] as const;
+export const PUSH_PLATFORM_IDS = ["openclaw", "hermes", "nanobot", "generic", "a2a"] as const;
 export type PushPlatformId = (typeof PUSH_PLATFORM_IDS)[number];
 
 export const PLATFORM_IDS = [...PUSH_PLATFORM_IDS, "inbox"] as const;
@@ -28,6 +28,8 @@ export interface RuntimeMessage {
   payload: string;
   /** The same for each attempt at this message, and different for every other message (D-88). */
   idempotencyKey: string;
+  /** ID of the runtime's task that asked for this message (D-134). */
+  taskId?: string | undefined;
 }
 
 /** Source of a runtime's address; `agent`: the agent's file, `install`: the file for every agent. */
@@ -57,12 +59,37 @@ export type Replies = (typeof REPLIES)[number];
 export interface RuntimeReply {
   status: number;
   contentType: string | null;
-  /** The whole body, at most 256 KiB. */
+  /** The whole body, at most 256 KiB; of a runtime that runs tasks at most 1 MiB. */
   text: string;
 }
 
 /** What a runtime replies: a text, or a payload as JSON text. */
 export type ReplyContent = { text: string } | { payload: string };
+
+/** Codes of the error in the reply of a task that has no result (D-134). */
+export const TASK_CODES = ["TASK_FAILED", "TASK_REJECTED", "TASK_CANCELED", "TASK_LOST"] as const;
+export type TaskCode = (typeof TASK_CODES)[number];
+
+/** The 2xx answer of a runtime that runs tasks. `text` may be blank. */
+export type TaskAnswer =
+  /** The result is there. `code`: why there is none. */
+  | { kind: "ended"; text: string; code: TaskCode | null }
+  /** The task waits for another message of the sender. */
+  | { kind: "asks"; taskId: string; text: string }
+  | { kind: "working"; taskId: string }
+  /** The runtime has no task with the given ID. */
+  | { kind: "unknown_task" }
+  /** It will never accept the request. `isEnded`: the reason may be that the given task has ended. */
+  | { kind: "refused"; why: string; isEnded: boolean }
+  /** It may accept the request later. */
+  | { kind: "unclear"; why: string };
+
+/** How a runtime answers that runs tasks (D-134). */
+export interface TaskProtocol {
+  answerOf(answer: RuntimeReply): TaskAnswer;
+  /** The request for the present state of a task. */
+  poll(taskId: string, target: RuntimeTarget): RuntimeRequest;
+}
 
 export interface RuntimeRequest {
   headers: Record<string, string>;
@@ -99,6 +126,8 @@ export interface PushPlatform {
   request(message: RuntimeMessage, target: RuntimeTarget, nowSeconds: number): Promise<RuntimeRequest>;
   /** The reply in an answer; `null` when it has none. Absent: the runtime does not reply in its answer (D-114). */
   replyOf?(answer: RuntimeReply): ReplyContent | null;
+  /** Present: the answers are about tasks, which the connector follows; `replyOf` is absent then (D-134). */
+  tasks?: TaskProtocol;
   /** Whether replies go back to the sender when neither option nor `runtime.json` says so. */
   repliesByDefault: boolean;
   /** `stateDir`: its state directory, when it is not the default. */

@@ -1,4 +1,5 @@
 /** The platform table (D-90): every supported agent runtime, and the inbox for agents without one. */
+import { A2A } from "./a2a.ts";
 import { GENERIC } from "./generic.ts";
 import { HERMES } from "./hermes.ts";
 import { INBOX } from "./inbox.ts";
@@ -11,5 +12,6 @@ export const PLATFORMS: Readonly<Record<PushPlatformId, PushPlatform> & { inbox:
   hermes: HERMES,
   nanobot: NANOBOT,
   generic: GENERIC,
+  a2a: A2A,
   inbox: INBOX,
 });

@@ -24,17 +24,19 @@ export type RuntimeResult = "accepted" | {
   attempts: number | null;
   /** True when the next message would fail too: the lane waits and keeps its order. */
   isOutage: boolean;
+  /** True when the answer shows that the runtime works. */
+  isBusy?: true;
   /** Wait that the runtime asked for, in milliseconds. */
   retryAfterMs: number;
 };
 
 /** Status codes that are not about the message (D-88). A code about the whole runtime is an outage. */
-const PASSING: Readonly<Record<number, { isOutage: boolean }>> = {
+const PASSING: Readonly<Record<number, { isOutage: boolean; isBusy?: true }>> = {
   401: { isOutage: true },
   403: { isOutage: true },
   408: { isOutage: false },
   425: { isOutage: false },
-  429: { isOutage: true },
+  429: { isOutage: true, isBusy: true },
   502: { isOutage: false },
   503: { isOutage: true },
   504: { isOutage: false },

@@ -247,16 +247,19 @@ export class Inbox {
    * Stores that the runtime accepted the message. Deletes its content, adds its receipt, and the runtime's reply to it.
    *
    * @param reply `problem`: why it is not sent
+   * @param also further changes in the same transaction
    */
   finish(
     { seq, fromDid, requestId, payload }: InboxMessage,
     now: number,
     reply: { message: NewSentMessage; problem: string | null } | null = null,
+    also: () => void = () => {},
   ): void {
     this.#db.transaction(() => {
       this.#db.run("UPDATE messages SET state = 'done', ended_at = ?, payload = '', bytes = 0 WHERE seq = ?", now, seq);
       this.#outbox.add({ fromDid, requestId, status: "processed_by_svc", at: now });
       if (reply !== null) this.#sent.add(reply.message, now, reply.problem);
+      also();
     });
     this.#bounds.add(-1, -utf8Bytes(payload).length);
   }

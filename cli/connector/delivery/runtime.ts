@@ -5,7 +5,7 @@
 import type { Clock } from "../../../shared/clock.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import type { PushPlatform, RuntimeTarget } from "../../platforms/platform.ts";
+import type { PushPlatform, RuntimeTarget, TaskProtocol } from "../../platforms/platform.ts";
 import { CliError } from "../../errors.ts";
 import { exchange, ExchangeError, type HttpRequest, wholeSeconds } from "../../../shared/client/http.ts";
 import { isLoopback, parseServiceUrl } from "../../../shared/client/service_url.ts";
@@ -36,11 +36,15 @@ export class Runtime {
     return this.target.baseUrl + this.target.hookPath;
   }
 
-  /** Sends a message to the runtime. Only status and headers of the answer are read, with `readsBody` also the body of a 2xx. */
-  async post(message: InboxMessage, stopped: AbortSignal, readsBody = false): Promise<RuntimeAnswer> {
+  /**
+   * Sends a message to the runtime. Only status and headers of the answer are read, and with `maxBytes` the body of a 2xx.
+   *
+   * @param taskId ID of the task that asked for the message (D-134)
+   */
+  async post(message: InboxMessage, stopped: AbortSignal, maxBytes = 0, taskId?: string): Promise<RuntimeAnswer> {
     const { clock } = this.deps;
     const { headers, body } = await this.platform.request(
-      { ...message, idempotencyKey: await idempotencyKey(message) },
+      { ...message, idempotencyKey: await idempotencyKey(message), taskId },
       this.target,
       unixSeconds(clock.now()),
     );
@@ -50,8 +54,21 @@ export class Runtime {
       headers,
       body,
       timeoutMs: this.platform.timeoutMs,
-      maxBytes: (status) => readsBody && status >= 200 && status < 300 ? CONNECTOR_LIMITS.answerBytes : 0,
+      maxBytes: (status) => status >= 200 && status < 300 ? maxBytes : 0,
       // The status says whether the runtime has accepted the message, also when its answer breaks off.
+      cutsBrokenBody: true,
+      signal: stopped,
+    });
+  }
+
+  /** Asks for the present state of a task (D-134). */
+  async poll(tasks: TaskProtocol, taskId: string, stopped: AbortSignal): Promise<RuntimeAnswer> {
+    return await this.#ask({
+      method: "POST",
+      url: this.url,
+      ...tasks.poll(taskId, this.target),
+      timeoutMs: CONNECTOR_LIMITS.taskPollTimeoutMs,
+      maxBytes: (status) => status >= 200 && status < 300 ? CONNECTOR_LIMITS.taskAnswerBytes : 0,
       cutsBrokenBody: true,
       signal: stopped,
     });

@@ -8,7 +8,8 @@ import type { Inbox } from "./inbox.ts";
 import type { InboxMessage } from "./inbox_rows.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { describeAnswer, type Runtime } from "./runtime.ts";
-import type { RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
+import type { RuntimeReplies } from "./runtime_replies.ts";
+import type { Outcome, TaskFollower } from "./task_follower.ts";
 import type { EmitEvent } from "../events.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 
@@ -21,16 +22,27 @@ interface Result {
   at: number;
   /** Duration in milliseconds. */
   ms: number;
-  /** The runtime's reply to an accepted message. */
-  reply: RuntimeReplyRow | null;
+  /** What an accepted message changes beside its own row. */
+  outcome: Outcome;
+}
+
+interface DeliveryDeps {
+  clock: Clock;
+  inbox: Inbox;
+  runtime: Runtime;
+  /** `null` when its answers do not go back. */
+  replies: RuntimeReplies | null;
+  /** Absent when the runtime answers with its result. */
+  tasks?: TaskFollower | undefined;
+  tell: EmitEvent;
 }
 
 export class RuntimeDelivery {
   readonly #clock: Clock;
   readonly #inbox: Inbox;
   readonly #runtime: Runtime;
-  /** `null` when its answers do not go back. */
   readonly #replies: RuntimeReplies | null;
+  readonly #tasks: TaskFollower | undefined;
   readonly #tell: EmitEvent;
   readonly #lanes = new Lanes();
   readonly #stop = new AbortController();
@@ -44,19 +56,22 @@ export class RuntimeDelivery {
   /** Called after each attempt: whether the runtime answers, and why it accepts no message at all. */
   onRuntime: (reachable: boolean, problem: string | null) => void = () => {};
 
-  constructor(
-    deps: { clock: Clock; inbox: Inbox; runtime: Runtime; replies: RuntimeReplies | null; tell: EmitEvent },
-  ) {
+  constructor(deps: DeliveryDeps) {
     this.#clock = deps.clock;
     this.#inbox = deps.inbox;
     this.#runtime = deps.runtime;
     this.#replies = deps.replies;
+    this.#tasks = deps.tasks;
     this.#tell = deps.tell;
+    if (this.#tasks === undefined) return;
+    this.#tasks.hasHandover = () => this.#hasHandover();
+    this.#tasks.onRoom = () => this.#pump();
   }
 
   /** Queues the messages that an earlier run left. */
   start(): void {
     this.add(this.#inbox.waiting());
+    this.#tasks?.start();
   }
 
   add(messages: readonly QueuedMessage[]): void {
@@ -73,7 +88,7 @@ export class RuntimeDelivery {
     await Promise.race([Promise.all(this.#underWay), patience.promise]);
     cancel();
     this.#stop.abort();
-    await Promise.all(this.#underWay);
+    await Promise.all([...this.#underWay, this.#tasks?.stop()]);
     this.#storeHeld();
   }
   #closing = false;
@@ -87,8 +102,16 @@ export class RuntimeDelivery {
     }
     const now = this.#clock.now();
     while (this.#underWay.size < CONNECTOR_LIMITS.handoversAtOnce) {
+      // Asks for the bound of tasks only when there is a message: that reads the store.
+      const wait = this.#hasDue(now) ? this.#waitForTasks() : 0;
+      if (wait === null) return;
+      if (wait > 0) {
+        this.#cancel = this.#clock.after(wait, () => this.#pump());
+        return;
+      }
       const message = this.#lanes.take(now);
       if (message === null) break;
+      this.#tasks?.countHandover();
       const attempt = this.#attempt(message.seq).finally(() => {
         this.#underWay.delete(attempt);
         this.#pump();
@@ -98,6 +121,26 @@ export class RuntimeDelivery {
     const next = this.#lanes.nextAt(now);
     if (next === null || this.#underWay.size >= CONNECTOR_LIMITS.handoversAtOnce) return;
     this.#cancel = this.#clock.after(Math.max(0, next - now), () => this.#pump());
+  }
+
+  /** Milliseconds until the bounds of tasks allow another message; `null` until one ends. */
+  #waitForTasks(): number | null {
+    try {
+      return this.#tasks === undefined ? 0 : this.#tasks.handoverWait(this.#underWay.size);
+    } catch (error) {
+      this.#tell("store_failed", { why: describeError(error) });
+      return CONNECTOR_LIMITS.slowFirstMs;
+    }
+  }
+
+  #hasDue(now: number): boolean {
+    const next = this.#lanes.nextAt(now);
+    return next !== null && next <= now;
+  }
+
+  #hasHandover(): boolean {
+    const isFree = !this.#closing && this.#underWay.size < CONNECTOR_LIMITS.handoversAtOnce;
+    return isFree && this.#hasDue(this.#clock.now()) && this.#waitForTasks() !== null;
   }
 
   async #attempt(seq: number): Promise<void> {
@@ -115,23 +158,15 @@ export class RuntimeDelivery {
     const message = this.#inbox.read(seq);
     if (message === null) return this.#lanes.release(seq, null);
     const began = this.#clock.now();
-    const replies = this.#replies?.wants(message) ? this.#replies : null;
-    const response = await this.#runtime.post(message, this.#stop.signal, replies !== null);
+    const answered = await this.#ask(message);
     // An attempt that this connector aborted has no result.
-    if (this.#stop.signal.aborted && response.kind !== "status") {
-      return this.#lanes.release(seq, { nextAt: began, aside: false });
-    }
+    if (answered === null) return this.#lanes.release(seq, { nextAt: began, aside: false });
+    const { outcome, reachable } = answered;
+    const { verdict, why } = outcome;
     const now = this.#clock.now();
-    const verdict = classifyAnswer(response);
-    const why = describeAnswer(response);
-    // A 429 shows that the runtime works, so it is not reported as an outage.
-    this.#note(
-      verdict !== "accepted" && verdict.isOutage && why !== "status 429",
-      response.kind !== "unreachable",
-      why,
-    );
-    const reply = replies !== null && verdict === "accepted" ? await replies.from(message, response) : null;
-    const result = { message, fate: nextAttempt(message.tries, verdict, now), why, at: now, ms: now - began, reply };
+    // An answer that shows that the runtime works is not reported as an outage.
+    this.#note(verdict !== "accepted" && verdict.isOutage && !verdict.isBusy, reachable, why);
+    const result = { message, fate: nextAttempt(message.tries, verdict, now), why, at: now, ms: now - began, outcome };
     try {
       this.#store(result);
     } catch (error) {
@@ -140,8 +175,26 @@ export class RuntimeDelivery {
     }
   }
 
+  /** Posts a message. Returns what the answer means; `null` when this connector aborted the request. */
+  async #ask(message: InboxMessage): Promise<{ outcome: Outcome; reachable: boolean } | null> {
+    const runtime = this.#runtime, { signal } = this.#stop;
+    const replies = this.#replies?.wants(message) ? this.#replies : null;
+    const context = await this.#tasks?.contextOf(message);
+    const { answerBytes, taskAnswerBytes } = CONNECTOR_LIMITS;
+    const maxBytes = this.#tasks !== undefined ? taskAnswerBytes : replies !== null ? answerBytes : 0;
+    const response = await runtime.post(message, signal, maxBytes, context?.asking?.taskId);
+    if (signal.aborted && response.kind !== "status") return null;
+    const reachable = response.kind !== "unreachable";
+    if (this.#tasks !== undefined && context !== undefined) {
+      return { outcome: await this.#tasks.outcome(message, context, response), reachable };
+    }
+    const verdict = classifyAnswer(response);
+    const reply = replies !== null && verdict === "accepted" ? await replies.from(message, response) : null;
+    return { outcome: { verdict, why: describeAnswer(response), reply }, reachable };
+  }
+
   /** Stores the result of an attempt and releases the message. */
-  #store({ message, fate, why, at, ms, reply }: Result): void {
+  #store({ message, fate, why, at, ms, outcome }: Result): void {
     const { seq, fromDid, requestId } = message;
     const about = { from: fromDid, requestId };
     if (fate.state === "waiting") {
@@ -150,12 +203,13 @@ export class RuntimeDelivery {
       this.#tell("handover_failed", { ...about, attempt: fate.tries.attempts, why, nextInMs: fate.nextAt - at });
       return;
     }
-    if (fate.state === "done") this.#inbox.finish(message, at, reply);
+    if (fate.state === "done") this.#inbox.finish(message, at, outcome.reply, outcome.also);
     else this.#inbox.moveToDeadLetters(message, why, at);
     this.#lanes.release(seq, null);
     const attempts = message.tries.attempts + 1;
     if (fate.state === "done") this.#tell("handed_over", { ...about, attempts, ms });
     else this.#tell("dead_letter", { ...about, attempts, why });
+    this.#tasks?.wake();
     this.onEnded();
   }
 

@@ -144,9 +144,9 @@ export function parseReplies(text: string | undefined): Replies | undefined {
   throw new CliError("CLI_USAGE", `--replies is one of ${REPLIES.join(", ")}, not "${text}"`);
 }
 
-function sendsReplies({ name, replyOf, repliesByDefault }: PushPlatform, wanted: Replies): boolean {
+function sendsReplies({ name, replyOf, tasks, repliesByDefault }: PushPlatform, wanted: Replies): boolean {
   if (wanted !== "on") return wanted === "auto" && repliesByDefault;
-  if (replyOf !== undefined) return true;
+  if (replyOf !== undefined || tasks !== undefined) return true;
   throw new CliError("CLI_USAGE", `--replies on is not possible: ${name} does not reply in its answer`);
 }
 

@@ -22,10 +22,13 @@ export interface RuntimeReplyRow {
 interface ReplyDeps {
   clock: Clock;
   guard: LoopGuard;
-  /** The replies of the platform. */
-  replyOf: NonNullable<PushPlatform["replyOf"]>;
+  /** The replies of the platform; absent when its answers are about tasks. */
+  replyOf?: PushPlatform["replyOf"] | undefined;
   tell: EmitEvent;
 }
+
+/** The message that a reply answers. */
+export type Question = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId">;
 
 export class RuntimeReplies {
   readonly #deps: ReplyDeps;
@@ -41,15 +44,18 @@ export class RuntimeReplies {
 
   /** Returns the reply in the answer that accepted a message; `null` when there is none. Counts it at the loop guard. */
   async from(question: InboxMessage, answer: RuntimeAnswer): Promise<RuntimeReplyRow | null> {
+    const payload = this.#payloadOf(answer, { to: question.fromDid, requestId: question.requestId });
+    return payload === null ? null : await this.row(question, payload);
+  }
+
+  /** Returns the reply with a payload. Counts it at the loop guard. */
+  async row(question: Question, payload: string): Promise<RuntimeReplyRow> {
     const { clock, guard, tell } = this.#deps;
     const { fromDid: toDid, requestId, conversationId } = question;
-    const about = { to: toDid, requestId };
-    const payload = this.#payloadOf(answer, about);
-    if (payload === null) return null;
     // The same for each answer to this message, so that a repeated hand-over causes one reply (D-69).
     const replyId = `r-${await idempotencyKey(question)}`;
     const isStopped = guard.automaticReply(toDid, conversationId, clock.now()) > 0;
-    if (isStopped) tell("loop_guard", { ...about, why: "too many automatic replies in this conversation" });
+    if (isStopped) tell("loop_guard", { to: toDid, requestId, why: "too many automatic replies in this conversation" });
     const message = { toDid, requestId: replyId, conversationId, inReplyTo: requestId, auto: true, payload } as const;
     return { message: { ...message, origin: "runtime" }, problem: isStopped ? "loop_guard" : null };
   }
@@ -62,7 +68,7 @@ export class RuntimeReplies {
       tell("reply_lost", about);
       return null;
     }
-    const content = cut === null ? replyOf({ status, contentType, text }) : null;
+    const content = cut === null && replyOf ? replyOf({ status, contentType, text }) : null;
     const payload = content && payloadOf(content);
     if (cut === null && (payload === null || utf8Bytes(payload).length <= CLIENT_LIMITS.payloadBytes)) return payload;
     tell("reply_too_large", about);

@@ -1,0 +1,172 @@
+/**
+ * A local agent that speaks A2A 1.0, for example OpenClaw with its A2A channel, or Hermes (D-134). It is asked with
+ * `returnImmediately`, so its answer is a task, which the connector follows. Chosen by name, never detected.
+ */
+import * as z from "zod";
+import { sha256 } from "../../shared/protocol/base64url.ts";
+import { A2A_VERSION, A2A_VERSION_HEADER, CARD_PATH, Part, RPC_ERROR, textOfParts } from "../a2a/protocol.ts";
+import { textOf } from "./message_text.ts";
+import { openClawConfigPath, gatewayUrl } from "./openclaw.ts";
+import { type PushPlatform, senderHeaders, type TaskAnswer, type TaskCode, type TaskProtocol } from "./platform.ts";
+import { memberOf, parseSettings, tryParse, withMember } from "./settings.ts";
+
+/** Name of this program among the peers of a runtime. */
+const PEER = "svc";
+const HOOK_PATH = "/a2a/v1";
+
+/** Errors after which the same request never succeeds. */
+const FINAL: ReadonlySet<number> = new Set([
+  RPC_ERROR.request,
+  RPC_ERROR.method,
+  RPC_ERROR.params,
+  RPC_ERROR.unsupported,
+  RPC_ERROR.contentType,
+  RPC_ERROR.version,
+]);
+
+/** States without a result. */
+const WITHOUT_RESULT: ReadonlyMap<string, TaskCode> = new Map([
+  ["TASK_STATE_FAILED", "TASK_FAILED"],
+  ["TASK_STATE_REJECTED", "TASK_REJECTED"],
+  ["TASK_STATE_CANCELED", "TASK_CANCELED"],
+]);
+const WORKING: ReadonlySet<string> = new Set(["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]);
+const ASKING: ReadonlySet<string> = new Set(["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"]);
+
+const Parts = z.object({ parts: z.array(Part) });
+const Task = z.object({
+  id: z.string().min(1).max(512),
+  status: z.object({ state: z.string(), message: Parts.nullish() }),
+  artifacts: z.array(Parts).nullish(),
+});
+const Failure = z.object({ error: z.object({ code: z.int(), message: z.string() }) });
+const Card = z.object({
+  supportedInterfaces: z.array(z.looseObject({ protocolBinding: z.string(), protocolVersion: z.string() })),
+});
+
+/** Characters of a runtime's error text that are shown. */
+const MAX_WHY = 200;
+
+const TASKS: TaskProtocol = {
+  answerOf({ text }) {
+    const body = tryParse(text);
+    const { data: failure } = Failure.safeParse(body);
+    if (failure !== undefined) return errorOf(failure.error);
+    const result = memberOf(body, "result");
+    const { data: task } = Task.safeParse(memberOf(result, "task") ?? result);
+    if (task !== undefined) return answerOfTask(task);
+    const { data: message } = Parts.safeParse(memberOf(result, "message"));
+    if (message !== undefined) return { kind: "ended", text: textOfParts(message.parts), code: null };
+    return { kind: "unclear", why: "the answer is not one of A2A 1.0" };
+  },
+
+  poll: (taskId, { hookToken }) => ({
+    headers: { "Content-Type": "application/json", ...authorized(hookToken) },
+    body: request(taskId, "GetTask", { id: taskId }),
+  }),
+};
+
+export const A2A: PushPlatform = {
+  delivery: "push",
+  id: "a2a",
+  name: "an A2A agent",
+  defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: HOOK_PATH },
+  // An agent may answer at the end of its run only, and a request that is made again could be a second run.
+  timeoutMs: 120_000,
+  needsToken: true,
+  repliesByDefault: true,
+  tasks: TASKS,
+  health: {
+    path: CARD_PATH,
+    isHealthy(status, body) {
+      const { data } = Card.safeParse(tryParse(body));
+      return status === 200 &&
+        (data?.supportedInterfaces ?? []).some(({ protocolBinding, protocolVersion }) =>
+          protocolBinding === "JSONRPC" && protocolVersion.startsWith("1.")
+        );
+    },
+  },
+
+  async request(message, { hookToken }) {
+    const { fromDid, conversationId, idempotencyKey: messageId, taskId } = message;
+    const body = request(messageId, "SendMessage", {
+      message: {
+        messageId,
+        role: "ROLE_USER",
+        // Contains the sender's DID: with a free choice a peer could join the conversation of another.
+        contextId: await contextOf(fromDid, conversationId),
+        parts: [{ text: textOf(message) }],
+        ...(taskId === undefined ? {} : { taskId }),
+      },
+      configuration: { returnImmediately: true },
+    });
+    return { headers: { ...senderHeaders(message), ...authorized(hookToken) }, body };
+  },
+
+  async detect(machine, stateDir) {
+    const configPath = await openClawConfigPath(machine, stateDir);
+    const settings = tryParse(configPath === null ? null : await machine.read(configPath));
+    const found = settings === null ? {} : { baseUrl: gatewayUrl(settings) };
+    return { confidence: "none", reasons: [], configPath: null, ...found };
+  },
+
+  async inspectHook(machine, { hookPath, hookToken }, stateDir) {
+    if (hookPath !== HOOK_PATH) return null;
+    const path = await openClawConfigPath(machine, stateDir);
+    const settings = tryParse(path === null ? null : await machine.read(path));
+    if (settings === null) return null;
+    if (memberOf(settings, "channels", "a2a", "enabled") !== true) return `the A2A channel is off in ${path}`;
+    const known = memberOf(settings, "channels", "a2a", "peers", PEER, "token");
+    return known === hookToken ? null : `the token of the peer ${PEER} is not that of ${path}`;
+  },
+
+  async plan(machine, { target, stateDir, makeToken }) {
+    const { hookPath } = target;
+    const path = await openClawConfigPath(machine, stateDir);
+    const text = path === null ? null : await machine.read(path);
+    const settings = path === null ? {} : parseSettings(text, path);
+    const at = ["channels", "a2a", "peers", PEER, "token"];
+    const known = memberOf(settings, ...at);
+    const hookToken = target.hookToken ?? (typeof known === "string" && known !== "" ? known : makeToken());
+    const steps = [`For Hermes, add these lines to its .env: A2A_PORT=9900 and A2A_PEER_TOKENS=${PEER}:${hookToken}`];
+    if (path === null || text === null || hookPath !== HOOK_PATH) return { changes: [], steps, hookToken, hookPath };
+    let wanted = settings;
+    if (memberOf(settings, "channels", "a2a", "enabled") !== true) {
+      wanted = withMember(wanted, ["channels", "a2a", "enabled"], true);
+    }
+    if (known !== hookToken) wanted = withMember(wanted, at, hookToken);
+    const changes = wanted === settings ? [] : [{ path, text: `${JSON.stringify(wanted, null, 2)}\n` }];
+    return { changes, steps, hookToken, hookPath };
+  },
+};
+
+/** The A2A context of a conversation with a sender: a hash, which fits every runtime's form of an ID. */
+export function contextOf(fromDid: string, conversationId: string | null): Promise<string> {
+  return sha256(`${fromDid}\n${conversationId ?? ""}`);
+}
+
+function errorOf({ code, message }: z.infer<typeof Failure>["error"]): TaskAnswer {
+  if (code === RPC_ERROR.taskNotFound) return { kind: "unknown_task" };
+  const why = `A2A error ${code}: ${message.slice(0, MAX_WHY).toWellFormed()}`;
+  return FINAL.has(code) ? { kind: "refused", why, isEnded: code === RPC_ERROR.unsupported } : { kind: "unclear", why };
+}
+
+function answerOfTask({ id: taskId, status: { state, message }, artifacts }: z.infer<typeof Task>): TaskAnswer {
+  const said = textOfParts(message?.parts ?? []);
+  if (WORKING.has(state)) return { kind: "working", taskId };
+  if (ASKING.has(state)) return { kind: "asks", taskId, text: said };
+  const code = WITHOUT_RESULT.get(state);
+  if (code !== undefined) return { kind: "ended", text: said, code };
+  if (state !== "TASK_STATE_COMPLETED") return { kind: "unclear", why: "the answer has an unknown state" };
+  const parts = (artifacts ?? []).flatMap((artifact) => artifact.parts);
+  return { kind: "ended", text: parts.length > 0 ? textOfParts(parts) : said, code: null };
+}
+
+function request(id: string, method: string, params: object): string {
+  return JSON.stringify({ jsonrpc: "2.0", id, method, params });
+}
+
+function authorized(hookToken: string | null): Record<string, string> {
+  const version = { [A2A_VERSION_HEADER]: A2A_VERSION };
+  return hookToken === null ? version : { ...version, Authorization: `Bearer ${hookToken}` };
+}
