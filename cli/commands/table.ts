@@ -2,6 +2,7 @@
  * The command table: all commands in the order of help and docs/cli.md. The file of each group defines its commands.
  */
 import type { Command, Groups } from "../command_line/command.ts";
+import { A2A_COMMANDS } from "./a2a.ts";
 import { ADMIN_COMMANDS } from "./admin/admin.ts";
 import { ADMIN_AGENT_COMMANDS } from "./admin/agents.ts";
 import { AUDIT_COMMANDS } from "./admin/audit.ts";
@@ -60,6 +61,7 @@ export const GROUPS: Groups = {
   hook: "Wake a coding agent when a message arrives.",
   connector: "Run an agent's connector and show its status.",
   "connector service": "Run the connector as a systemd or launchd service.",
+  a2a: "Local addresses at which A2A clients reach a peer.",
   "dead-letters": "Messages that a connector gave up on.",
   mcp: "Serve an agent to programs that run a model.",
   install: "Detect or select the agent runtime.",
@@ -91,6 +93,7 @@ export const COMMANDS: readonly Command[] = [
   ...CONNECTOR_COMMANDS,
   ...CONNECTOR_START_COMMANDS,
   ...CONNECTOR_SERVICE_COMMANDS,
+  ...A2A_COMMANDS,
   ...DEAD_LETTER_COMMANDS,
   ...MCP_COMMANDS,
   ...INSTALL_COMMANDS,

@@ -25,6 +25,7 @@ import { ServiceClock } from "../../shared/client/service_clock.ts";
 import { openLink } from "../../shared/client/link.ts";
 import { announce, makeToken, openPort, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
+import { readA2aPeers } from "./local_api/a2a_peers.ts";
 import { localApi } from "./local_api/local_api.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers.ts";
 import { parsePort, type StartOptions } from "./start_options.ts";
@@ -136,6 +137,7 @@ export async function startAgentConnector(
     connector,
     token,
     port,
+    a2aPeers: () => readA2aPeers(folder),
     ...(hooks.onTicket === undefined ? {} : { onTicket: hooks.onTicket }),
   });
   const url = `http://127.0.0.1:${port}`;

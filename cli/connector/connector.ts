@@ -15,6 +15,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import { type OpenLink, ReconnectingLink } from "../../shared/client/reconnect.ts";
+import { AskedTasks, isTaskId } from "./delivery/asked_tasks.ts";
 import { ReplySender } from "./delivery/reply_sender.ts";
 import { RuntimeDelivery } from "./delivery/runtime_delivery.ts";
 import { RuntimeReplies } from "./delivery/runtime_replies.ts";
@@ -99,6 +100,7 @@ export class Connector {
   readonly proxy: ProxyCaller;
   readonly sender: MessageSender;
   readonly waits: Waits;
+  readonly askedTasks = new AskedTasks();
   readonly receiptLookup: ReceiptLookup;
   /** Makes request IDs. */
   readonly newId: NewId;
@@ -157,7 +159,10 @@ export class Connector {
     });
     this.inbox.onEnded = () => this.#receipts.wake();
     this.inbox.onStored = (message) => this.waits.changed({ kind: "stored", message });
-    this.inbox.heldUntil = (message, now) => this.waits.heldUntil(message, now);
+    this.inbox.heldUntil = (message, now) =>
+      isTaskId(message.inReplyTo) ? now + LIMIT.heldMs : this.waits.heldUntil(message, now);
+    this.inbox.isClaimed = ({ fromDid: toDid, inReplyTo: requestId }) =>
+      isTaskId(requestId) && this.askedTasks.claim({ toDid, requestId });
     this.sent.onChanged = (message) => this.waits.changed({ kind: "sent", message });
     if (this.#push === null) return;
     const { delivery: handOver, tasks, watch } = this.#push;

@@ -5,8 +5,8 @@ import type { Context } from "../context.ts";
 import { directProxy } from "./link/direct_proxy.ts";
 import { pageOf, type Peer, readAllPeers } from "../../shared/client/peer_pages.ts";
 import type { ProxyCaller } from "../../shared/client/proxy_caller.ts";
-import { type ConnectorClient, connectorDown } from "./local_api/client.ts";
-import { aliasesOf, mergePeers, type Peers, readPeers, writePeers } from "./peers.ts";
+import { type ConnectorClient, connectorDown, peerUnknown } from "./local_api/client.ts";
+import { aliasesOf, findPeer, mergePeers, type Peers, readPeers, writePeers } from "./peers.ts";
 
 /** A peer in `svc peers`. */
 export interface ListedPeer {
@@ -57,6 +57,24 @@ export async function updatePeers(
   const known = mergePeers(before, read);
   if (JSON.stringify(known) !== JSON.stringify(before)) await writePeers(folder, known);
   return { known, peers: read.peers };
+}
+
+/** Finds a peer by alias or DID: in `peers.json`, else as `svc peers` does. @throws {ApiError} `CONNECTOR_PEER_UNKNOWN` */
+export async function peerOf(
+  ctx: Context,
+  { client, ...agent }: { store: AgentStore; folder: AgentFolder; client: ConnectorClient | null },
+  named: string,
+  allowInsecure: boolean,
+): Promise<{ alias: string; did: string }> {
+  const { folder } = agent;
+  const known = readPeers(folder);
+  const did = findPeer(known, named);
+  const alias = did === null ? undefined : aliasesOf(known).get(did);
+  if (did !== null && alias !== undefined && !known[alias]?.gone) return { alias, did };
+  const peers = client === null ? await directPeers(ctx, agent, allowInsecure) : await connectorPeers(client, folder);
+  const found = peers.find((peer) => peer.alias === named || peer.agentDid === named);
+  if (found === undefined) throw peerUnknown(named);
+  return { alias: found.alias, did: found.agentDid };
 }
 
 function listed(known: Peers, peers: readonly Peer[]): ListedPeer[] {

@@ -1,15 +1,14 @@
 /** Finds the recipient of a message when no connector runs. */
-import { ApiError } from "../../shared/client/errors.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { ProxyCaller } from "../../shared/client/proxy_caller.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { LOCAL_ERRORS } from "../connector/local_api/local_errors.ts";
+import { peerUnknown } from "../connector/local_api/client.ts";
 import { findPeer, readPeers } from "../connector/peers.ts";
 
 /**
  * Returns the DID of a peer, from a DID or an alias. Reads the peers from the proxy when the alias is unknown.
  *
- * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`, as a connector answers
+ * @throws {import("../../shared/client/errors.ts").ApiError} `CONNECTOR_PEER_UNKNOWN`, as a connector answers
  */
 export async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer: string): Promise<string> {
   // A DID needs no file, so a damaged peers.json does not matter.
@@ -18,8 +17,5 @@ export async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer:
   const { updatePeers } = await import("../connector/peer_list.ts");
   const found = findPeer((await updatePeers(proxy, folder)).known, peer);
   if (found !== null) return found;
-  const { status, fix } = LOCAL_ERRORS.CONNECTOR_PEER_UNKNOWN;
-  const error = new ApiError(status, "CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${peer}"`, null);
-  error.fix = fix;
-  throw error;
+  throw peerUnknown(peer);
 }

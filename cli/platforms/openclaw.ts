@@ -6,7 +6,9 @@
 import { join } from "node:path";
 import { textOf } from "./message_text.ts";
 import type { Finding, Machine } from "./machine.ts";
+import { CliError } from "../errors.ts";
 import { type PushPlatform, senderHeaders } from "./platform.ts";
+import type { FileChange } from "./setup.ts";
 import { memberOf, parseSettings, tryParse, withMember } from "./settings.ts";
 
 const PORT = 18_789;
@@ -79,6 +81,45 @@ export const OPENCLAW: PushPlatform = {
 };
 
 const none = { hookToken: null, hookPath: OPENCLAW.defaults.hookPath };
+
+/** A peer of OpenClaw's A2A channel: where OpenClaw sends to, with which token, and the token that it accepts. */
+export interface OpenClawPeer {
+  url: string;
+  outboundToken: string;
+  token: string;
+}
+
+/**
+ * The settings with a peer of the A2A channel, and the name of the peer.
+ *
+ * @throws {CliError} `CLI_FILE_INVALID`; `CLI_USAGE` without settings, or when another address has the name
+ */
+export async function withA2aPeer(
+  machine: Machine,
+  stateDir: string | null,
+  alias: string,
+  peer: OpenClawPeer,
+): Promise<FileChange & { name: string }> {
+  const path = await configPathOf(machine, stateDir);
+  const text = path === null ? null : await machine.read(path);
+  if (path === null || text === null) {
+    throw new CliError("CLI_USAGE", `There is no ${path ?? "openclaw.json"}: is OpenClaw installed for this user?`, {
+      fix: "Name its state directory with --platform-state-dir.",
+    });
+  }
+  // OpenClaw takes lower case only.
+  const name = `svc-${alias.toLowerCase()}`.slice(0, 64);
+  const settings = parseSettings(text, path);
+  const at = ["channels", "a2a", "peers", name];
+  const present = memberOf(settings, ...at, "url");
+  if (present !== undefined && present !== peer.url) {
+    throw new CliError("CLI_USAGE", `${path} has a peer ${name} with another address`, {
+      fix: "Remove it there, then run the command again.",
+    });
+  }
+  const wanted = withMember(withMember(settings, ["channels", "a2a", "enabled"], true), at, peer);
+  return { path, text: `${JSON.stringify(wanted, null, 2)}\n`, name };
+}
 
 /** The address of the gateway that these settings describe. */
 export function gatewayUrl(settings: unknown): string {

@@ -6,6 +6,7 @@
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import { isTaskId } from "./asked_tasks.ts";
 import type { Cell, Database, Row } from "./database.ts";
 import { laneOf, type QueuedMessage, type Tries } from "./delivery_rules.ts";
 import { InboxBounds, type InboxCounts } from "./inbox_bounds.ts";
@@ -71,6 +72,8 @@ export class Inbox {
   onEnded: () => void = () => {};
   /** On a push platform: until when a reply waits for a caller instead of going to the runtime (D-117); 0: not at all. */
   heldUntil: (message: Omit<StoredMessage, "seq">, now: number) => number = () => 0;
+  /** Whether a reply is the result of an A2A client's task: then it is taken as soon as it is stored (D-135). */
+  isClaimed: (message: Omit<StoredMessage, "seq">) => boolean = () => false;
 
   constructor(db: Database, options: InboxOptions = {}) {
     this.#db = db;
@@ -123,6 +126,11 @@ export class Inbox {
     if (question !== null) answered.push(question);
     const seq = Number(row?.seq);
     stored.push({ seq, ...about });
+    if (inReplyTo !== null && this.isClaimed(about)) {
+      this.#takeOut(seq, now);
+      // After the transaction.
+      queueMicrotask(() => this.onEnded());
+    }
     const lane = laneOf(fromDid, conversationId);
     const held = heldUntil > 0 ? { aside: true, isHeld: true } : { aside: false };
     return { taken: "stored", waiting: { seq, lane, nextAt: heldUntil, ...held } };
@@ -195,6 +203,33 @@ export class Inbox {
     ).map(({ seq }) => Number(seq));
   }
 
+  /**
+   * The first reply to a task of an A2A client; `null` without one. A waiting one is taken with that: the client gets it,
+   * and the runtime does not (D-135).
+   */
+  takeReply({ toDid, requestId }: Pick<SentMessage, "toDid" | "requestId">, now: number): InboxMessage | null {
+    const row = this.#db.get(
+      `SELECT ${MESSAGE_COLUMNS} FROM messages WHERE in_reply_to = ? AND from_did = ?
+       AND (read_at IS NOT NULL OR state <> 'done') ORDER BY seq LIMIT 1`,
+      ...[requestId, toDid],
+    );
+    if (row === null) return null;
+    if (row.state === "waiting") {
+      this.#db.transaction(() => this.#takeOut(Number(row.seq), now));
+      this.onEnded();
+    }
+    return toMessage(row);
+  }
+
+  #takeOut(seq: number, now: number): void {
+    const row = this.#db.get(
+      `UPDATE messages SET state = 'done', read_at = ?, ended_at = ? WHERE seq = ? AND state = 'waiting'
+       RETURNING from_did, request_id`,
+      ...[now, now, seq],
+    );
+    if (row !== null) this.#addReceipt(row, "processed_by_svc", now);
+  }
+
   /** What a reply must know about the stored message that it answers; `null` when that is not stored. */
   question(fromDid: string, requestId: string): { conversationId: string | null; auto: boolean } | null {
     const sql = "SELECT conversation_id, auto FROM messages WHERE from_did = ? AND request_id = ?";
@@ -244,24 +279,27 @@ export class Inbox {
   }
 
   /**
-   * Stores that the runtime accepted the message. Deletes its content, adds its receipt, and the runtime's reply to it.
+   * Stores that the runtime accepted the message. Deletes its content, adds its receipt, and the runtime's reply to it. The
+   * reply to a task of an A2A client stays readable.
    *
    * @param reply `problem`: why it is not sent
    * @param also further changes in the same transaction
    */
   finish(
-    { seq, fromDid, requestId, payload }: InboxMessage,
+    { seq, fromDid, requestId, inReplyTo, payload }: InboxMessage,
     now: number,
     reply: { message: NewSentMessage; problem: string | null } | null = null,
     also: () => void = () => {},
   ): void {
+    const content = isTaskId(inReplyTo) ? "read_at = ended_at" : "payload = '', bytes = 0";
     this.#db.transaction(() => {
-      this.#db.run("UPDATE messages SET state = 'done', ended_at = ?, payload = '', bytes = 0 WHERE seq = ?", now, seq);
+      this.#db.run("UPDATE messages SET state = 'done', ended_at = ? WHERE seq = ?", now, seq);
+      this.#db.run(`UPDATE messages SET ${content} WHERE seq = ?`, seq);
       this.#outbox.add({ fromDid, requestId, status: "processed_by_svc", at: now });
       if (reply !== null) this.#sent.add(reply.message, now, reply.problem);
       also();
     });
-    this.#bounds.add(-1, -utf8Bytes(payload).length);
+    if (!isTaskId(inReplyTo)) this.#bounds.add(-1, -utf8Bytes(payload).length);
   }
 
   /** Makes the message a dead letter and adds its receipt. */

@@ -1,6 +1,6 @@
 /**
  * The tasks that the agent runtime works on (D-134): one row each, from the answer to the message until the reply is
- * stored, or until the question of the task is answered. Stores; asks nobody.
+ * stored, or until the question of the task is answered. Stores; sends nothing.
  */
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database, Row } from "./database.ts";
@@ -84,7 +84,7 @@ export class TaskRows {
     return row && toTask(row);
   }
 
-  /** Deletes tasks that nobody follows any longer: questions without an answer, and tasks of another platform. */
+  /** Deletes tasks that are not followed any longer: questions without an answer, and tasks of another platform. */
   forget(now: number): void {
     this.#db.transactionWithoutSync(() =>
       this.#db.run("DELETE FROM tasks WHERE started_at < ?", now - LIMIT.seenKeptMs)

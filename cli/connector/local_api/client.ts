@@ -4,6 +4,7 @@
  */
 import type * as z from "zod";
 import type { Clock } from "../../../shared/clock.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
 import { apiErrorOf, exchange, type HttpResponse } from "../../../shared/client/http.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
@@ -137,6 +138,14 @@ export function connectorDown(agentName: string, what = "does not run", cause?: 
     cause,
     fix: startFix(agentName),
   });
+}
+
+/** The error for a peer that is not there, as a connector answers it. */
+export function peerUnknown(peer: string, message = `No peer has the alias "${peer}"`): ApiError {
+  const { status, fix } = LOCAL_ERRORS.CONNECTOR_PEER_UNKNOWN;
+  const error = new ApiError(status, "CONNECTOR_PEER_UNKNOWN", message, null);
+  error.fix = fix;
+  return error;
 }
 
 function startFix(agentName: string): string {

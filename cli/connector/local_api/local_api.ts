@@ -10,6 +10,7 @@ import { inputText, problemText } from "../../../shared/protocol/input_text.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
+import { type A2aPeer, isTokenOf } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 import { json, LocalError, type LocalRoute } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
@@ -21,20 +22,29 @@ export interface LocalApiOptions {
   token: string;
   port: number;
   onTicket?: (ticket: string, expiresAt: string) => void;
+  /** Reads the peers with an A2A address. */
+  a2aPeers?: () => readonly A2aPeer[];
 }
 
 /** The request handler of the local API. */
 export function localApi(
-  { connector, token, port, onTicket = () => {} }: LocalApiOptions,
+  { connector, token, port, onTicket = () => {}, a2aPeers = () => [] }: LocalApiOptions,
 ): (request: Request) => Promise<Response> {
   const hosts = ["127.0.0.1", "localhost", "[::1]"].map((name) => `${name}:${port}`);
+  const origin = `http://127.0.0.1:${port}`;
   const respond = async (request: Request): Promise<Response> => {
     const { pathname, searchParams } = new URL(request.url);
-    admit(request, pathname, hosts, token, connector.options.agent.name);
+    refuseWebPages(request, pathname, hosts);
+    const isA2a = pathname.startsWith("/a2a/");
+    if (!isA2a) checkToken(request, token, connector.options.agent.name);
+    else if (typeof connector.api?.movedFrom === "number") throw new LocalError("CONNECTOR_OFF_PORT");
     const { route, params } = routeOf(request.method, pathname);
+    const peer = route.caller === "peer" ? peerOf(request, params, a2aPeers()) : null;
     const query = queryOf(route, searchParams);
-    const text = await textOf(request);
-    return await route.handler({ connector, params, query, body: bodyOf(route, text), text, onTicket });
+    const text = await textOf(request, route);
+    const body = bodyOf(route, text);
+    const { headers } = request;
+    return await route.handler({ connector, params, query, body, text, headers, origin, peer, a2aPeers, onTicket });
   };
   return async (request) => {
     const response = await respond(request).catch(refuse);
@@ -43,23 +53,32 @@ export function localApi(
   };
 }
 
-function admit(
-  { headers }: Request,
-  pathname: string,
-  hosts: readonly string[],
-  token: string,
-  agentName: string,
-): void {
+function refuseWebPages({ headers }: Request, pathname: string, hosts: readonly string[]): void {
   // DNS rebinding: a web page whose name resolves to 127.0.0.1 still sends its own name.
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
   // A browser sends Sec-Fetch-Site also where it sends no Origin: images, links, forms with GET. Programs send none.
   const isOfPage = headers.has("origin") ||
-    pathname.startsWith("/v1/") && (headers.get("sec-fetch-site") ?? "none") !== "none";
+    /^\/(?:v1|a2a)\//.test(pathname) && (headers.get("sec-fetch-site") ?? "none") !== "none";
   if (isOfPage) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");
-  const given = /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
-  if (timingSafeEqual(sha256(given), sha256(token))) return;
+}
+
+function checkToken(request: Request, token: string, agentName: string): void {
+  if (timingSafeEqual(sha256(bearerOf(request)), sha256(token))) return;
   const whose = `This is the connector of ${agentName}; its token is in connector.json of that agent`;
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
+}
+
+/** The peer in the path, when the caller has its token. @throws {LocalError} `CONNECTOR_UNAUTHORIZED`, also for no peer */
+function peerOf(request: Request, params: unknown, peers: readonly A2aPeer[]): A2aPeer {
+  const { alias } = params as { alias: string };
+  const peer = peers.find((known) => known.alias === alias);
+  if (peer !== undefined && isTokenOf(peer, bearerOf(request))) return peer;
+  const whose = "Missing or wrong token: this address takes the token that svc a2a add printed for this peer";
+  throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
+}
+
+function bearerOf({ headers }: Request): string {
+  return /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
 }
 
 /** Digests have one length, as `timingSafeEqual` requires (D-204). */
@@ -115,7 +134,7 @@ function queryOf({ query }: LocalRoute, given: URLSearchParams): unknown {
   return undefined;
 }
 
-async function textOf(request: Request): Promise<string> {
+async function textOf(request: Request, { textBody }: LocalRoute): Promise<string> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   let text = "", length = 0;
   try {
@@ -126,8 +145,11 @@ async function textOf(request: Request): Promise<string> {
     }
     text += decoder.decode();
   } catch (error) {
-    throw error instanceof LocalError ? error : new LocalError("CONNECTOR_INVALID_BODY", "The body is not UTF-8 text");
+    if (error instanceof LocalError) throw error;
+    if (textBody !== undefined) return "";
+    throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not UTF-8 text");
   }
+  if (textBody !== undefined) return text;
   return text.trim() === "" ? "{}" : text;
 }
 
@@ -156,6 +178,7 @@ function refuse(error: unknown): Response {
   else if (error instanceof UnreachableError) [code, message] = ["CONNECTOR_PROXY_UNREACHABLE", describeError(error)];
   else if (error instanceof CliError) message = error.message;
   const response = json({ error: { code, message } }, LOCAL_ERRORS[code].status);
+  if (code === "CONNECTOR_UNAUTHORIZED") response.headers.set("WWW-Authenticate", "Bearer");
   if (retryAfter !== null) response.headers.set("Retry-After", String(retryAfter));
   return response;
 }

@@ -57,6 +57,11 @@ export const LOCAL_ERRORS = Object.freeze(
       when: "Too many calls are waiting already",
       fix: "Call again without wait, or when another call has ended.",
     },
+    CONNECTOR_OFF_PORT: {
+      status: 503,
+      when: "Another program has this agent's port, so its A2A addresses are off",
+      fix: "Stop that program, or choose another port with svc connector start --port; then start the connector again.",
+    },
     CONNECTOR_PROXY_UNREACHABLE: {
       status: 502,
       when: "The proxy cannot be reached",

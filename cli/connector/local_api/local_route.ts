@@ -6,6 +6,7 @@ import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Connector } from "../connector.ts";
+import type { A2aPeer } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 
 /** An error of the local API, with its code. */
@@ -24,8 +25,15 @@ export interface LocalInput<P, Q, B> {
   params: P;
   query: Q;
   body: B;
-  /** The body as JSON text; `{}` when there is none. */
+  /** The body as JSON text; `{}` when there is none. With `textBody`: any text, empty when it is not UTF-8. */
   text: string;
+  headers: Headers;
+  /** Address of the local API. */
+  origin: string;
+  /** The peer whose token the caller has; `null` for another caller. */
+  peer: A2aPeer | null;
+  /** The peers with an A2A address. */
+  a2aPeers(): readonly A2aPeer[];
   /** Called with the ticket of a pairing that this API started, to print it. */
   onTicket(ticket: string, expiresAt: string): void;
 }
@@ -33,14 +41,17 @@ export interface LocalInput<P, Q, B> {
 type Schema = z.ZodType;
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
+/** Callers of a route. */
+export type LocalCaller = "token" | "peer" | "anyone";
+
 /** A row with the types of its input. */
 interface LocalRouteSpec<P, Q, B> {
   method: "GET" | "POST";
   /** Parameters are written as `:name`. */
   path: string;
   summary: string;
-  /** Who may call it: a program that has the token of this start. */
-  caller: "token";
+  /** Who may call it: a program with the token of this start, with the token of the peer in the path, or any program. */
+  caller: LocalCaller;
   /** Strings of the path. */
   params?: P;
   /** Strings of the query. Without a schema the query must be empty. */
@@ -48,6 +59,8 @@ interface LocalRouteSpec<P, Q, B> {
   body?: B;
   /** Body that the proxy checks; here only a JSON object is required. */
   rawBody?: Schema;
+  /** Body that the handler parses. */
+  textBody?: Schema;
   /** Texts of bounds that the schemas do not show. */
   bounds?: readonly string[];
   /** Code for parameters of the path that do not fit. */
@@ -85,8 +98,10 @@ const ALWAYS: readonly LocalCode[] = [
 ];
 
 /** Returns every code of this connector that a route can send. */
-export function localErrorsOf({ errors, invalidPath }: LocalRoute): LocalCode[] {
+export function localErrorsOf({ caller, errors, invalidPath }: LocalRoute): LocalCode[] {
   const codes = new Set<LocalCode>([...ALWAYS, ...errors, ...invalidPath === undefined ? [] : [invalidPath]]);
+  if (caller === "anyone") codes.delete("CONNECTOR_UNAUTHORIZED");
+  if (caller !== "token") codes.add("CONNECTOR_OFF_PORT");
   return (Object.keys(LOCAL_ERRORS) as LocalCode[]).filter((code) => codes.has(code));
 }
 

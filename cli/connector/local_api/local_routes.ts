@@ -7,6 +7,7 @@ import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { Status } from "../status.ts";
+import * as a2a from "./a2a/endpoint.ts";
 import * as deadLetters from "./dead_letter_handlers.ts";
 import { localOpenApi } from "./local_openapi.ts";
 import { json, type LocalRoute, localRoute as route } from "./local_route.ts";
@@ -16,6 +17,9 @@ import * as pairing from "./pairing_handlers.ts";
 
 const WAIT_BOUND = `${CONNECTOR_LIMITS.waitingCalls} calls that wait at the same time`;
 const PAGE_BOUNDS = ["1 MiB of payloads on a page, but one message at least", WAIT_BOUND];
+
+/** The alias in a path. */
+const Alias = z.strictObject({ alias: z.string().min(1).max(256) });
 
 export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route({
@@ -197,6 +201,46 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     response: { status: 200, body: deadLetters.Purged },
     errors: [],
     handler: deadLetters.purge,
+  }),
+  route({
+    method: "GET",
+    path: "/a2a/:alias/.well-known/agent-card.json",
+    summary: "The A2A agent card of a peer that was added with svc a2a add",
+    caller: "anyone",
+    params: Alias,
+    response: { status: 200, body: z.looseObject({ name: z.string(), version: z.string() }) },
+    errors: ["NOT_FOUND"],
+    handler: a2a.card,
+  }),
+  route({
+    method: "POST",
+    path: "/a2a/:alias",
+    summary: "A2A 1.0 as JSON-RPC: SendMessage and GetTask. The task is the sent message, its result the peer's reply",
+    caller: "peer",
+    params: Alias,
+    textBody: z.object({
+      jsonrpc: z.literal("2.0"),
+      id: z.union([z.string(), z.number(), z.null()]),
+      method: z.string(),
+      params: z.unknown().optional(),
+    }),
+    bounds: [
+      `${CLIENT_LIMITS.payloadBytes} bytes of payload`,
+      `${CONNECTOR_LIMITS.a2aBlockingCalls} calls that wait for the end of their task, each for ${
+        CONNECTOR_LIMITS.a2aBlockMs / 1000
+      } s; others return at once`,
+    ],
+    response: {
+      status: 200,
+      body: z.object({
+        jsonrpc: z.literal("2.0"),
+        id: z.union([z.string(), z.number(), z.null()]),
+        result: z.unknown().optional(),
+        error: z.object({ code: z.int(), message: z.string() }).optional(),
+      }),
+    },
+    errors: [],
+    handler: a2a.call,
   }),
   route({
     method: "GET",

@@ -1,0 +1,87 @@
+/** `svc a2a …`: addresses of this machine at which an A2A client reaches one peer each (D-135). */
+import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { CliError } from "../errors.ts";
+import { fields, table } from "../terminal/output.ts";
+import { connectorOf } from "./connector/connector.ts";
+
+const PEER = { peer: { summary: "Alias or DID of a peer", complete: "peers" } } as const;
+
+export const A2A_COMMANDS = [
+  command({
+    path: ["a2a", "add"],
+    summary: "Give a peer a local A2A address; prints the address and its token once",
+    details: [
+      "A program that speaks A2A 1.0 sends to the peer there, and gets the peer's reply as the result. The token is good",
+      "for this peer only. Add a peer again for a new token. Address and token work while the connector runs.",
+    ],
+    args: PEER,
+    options: {
+      ...AGENT_OPTION,
+      for: { value: "program", summary: "Write the address into the settings of openclaw", complete: ["openclaw"] },
+      "platform-state-dir": { value: "dir", summary: "State directory of OpenClaw", complete: "files" },
+      "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
+    },
+    examples: [
+      { run: "svc a2a add beta", purpose: "Print an address and a token for messages to beta" },
+      { run: "svc a2a add beta --for openclaw", purpose: "OpenClaw reaches beta as a2a:svc-beta" },
+    ],
+    async run(ctx, { args, options }) {
+      const program = options.for;
+      if (program !== undefined && program !== "openclaw") {
+        throw new CliError("CLI_USAGE", `--for takes openclaw, not "${program}"`);
+      }
+      const { store, folder, client } = await connectorOf(ctx, options.agent);
+      const [{ peerOf }, setup] = await Promise.all([
+        import("../connector/peer_list.ts"),
+        import("../connector/local_api/a2a/peer_setup.ts"),
+      ]);
+      const peer = await peerOf(ctx, { store, folder, client }, args.peer, options["allow-insecure"]);
+      const isFor = program !== undefined;
+      const added = await setup.addPeer(ctx, { store, folder }, peer, isFor, options["platform-state-dir"] ?? null);
+      const { url, card, token, changed, target } = added;
+      ctx.out.result({ agent: folder.name, peer: peer.alias, agentDid: peer.did, url, card, token, changed, target }, [
+        ctx.out.bold(`A2A clients on this machine reach ${peer.alias} at ${url}`),
+        ...fields([
+          ["token", token],
+          ["card", card],
+          ["changed", changed ?? undefined],
+          ["OpenClaw", target === null ? undefined : `sends to ${target}`],
+        ]),
+        "The token is shown once. It is good for messages to this peer and for nothing else.",
+      ]);
+      if (client === null) ctx.out.next(["connector", "start", folder.name]);
+    },
+  }),
+  command({
+    path: ["a2a", "list"],
+    summary: "List the peers with a local A2A address",
+    args: {},
+    options: AGENT_OPTION,
+    examples: [{ run: "svc a2a list", purpose: "Show each address and when it was added" }],
+    async run(ctx, { options }) {
+      const { folder } = await connectorOf(ctx, options.agent);
+      const { listPeers } = await import("../connector/local_api/a2a/peer_setup.ts");
+      const peers = listPeers(folder);
+      ctx.out.result(
+        { agent: folder.name, peers },
+        peers.length === 0 ? "No peer has an A2A address." : table(
+          ["ALIAS", "ADDRESS", "ADDED", "DID"],
+          peers.map(({ alias, url, addedAt, agentDid }) => [alias, url, addedAt, agentDid]),
+        ),
+      );
+    },
+  }),
+  command({
+    path: ["a2a", "remove"],
+    summary: "Remove the local A2A address of a peer; its token stops working at once",
+    args: PEER,
+    options: AGENT_OPTION,
+    examples: [{ run: "svc a2a remove beta", purpose: "End the token of beta's address" }],
+    async run(ctx, { args, options }) {
+      const { store, folder } = await connectorOf(ctx, options.agent);
+      const { removePeer } = await import("../connector/local_api/a2a/peer_setup.ts");
+      const { alias, did } = await removePeer({ store, folder }, args.peer);
+      ctx.out.result({ agent: folder.name, peer: alias, agentDid: did }, `${alias} has no A2A address any longer.`);
+    },
+  }),
+];

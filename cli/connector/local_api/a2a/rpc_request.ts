@@ -1,0 +1,156 @@
+/**
+ * Requests of local A2A clients (D-135): from the text of a body to a call, or to an error of JSON-RPC. Pure. Data of a
+ * message is copied as text: numbers keep their digits, and no depth of nesting is walked.
+ */
+import * as z from "zod";
+import { CLIENT_LIMITS } from "../../../../shared/client/limits.ts";
+import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
+import { inputText, problemText } from "../../../../shared/protocol/input_text.ts";
+import { arrayElements, topLevelMembers } from "../../../../shared/protocol/json_text.ts";
+import { Part, type RPC_ERROR } from "../../../a2a/protocol.ts";
+
+/** The ID of a request, which its response repeats. */
+export type RpcId = string | number | null;
+
+/** An error of JSON-RPC; `id` of the request, `null` when it is unknown. */
+export class RpcError extends Error {
+  override name = "RpcError";
+
+  constructor(readonly code: keyof typeof RPC_ERROR, message: string, readonly id: RpcId = null) {
+    super(message);
+  }
+}
+
+/** A message of a client. */
+export interface ClientMessage {
+  messageId: string;
+  contextId: string | undefined;
+  taskId: string | undefined;
+  /** JSON text. */
+  payload: string;
+  returnImmediately: boolean;
+}
+
+/** What a client wants. */
+export type RpcCall =
+  | { method: "SendMessage"; id: RpcId; message: ClientMessage }
+  | { method: "GetTask" | "CancelTask"; id: RpcId; taskId: string };
+
+const Envelope = z.object({
+  jsonrpc: z.literal("2.0"),
+  id: z.union([z.string().max(1_024), z.number(), z.null()]),
+  method: z.string().max(128),
+  params: z.unknown().optional(),
+});
+
+/** An optional member; a blank one counts as absent, as in the JSON form of Protocol Buffers. */
+const optional = (schema: z.ZodString) =>
+  z.preprocess((value) => value === "" || value === null ? undefined : value, schema.optional());
+
+const SendParams = z.looseObject({
+  message: z.looseObject({
+    messageId: z.string().min(1).max(128),
+    contextId: optional(
+      z.string().regex(/^[A-Za-z0-9._:-]{1,128}$/, "must be 1 to 128 of A-Z, a-z, 0-9, '.', '_', ':', '-'"),
+    ),
+    taskId: optional(z.string().max(512)),
+    role: z.literal("ROLE_USER"),
+    parts: z.array(Part).min(1),
+  }),
+  configuration: z.looseObject({
+    returnImmediately: z.boolean().nullish(),
+    taskPushNotificationConfig: z.unknown().optional(),
+  }).nullish(),
+});
+const TaskParams = z.looseObject({ id: z.string().min(1).max(512) });
+
+/** Methods that are known and not served, with their error. */
+const NOT_SERVED: Readonly<Record<string, keyof typeof RPC_ERROR>> = {
+  SendStreamingMessage: "unsupported",
+  SubscribeToTask: "unsupported",
+  ListTasks: "unsupported",
+  CreateTaskPushNotificationConfig: "pushNotSupported",
+  GetTaskPushNotificationConfig: "pushNotSupported",
+  ListTaskPushNotificationConfig: "pushNotSupported",
+  ListTaskPushNotificationConfigs: "pushNotSupported",
+  DeleteTaskPushNotificationConfig: "pushNotSupported",
+  GetExtendedAgentCard: "extendedCard",
+};
+
+/**
+ * Reads a request.
+ *
+ * @param version the header `A2A-Version`; `null` counts as 1.0
+ * @throws {RpcError}
+ */
+export function parseCall(text: string, version: string | null): RpcCall {
+  const { id, method, params } = envelopeOf(text);
+  const refuse = (code: keyof typeof RPC_ERROR, message: string) => new RpcError(code, message, id);
+  if (version !== null && !/^1\.\d{1,3}$/.test(version)) throw refuse("version", "Only A2A 1.x is served");
+  const checked = <S extends z.ZodType>(schema: S): z.output<S> => {
+    const { success, data, error } = schema.safeParse(params, { error: inputText });
+    if (success) return data;
+    const [issue] = error.issues;
+    throw refuse("params", `Invalid params: ${issue ? problemText(issue) : "they do not fit"}`);
+  };
+  switch (method) {
+    case "SendMessage": {
+      const { message: { messageId, contextId, taskId, parts }, configuration } = checked(SendParams);
+      const { returnImmediately, taskPushNotificationConfig } = configuration ?? {};
+      if (taskPushNotificationConfig !== undefined && taskPushNotificationConfig !== null) {
+        throw refuse("pushNotSupported", "Push notifications are not supported");
+      }
+      for (const part of parts) {
+        if (part.text !== undefined || Object.hasOwn(part, "data")) continue;
+        const isFile = ["raw", "url", "file"].some((name) => Object.hasOwn(part, name));
+        throw isFile
+          ? refuse("contentType", "Only text and data parts are accepted, no files")
+          : refuse("params", "Invalid params: a part has neither text nor data");
+      }
+      const payload = payloadOf(parts, text);
+      if (payload === null) throw refuse("params", "Invalid params: the message is blank");
+      const bytes = utf8Bytes(payload).length;
+      if (bytes > CLIENT_LIMITS.payloadBytes) {
+        throw refuse("params", `The message has ${bytes} bytes, and at most ${CLIENT_LIMITS.payloadBytes} are sent`);
+      }
+      const message = { messageId, contextId, taskId, payload, returnImmediately: returnImmediately ?? false };
+      return { method, id, message };
+    }
+    case "GetTask":
+    case "CancelTask":
+      return { method, id, taskId: checked(TaskParams).id };
+  }
+  const code = Object.hasOwn(NOT_SERVED, method) ? NOT_SERVED[method] : undefined;
+  throw code === undefined ? refuse("method", "There is no such method") : refuse(code, "This is not supported");
+}
+
+function envelopeOf(text: string): z.output<typeof Envelope> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new RpcError("parse", "The body is not JSON");
+  }
+  const { success, data } = Envelope.safeParse(value);
+  if (success) return data;
+  const id = Envelope.shape.id.safeParse((value as { id?: unknown } | null)?.id);
+  const message = Array.isArray(value) ? "Batches are not served" : "The body is not a JSON-RPC 2.0 request with an id";
+  throw new RpcError("request", message, id.data ?? null);
+}
+
+/** The payload: one object of data as it is, else a text with a line for each part. `null` for a blank one. */
+function payloadOf(parts: readonly Part[], text: string): string | null {
+  const written = arrayElements(memberText(memberText(memberText(text, "params"), "message"), "parts"));
+  const lines = parts.map((part, i) => part.text ?? memberText(written[i] ?? "", "data"));
+  const [only] = parts;
+  const isObject = lines[0]?.startsWith("{") ?? false;
+  if (parts.length === 1 && only?.text === undefined && isObject) return lines[0] ?? null;
+  const message = lines.join("\n");
+  return message.trim() === "" ? null : JSON.stringify({ message });
+}
+
+/** The JSON text of a member of an object; of a repeated one the last, as `JSON.parse` does. */
+function memberText(json: string, name: string): string {
+  const member = topLevelMembers(json).findLast(({ key }) => key === name);
+  return member === undefined ? "null" : json.slice(member.start, member.end);
+}

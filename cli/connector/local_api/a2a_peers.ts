@@ -1,0 +1,65 @@
+/**
+ * `a2a.json`: the peers that local A2A clients can reach (D-135), each with the hash of its token. A token is good for one
+ * peer and for nothing else. The connector reads the file for each request, so a change needs no restart.
+ */
+import { hash, timingSafeEqual } from "node:crypto";
+import * as z from "zod";
+import { toBase64Url } from "../../../shared/protocol/base64url.ts";
+import { isAgentDid } from "../../../shared/protocol/did.ts";
+import type { Random } from "../../../shared/random.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
+import { CliError } from "../../errors.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+
+const A2A_FILE = "a2a.json";
+
+const A2aPeer = z.object({
+  alias: z.string(),
+  did: z.string().refine(isAgentDid),
+  /** SHA-256 of the token, base64url. */
+  tokenHash: z.string(),
+  addedAt: z.iso.datetime(),
+});
+const A2aFile = z.object({ peers: z.array(A2aPeer).max(LIMIT.a2aPeers) });
+
+/** A peer that local A2A clients can reach. */
+export type A2aPeer = z.infer<typeof A2aPeer>;
+
+/** @throws {CliError} `CLI_FILE_INVALID` */
+export function readA2aPeers(folder: AgentFolder): A2aPeer[] {
+  const text = folder.read(A2A_FILE);
+  if (text === null) return [];
+  try {
+    return A2aFile.parse(JSON.parse(text)).peers;
+  } catch {
+    throw new CliError("CLI_FILE_INVALID", `${folder.path}/${A2A_FILE} is damaged; remove it and add the peers again`);
+  }
+}
+
+/** Writes the peers. Call it under the lock of the agent. @throws {CliError} `CLI_USAGE` when there are too many */
+export async function writeA2aPeers(folder: AgentFolder, peers: readonly A2aPeer[]): Promise<void> {
+  if (peers.length > LIMIT.a2aPeers) {
+    throw new CliError("CLI_USAGE", `There are ${LIMIT.a2aPeers} peers with an A2A address already: remove one`);
+  }
+  await folder.writeJson(A2A_FILE, { peers });
+}
+
+/** A new token. */
+export function makePeerToken(random: Random): string {
+  return `svc_a2a_${toBase64Url(random.bytes(32))}`;
+}
+
+export function peerTokenHash(token: string): string {
+  return toBase64Url(hash("sha256", token, "buffer"));
+}
+
+/** Whether a token is that of a peer, in constant time. */
+export function isTokenOf({ tokenHash }: A2aPeer, token: string): boolean {
+  const given = new TextEncoder().encode(peerTokenHash(token)), kept = new TextEncoder().encode(tokenHash);
+  return given.length === kept.length && timingSafeEqual(given, kept);
+}
+
+/** Path of a peer's address at the local API. */
+export function a2aPath(alias: string): string {
+  return `/a2a/${alias}`;
+}
