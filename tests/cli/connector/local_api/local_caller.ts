@@ -1,4 +1,5 @@
 /** Calls the local API of a connector in the test's process, as a program with the token does. */
+import type { A2aPeer } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
 import type { Bench } from "../bench.ts";
 
@@ -11,13 +12,14 @@ export interface Asked {
   headers?: Record<string, string>;
 }
 
-/** Returns a function that calls the local API. `tickets` gets the tickets that it starts. */
-export function asker(bench: Bench, tickets: string[] = []) {
+/** Returns a function that calls the local API. `tickets` gets the tickets that it starts; `a2aPeers` have an A2A address. */
+export function asker(bench: Bench, tickets: string[] = [], a2aPeers: readonly A2aPeer[] = []) {
   const answer = localApi({
     connector: bench.connector,
     token: TOKEN,
     port: PORT,
     onTicket: (t) => void tickets.push(t),
+    a2aPeers: () => a2aPeers,
   });
   return async (path: string, { method = "GET", body, headers = {} }: Asked = {}) => {
     const all = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}`, ...headers };

@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { localErrorsOf, type LocalRoute } from "../../../../cli/connector/local_api/local_route.ts";
+import { peerTokenHash } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { LOCAL_ROUTES } from "../../../../cli/connector/local_api/local_routes.ts";
 import { World } from "../../../support/world.ts";
 import { story } from "../bench.ts";
@@ -35,7 +36,7 @@ Deno.test("the OpenAPI document of the local API is valid and has every route wi
     const texts = Object.values(operation.responses).map(({ description }) => description).join("; ");
     for (const code of localErrorsOf(route)) assert(texts.includes(`${code}: `), `${nameOf(route)} ${code}`);
     assertEquals("default" in operation.responses, route.passesOnErrors === true, nameOf(route));
-    assertEquals(operation.security, [{ token: [] }]);
+    assertEquals(operation.security, route.caller === "anyone" ? [] : [{ [route.caller]: [] }]);
   }
 });
 
@@ -46,17 +47,22 @@ interface Operation {
 
 Deno.test("every route refuses callers without the token, web pages, and unknown query parameters", async (t) => {
   await using world = await World.open();
-  const { bench } = await story(world);
+  const { a, bench } = await story(world);
   await using _ = bench;
-  const ask = asker(bench);
+  // The value of every parameter is the alias of this peer.
+  const peer = { alias: "12345678", did: a.agent.did, tokenHash: peerTokenHash("peer"), addedAt: "" };
+  const ask = asker(bench, [], [peer]);
   for (const route of LOCAL_ROUTES) {
     await t.step(nameOf(route), async () => {
-      const { method } = route, target = targetOf(route);
+      const { method, caller } = route, target = targetOf(route);
+      const token: Record<string, string> = caller === "peer" ? { authorization: "Bearer peer" } : {};
       const codeOf = async (path: string, headers: Record<string, string> = {}, body?: string) =>
-        (await ask(path, { method, headers, ...(body === undefined ? {} : { body }) })).body?.error?.code;
-      assertEquals(await codeOf(target, { authorization: "Bearer x" }), "CONNECTOR_UNAUTHORIZED");
+        (await ask(path, { method, headers: { ...token, ...headers }, ...(body === undefined ? {} : { body }) })).body
+          ?.error?.code;
+      const stranger = await codeOf(target, { authorization: "Bearer x" });
+      assertEquals(stranger, caller === "anyone" ? undefined : "CONNECTOR_UNAUTHORIZED");
       assertEquals(await codeOf(target, { origin: "http://127.0.0.1" }), "CONNECTOR_ORIGIN_FORBIDDEN");
-      if (target.startsWith("/v1/")) {
+      if (target !== "/openapi.json") {
         assertEquals(await codeOf(target, { "sec-fetch-site": "same-origin" }), "CONNECTOR_ORIGIN_FORBIDDEN");
       }
       for (const query of ["unknown=1", "__proto__=1", "constructor", "limit=1&limit=1"]) {

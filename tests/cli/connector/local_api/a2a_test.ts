@@ -1,0 +1,348 @@
+/**
+ * The local A2A address of a peer (D-135), called with the client of the A2A SDK and by hand: states of a task, tokens,
+ * repeated messages, bounds, and which replies go to the runtime.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { Role, type Task, TaskState } from "@a2a-js/sdk";
+import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
+import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
+import { type A2aPeer, peerTokenHash } from "../../../../cli/connector/local_api/a2a_peers.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../../../../cli/connector/limits.ts";
+import { flushTasks } from "../../../support/manual_clock.ts";
+import { until } from "../../../support/until.ts";
+import { type TestAgent, World } from "../../../support/world.ts";
+import { accepts, type Behaviour, Bench, type BenchOptions, passing } from "../bench.ts";
+import { PORT, TOKEN } from "./local_caller.ts";
+
+const MANY = { proxy: { agentRequests: 100_000 } };
+const BETA_TOKEN = "svc_a2a_beta", GAMMA_TOKEN = "svc_a2a_gamma";
+const ORIGIN = `http://127.0.0.1:${PORT}`;
+
+/** Alpha with its connector, and its peers beta and gamma. */
+async function place(options: Partial<BenchOptions> = {}, isPaired = true) {
+  const world = await World.open(MANY);
+  const [alpha, beta, gamma] = [await world.agent(), await world.agent(), await world.agent()];
+  if (isPaired) await world.pair(beta, alpha);
+  await world.pair(gamma, alpha);
+  const bench = await Bench.open(world, alpha, { platform: "inbox", ...options });
+  const addedAt = "2026-01-01T00:00:00.000Z";
+  const peers: A2aPeer[] = [
+    { alias: "beta", did: beta.agent.did, tokenHash: peerTokenHash(BETA_TOKEN), addedAt },
+    { alias: "gamma", did: gamma.agent.did, tokenHash: peerTokenHash(GAMMA_TOKEN), addedAt },
+  ];
+  const answer = localApi({ connector: bench.connector, token: TOKEN, port: PORT, a2aPeers: () => peers });
+  const fetchLocal = (async (input: string | URL, init: RequestInit = {}) => {
+    const request = new Request(input, init);
+    const headers = new Headers(init.headers);
+    headers.set("host", `127.0.0.1:${PORT}`);
+    // `Request` itself does not keep the Host header.
+    Object.defineProperty(request, "headers", { value: headers });
+    return await answer(request);
+  }) as typeof fetch;
+  const rpc = async (method: string, params: unknown, more: Record<string, string> = {}, path = "/a2a/beta") => {
+    const body = JSON.stringify({ jsonrpc: "2.0", id: 7, method, params });
+    return await post(body, more, path);
+  };
+  const post = async (body: BodyInit, more: Record<string, string> = {}, path = "/a2a/beta") => {
+    const headers = { Authorization: `Bearer ${BETA_TOKEN}`, ...more };
+    const response = await fetchLocal(ORIGIN + path, { method: "POST", body, headers });
+    const text = await response.text();
+    return { status: response.status, headers: response.headers, text, body: text === "" ? null : JSON.parse(text) };
+  };
+  return {
+    world,
+    bench,
+    alpha,
+    beta,
+    gamma,
+    peers,
+    rpc,
+    post,
+    fetchLocal,
+    /** A message, with the last line of the payload's text as its ID. */
+    send: (text: string, more: object = {}, configuration: object = { returnImmediately: true }) =>
+      rpc("SendMessage", { message: messageOf(text, more), configuration }),
+    sent: () => bench.connector.sent.list({ limit: 200 }).messages,
+    async [Symbol.asyncDispose]() {
+      await bench[Symbol.asyncDispose]();
+      await world[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function messageOf(text: string, more: object = {}) {
+  return { messageId: `id of ${text}`, role: "ROLE_USER", parts: [{ text }], ...more };
+}
+
+/** The reply of an agent to a task. */
+const reply = (world: World, from: TestAgent, to: TestAgent, taskId: string, payload: object = { message: "42" }) =>
+  world.message(from, to, { body: JSON.stringify(payload), headers: { "X-Svc-In-Reply-To": taskId } });
+
+/** A client of the SDK, from the card. */
+async function client(fetchImpl: typeof fetch) {
+  const withToken = (async (input: string, init: RequestInit = {}) => {
+    const headers = { ...init.headers as Record<string, string>, Authorization: `Bearer ${BETA_TOKEN}` };
+    return await fetchImpl(input, { ...init, headers });
+  }) as typeof fetch;
+  const factory = new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+    transports: [new JsonRpcTransportFactory({ fetchImpl: withToken })],
+    cardResolver: {
+      resolve: async () => await (await fetchImpl(`${ORIGIN}/a2a/beta/.well-known/agent-card.json`)).json(),
+    },
+  }));
+  return await factory.createFromUrl(`${ORIGIN}/a2a/beta`);
+}
+
+const textPart = (value: string) => ({
+  content: { $case: "text" as const, value },
+  metadata: undefined,
+  filename: "",
+  mediaType: "",
+});
+
+Deno.test("the client of the SDK gets the reply of the peer as the result of its task", async () => {
+  await using at = await place();
+  const socket = at.world.connect(at.beta);
+  const a2a = await client(at.fetchLocal);
+  const asked = a2a.sendMessage({
+    tenant: "",
+    message: {
+      messageId: "m-1",
+      contextId: "talk-1",
+      taskId: "",
+      role: Role.ROLE_USER,
+      parts: [textPart("What is it?")],
+      metadata: undefined,
+      extensions: [],
+      referenceTaskIds: [],
+    },
+    configuration: undefined,
+    metadata: undefined,
+  });
+  await until(() => socket.delivered.length === 1);
+  const [frame] = socket.delivered;
+  assertEquals([frame?.conversationId, frame?.auto], ["talk-1", undefined]);
+  await reply(at.world, at.beta, at.alpha, frame?.requestId ?? "");
+  const task = await asked as Task;
+  assertEquals([task.id, task.contextId], [frame?.requestId ?? "", "talk-1"]);
+  assertEquals(task.status?.state, TaskState.TASK_STATE_COMPLETED);
+  assertEquals(task.artifacts[0]?.parts[0]?.content, { $case: "text", value: "42" });
+  assertEquals((await a2a.getTask({ tenant: "", id: task.id })).status?.state, TaskState.TASK_STATE_COMPLETED);
+  // The reply was processed with the task.
+  assertEquals(at.bench.connector.inbox.counts().waiting, 0);
+  await until(() => at.bench.eventsOf("receipt_sent").length === 1);
+  await assertRejects(() => a2a.cancelTask({ tenant: "", id: task.id, metadata: undefined }), Error);
+});
+
+Deno.test("a task of an offline peer is submitted, and completed when the peer has come and replied", async () => {
+  await using at = await place();
+  const { body: { result: { task } } } = await at.send("hi");
+  assertEquals([task.status.state, task.artifacts, task.history], ["TASK_STATE_SUBMITTED", [], []]);
+  assert(/^a-[A-Za-z0-9_-]{43}$/.test(task.id) && task.contextId.length === 26);
+  const socket = at.world.connect(at.beta);
+  await until(() => socket.delivered.length === 1);
+  await reply(at.world, at.beta, at.alpha, task.id, { message: "42", n: 12345678901234 });
+  const { text, body: { result } } = await at.rpc("GetTask", { id: task.id });
+  assertEquals(result.status.state, "TASK_STATE_COMPLETED");
+  assertEquals(result.artifacts[0].parts[0], { text: "42" });
+  assert(text.includes('"n":12345678901234'));
+});
+
+Deno.test("the states of a message are states of its task", async (t) => {
+  await t.step("rejected without a pair", async () => {
+    await using at = await place({}, false);
+    const { status, body } = await at.send("hi");
+    assertEquals([status, body.result.task.status.state], [200, "TASK_STATE_REJECTED"]);
+    assertEquals(body.result.task.status.message.parts, [{ text: at.sent()[0]?.problem }]);
+  });
+  await t.step("failed with the error of the reply", async () => {
+    await using at = await place();
+    at.world.connect(at.beta);
+    const { body: { result: { task } } } = await at.send("hi");
+    assertEquals(task.status.state, "TASK_STATE_WORKING");
+    await reply(at.world, at.beta, at.alpha, task.id, { message: "No", error: { code: "TASK_FAILED", message: "No" } });
+    const { body } = await at.rpc("GetTask", { id: task.id });
+    assertEquals(body.result.status.state, "TASK_STATE_FAILED");
+    assertEquals(body.result.status.message.parts, [{ text: "TASK_FAILED: No" }]);
+    assertEquals(body.result.artifacts, []);
+  });
+  await t.step("failed without a reply for a day", async () => {
+    await using at = await place();
+    const { body: { result: { task } } } = await at.send("hi");
+    at.world.clock.step(LIMIT.a2aTaskMs);
+    const { body } = await at.rpc("GetTask", { id: task.id });
+    assertEquals(body.result.status.state, "TASK_STATE_FAILED");
+  });
+  await t.step("failed when the proxy does not answer, and sent again with the same ID", async () => {
+    let isDown = true;
+    const world = { fetch: undefined as typeof fetch | undefined };
+    const gate = (async (input: string, init?: RequestInit) => {
+      if (isDown && String(input).includes("/hooks/agent")) throw new TypeError("down");
+      return await world.fetch?.(input, init);
+    }) as typeof fetch;
+    await using at = await place({ fetch: gate });
+    world.fetch = at.world.fetch;
+    const first = await at.send("hi");
+    assertEquals(first.body.result.task.status.state, "TASK_STATE_FAILED");
+    isDown = false;
+    const second = await at.send("hi");
+    assertEquals(second.body.result.task.status.state, "TASK_STATE_SUBMITTED");
+    assertEquals(second.body.result.task.id, first.body.result.task.id);
+  });
+});
+
+Deno.test("a token is good for the address of its peer only, and the token of the API is not", async (t) => {
+  await using at = await place();
+  const call = { jsonrpc: "2.0", id: 1, method: "GetTask", params: { id: "x" } };
+  const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
+  const cases: [string, string, string][] = [
+    ["beta's at gamma", "/a2a/gamma", BETA_TOKEN],
+    ["the API's at beta", "/a2a/beta", TOKEN],
+    ["gamma's at beta", "/a2a/beta", GAMMA_TOKEN],
+    ["beta's at a peer that was not added", "/a2a/delta", BETA_TOKEN],
+    ["none", "/a2a/beta", ""],
+  ];
+  for (const [what, path, token] of cases) {
+    await t.step(what, async () => {
+      const { status, headers, body } = await at.post(JSON.stringify(call), bearer(token), path);
+      assertEquals([status, headers.get("www-authenticate"), body.error.code], [
+        401,
+        "Bearer",
+        "CONNECTOR_UNAUTHORIZED",
+      ]);
+    });
+  }
+  await t.step("beta's at the API", async () => {
+    const response = await at.fetchLocal(`${ORIGIN}/v1/status`, { headers: bearer(BETA_TOKEN) });
+    assertEquals(response.status, 401);
+  });
+  await t.step("removed", async () => {
+    at.peers.shift();
+    assertEquals((await at.post(JSON.stringify(call))).status, 401);
+  });
+});
+
+Deno.test("the card of an added peer needs no token and has no DID; web pages and another port get nothing", async () => {
+  await using at = await place();
+  const url = `${ORIGIN}/a2a/beta/.well-known/agent-card.json`;
+  const response = await at.fetchLocal(url);
+  const text = await response.text();
+  assertEquals(response.status, 200);
+  assert(!text.includes("did:"), text);
+  const { supportedInterfaces, capabilities } = JSON.parse(text);
+  assertEquals(supportedInterfaces, [{
+    url: `${ORIGIN}/a2a/beta`,
+    protocolBinding: "JSONRPC",
+    protocolVersion: "1.0",
+  }]);
+  assertEquals(capabilities, { streaming: false, pushNotifications: false, extendedAgentCard: false });
+  const codeOf = async (target: string, headers: Record<string, string> = {}) => {
+    const answer = await at.fetchLocal(target, { headers });
+    return [answer.status, (await answer.json()).error.code];
+  };
+  assertEquals(await codeOf(`${ORIGIN}/a2a/delta/.well-known/agent-card.json`), [404, "NOT_FOUND"]);
+  assertEquals(await codeOf(url, { "sec-fetch-site": "same-origin" }), [403, "CONNECTOR_ORIGIN_FORBIDDEN"]);
+  assertEquals(await codeOf(url, { origin: ORIGIN }), [403, "CONNECTOR_ORIGIN_FORBIDDEN"]);
+  at.bench.connector.api = { url: ORIGIN, movedFrom: PORT + 1 };
+  assertEquals(await codeOf(url), [503, "CONNECTOR_OFF_PORT"]);
+  assertEquals((await at.send("hi")).status, 503);
+});
+
+Deno.test("one messageId is one message, also for 20 calls at once, and another content with it is refused", async () => {
+  await using at = await place();
+  const socket = at.world.connect(at.beta);
+  const answers = await Promise.all(Array.from({ length: 20 }, () => at.send("hi", { contextId: "talk" })));
+  assertEquals(new Set(answers.map(({ body }) => body.result.task.id)).size, 1);
+  await flushTasks();
+  assertEquals([socket.delivered.length, at.sent().length], [1, 1]);
+  assertEquals((await at.send("hi")).body.result.task.id, answers[0]?.body.result.task.id);
+  for (const more of [{ parts: [{ text: "other" }] }, { contextId: "elsewhere" }]) {
+    assertEquals((await at.send("hi", more)).body.error.code, -32602);
+  }
+  assertEquals(socket.delivered.length, 1);
+});
+
+Deno.test("tasks of another peer, and calls that are not served, have their errors", async () => {
+  await using at = await place();
+  const { body: { result: { task } } } = await at.send("hi");
+  const codeOf = async (method: string, params: unknown, headers: Record<string, string> = {}, path?: string) =>
+    (await at.rpc(method, params, headers, path)).body.error.code;
+  const gamma = { Authorization: `Bearer ${GAMMA_TOKEN}` };
+  assertEquals(await codeOf("GetTask", { id: task.id }, gamma, "/a2a/gamma"), -32001);
+  assertEquals(await codeOf("GetTask", { id: "a-unknown" }), -32001);
+  assertEquals(await codeOf("CancelTask", { id: task.id }), -32002);
+  const next = (taskId: string) => ({ message: messageOf("next", { taskId }) });
+  assertEquals(await codeOf("SendMessage", next("unknown")), -32001);
+  assertEquals(await codeOf("SendMessage", next(task.id)), -32004);
+});
+
+Deno.test("the loop guard and the limit of the proxy are errors with the wait", async () => {
+  await using at = await place();
+  const errors: { code: number; message: string }[] = [];
+  for (let n = 0; n < 6; n++) errors.push((await at.send(`m${n}`)).body.error);
+  assertEquals(errors.slice(0, 5), Array(5).fill(undefined));
+  assertEquals(errors[5]?.code, -32603);
+  assert(/Try again in \d+ s$/.test(errors[5]?.message ?? ""), errors[5]?.message);
+});
+
+Deno.test("32 calls wait for the end of their tasks, and the next ones return at once", async () => {
+  await using at = await place();
+  at.world.connect(at.beta);
+  const waiting = Array.from({ length: LIMIT.a2aBlockingCalls }, () => at.send("hi", {}, {}));
+  await until(() => at.sent()[0]?.state === "delivered");
+  const { body } = await at.send("hi", {}, {});
+  assertEquals(body.result.task.status.state, "TASK_STATE_WORKING");
+  await reply(at.world, at.beta, at.alpha, body.result.task.id);
+  const states = (await Promise.all(waiting)).map((answer) => answer.body.result.task.status.state);
+  assertEquals(states, Array(LIMIT.a2aBlockingCalls).fill("TASK_STATE_COMPLETED"));
+});
+
+Deno.test("a call that waits returns the state of its task after 120 s", async () => {
+  await using at = await place();
+  const asked = at.send("hi", {}, {});
+  await until(() => at.sent()[0]?.state === "queued");
+  await until(() => at.bench.eventsOf("queued").length === 1);
+  await flushTasks();
+  await at.world.clock.advance(LIMIT.a2aBlockMs);
+  assertEquals((await asked).body.result.task.status.state, "TASK_STATE_SUBMITTED");
+});
+
+Deno.test("on a push platform a reply goes to the client that asks, and to the runtime only when none does", async (t) => {
+  const behaviour: Behaviour = accepts;
+  await t.step("asked before", async () => {
+    await using at = await place({ platform: "generic", behaviour });
+    at.world.connect(at.beta);
+    const { body: { result: { task } } } = await at.send("hi");
+    await at.rpc("GetTask", { id: task.id });
+    await reply(at.world, at.beta, at.alpha, task.id);
+    await passing(at.world, 40, () => at.bench.eventsOf("receipt_sent").length === 1);
+    assertEquals(at.bench.handedOver, []);
+    const { body } = await at.rpc("GetTask", { id: task.id });
+    assertEquals(body.result.artifacts[0].parts, [{ text: "42" }]);
+    await reply(at.world, at.beta, at.alpha, task.id, { message: "another one" });
+    await passing(at.world, 40, () => at.bench.handedOver.length === 1);
+  });
+  await t.step("asked within 30 s", async () => {
+    await using at = await place({ platform: "generic", behaviour });
+    at.world.connect(at.beta);
+    const { body: { result: { task } } } = await at.send("hi");
+    await reply(at.world, at.beta, at.alpha, task.id);
+    await at.world.clock.advance(20_000);
+    assertEquals((await at.rpc("GetTask", { id: task.id })).body.result.status.state, "TASK_STATE_COMPLETED");
+    await at.world.clock.advance(60_000);
+    await flushTasks();
+    assertEquals(at.bench.handedOver, []);
+  });
+  await t.step("not asked", async () => {
+    await using at = await place({ platform: "generic", behaviour });
+    at.world.connect(at.beta);
+    const { body: { result: { task } } } = await at.send("hi");
+    await reply(at.world, at.beta, at.alpha, task.id);
+    await passing(at.world, 40, () => at.bench.handedOver.length === 1);
+    await until(() => at.bench.eventsOf("receipt_sent").length === 1);
+    const { body } = await at.rpc("GetTask", { id: task.id });
+    assertEquals([body.result.status.state, body.result.artifacts[0].parts], ["TASK_STATE_COMPLETED", [{
+      text: "42",
+    }]]);
+  });
+});
