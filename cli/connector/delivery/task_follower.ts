@@ -20,7 +20,7 @@ import { taskPayload } from "./task_replies.ts";
 import { type OpenTask, TaskRows } from "./task_rows.ts";
 
 /** What the answer to a message means. */
-export interface Outcome {
+export interface AttemptMeaning {
   verdict: RuntimeResult;
   why: string;
   /** The reply to the accepted message. */
@@ -98,7 +98,7 @@ export class TaskFollower {
   }
 
   /** What the answer to a message means. */
-  async outcome(message: InboxMessage, { contextId, asking }: TaskContext, response: RuntimeAnswer): Promise<Outcome> {
+  async outcome(message: InboxMessage, { contextId, asking }: TaskContext, response: RuntimeAnswer): Promise<AttemptMeaning> {
     const verdict = classifyAnswer(response);
     if (verdict !== "accepted" || response.kind !== "status") {
       return { verdict, why: describeAnswer(response), reply: null };

@@ -153,7 +153,7 @@ Deno.test("no header comes from a payload; headers carry only sender, recipient,
     const { headers } = await request(platform, { payload });
     assertEquals(headers, (await request(platform, { payload })).headers);
     for (const name of Object.keys(headers)) {
-      assert(/^(content-type|authorization|x-request-id|idempotency-key|x-svc-|x-webhook-)/i.test(name), name);
+      assert(/^(content-type|authorization|x-request-id|idempotency-key|x-svc-|x-webhook-|a2a-version$)/i.test(name), name);
     }
     assertEquals(headers["Idempotency-Key"], "key-of-this-message");
   }
@@ -186,7 +186,7 @@ Deno.test("detection returns reasons and confidence and does not guess between e
   });
   await t.step("the inbox never, and last", async () => {
     const found = await detectAll(machine({ "/home/me/.nanobot/config.json": "{}" }));
-    assertEquals(found.map(({ platform }) => platform), ["nanobot", "openclaw", "hermes", "generic", "inbox"]);
+    assertEquals(found.map(({ platform }) => platform), ["nanobot", "openclaw", "hermes", "generic", "a2a", "inbox"]);
   });
   await t.step("openclaw by its settings, its port and its program", async () => {
     const files = { "/home/me/.openclaw/openclaw.json": settings };
@@ -366,7 +366,7 @@ Deno.test("answers go back as option, runtime.json or the platform say, in this 
   const sends = (platform: PushPlatformId, saved: "auto" | "on" | "off", replies?: string) =>
     runtimeTarget(env, { ...emptyRuntimeFile(platform), replies: saved }, "", { "allow-insecure": false, replies })
       ?.replies;
-  assertEquals(PUSH_PLATFORM_IDS.map((platform) => sends(platform, "auto")), [false, false, true, false]);
+  assertEquals(PUSH_PLATFORM_IDS.map((platform) => sends(platform, "auto")), [false, false, true, false, true]);
   assertEquals([sends("nanobot", "off"), sends("nanobot", "off", "on"), sends("nanobot", "on", "off")], [
     false,
     true,
@@ -417,5 +417,5 @@ Deno.test("the runtime address comes from option, environment, runtime.json or t
   const openclaw = env({ OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
   assertEquals(url(openclaw, file, "", none)[1], "http://127.0.0.1:9000/webhooks/svc");
   assertEquals(url(openclaw, null, "", none)[1], "http://127.0.0.1:3/hooks/agent");
-  assertEquals(PLATFORM_IDS, ["openclaw", "hermes", "nanobot", "generic", "inbox"]);
+  assertEquals(PLATFORM_IDS, ["openclaw", "hermes", "nanobot", "generic", "a2a", "inbox"]);
 });
