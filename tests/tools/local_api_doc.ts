@@ -15,9 +15,13 @@ OpenAPI 3.1 at \`/openapi.json\`. [security.md](security.md) says who can call i
 
 - Address and token are in \`connector.json\` in the agent's folder. Read the file before each connection: the token is
   new at each start.
-- Each request has \`Authorization: Bearer <token>\` and a loopback \`Host\`, and no \`Origin\`. Under \`/v1/\` it has no
-  \`Sec-Fetch-Site\`, or \`none\`.
-- Bodies are JSON. Unknown members and unknown query parameters are refused.
+- Each request has \`Authorization: Bearer <token>\` and a loopback \`Host\`, and no \`Origin\`. Under \`/v1/\` and \`/a2a/\`
+  it has no \`Sec-Fetch-Site\`, or \`none\`.
+- Bodies are JSON. Unknown members and unknown query parameters are refused, except members of A2A requests.
+- Under \`/a2a/<alias>\` an A2A 1.0 client reaches one peer, with the token that \`svc a2a add\` printed. That token opens
+  nothing else, and the token of \`connector.json\` does not work there. Errors of the call are errors of JSON-RPC with
+  status 200. A reply goes to the client when its call waits or it has asked for the task; else, after 30 s, to the
+  runtime too.
 - An error is \`{"error":{"code","message"}}\`. \`svc explain <code>\` and [errors.md](errors.md) say what to do.
 `;
 
@@ -29,7 +33,16 @@ export function localApiDoc(): string {
 }
 
 function sectionOf(route: LocalRoute, common: ReadonlySet<string>): string {
-  const { method, path, summary, query, body = route.rawBody, bounds = [], response, otherResponses = [] } = route;
+  const {
+    method,
+    path,
+    summary,
+    query,
+    body = route.rawBody ?? route.textBody,
+    bounds = [],
+    response,
+    otherResponses = [],
+  } = route;
   const own = localErrorsOf(route).filter((code) => !common.has(code));
   const errors = [...own.map(coded), ...route.passesOnErrors ? ["an error of the proxy, unchanged"] : []];
   const lines = [

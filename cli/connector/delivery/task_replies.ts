@@ -16,7 +16,7 @@ const CUT_MARK = "\n[cut: the answer is longer]";
 const MAX_ERROR_CHARS = 512;
 
 /**
- * Returns the payload as JSON text, cut with a mark to what is sent (D-151).
+ * Returns the payload as JSON text, cut with a mark to what is sent.
  *
  * @param code why there is no result; `null`: `text` is the result, or the question of the task
  * @returns `null` for a blank result
