@@ -113,7 +113,7 @@ export const CONNECTOR_LIMIT_TABLE = {
   },
   taskRequests: {
     value: 24,
-    unit: "count",
+    unit: "requests",
     source: "D-134",
     what: "requests to an A2A agent in a window; OpenClaw takes 30 a minute",
   },

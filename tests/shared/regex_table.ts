@@ -49,6 +49,10 @@ export const REGEXES: readonly RegexRow[] = [
 
   meets(String.raw`/^[!-+\--~]{1,128}$/`, "", "x", " "),
   meets("/^Bearer ([!-~]+)$/i", "Bearer ", "x", " "),
+  meets(String.raw`/^\/(?:v1|a2a)\//`, "/", "v1/", ""),
+  meets("/^a-[A-Za-z0-9_-]{43}$/", "a-", "x", "!"),
+  meets("/^[A-Za-z0-9._:-]{1,128}$/", "", "x", " "),
+  meets(String.raw`/^1\.\d{1,3}$/`, "1.", "1", "x"),
 
   meets(String.raw`/^[A-Za-z0-9_.\/:@%+,=-]+$/`, "", "x", "'"),
 
