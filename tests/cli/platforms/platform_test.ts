@@ -153,7 +153,10 @@ Deno.test("no header comes from a payload; headers carry only sender, recipient,
     const { headers } = await request(platform, { payload });
     assertEquals(headers, (await request(platform, { payload })).headers);
     for (const name of Object.keys(headers)) {
-      assert(/^(content-type|authorization|x-request-id|idempotency-key|x-svc-|x-webhook-|a2a-version$)/i.test(name), name);
+      assert(
+        /^(content-type|authorization|x-request-id|idempotency-key|x-svc-|x-webhook-|a2a-version$)/i.test(name),
+        name,
+      );
     }
     assertEquals(headers["Idempotency-Key"], "key-of-this-message");
   }

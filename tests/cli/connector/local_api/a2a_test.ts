@@ -4,101 +4,30 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Role, type Task, TaskState } from "@a2a-js/sdk";
-import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
-import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
-import { type A2aPeer, peerTokenHash } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../../../../cli/connector/limits.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { type TestAgent, World } from "../../../support/world.ts";
-import { accepts, type Behaviour, Bench, type BenchOptions, passing } from "../bench.ts";
+import { accepts, type Behaviour, passing } from "../bench.ts";
+import { BETA_TOKEN, client, GAMMA_TOKEN, messageOf, ORIGIN, place, textPart } from "./a2a_place.ts";
 import { PORT, TOKEN } from "./local_caller.ts";
 
-const MANY = { proxy: { agentRequests: 100_000 } };
-const BETA_TOKEN = "svc_a2a_beta", GAMMA_TOKEN = "svc_a2a_gamma";
-const ORIGIN = `http://127.0.0.1:${PORT}`;
-
-/** Alpha with its connector, and its peers beta and gamma. */
-async function place(options: Partial<BenchOptions> = {}, isPaired = true) {
-  const world = await World.open(MANY);
-  const [alpha, beta, gamma] = [await world.agent(), await world.agent(), await world.agent()];
-  if (isPaired) await world.pair(beta, alpha);
-  await world.pair(gamma, alpha);
-  const bench = await Bench.open(world, alpha, { platform: "inbox", ...options });
-  const addedAt = "2026-01-01T00:00:00.000Z";
-  const peers: A2aPeer[] = [
-    { alias: "beta", did: beta.agent.did, tokenHash: peerTokenHash(BETA_TOKEN), addedAt },
-    { alias: "gamma", did: gamma.agent.did, tokenHash: peerTokenHash(GAMMA_TOKEN), addedAt },
-  ];
-  const answer = localApi({ connector: bench.connector, token: TOKEN, port: PORT, a2aPeers: () => peers });
-  const fetchLocal = (async (input: string | URL, init: RequestInit = {}) => {
-    const request = new Request(input, init);
-    const headers = new Headers(init.headers);
-    headers.set("host", `127.0.0.1:${PORT}`);
-    // `Request` itself does not keep the Host header.
-    Object.defineProperty(request, "headers", { value: headers });
-    return await answer(request);
-  }) as typeof fetch;
-  const rpc = async (method: string, params: unknown, more: Record<string, string> = {}, path = "/a2a/beta") => {
-    const body = JSON.stringify({ jsonrpc: "2.0", id: 7, method, params });
-    return await post(body, more, path);
+/** Requests for messages get another answer while it is closed. */
+function gateBefore(answer: () => Response) {
+  const gate = {
+    world: null as World | null,
+    isClosed: true,
+    fetch: (async (input: string, init?: RequestInit) => {
+      if (gate.isClosed && String(input).includes("/hooks/agent")) return answer();
+      return await gate.world?.fetch(input, init);
+    }) as typeof fetch,
   };
-  const post = async (body: BodyInit, more: Record<string, string> = {}, path = "/a2a/beta") => {
-    const headers = { Authorization: `Bearer ${BETA_TOKEN}`, ...more };
-    const response = await fetchLocal(ORIGIN + path, { method: "POST", body, headers });
-    const text = await response.text();
-    return { status: response.status, headers: response.headers, text, body: text === "" ? null : JSON.parse(text) };
-  };
-  return {
-    world,
-    bench,
-    alpha,
-    beta,
-    gamma,
-    peers,
-    rpc,
-    post,
-    fetchLocal,
-    /** A message, with the last line of the payload's text as its ID. */
-    send: (text: string, more: object = {}, configuration: object = { returnImmediately: true }) =>
-      rpc("SendMessage", { message: messageOf(text, more), configuration }),
-    sent: () => bench.connector.sent.list({ limit: 200 }).messages,
-    async [Symbol.asyncDispose]() {
-      await bench[Symbol.asyncDispose]();
-      await world[Symbol.asyncDispose]();
-    },
-  };
-}
-
-function messageOf(text: string, more: object = {}) {
-  return { messageId: `id of ${text}`, role: "ROLE_USER", parts: [{ text }], ...more };
+  return gate;
 }
 
 /** The reply of an agent to a task. */
 const reply = (world: World, from: TestAgent, to: TestAgent, taskId: string, payload: object = { message: "42" }) =>
   world.message(from, to, { body: JSON.stringify(payload), headers: { "X-Svc-In-Reply-To": taskId } });
-
-/** A client of the SDK, from the card. */
-async function client(fetchImpl: typeof fetch) {
-  const withToken = (async (input: string, init: RequestInit = {}) => {
-    const headers = { ...init.headers as Record<string, string>, Authorization: `Bearer ${BETA_TOKEN}` };
-    return await fetchImpl(input, { ...init, headers });
-  }) as typeof fetch;
-  const factory = new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
-    transports: [new JsonRpcTransportFactory({ fetchImpl: withToken })],
-    cardResolver: {
-      resolve: async () => await (await fetchImpl(`${ORIGIN}/a2a/beta/.well-known/agent-card.json`)).json(),
-    },
-  }));
-  return await factory.createFromUrl(`${ORIGIN}/a2a/beta`);
-}
-
-const textPart = (value: string) => ({
-  content: { $case: "text" as const, value },
-  metadata: undefined,
-  filename: "",
-  mediaType: "",
-});
 
 Deno.test("the client of the SDK gets the reply of the peer as the result of its task", async () => {
   await using at = await place();
@@ -174,17 +103,14 @@ Deno.test("the states of a message are states of its task", async (t) => {
     assertEquals(body.result.status.state, "TASK_STATE_FAILED");
   });
   await t.step("failed when the proxy does not answer, and sent again with the same ID", async () => {
-    let isDown = true;
-    const world = { fetch: undefined as typeof fetch | undefined };
-    const gate = (async (input: string, init?: RequestInit) => {
-      if (isDown && String(input).includes("/hooks/agent")) throw new TypeError("down");
-      return await world.fetch?.(input, init);
-    }) as typeof fetch;
-    await using at = await place({ fetch: gate });
-    world.fetch = at.world.fetch;
+    const gate = gateBefore(() => {
+      throw new TypeError("down");
+    });
+    await using at = await place({ fetch: gate.fetch });
+    gate.world = at.world;
     const first = await at.send("hi");
     assertEquals(first.body.result.task.status.state, "TASK_STATE_FAILED");
-    isDown = false;
+    gate.isClosed = false;
     const second = await at.send("hi");
     assertEquals(second.body.result.task.status.state, "TASK_STATE_SUBMITTED");
     assertEquals(second.body.result.task.id, first.body.result.task.id);
@@ -276,13 +202,54 @@ Deno.test("tasks of another peer, and calls that are not served, have their erro
   assertEquals(await codeOf("SendMessage", next(task.id)), -32004);
 });
 
-Deno.test("the loop guard and the limit of the proxy are errors with the wait", async () => {
+Deno.test("a body over 264 KiB is 413, and one that is not UTF-8 or not JSON is an error of JSON-RPC", async () => {
   await using at = await place();
-  const errors: { code: number; message: string }[] = [];
-  for (let n = 0; n < 6; n++) errors.push((await at.send(`m${n}`)).body.error);
-  assertEquals(errors.slice(0, 5), Array(5).fill(undefined));
-  assertEquals(errors[5]?.code, -32603);
-  assert(/Try again in \d+ s$/.test(errors[5]?.message ?? ""), errors[5]?.message);
+  const large = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "SendMessage", params: "x".repeat(264 * 1024) });
+  const { status, body } = await at.post(large);
+  assertEquals([status, body.error.code], [413, "PAYLOAD_TOO_LARGE"]);
+  for (const text of [new Uint8Array([0x7b, 0xff]), "{", ""]) {
+    const answer = await at.post(text);
+    assertEquals([answer.status, answer.body.error.code, answer.body.id], [200, -32700, null]);
+  }
+  assertEquals((await at.post(`{"a":${"[".repeat(130_000)}${"]".repeat(130_000)}}`)).body.error.code, -32600);
+});
+
+Deno.test("after a restart of the connector the reply to an open task goes to the client that asks within 30 s", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "svc_a2a_" });
+  await using at = await place({ platform: "generic", folder });
+  at.world.connect(at.beta);
+  const { body: { result: { task } } } = await at.send("hi");
+  await at.rpc("GetTask", { id: task.id });
+  at.bench.kill();
+  await using next = await at.restart(folder);
+  await reply(at.world, at.beta, at.alpha, task.id);
+  assertEquals((await at.rpc("GetTask", { id: task.id })).body.result.status.state, "TASK_STATE_COMPLETED");
+  await at.world.clock.advance(60_000);
+  await flushTasks();
+  assertEquals(next.handedOver, []);
+});
+
+Deno.test("the loop guard and the limit of the proxy are errors with the wait", async (t) => {
+  await t.step("loop guard", async () => {
+    await using at = await place();
+    const errors: { code: number; message: string }[] = [];
+    for (let n = 0; n < 6; n++) errors.push((await at.send(`m${n}`)).body.error);
+    assertEquals(errors.slice(0, 5), Array(5).fill(undefined));
+    assertEquals(errors[5]?.code, -32603);
+    assert(/Try again in \d+ s$/.test(errors[5]?.message ?? ""), errors[5]?.message);
+  });
+  await t.step("limit of the proxy", async () => {
+    const gate = gateBefore(() => {
+      const error = { code: "PROXY_RATE_LIMIT_EXCEEDED", message: "No" };
+      return Response.json({ error }, { status: 429, headers: { "Retry-After": "7" } });
+    });
+    await using at = await place({ fetch: gate.fetch });
+    gate.world = at.world;
+    const { code, message } = (await at.send("hi")).body.error;
+    assertEquals([code, message.endsWith("Try again in 7 s")], [-32603, true]);
+    gate.isClosed = false;
+    assertEquals((await at.send("hi")).body.result.task.status.state, "TASK_STATE_SUBMITTED");
+  });
 });
 
 Deno.test("32 calls wait for the end of their tasks, and the next ones return at once", async () => {
