@@ -123,6 +123,22 @@ Deno.test("all answers of a local API are valid against its OpenAPI document, wh
   const { ticket: theirs } = await a.client.pairStart({ agentName: "a", humanName: "A" });
   await caller.post("/v1/pair/confirm", { ticket: theirs });
   await caller.get("/v1/pair/peers");
+  const card = "/a2a/{alias}/.well-known/agent-card.json";
+  const { token } = await svc(folder.path, ["a2a", "add", "a"], {}, program);
+  for (const alias of ["a", "nobody"]) await caller.get(card, card.replace("{alias}", alias));
+  const call = (method: string, params: unknown, bearer = token) =>
+    caller.send("POST", "/a2a/{alias}", {
+      target: "/a2a/a",
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+      headers: { Authorization: `Bearer ${bearer}` },
+    });
+  const message = { messageId: "m", role: "ROLE_USER", parts: [{ text: "hi" }] };
+  const asked = await call("SendMessage", { message, configuration: { returnImmediately: true } });
+  // The messages of a model before have used up the bound of the loop guard.
+  assertEquals(asked.json.error.code, -32603);
+  await call("GetTask", { id: "x" });
+  await call("GetTask", { id: "x" }, "wrong");
+
   await caller.post("/v1/pair/remove", { to: "a" });
   await caller.post("/v1/outbound", { to, text: "x" }, "/v1/outbound?wait=0");
 

@@ -7,7 +7,7 @@ import { Role, type Task, TaskState } from "@a2a-js/sdk";
 import { CONNECTOR_LIMITS as LIMIT } from "../../../../cli/connector/limits.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
-import { type TestAgent, World } from "../../../support/world.ts";
+import type { TestAgent, World } from "../../../support/world.ts";
 import { accepts, type Behaviour, passing } from "../bench.ts";
 import { BETA_TOKEN, client, GAMMA_TOKEN, messageOf, ORIGIN, place, textPart } from "./a2a_place.ts";
 import { PORT, TOKEN } from "./local_caller.ts";
