@@ -2,7 +2,7 @@
  * Follows the tasks that a runtime works on (D-134): what its answer to a message means, the requests for the state of each
  * open task, also after a restart, and the reply at its end. A task and the reply that ends it change in one transaction.
  */
-import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { type Cancel, type Clock, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { contextOf } from "../../platforms/a2a.ts";
@@ -98,7 +98,11 @@ export class TaskFollower {
   }
 
   /** What the answer to a message means. */
-  async outcome(message: InboxMessage, { contextId, asking }: TaskContext, response: RuntimeAnswer): Promise<AttemptMeaning> {
+  async outcome(
+    message: InboxMessage,
+    { contextId, asking }: TaskContext,
+    response: RuntimeAnswer,
+  ): Promise<AttemptMeaning> {
     const verdict = classifyAnswer(response);
     if (verdict !== "accepted" || response.kind !== "status") {
       return { verdict, why: describeAnswer(response), reply: null };
@@ -182,7 +186,7 @@ export class TaskFollower {
         return false;
       }).then(async (isStored) => {
         // The row is unchanged: without a pause it would be due at once.
-        if (!isStored) await this.#pause();
+        if (!isStored) await sleep(this.#deps.clock, LIMIT.slowFirstMs, this.#stop.signal);
         this.#polling.delete(keyOf(task));
         this.#pump();
       });
@@ -191,16 +195,6 @@ export class TaskFollower {
     const next = this.#rows.nextAt();
     if (next === null || this.#polling.size > 0) return this.#polling.size > 0 ? LIMIT.taskPollMaxMs : null;
     return Math.min(Math.max(next - now, 0), LIMIT.taskPollMaxMs);
-  }
-
-  #pause(): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const cancel = this.#deps.clock.after(LIMIT.slowFirstMs, resolve);
-    this.#stop.signal.addEventListener("abort", () => {
-      cancel();
-      resolve();
-    });
-    return this.#stop.signal.aborted ? Promise.resolve() : promise;
   }
 
   /** Requests the state of a task. Returns true when the result is stored. */
