@@ -71,7 +71,9 @@ export async function peerOf(
   const did = findPeer(known, named);
   const alias = did === null ? undefined : aliasesOf(known).get(did);
   if (did !== null && alias !== undefined && !known[alias]?.gone) return { alias, did };
-  const peers = client === null ? await directPeers(ctx, agent, allowInsecure) : await connectorPeers(client, folder);
+  const peers = client === null
+    ? await directPeers(ctx, agent, allowInsecure)
+    : await connectorPeers(client, folder.name, () => readPeers(folder));
   const found = peers.find((peer) => peer.alias === named || peer.agentDid === named);
   if (found === undefined) throw peerUnknown(named);
   return { alias: found.alias, did: found.agentDid };

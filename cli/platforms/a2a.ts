@@ -6,7 +6,7 @@ import * as z from "zod";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { A2A_VERSION, A2A_VERSION_HEADER, CARD_PATH, Part, RPC_ERROR, textOfParts } from "../a2a/protocol.ts";
 import { textOf } from "./message_text.ts";
-import { openClawConfigPath, gatewayUrl } from "./openclaw.ts";
+import { gatewayUrl, openClawConfigPath } from "./openclaw.ts";
 import { type PushPlatform, senderHeaders, type TaskAnswer, type TaskCode, type TaskProtocol } from "./platform.ts";
 import { memberOf, parseSettings, tryParse, withMember } from "./settings.ts";
 

@@ -100,7 +100,7 @@ export async function withA2aPeer(
   alias: string,
   peer: OpenClawPeer,
 ): Promise<FileChange & { name: string }> {
-  const path = await configPathOf(machine, stateDir);
+  const path = await openClawConfigPath(machine, stateDir);
   const text = path === null ? null : await machine.read(path);
   if (path === null || text === null) {
     throw new CliError("CLI_USAGE", `There is no ${path ?? "openclaw.json"}: is OpenClaw installed for this user?`, {

@@ -15,9 +15,12 @@ import {
   type InboxMessage,
   MESSAGE_COLUMNS,
   QUEUE_COLUMNS,
+  type StoredMessage,
   toDeadLetter,
   toMessage,
   toQueued,
+  toStored,
+  withinBytes,
 } from "./inbox_rows.ts";
 import { Outbox } from "./outbox.ts";
 import { type NewSentMessage, type SentMessage, SentMessages } from "./sent_messages.ts";
@@ -38,9 +41,6 @@ export interface InboxFilter {
   newest?: boolean;
   limit: number;
 }
-
-/** A message that has just been stored. */
-export type StoredMessage = Pick<InboxMessage, "seq" | "fromDid" | "conversationId" | "inReplyTo">;
 
 type NewMessage = Pick<
   DeliverFrame,
@@ -395,20 +395,4 @@ export class Inbox {
     const wanted = new Set(ids);
     return ids === null ? dead : dead.filter((seq) => wanted.has(seq));
   }
-}
-
-function toStored(row: Row): StoredMessage {
-  const { seq, from_did, conversation_id, in_reply_to } = row;
-  return {
-    seq: Number(seq),
-    fromDid: String(from_did),
-    conversationId: conversation_id as string | null,
-    inReplyTo: in_reply_to as string | null,
-  };
-}
-
-/** The first rows, at least one, whose `bytes` together stay within a bound. */
-function withinBytes(rows: readonly Row[], most: number): Row[] {
-  let bytes = 0;
-  return rows.filter((row, i) => (bytes += Number(row.bytes)) <= most || i === 0);
 }

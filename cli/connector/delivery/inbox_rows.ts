@@ -90,3 +90,23 @@ export function toDeadLetter(row: Row): DeadLetter {
     problem: String(row.problem),
   };
 }
+
+/** A message that has just been stored. */
+export type StoredMessage = Pick<InboxMessage, "seq" | "fromDid" | "conversationId" | "inReplyTo">;
+
+/** Turns a row into what is announced of it. */
+export function toStored(row: Row): StoredMessage {
+  const { seq, from_did, conversation_id, in_reply_to } = row;
+  return {
+    seq: Number(seq),
+    fromDid: String(from_did),
+    conversationId: conversation_id as string | null,
+    inReplyTo: in_reply_to as string | null,
+  };
+}
+
+/** The first rows, at least one, whose `bytes` together stay within a bound. */
+export function withinBytes(rows: readonly Row[], most: number): Row[] {
+  let bytes = 0;
+  return rows.filter((row, i) => (bytes += Number(row.bytes)) <= most || i === 0);
+}

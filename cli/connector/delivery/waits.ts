@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import type { StoredMessage } from "./inbox.ts";
+import type { StoredMessage } from "./inbox_rows.ts";
 import type { SentMessage } from "./sent_messages.ts";
 
 /** A sent message whose reply a caller waits for. */

@@ -1,6 +1,7 @@
 /** Messages of a pull platform (D-116) and replies (D-112): lists, reading, expiry, bounds, and messages for a caller. */
 import { assert, assertEquals } from "@std/assert";
-import { type Inbox, NOT_READ, type StoredMessage } from "../../../../cli/connector/delivery/inbox.ts";
+import { type Inbox, NOT_READ } from "../../../../cli/connector/delivery/inbox.ts";
+import type { StoredMessage } from "../../../../cli/connector/delivery/inbox_rows.ts";
 import type { Outbox } from "../../../../cli/connector/delivery/outbox.ts";
 import { CONNECTOR_LIMITS } from "../../../../cli/connector/limits.ts";
 import { BETA, Disk, GAMMA, outgoing, PAYLOAD, received, store } from "./disk.ts";
