@@ -151,6 +151,7 @@ export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
     "stopped",
     "stopping",
     "store_failed",
+    "task_ended",
     "unreachable",
     "waiting",
   ],
