@@ -12,7 +12,7 @@ import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
 const README = Deno.readTextFileSync(`${ROOT}/README.md`);
 const STORY = README.slice(
   README.indexOf("## Two agents in five minutes"),
-  README.indexOf("## Connect an agent runtime"),
+  README.indexOf("## Use it from your coding agent"),
 );
 /** The command lines of the story, without the first one, which starts the server. */
 const LINES = [...STORY.matchAll(/^```sh\n(.*?)^```$/gms)].flatMap(([, block = ""]) => block.trim().split("\n")).slice(

@@ -15,6 +15,15 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "tests/simulation",
   ],
   doc: ["--no-prompt", "--reporter=dot", "--doc", "--no-check", "--allow-read", "shared/protocol"],
-  tools: ["--no-prompt", "--reporter=dot", "-A", "tests/tools", "tests/cli", "tests/shared/client", "tests/bench"],
+  tools: [
+    "--no-prompt",
+    "--reporter=dot",
+    "--parallel",
+    "-A",
+    "tests/tools",
+    "tests/cli",
+    "tests/shared/client",
+    "tests/bench",
+  ],
   e2e: ["--no-prompt", "--reporter=dot", "--parallel", "-A", "tests/e2e"],
 };
