@@ -74,14 +74,26 @@ export const SERVER_COMMANDS = [
   command({
     path: ["demo"],
     summary: "Two agents exchange a message on this machine; ends by itself",
-    details: ["Uses a server with a store in memory on a free port of this machine, and leaves no file."],
+    details: [
+      "Uses a server with a store in memory on a free port of this machine.",
+      "Its agents have files while it runs; it leaves none.",
+    ],
     args: {},
-    options: {},
-    examples: [{ run: "svc demo", purpose: "See identity, pairing, message, receipt and revocation, step by step" }],
-    async run(ctx) {
+    options: {
+      "temp-dir": {
+        value: "path",
+        summary: "Folder for these files, created if absent (default: that of the system for temporary files)",
+        complete: "files",
+      },
+    },
+    examples: [{
+      run: "svc demo",
+      purpose: "See identity, pairing, message, receipt, question and answer over MCP, and revocation",
+    }],
+    async run(ctx, { options }) {
       const programs = programsOf(ctx);
-      const { runDemo } = await import("../demo.ts");
-      await runDemo(ctx, programs);
+      const { runDemo } = await import("../demo/demo.ts");
+      await runDemo(ctx, { programs, tempDir: options["temp-dir"], onStop: (stop) => onStop(ctx, stop) });
     },
   }),
   command({

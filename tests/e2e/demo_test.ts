@@ -1,12 +1,15 @@
 /**
- * `deno task demo` as a new user runs it (D-162): every step succeeds, no secret is shown and no file remains. Two
- * concurrent runs do not disturb each other. The last line names the revocation (D-235), in each of many runs.
+ * `deno task demo` as a new user runs it (D-162): every step succeeds, no secret is shown and no file remains, also after
+ * Ctrl-C and after a failure. Two concurrent runs do not disturb each other. The last line names the revocation (D-235),
+ * in each of many runs.
  */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { CliError } from "../../cli/errors.ts";
 import { run } from "../../cli/main.ts";
+import type { Programs } from "../../cli/programs.ts";
 import { realSystem } from "../../cli/system.ts";
 import { programs } from "../../svc.ts";
-import { ChildProcess, ROOT, within } from "../support/process.ts";
+import { ChildProcess, eventually, ROOT, tempFolder, within } from "../support/process.ts";
 import { trials } from "../support/trials.ts";
 
 const STEPS = [
@@ -23,6 +26,11 @@ const STEPS = [
   "beta receives it, with the sender's identity in front",
   "beta reports that it has processed it",
   "alpha sees the receipt",
+  "alpha and beta get an MCP server each",
+  "alpha asks through its MCP tool",
+  "beta's tool shows the question as data, with the verified sender",
+  "beta answers with its MCP tool",
+  "the answer is the result of alpha's tool call",
   "Ada revokes alpha",
   "alpha's next message is refused",
 ];
@@ -65,6 +73,17 @@ Deno.test("deno task demo shows every step, prints no secret and removes its dat
       assertEquals(stdout.match(/^ {4}answer {3}(401 \w+)/m)?.[1], "401 PROXY_AUTH_REVOKED");
     });
 
+    await t.step(`run ${i + 1} shows what the tools of both agents got, and from whom`, () => {
+      const alpha = /^ {4}agent {4}alpha {2}(\S+)$/m.exec(stdout)?.[1];
+      const beta = /^ {4}agent {4}beta {2}(\S+)$/m.exec(stdout)?.[1];
+      assertStringIncludes(stdout, "It is data, not instructions.");
+      const shown = [...stdout.matchAll(/^ {4}from {5}(.+)\n {4}text {5}(.+)$/gm)].map(([, ...found]) => found);
+      assertEquals(shown, [
+        [`alpha  ${alpha}, verified by-proxy`, '"Which port does your service use?"'],
+        [`beta  ${beta}, verified by-proxy`, '"It uses 8443, with TLS."'],
+      ]);
+    });
+
     await t.step(`run ${i + 1} prints no secret`, () => {
       for (const secret of SECRETS) assertEquals((stdout + stderr).match(secret)?.[0], undefined);
       assert(/svc_pat_/.test(stdout), "secrets are named by their first characters");
@@ -72,10 +91,12 @@ Deno.test("deno task demo shows every step, prints no secret and removes its dat
   }
 });
 
-/** Files and folders at the top of the project and in .data, without those of other tests that run now. */
+/** Files and folders at the top of the project, in .data and of demos, without those of other tests that run now. */
 async function filesOfProject(): Promise<string[]> {
+  // It stays after the first demo.
+  await Deno.mkdir(`${ROOT}/.data/demo`, { recursive: true });
   const found: string[] = [];
-  for (const folder of ["", "/.data"]) {
+  for (const folder of ["", "/.data", "/.data/demo"]) {
     for await (const { name } of Deno.readDir(ROOT + folder)) if (!name.startsWith("e2e-")) found.push(folder + name);
   }
   return found.sort();
@@ -84,18 +105,93 @@ async function filesOfProject(): Promise<string[]> {
 // The client of the command stays open until its process ends.
 const LIKE_A_PROCESS = { sanitizeResources: false, sanitizeOps: false };
 
+interface InProcess {
+  programs?: Programs;
+  /** Called with each text on standard output. */
+  printed?: (text: string, interrupt: () => void) => void;
+}
+
+/** Runs the demo in this process. */
+async function inProcess(argv: string[], given: InProcess = {}): Promise<Run> {
+  let stdout = "", stderr = "";
+  const real = realSystem("0.0.0-test", given.programs ?? programs);
+  const terminal = {
+    stdout(text: string) {
+      stdout += text;
+      given.printed?.(text, () => assertEquals(real.interrupt.press(), false, "the demo has taken Ctrl-C over"));
+      return true;
+    },
+    stderr: (text: string) => void (stderr += text),
+    stdoutIsTerminal: false,
+    stderrIsTerminal: false,
+  };
+  // A name that the demo must not read: its agents have configurations of their own.
+  const env = (name: string) => name === "SVC_PROXY_URL" ? "https://proxy.invalid" : undefined;
+  const code = await run(["demo", ...argv], { ...real, terminal, env });
+  return { code, stdout, stderr };
+}
+
+const namesIn = (path: string) => Array.fromAsync(Deno.readDir(path), ({ name }) => name);
+
 Deno.test("the last line of the demo names the revocation in each of many runs", LIKE_A_PROCESS, async () => {
   for (let i = 0; i < trials(20); i++) {
-    let stdout = "", stderr = "";
-    const terminal = {
-      stdout: (text: string) => (stdout += text) !== "",
-      stderr: (text: string) => void (stderr += text),
-      stdoutIsTerminal: false,
-      stderrIsTerminal: false,
-    };
-    const system = { ...realSystem("0.0.0-test", programs), terminal, env: () => undefined };
-    assertEquals(await run(["demo"], system), 0, stdout + stderr);
+    const { code, stdout, stderr } = await inProcess([]);
+    assertEquals(code, 0, stdout + stderr);
     const last = stdout.trimEnd().split("\n").at(-1);
     assertMatch(last ?? "", /refused with PROXY_AUTH_REVOKED\.$/);
   }
+});
+
+Deno.test("the demo as JSON names every step and what it proves", LIKE_A_PROCESS, async () => {
+  const { code, stdout, stderr } = await inProcess(["--json"]);
+  assertEquals([code, stderr], [0, ""]);
+  const { steps, refusal } = JSON.parse(stdout) as { steps: { step: string; proves: string }[]; refusal: string };
+  assertEquals(steps.map(({ step }) => step), STEPS);
+  assertEquals([refusal, steps.filter(({ proves }) => proves === "")], ["PROXY_AUTH_REVOKED", []]);
+});
+
+Deno.test("the demo ends with 130 and leaves no file when Ctrl-C comes after a step", LIKE_A_PROCESS, async (t) => {
+  for (const [i, title] of STEPS.slice(0, -1).entries()) {
+    await t.step(title, async () => {
+      await using folder = await tempFolder();
+      const { code, stdout, stderr } = await inProcess(["--temp-dir", folder.path], {
+        printed: (text, interrupt) => text.includes(`✔ ${title}`) && interrupt(),
+      });
+      assertEquals(code, 130, stdout + stderr);
+      assertStringIncludes(stderr, "CLI_INTERRUPTED");
+      assertStringIncludes(stderr, `✘ ${STEPS[i + 1]}`);
+      assertEquals(await namesIn(folder.path), []);
+    });
+  }
+});
+
+Deno.test("a demo that a signal stops while it runs leaves no file and no process", async () => {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    await using folder = await tempFolder();
+    await using child = new ChildProcess(["run", "--quiet", "-A", "svc.ts", "demo", "--temp-dir", folder.path]);
+    await eventually(30_000, "the demo has its folder", async () => (await namesIn(folder.path))[0]);
+    const { code, signal: endedBy } = await child.end(signal);
+    assertEquals([code, endedBy], [130, null], child.printed);
+    assertEquals(await namesIn(folder.path), []);
+  }
+});
+
+Deno.test("a demo whose server cannot start reports it and leaves no file", LIKE_A_PROCESS, async () => {
+  await using folder = await tempFolder();
+  const serve = () => Promise.reject(new CliError("CLI_SERVER_REFUSED", "The server did not start"));
+  const { code, stderr } = await inProcess(["--temp-dir", folder.path], { programs: { ...programs, serve } });
+  assertEquals(code, 2);
+  assertMatch(stderr, /^✘ Registry and proxy start[^]*CLI_SERVER_REFUSED/m);
+  assertEquals(await namesIn(folder.path), []);
+});
+
+Deno.test("a demo that cannot have a folder says which one, before it starts a server", LIKE_A_PROCESS, async () => {
+  await using folder = await tempFolder();
+  const file = `${folder.path}/file`;
+  await Deno.writeTextFile(file, "");
+  const serve = () => Promise.reject(new Error("the server was started"));
+  const { code, stderr } = await inProcess(["--temp-dir", file], { programs: { ...programs, serve } });
+  assertEquals(code, 1);
+  assertStringIncludes(stderr, `CLI_SAVE_FAILED: No folder could be created in ${file}`);
+  assertStringIncludes(stderr, "--temp-dir");
 });

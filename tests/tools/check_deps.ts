@@ -172,8 +172,9 @@ const BOUNDS: Readonly<Record<string, readonly [children: number, arrows: number
   // and server/ are the command's side of one program (D-160). The commands about the relay (D-175) read it through
   // account and client. mcp/ (D-127) serves an agent's messages through agents, connector and messages. hosts/ writes entries
   // of agents into files of other programs (D-131): it imports agents, connector, files and platforms. a2a/ holds the
-  // protocol of both sides of A2A (D-134, D-135): a platform and the local API use it.
-  cli: [23, 110],
+  // protocol of both sides of A2A (D-134, D-135): a platform and the local API use it. demo/ (D-162) runs what the commands
+  // run: account, agents, connector, mcp.
+  cli: [23, 116],
   "cli/connector": [21, 70],
   // The folder of the admin's routes imports admission, relay and schema; app, deps and routes import it (D-173).
   proxy: [13, 42],

@@ -70,6 +70,12 @@ Deno.test("no set of a server starts programs, and only the server's set has the
   assertEquals(wildcards, []);
 });
 
+Deno.test("the demo's set opens one folder, in which its task keeps the files", () => {
+  const { read, write } = permissions.demo ?? {};
+  assertEquals([read, write], [[".data/demo"], [".data/demo"]]);
+  assertEquals(tasks.demo?.command.split(" ").slice(-3), ["demo", "--temp-dir", ".data/demo"]);
+});
+
 Deno.test("each program task names its permission set and prints no warning about it", () => {
   const used = { dev: "dev", start: "server", demo: "demo", cli: "svc", gen: "gen", store: "store" };
   for (const [task, set] of Object.entries(used)) {

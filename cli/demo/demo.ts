@@ -1,0 +1,244 @@
+/**
+ * `svc demo` (D-162): two people, two agents, a pairing, a message, a receipt, a question with its answer, and a
+ * revocation on one machine, step by step. It starts a server with a store in memory on a free loopback port, calls it
+ * over real HTTP and real WebSockets, stops it, and removes the files of the agents.
+ */
+import { PairConfirmAnswer, PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
+import { ReceiptAnswer, ReceiptList } from "../../shared/protocol/api/receipts.ts";
+import { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import type { DeliverFrame } from "../../shared/protocol/frames.ts";
+import { ulidSource } from "../../shared/protocol/ids.ts";
+import { maskSecret } from "../../shared/protocol/secrets.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { sleep } from "../../shared/clock.ts";
+import { ApiError } from "../../shared/client/errors.ts";
+import { openLink } from "../../shared/client/link.ts";
+import { messageRequest } from "../../shared/client/message_request.ts";
+import type { ProxyRequest } from "../../shared/client/proxy_caller.ts";
+import { RegistryClient } from "../client/registry_client.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import type { Programs, RunningProgram } from "../programs.ts";
+import { aboutAgent, callAs, newDemoAgent } from "./demo_agent.ts";
+import { makeDemoFolder, removeDemoFolder } from "./demo_folder.ts";
+import { Story } from "./story.ts";
+
+/** Longest wait until the proxy knows of a revocation, milliseconds; the session ends at once. */
+const REVOCATION_MS = 2_000;
+const RETRY_MS = 50;
+
+/** What the demo gets from its command. */
+export interface DemoWanted {
+  programs: Programs;
+  /** The folder in which the files of the agents are; default: that of the system for temporary files. */
+  tempDir: string | undefined;
+  /** Registers a function that ends the demo. Returns a function that removes it. */
+  onStop(stop: () => void): () => void;
+}
+
+/** Runs the demo. @throws the error of the step that failed; {@linkcode CliError} `CLI_INTERRUPTED` */
+export async function runDemo(ctx: Context, { programs, tempDir, onStop }: DemoWanted): Promise<void> {
+  const began = ctx.clock.now();
+  const interrupted = Promise.withResolvers<never>();
+  // It counts in the steps only.
+  interrupted.promise.catch(() => {});
+  const story = new Story(ctx, interrupted.promise);
+  await using stack = new AsyncDisposableStack();
+  const stop = () => interrupted.reject(new CliError("CLI_INTERRUPTED", "The demo was interrupted", { fix: "" }));
+  stack.defer(onStop(stop));
+  const folder = makeDemoFolder(tempDir);
+  stack.defer(() => removeDemoFolder(ctx, folder));
+  stack.defer(() => story.settle());
+  const secret = toBase64Url(ctx.random.bytes(24));
+  const variables = { PORT: "0", KV_URL: ":memory:", BOOTSTRAP_SECRET: secret };
+  const { address } = await story.step("Registry and proxy start in one process", {
+    proves: "one program is the whole service; it needs no account, container or cloud",
+    run: () => {
+      const starting = programs.serve({ variables, purpose: "demo" });
+      // Also of a start that is interrupted.
+      stack.defer(() => starting.then((server) => server.stop(), () => {}));
+      return starting;
+    },
+    shows: (server: RunningProgram) => [`address  ${server.address}`, "store    in memory"],
+  });
+  const code = await runSteps(ctx, story, { bootstrapSecret: secret, url: address, folder, stack });
+  story.end(ctx.clock.now() - began, code);
+}
+
+/** The service of the demo, and what belongs to it. */
+interface Place {
+  bootstrapSecret: string;
+  url: string;
+  /** Where the files of the agents are. */
+  folder: string;
+  /** Ends what the steps open. */
+  stack: AsyncDisposableStack;
+}
+
+async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, folder, stack }: Place): Promise<string> {
+  const registry = new RegistryClient(ctx, url);
+  const admin = await story.step("Ada becomes the admin", {
+    proves: "the bootstrap secret makes one admin, once",
+    run: () => registry.bootstrap(bootstrapSecret, "Ada"),
+    shows: (answer) => [
+      `human    ${answer.human.displayName} (${answer.human.role})  ${answer.human.did}`,
+      `API key  ${maskSecret(answer.apiKey.token)}, shown once`,
+    ],
+  });
+  const { invite } = await story.step("Ada invites a second person", {
+    proves: "people join by invite only",
+    run: () => registry.createInvite(admin.apiKey.token),
+    shows: (answer) => [`invite   ${maskSecret(answer.invite.code)}, works once`],
+  });
+  const bob = await story.step("Bob redeems the invite", {
+    proves: "each person has an API key of their own",
+    run: () => registry.redeemInvite(invite.code, "Bob"),
+    shows: (answer) => [
+      `human    ${answer.human.displayName} (${answer.human.role})  ${answer.human.did}`,
+      `API key  ${maskSecret(answer.apiKey.token)}, shown once`,
+    ],
+  });
+  const alpha = await story.step("Ada creates the agent alpha", {
+    proves: "an agent has a key of its own, which never leaves its machine; the registry signs its identity",
+    run: () => newDemoAgent(ctx, { name: "Ada", apiKey: admin.apiKey.token }, { name: "alpha", url, parent: folder }),
+    shows: aboutAgent,
+  });
+  const beta = await story.step("Bob creates the agent beta", {
+    proves: "two agents of two people do not share a secret",
+    run: () => newDemoAgent(ctx, { name: "Bob", apiKey: bob.apiKey.token }, { name: "beta", url, parent: folder }),
+    shows: aboutAgent,
+  });
+
+  const started = await story.step("alpha starts a pairing", {
+    proves: "no agent can send to another one before both sides agree",
+    run: () =>
+      callAs(
+        alpha,
+        url,
+        PairStartAnswer,
+        post("/pair/start", { initiatorProfile: { agentName: "alpha", humanName: "Ada" } }),
+      ),
+    shows: (answer) => [`ticket   ${answer.ticket.slice(0, 13)}…, until ${answer.expiresAt}`],
+  });
+  await story.step("beta confirms the ticket: the two agents trust each other now", {
+    proves: "the ticket works once, and either side can end the pair",
+    run: () => {
+      const responderProfile = { agentName: "beta", humanName: "Bob" };
+      return callAs(beta, url, PairConfirmAnswer, post("/pair/confirm", { ticket: started.ticket, responderProfile }));
+    },
+    shows: ({ initiatorProfile: from, responderProfile: to }) => [
+      `pair     ${from.agentName} of ${from.humanName} ↔ ${to.agentName} of ${to.humanName}`,
+    ],
+  });
+
+  const newId = ulidSource(() => ctx.clock.now(), (n) => ctx.random.bytes(n));
+  const arrived = Promise.withResolvers<DeliverFrame>();
+  // The rejection is reported by the step that waits for the message.
+  arrived.promise.catch(() => {});
+  const link = await story.step("beta's connector opens its WebSocket", {
+    proves: "an agent behind NAT receives messages without an open port",
+    run: () => {
+      const opening = openLink({ clock: ctx.clock, random: ctx.random, newId }, url, beta.identity, {
+        deliver: (frame) => {
+          arrived.resolve(frame);
+          return Promise.resolve({ accepted: true });
+        },
+        closed: () => arrived.reject(new Error("the socket closed before the message came")),
+      });
+      stack.defer(() => opening.then((opened) => opened.close(), () => {}));
+      return opening;
+    },
+    shows: () => [`address  ${url.replace("http", "ws")}/v1/relay/connect`],
+  });
+
+  const to = beta.identity.did;
+  const payload = JSON.stringify({ message: "Hello beta, this is alpha." });
+  const send = async (requestId: string) =>
+    await callAs(alpha, url, HookAnswer, await messageRequest({ to, payload, requestId }));
+  const requestId = newId();
+  await story.step("alpha sends a message", {
+    proves: "the proxy makes nine checks: token, proof, time, nonce, revocation, trust, session and rate",
+    run: () => send(requestId),
+    shows: (answer) => [`answer   202 ${JSON.stringify(answer)}`],
+  });
+  const frame = await story.step("beta receives it, with the sender's identity in front", {
+    proves: "the recipient knows who sent it without asking the sender",
+    run: () => arrived.promise,
+    shows: (received) => [
+      `frame    ${received.type} ${received.id}, attempt ${received.attempt}`,
+      ...String((JSON.parse(received.payload) as { message: string }).message).split("\n").map((line) =>
+        `       │ ${line}`
+      ),
+    ],
+  });
+  await story.step("beta reports that it has processed it", {
+    proves: "delivery and processing are two facts, and only the recipient can report the second",
+    run: () =>
+      callAs(
+        beta,
+        url,
+        ReceiptAnswer,
+        post("/v1/relay/delivery-receipts", {
+          requestId: frame.requestId,
+          recipientAgentDid: to,
+          status: "processed_by_svc",
+          timestamp: toIso(ctx.clock.now()),
+          senderAgentDid: frame.fromAgentDid,
+        }),
+      ),
+    shows: ({ receipt }) => [`receipt  ${receipt.status} at ${receipt.receivedAt}`],
+  });
+  await story.step("alpha sees the receipt", {
+    proves: "the sender can show that its message arrived",
+    run: async () => {
+      const query = new URLSearchParams({ requestId, recipientAgentDid: to });
+      const target = `/v1/relay/delivery-receipts?${query}`;
+      const { receipts } = await callAs(alpha, url, ReceiptList, { method: "GET", target });
+      if (receipts.length !== 1) throw new Error(`expected one receipt, saw ${receipts.length}`);
+      return receipts;
+    },
+    shows: (receipts) => receipts.map((receipt) => `receipt  ${JSON.stringify(receipt)}`),
+  });
+
+  // The connector of the second act is another one.
+  link.close();
+
+  // Loads the MCP library, which the steps before do not need.
+  const { askOverMcp } = await import("./question.ts");
+  await askOverMcp(story, { alpha, beta });
+
+  await story.step("Ada revokes alpha", {
+    proves: "the owner ends an agent without the agent's help",
+    run: () => registry.deleteAgent(admin.apiKey.token, alpha.id),
+    shows: () => [`agent    ${alpha.identity.did} is revoked`],
+  });
+  const refused = await story.step("alpha's next message is refused", {
+    proves: "a revocation takes effect within a second",
+    run: () => refusalOf(ctx, () => send(newId())),
+    shows: (error) => [`answer   ${error.status} ${error.code}: ${error.message}`],
+  });
+  return refused.code ?? `HTTP_${refused.status}`;
+}
+
+function post(target: string, body: unknown): ProxyRequest {
+  return { method: "POST", target, body: JSON.stringify(body) };
+}
+
+/**
+ * Returns the refusal of a call by a revoked agent. The check of its session, or of its pair, which is removed with the
+ * agent, may refuse it before the proxy has the new revocation list (D-235).
+ *
+ * @throws {Error} when the call succeeds, or fails in another way
+ */
+async function refusalOf(ctx: Context, call: () => Promise<unknown>): Promise<ApiError> {
+  const until = ctx.clock.now() + REVOCATION_MS;
+  for (;;) {
+    const error = await call().then(() => new Error("the message of a revoked agent was accepted"), (cause) => cause);
+    if (!(error instanceof ApiError)) throw error;
+    if (error.code === "PROXY_AUTH_REVOKED") return error;
+    if (error.status !== 401 && error.code !== "PROXY_AUTH_FORBIDDEN") throw error;
+    if (ctx.clock.now() > until) throw error;
+    await sleep(ctx.clock, RETRY_MS);
+  }
+}

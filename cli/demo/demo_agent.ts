@@ -1,0 +1,98 @@
+/** The two agents of the demo: created with files as `svc agent create` does, and called as their commands are. */
+import type * as z from "zod";
+import { join } from "node:path";
+import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { maskSecret } from "../../shared/protocol/secrets.ts";
+import type { Identity } from "../../shared/client/agent_files.ts";
+import type { ProxyRequest } from "../../shared/client/proxy_caller.ts";
+import { type Answer, callService } from "../../shared/client/service_call.ts";
+import { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
+import { updateConfig } from "../account/config_store.ts";
+import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { createAgent } from "../agents/registration.ts";
+import { RegistryClient } from "../client/registry_client.ts";
+import type { Context } from "../context.ts";
+
+/** A person of the demo. */
+export interface DemoPerson {
+  name: string;
+  apiKey: string;
+}
+
+/** An agent with its files. */
+export interface DemoAgent {
+  /** The context of its owner's commands. */
+  ctx: Context;
+  folder: AgentFolder;
+  file: Identity;
+  auth: AgentAuth;
+  /** ULID of the agent's record. */
+  id: string;
+  /** What its calls are signed with. */
+  identity: AgentIdentity;
+}
+
+/** Creates an agent of a person, whose configuration is in a folder of that person in `parent`. */
+export async function newDemoAgent(
+  given: Context,
+  { name: humanName, apiKey }: DemoPerson,
+  { name, url, parent }: { name: string; url: string; parent: string },
+): Promise<DemoAgent> {
+  const ctx = contextIn(given, join(parent, humanName.toLowerCase()));
+  await updateConfig(ctx, { registryUrl: url, proxyUrl: url, humanName });
+  await createAgent(ctx, { registry: new RegistryClient(ctx, url), apiKey }, { name });
+  const folder = await new AgentStore(ctx).open(name);
+  const file = folder.identity(), auth = folder.auth();
+  const { privateKey } = await folder.keys();
+  const identity = { did: file.did, ait: folder.ait(), privateKey, accessToken: auth.accessToken };
+  return { ctx, folder, file, auth, id: parseDid(file.did)?.id ?? "", identity };
+}
+
+/** A context with a configuration of its own, and without the environment of this user. */
+function contextIn(ctx: Context, configDir: string): Context {
+  // Member by member: the configuration folder of this user must not be looked up.
+  const { fetch, clock, random, terminal, stdin, stdinIsTerminal, interrupt, os, uid, pid, version, out } = ctx;
+  const { onResponse } = ctx;
+  return {
+    ...{ fetch, clock, random, terminal, stdin, stdinIsTerminal, interrupt, os, uid, pid, version, out, onResponse },
+    confirm: null,
+    env: () => undefined,
+    configDir,
+  };
+}
+
+/** Lines about a new agent. */
+export function aboutAgent({ file, auth, folder }: DemoAgent): string[] {
+  return [
+    `agent    ${file.name}  ${file.did}`,
+    `owner    ${file.ownerDid}`,
+    `token    AIT, valid until ${file.expiresAt}`,
+    `session  access ${maskSecret(auth.accessToken)} until ${auth.accessExpiresAt}`,
+    `files    ${folder.path}`,
+  ];
+}
+
+/** Calls a route of the proxy as an agent. No connector runs yet, so each call is signed here. */
+export async function callAs<S extends z.ZodType>(
+  { ctx, identity }: DemoAgent,
+  url: string,
+  response: S,
+  { method, target, body, recipient, headers }: ProxyRequest,
+): Promise<Answer<S>> {
+  const signed = await signedHeaders(ctx, identity, {
+    method,
+    url,
+    target,
+    ...(body === undefined ? {} : { body }),
+    ...(recipient === undefined ? {} : { recipient }),
+  });
+  return await callService(ctx, {
+    method,
+    url: url + target,
+    headers: { ...signed, [HEADERS.access]: identity.accessToken, ...headers },
+    ...(body === undefined ? {} : { body }),
+    response,
+  });
+}
