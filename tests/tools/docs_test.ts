@@ -5,7 +5,7 @@ import { anchorsOf, brokenLink, exists, linksOf, markdownFiles, readText, wordCo
 /** Most words of each document. */
 const DOCUMENTS: Readonly<Record<string, number>> = {
   "README.md": 1_400,
-  "ARCHITECTURE.md": 1_150,
+  "ARCHITECTURE.md": 1_200,
   "CONTRIBUTING.md": 600,
   "docs/protocol.md": 5_000,
   "docs/conformance.md": Infinity,
