@@ -4,11 +4,9 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { HAS_OPENSSL } from "../support/private_authority.ts";
-import { ChildProcess, eventually, freePort, ROOT, tempFolder, within } from "../support/process.ts";
-import { type Machine, TwoMachines } from "../support/two_machines.ts";
-
-const START_MS = 60_000;
-const SVC = { name: "svc", command: Deno.execPath(), args: ["run", "--quiet", "--no-prompt", "-P=svc", "svc.ts"] };
+import { eventually, freePort, ROOT, tempFolder, within } from "../support/process.ts";
+import { TwoMachines } from "../support/two_machines.ts";
+import { Person, START_MS, startFront } from "./machine_person.ts";
 
 const README = Deno.readTextFileSync(`${ROOT}/README.md`);
 const SECTION = README.slice(README.indexOf("## A second machine"), README.indexOf("## See and steer it"));
@@ -20,45 +18,6 @@ function wordsOf(start: string, values: Record<string, string>): string[] {
   assert(line, `The README has no line for svc ${start}`);
   const filled = Object.entries(values).reduce((text, [name, value]) => text.replace(`<${name}>`, value), line);
   return filled.slice("svc ".length).replaceAll('"', "").split(" ");
-}
-
-/** A person at a machine. */
-class Person {
-  constructor(readonly machine: Machine, readonly folder: string, readonly env: Record<string, string> = {}) {}
-
-  start(words: readonly string[], program = SVC): ChildProcess {
-    const { command, args } = this.machine.program(program);
-    return new ChildProcess([...args, ...words], { SVC_CONFIG_DIR: this.folder, ...this.env }, command);
-  }
-
-  async svc(...words: string[]): Promise<string> {
-    await using child = this.start(words);
-    const { code } = await within(START_MS, `svc ${words.join(" ")}`, child.status);
-    assertEquals(code, 0, `svc ${words.join(" ")}\n${child.printed}`);
-    return child.stdout.text;
-  }
-
-  /** Starts the connector of an agent and waits until it is connected. */
-  async connect(words: readonly string[]): Promise<ChildProcess> {
-    const child = this.start(words);
-    await within(START_MS, `svc ${words.join(" ")}`, child.stdout.match(/"event":"connected"|\d\d {2}Connected/));
-    return child;
-  }
-
-  /** Calls the local API of the agent's connector from a program on this machine. */
-  async call(agent: string, path: string, body?: unknown): Promise<Record<string, string>> {
-    const file = `${this.folder}/agents/${agent}/connector.json`;
-    const { url, token } = JSON.parse(Deno.readTextFileSync(file));
-    const init = {
-      method: body === undefined ? "GET" : "POST",
-      headers: { Authorization: `Bearer ${token}` },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    };
-    const code = `console.log(await (await fetch(${JSON.stringify(url + path)}, ${JSON.stringify(init)})).text())`;
-    await using child = this.start([code], { name: "fetch", command: Deno.execPath(), args: ["eval", "--quiet"] });
-    await within(START_MS, path, child.status);
-    return JSON.parse(child.stdout.text);
-  }
 }
 
 interface Lines {
@@ -116,15 +75,9 @@ Deno.test({
     const { server, laptop } = machines;
     const [port, behind] = [String(freePort()), String(freePort())];
     const authority = `${folder.path}/authority`;
-    await Deno.mkdir(authority);
     const env = { SVC_CA: `${authority}/ca.pem` };
     const [ada, bob] = [new Person(server, `${folder.path}/ada`, env), new Person(laptop, `${folder.path}/bob`, env)];
-    await using front = ada.start([authority, server.address, port, behind], {
-      name: "front",
-      command: Deno.execPath(),
-      args: ["run", "--quiet", "-A", "tests/support/tls_front_program.ts"],
-    });
-    await within(START_MS, "the front", front.stdout.match(/ready/));
+    await using _ = await startFront(ada, authority, port, behind);
     const serve = [...wordsOf("serve --behind-proxy", { name: `${server.address}:${port}` }), "--port", behind];
     await story(ada, bob, { serve, added: [] });
   },
