@@ -70,7 +70,7 @@ class CodingAgent implements AsyncDisposable {
 }
 
 Deno.test({
-  name: "a coding agent asks on one machine, the other one is woken and answers, and the call returns the answer",
+  name: "a coding agent asks, the one on the other machine is woken, and its answer is the result of the call",
   ignore: !HAS_OPENSSL,
   async fn() {
     await using machines = await TwoMachines.open();

@@ -86,6 +86,8 @@ export class FakeConnector implements AsyncDisposable {
   }
 
   async #fetch(input: string, init: RequestInit = {}): Promise<Response> {
+    // As fetch does: the caller may have gone while it looked for the address.
+    init.signal?.throwIfAborted();
     const { pathname: path, searchParams: query } = new URL(input);
     const call = { method: init.method ?? "GET", path, query, body: init.body ? JSON.parse(String(init.body)) : null };
     this.calls.push(call);
