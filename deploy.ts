@@ -100,7 +100,7 @@ function readConfiguration(environ: Environ): Configuration {
   validateServerConfig(reader, server, {
     signingKeysGiven: registry.signingKeys !== null,
     serviceCredentialGiven: proxy.serviceCredential !== null,
-  });
+  }, Deno.version.deno);
   return reader.finish({ server, registry, proxy });
 }
 

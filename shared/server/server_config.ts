@@ -36,6 +36,9 @@ export interface ServerConfig {
   exportsTelemetry: boolean;
 }
 
+/** Oldest Deno whose client of KV Connect outlives a cancelled `watch` (D-252). */
+const OLDEST_FOR_NETWORK = [2, 9, 1] as const;
+
 /** Names of the variables, for the permission to read them. */
 export const SERVER_VARIABLES = [
   "SVC_SERVICE",
@@ -75,12 +78,17 @@ function readMetricsListen(reader: ConfigReader, onDeploy: boolean): ListenAddre
   return onDeploy ? null : address;
 }
 
-/** Adds the problems that concern several variables. */
+/** Adds the problems that concern several variables, or the version of Deno (`2.9.6`). */
 export function validateServerConfig(
   reader: ConfigReader,
   config: ServerConfig,
   secrets: { signingKeysGiven: boolean; serviceCredentialGiven: boolean },
+  denoVersion: string,
 ): void {
+  if (config.kvUrl !== null && /^https?:/.test(config.kvUrl) && !canUseNetworkStore(denoVersion)) {
+    const oldest = OLDEST_FOR_NETWORK.join(".");
+    reader.problem("KV_URL", `a store over the network needs Deno ${oldest} or newer; this is Deno ${denoVersion}`);
+  }
   if (config.registryUrl !== null && authorityOf(config.registryUrl) === null) {
     reader.problem("REGISTRY_URL", "its host cannot be part of a DID: use a DNS name or an IPv4 address");
   }
@@ -98,6 +106,19 @@ export function validateServerConfig(
   if (config.service === "proxy" && !secrets.serviceCredentialGiven) {
     reader.problem("REGISTRY_INTERNAL_SERVICE_ID", "must be set in production when the proxy runs alone");
   }
+}
+
+/**
+ * Returns true when this version of Deno can keep a store over the network open (D-252). With an older one, a cancelled
+ * `watch` breaks every later call once the server's token has expired.
+ */
+export function canUseNetworkStore(denoVersion: string): boolean {
+  const parts = denoVersion.split(".").map((part) => Number.parseInt(part));
+  for (const [i, oldest] of OLDEST_FOR_NETWORK.entries()) {
+    const part = parts[i] ?? NaN;
+    if (part !== oldest) return part > oldest;
+  }
+  return true;
 }
 
 /**

@@ -6,6 +6,7 @@ import { assertEquals } from "@std/assert";
 import { ConfigReader } from "../../../shared/server/config_reader.ts";
 import {
   acceptedOrigins,
+  canUseNetworkStore,
   readServerConfig,
   SERVER_VARIABLES,
   validateServerConfig,
@@ -14,9 +15,14 @@ import {
 const NO_SECRETS = { signingKeysGiven: false, serviceCredentialGiven: false };
 
 /** Names of the refused variables. */
-function refused(variables: Record<string, string>, secrets = NO_SECRETS, onDeploy = false): string[] {
+function refused(
+  variables: Record<string, string>,
+  secrets = NO_SECRETS,
+  onDeploy = false,
+  denoVersion = Deno.version.deno,
+): string[] {
   const reader = new ConfigReader((name) => variables[name]);
-  validateServerConfig(reader, readServerConfig(reader, onDeploy), secrets);
+  validateServerConfig(reader, readServerConfig(reader, onDeploy), secrets, denoVersion);
   return reader.problems.map((problem) => problem.split(":")[0] ?? "");
 }
 
@@ -75,6 +81,23 @@ Deno.test("a proxy without a registry in its process needs the registry's addres
     const alone = { SVC_SERVICE: "proxy", ENVIRONMENT: environment };
     assertEquals(refused(alone), ["REGISTRY_URL"]);
     assertEquals(refused({ ...alone, REGISTRY_URL: "http://127.0.0.1:8787" }), []);
+  }
+});
+
+Deno.test("a store over the network is refused when Deno is older than 2.9.1", () => {
+  for (const old of ["2.9.0", "2.8.9", "2.7.14", "1.99.99", "2.9", "", "unknown"]) {
+    assertEquals(canUseNetworkStore(old), false, old);
+    for (const KV_URL of ["https://kv.example", "http://127.0.0.1:4512"]) {
+      assertEquals(refused({ KV_URL }, NO_SECRETS, false, old), ["KV_URL"]);
+    }
+    assertEquals(refused({ KV_URL: ":memory:" }, NO_SECRETS, false, old), []);
+    assertEquals(refused({}, NO_SECRETS, false, old), []);
+    // Deno Deploy chooses the version of Deno itself.
+    assertEquals(refused({}, NO_SECRETS, true, old), []);
+  }
+  for (const recent of ["2.9.1", "2.9.6", "2.9.6+abcdef0", "2.10.0", "2.10.0-rc.1", "3.0.0"]) {
+    assertEquals(canUseNetworkStore(recent), true, recent);
+    assertEquals(refused({ KV_URL: "https://kv.example" }, NO_SECRETS, false, recent), []);
   }
 });
 
