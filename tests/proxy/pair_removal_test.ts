@@ -13,6 +13,7 @@ import { outcome } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { openProxy, PROFILE } from "./proxy_world.ts";
 import { until } from "../support/until.ts";
+import { openTestKv } from "../support/test_store.ts";
 
 const didOf = (n: number) =>
   formatDid({ authority: "registry.example.test", kind: "agent", id: `01KHYQ5H00${String(n).padStart(16, "0")}` });
@@ -107,7 +108,7 @@ Deno.test("many pairs are removed in commits of at most 25 pairs and as many che
 });
 
 Deno.test("pairs are removed once when several instances and a peer work at the same time", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   await makePairs(kv, GONE, 1, 200);
   for (let i = 1; i <= 200; i++) await kv.set(KEYS.pairCount(didOf(i)), { pairs: 3 });
   const clock = new ManualClock();
@@ -153,7 +154,7 @@ Deno.test("the removal resumes when the store failed or the instance crashed", a
 });
 
 Deno.test("a pair that is confirmed during the deletion is removed a minute later", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = instance({ kv });
   const now = Math.floor(one.clock.now() / 1000);
   await one.list([GONE, now]);
@@ -168,7 +169,7 @@ Deno.test("a pair that is confirmed during the deletion is removed a minute late
 });
 
 Deno.test("pairs of agents with the longest DIDs fit into the commits that remove them", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const label = "a".repeat(61);
   const longOf = (n: number) =>
     formatDid({

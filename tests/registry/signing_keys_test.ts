@@ -28,6 +28,7 @@ import {
 } from "../support/registry_world.ts";
 import { trials } from "../support/trials.ts";
 import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../support/world.ts";
+import { openTestKv } from "../support/test_store.ts";
 
 interface Published {
   keys: { kid: string; x: string; status: string }[];
@@ -73,7 +74,7 @@ Deno.test("the signing key is created at the first start and used after restarts
 });
 
 Deno.test("one of several instances creates the key at their first start on one store", async () => {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   const worlds = await Promise.all([1, 2, 3, 4].map((seed) => openRegistry({ kv, seed })));
   const documents = await Promise.all(worlds.map(read));
   for (const document of documents) assertEquals(document, documents[0]);

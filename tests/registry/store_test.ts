@@ -20,6 +20,7 @@ import {
 } from "../support/registry_world.ts";
 import { BOOTSTRAP_SECRET, type Person, REGISTRY_URL, type TestAgent, type World } from "../support/world.ts";
 import { STEPS, touches } from "./steps.ts";
+import { openTestKv } from "../support/test_store.ts";
 
 /** Routes that answer from memory and configuration. */
 const NEEDS_NO_STORE = ["/healthz", "/v1/metadata", "/join", "/openapi.json", "/docs", "/docs/style.css"];
@@ -98,7 +99,7 @@ Deno.test("no route is 500 and nothing changes when the store only reads", async
 });
 
 Deno.test("every route and health are 503 when the store is closed", async () => {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   wrapStoreErrors(kv);
   await using w = await openRegistry({ kv });
   kv.close();

@@ -7,6 +7,7 @@ import { type Clock, systemClock } from "../../shared/clock.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { seededRandom } from "./seeded_random.ts";
+import { openTestKv } from "./test_store.ts";
 
 /** A call that is about to reach the store. */
 export interface KvCall {
@@ -50,7 +51,7 @@ export class FaultyKv implements Disposable {
 
   /** @param clock measures the deadline of calls */
   static async open(faults: Faults = {}, seed = 1, clock: Clock = systemClock): Promise<FaultyKv> {
-    return new FaultyKv(await Deno.openKv(":memory:"), faults, seed, clock);
+    return new FaultyKv(await openTestKv(), faults, seed, clock);
   }
 
   [Symbol.dispose](): void {

@@ -26,6 +26,7 @@ import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { flushTasks, ManualClock } from "./manual_clock.ts";
 import { seededRandom } from "./seeded_random.ts";
+import { MAX_CHECKS, openTestKv } from "./test_store.ts";
 
 export const REGISTRY_URL = "https://registry.example.test";
 export const PROXY_URL = "https://proxy.example.test";
@@ -119,7 +120,7 @@ export class World implements AsyncDisposable {
   }
 
   static async open(options: WorldOptions = {}): Promise<World> {
-    const kv = options.kv ?? await Deno.openKv(":memory:");
+    const kv = options.kv ?? await openTestKv();
     if (!options.kv) wrapStoreErrors(kv);
     const world = new World(kv, options);
     await world.start();
@@ -139,7 +140,7 @@ export class World implements AsyncDisposable {
     } as const;
     const deps = {
       kv: this.kv,
-      maxChecks: this.options.maxChecks ?? 100,
+      maxChecks: this.options.maxChecks ?? MAX_CHECKS,
       clock: this.clock,
       random: this.random,
       newId: this.newId,

@@ -25,5 +25,18 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "tests/shared/client",
     "tests/bench",
   ],
+  // The suites whose tests open a store, each test with a denokv of its own (D-253).
+  denokv: [
+    "--no-prompt",
+    "--reporter=dot",
+    "--parallel",
+    "-A",
+    "tests/shared/server",
+    "tests/registry",
+    "tests/proxy",
+    "--",
+    "--store",
+    "denokv",
+  ],
   e2e: ["--no-prompt", "--reporter=dot", "--parallel", "-A", "tests/e2e"],
 };

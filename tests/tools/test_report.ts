@@ -4,7 +4,12 @@
  * 0.
  *
  *   deno run -A tests/tools/test_report.ts <group or arguments of deno test> [+ <the next>] [-- <for the tests>]
+ *
+ * `--store denokv` takes the place of the groups: the suites that open a store run on denokv. Among the arguments for the
+ * tests it does so for the given files. Without denokv such a run is one skipped test (D-253).
  */
+import { findDenokv } from "../support/denokv.ts";
+import { Databases } from "./denokv_databases.ts";
 import { GROUPS } from "./test_groups.ts";
 
 /** Number of tests that a run names as its slowest (D-206). */
@@ -73,6 +78,8 @@ export function groups(args: readonly string[]): string[][] {
     if (arg === "+") all.push([]);
     else all.at(-1)?.push(arg);
   }
+  const store = all.flat().indexOf("--store");
+  if (store !== -1) return groups([all.flat()[store + 1] ?? "", ...forTests]);
   return all.filter((group) => group.length > 0)
     .map((group) => [...(group.length === 1 ? GROUPS[group[0] ?? ""] : undefined) ?? group, ...forTests]);
 }
@@ -88,9 +95,28 @@ async function copyWithoutDots(output: ReadableStream<Uint8Array>): Promise<void
   if (rest !== "") console.log(rest);
 }
 
-async function run(
-  args: readonly string[],
-): Promise<{ counts: Counts; slow: ReturnType<typeof slowest>; code: number }> {
+interface Run {
+  counts: Counts;
+  slow: ReturnType<typeof slowest>;
+  code: number;
+}
+
+/** True when the arguments for the tests ask for denokv. */
+export function isOnDenokv(args: readonly string[]): boolean {
+  const store = args.indexOf("--store", args.indexOf("--") + 1);
+  return args.includes("--") && store !== -1 && args[store + 1] === "denokv";
+}
+
+async function runOnDenokv(args: readonly string[]): Promise<Run> {
+  const program = await findDenokv();
+  if (program === null) return { counts: { passed: 0, failed: 0, skipped: 1 }, slow: [], code: 0 };
+  await using databases = new Databases(program);
+  const result = await run(args, databases.variables);
+  console.log(`${result.counts.passed + result.counts.failed} tests on denokv, ${databases.taken} databases`);
+  return result;
+}
+
+async function run(args: readonly string[], env: Record<string, string> = {}): Promise<Run> {
   const folder = await Deno.makeTempDir({ prefix: "test_report_" });
   const report = `${folder}/junit.xml`;
   const isTerminal = Deno.stdout.isTerminal();
@@ -99,7 +125,7 @@ async function run(
     stdin: "null",
     stdout: isTerminal ? "inherit" : "piped",
     stderr: "inherit",
-    env: isTerminal ? {} : { NO_COLOR: "1" },
+    env: isTerminal ? env : { ...env, NO_COLOR: "1" },
   }).spawn();
   if (!isTerminal) await copyWithoutDots(child.stdout);
   const { code } = await child.status;
@@ -113,7 +139,7 @@ if (import.meta.main) {
   const slow: ReturnType<typeof slowest> = [];
   let exitCode = 0;
   for (const group of groups(Deno.args)) {
-    const { counts, slow: slowOfGroup, code } = await run(group);
+    const { counts, slow: slowOfGroup, code } = await (isOnDenokv(group) ? runOnDenokv(group) : run(group));
     slow.push(...slowOfGroup);
     total.passed += counts.passed;
     total.failed += code === 0 ? counts.failed : Math.max(1, counts.failed);

@@ -11,6 +11,7 @@ import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { openProxy, restart } from "../proxy_world.ts";
 import { look, seen, tokenOf } from "./admin_world.ts";
+import { openTestKv } from "../../support/test_store.ts";
 
 const connectionsOf = async (w: World, query = "") => await seen<ConnectionList>(w, `connections${query}`);
 const queuesOf = async (w: World, query = "") => await seen<QueueList>(w, `queues${query}`);
@@ -51,7 +52,7 @@ Deno.test("a connection has its start, its end, and its instance", async () => {
 });
 
 Deno.test("an agent on another instance is online for both, and offline after that instance has ended", async () => {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   wrapStoreErrors(kv);
   {
     await using w1 = await World.open({ kv, seed: 1 });

@@ -9,10 +9,11 @@ import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
+import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
 /** A store whose watch reports nothing. */
 async function unwatchedStore(): Promise<Deno.Kv> {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   kv.watch = () => new ReadableStream();
   return kv;
 }
@@ -78,7 +79,7 @@ Deno.test("the instance inbox receives a note at the next poll when the watch re
 
 Deno.test("the instance inbox receives many notes in the order of their commits, complete and once", () =>
   withInboxes(async (a, b, received, _clock, kv) => {
-    const commits = new GroupCommit(kv, 100);
+    const commits = new GroupCommit(kv, MAX_CHECKS);
     const sizes = Array.from({ length: 130 }, (_, i) => i % 40 === 0 ? 300_000 : i);
     for (const [i, size] of sizes.entries()) {
       assertEquals(await commits.claim([a.write(b.instance, i, new Uint8Array(size))]), { taken: true });

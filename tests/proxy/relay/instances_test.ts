@@ -4,9 +4,10 @@ import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { instancesBehaveAsOne } from "./instances_suite.ts";
+import { openTestKv } from "../../support/test_store.ts";
 
 instancesBehaveAsOne("in memory", async () => {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   wrapStoreErrors(kv);
   return { kv, maxChecks: LIMITS.commitChecks, [Symbol.asyncDispose]: async () => await kv.close() };
 });

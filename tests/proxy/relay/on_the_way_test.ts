@@ -9,6 +9,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
+import { openTestKv } from "../../support/test_store.ts";
 
 async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
   const body = JSON.stringify({ peerAgentDid: b.agent.did });
@@ -19,7 +20,7 @@ async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
  * Two instances on one store, with agents a and b paired and b connected to the second, acknowledging every message.
  */
 async function two(run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>): Promise<void> {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   wrapStoreErrors(kv);
   {
     await using w1 = await World.open({ kv, seed: 1 });

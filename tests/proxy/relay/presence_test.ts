@@ -8,6 +8,7 @@ import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
+import { openTestKv } from "../../support/test_store.ts";
 
 const AGENT = "did:svc:test:agent:a";
 const NOTE = ["test", "note"];
@@ -21,7 +22,7 @@ const isAway = () => false;
 const noWrites = () => [];
 
 Deno.test("PresenceStore.claim() commits the writes of a move together with the presence, or neither", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
   assertEquals(await a.claim(AGENT, isAway, noWrites), null);
@@ -37,7 +38,7 @@ Deno.test("PresenceStore.claim() commits the writes of a move together with the 
 });
 
 Deno.test("PresenceStore.claim() drops the writes of a try that meets another change", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   const a = instance(kv, clock, 1), b = instance(kv, clock, 2), c = instance(kv, clock, 3);
   await a.claim(AGENT, isAway, noWrites);
@@ -64,7 +65,7 @@ Deno.test("PresenceStore.claim() drops the writes of a try that meets another ch
 });
 
 Deno.test("PresenceStore.isAlive() is true until the lease ends, and false at once when the instance stops", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
   await a.start(false);

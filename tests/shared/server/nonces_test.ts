@@ -8,6 +8,7 @@ import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable, wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { isReplay, type NonceRecord, Nonces } from "../../../shared/server/nonces.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
+import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
 const keyOf = (agentDid: string, nonce: string) => ["nonce", agentDid, nonce];
 const NONCE = "nonce-of-the-request";
@@ -19,7 +20,7 @@ class Instance {
 
   constructor(readonly kv: Deno.Kv, readonly clock: ManualClock) {
     this.nonces = new Nonces(clock, keyOf);
-    this.commits = new GroupCommit(kv, 100);
+    this.commits = new GroupCommit(kv, MAX_CHECKS);
   }
 
   /** Uses a nonce as an admitted request does. True when it was accepted. */
@@ -40,7 +41,7 @@ class Instance {
 }
 
 Deno.test("a nonce is accepted once for each agent", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = new Instance(kv, new ManualClock());
   const now = one.nowSeconds;
   assertEquals(await one.use(now), true);
@@ -60,7 +61,7 @@ Deno.test("a nonce is remembered until timestamp + 301 s, and for 300 s at least
   ];
   for (const [name, datedSeconds, keptSeconds] of cases) {
     await t.step(name, async () => {
-      using kv = await Deno.openKv(":memory:");
+      using kv = await openTestKv();
       const one = new Instance(kv, new ManualClock());
       const timestamp = one.nowSeconds + datedSeconds;
       assertEquals(await one.use(timestamp), true);
@@ -73,7 +74,7 @@ Deno.test("a nonce is remembered until timestamp + 301 s, and for 300 s at least
 });
 
 Deno.test("a request dated ahead is refused for as long as its own timestamp is within the skew", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = new Instance(kv, new ManualClock());
   const timestamp = one.nowSeconds + 300;
   assertEquals(await one.use(timestamp), true);
@@ -100,7 +101,7 @@ Deno.test("the replay check is true until a record's expiry and false after it",
 });
 
 Deno.test("an expired record that is still present refuses only the request that made it", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = new Instance(kv, new ManualClock());
   const timestamp = one.nowSeconds - 400;
   await kv.set(keyOf("agent-a", NONCE), { expiresAt: one.clock.now() - 1, timestamp } satisfies NonceRecord);
@@ -110,7 +111,7 @@ Deno.test("an expired record that is still present refuses only the request that
 });
 
 Deno.test("a clock that steps back does not revive a request, also past the expiry of its nonce", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = new Instance(kv, new ManualClock());
   const timestamp = one.nowSeconds;
   assertEquals(await one.use(timestamp), true);
@@ -121,7 +122,7 @@ Deno.test("a clock that steps back does not revive a request, also past the expi
 });
 
 Deno.test("the store keeps a nonce 300 s past its expiry", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = new Instance(kv, new ManualClock());
   for (const [datedSeconds, keptSeconds] of [[0, 301], [300, 601], [-300, 300]] as const) {
     const timestamp = one.nowSeconds + datedSeconds;
@@ -135,7 +136,7 @@ Deno.test("the store keeps a nonce 300 s past its expiry", async () => {
 });
 
 Deno.test("a nonce survives a restart", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   const timestamp = unixSeconds(clock.now());
   assertEquals(await new Instance(kv, clock).use(timestamp), true);
@@ -143,14 +144,14 @@ Deno.test("a nonce survives a restart", async () => {
 });
 
 Deno.test("one of 200 concurrent uses of a nonce is accepted", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = new Instance(kv, new ManualClock());
   const uses = await Promise.all(Array.from({ length: 200 }, () => one.use(one.nowSeconds)));
   assertEquals(uses.filter((taken) => taken).length, 1);
 });
 
 Deno.test("one of two instances that reserve the same nonce gets it", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   const instances = [new Instance(kv, clock), new Instance(kv, clock)];
   for (let round = 0; round < 20; round++) {
@@ -163,7 +164,7 @@ Deno.test("one of two instances that reserve the same nonce gets it", async () =
 });
 
 Deno.test("a reservation without a claim holds the nonce until it is released and does not use it", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = new Instance(kv, new ManualClock());
   const reservation = one.nonces.reserve("agent-a", NONCE, one.nowSeconds);
   assert(reservation);
@@ -173,7 +174,7 @@ Deno.test("a reservation without a claim holds the nonce until it is released an
 });
 
 Deno.test("a store that fails holds no nonce", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   let broken = true;
   const atomic = kv.atomic.bind(kv);
   kv.atomic = () => {
@@ -190,7 +191,7 @@ Deno.test("a store that fails holds no nonce", async () => {
 });
 
 Deno.test("a replay is refused without a read when it was recognised before", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const one = new Instance(kv, new ManualClock());
   const timestamp = one.nowSeconds;
   assertEquals(await one.use(timestamp), true);

@@ -16,6 +16,7 @@ import {
 } from "../../../shared/server/rate_limit.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
+import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
 const TWO: WindowRule = { name: "two", requests: 2, windowMs: 1000 };
 const NOW = 1_000_000;
@@ -231,20 +232,20 @@ Deno.test("rate limit headers hold the policy, the remaining requests and the ti
 });
 
 function openLimiter(kv: Deno.Kv, clock: ManualClock): RateLimiter {
-  return new RateLimiter(kv, new GroupCommit(kv, 100), clock, (rule, who) => ["window", rule, who]);
+  return new RateLimiter(kv, new GroupCommit(kv, MAX_CHECKS), clock, (rule, who) => ["window", rule, who]);
 }
 
 const TWENTY: WindowRule = { name: "twenty", requests: 20, windowMs: 60_000 };
 
 Deno.test("the limiter accepts exactly the limit of 100 concurrent requests", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const limiter = openLimiter(kv, new ManualClock());
   const decisions = await Promise.all(Array.from({ length: 100 }, () => limiter.hit(TWENTY, "a")));
   assertEquals(decisions.filter((decision) => decision.allowed).length, 20);
 });
 
 Deno.test("the limiter accepts at most the limit at two instances on one store", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   const limiters = [openLimiter(kv, clock), openLimiter(kv, clock)];
   let allowed = 0;
@@ -256,7 +257,7 @@ Deno.test("the limiter accepts at most the limit at two instances on one store",
 });
 
 Deno.test("the limiter counts each rule and each caller separately, and a peek counts nothing", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   const limiter = openLimiter(kv, clock);
   for (let i = 0; i < 20; i++) assertEquals((await limiter.hit(TWENTY, "a")).allowed, true);
@@ -272,7 +273,7 @@ Deno.test("the limiter counts each rule and each caller separately, and a peek c
 });
 
 Deno.test("the limiter keeps its count over a restart and repairs a full window after a step back", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   for (let i = 0; i < 20; i++) await openLimiter(kv, clock).hit(TWENTY, "a");
   assertEquals((await openLimiter(kv, clock).hit(TWENTY, "a")).allowed, false);

@@ -9,6 +9,7 @@ import type { FamilyEnd, StoredKinds } from "../../../shared/server/store/transf
 import { answered, openRegistry, refreshed } from "../../support/registry_world.ts";
 import { overlaid } from "../../support/faulty_kv.ts";
 import type { World } from "../../support/world.ts";
+import { openTestKv } from "../../support/test_store.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -90,7 +91,7 @@ async function story(w: World): Promise<void> {
 
 Deno.test("each family of the registry with an expiry is written with one, also ended records", async () => {
   const written: Written[] = [];
-  using real = await Deno.openKv(":memory:");
+  using real = await openTestKv();
   await using w = await openRegistry({ kv: recording(real, written) });
   await story(w);
   const of = (family: string) => written.filter((write) => write.family === `registry.${family}`);

@@ -18,6 +18,7 @@ import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
 import { AUTHENTICATORS, type Callers } from "./small_app.ts";
+import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
 const ALL = LIMITS.bodyRoomBytes;
 const HALF = ALL / 2;
@@ -112,7 +113,7 @@ Deno.test("an incomplete body is aborted after one second when others wait", asy
 
 Deno.test("a request releases its lease with any result, and calls within the process need none", async (t) => {
   const clock = new ManualClock();
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const seen: number[] = [];
   let gate: Promise<void> = Promise.resolve();
   const app = createApp(
@@ -139,7 +140,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
       newId: ulidSource(() => clock.now(), seededRandom().bytes),
       log: () => {},
       metrics: new Metrics(),
-      limiter: new RateLimiter(kv, new GroupCommit(kv, 100), clock, (rule, who) => [rule, who]),
+      limiter: new RateLimiter(kv, new GroupCommit(kv, MAX_CHECKS), clock, (rule, who) => [rule, who]),
       trustedProxies: new TrustedProxies([]),
       showDetails: false,
     },

@@ -20,6 +20,7 @@ import {
 } from "../../../../shared/server/http/route.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
+import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
 export interface Callers {
   none: null;
@@ -153,7 +154,7 @@ export class TestApp implements Disposable {
   readonly app: App;
 
   private constructor(readonly kv: Deno.Kv, showDetails: boolean, accessLog: boolean) {
-    const limiter = new RateLimiter(kv, new GroupCommit(kv, 100), this.clock, (rule, who) => ["w", rule, who]);
+    const limiter = new RateLimiter(kv, new GroupCommit(kv, MAX_CHECKS), this.clock, (rule, who) => ["w", rule, who]);
     this.app = createApp(ROUTES, AUTHENTICATORS, {
       clock: this.clock,
       newId: ulidSource(() => this.clock.now(), seededRandom().bytes),
@@ -167,7 +168,7 @@ export class TestApp implements Disposable {
   }
 
   static async open(showDetails = false, accessLog = false): Promise<TestApp> {
-    return new TestApp(await Deno.openKv(":memory:"), showDetails, accessLog);
+    return new TestApp(await openTestKv(), showDetails, accessLog);
   }
 
   [Symbol.dispose](): void {

@@ -4,10 +4,11 @@
  */
 import { assertEquals, assertRejects } from "@std/assert";
 import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
+import { openTestKv } from "../../../support/test_store.ts";
 
 /** A real store that records the number of keys of each call. */
 async function open(): Promise<{ kv: Deno.Kv; calls: number[] }> {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   const getMany = kv.getMany.bind(kv);
   const calls: number[] = [];
   kv.getMany = ((keys: readonly Deno.KvKey[]) => {

@@ -4,6 +4,7 @@ import { ExpirySweeper, type SweptFamily } from "../../../../shared/server/store
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
+import { openTestKv } from "../../../support/test_store.ts";
 
 const FAMILY: SweptFamily = {
   prefix: ["proxy", "nonce"],
@@ -19,7 +20,7 @@ class Place implements Disposable {
   private constructor(readonly kv: Deno.Kv, readonly close: () => void) {}
 
   static async open(kv?: Deno.Kv): Promise<Place> {
-    const own = kv ?? await Deno.openKv(":memory:");
+    const own = kv ?? await openTestKv();
     return new Place(own, kv ? () => {} : () => own.close());
   }
 

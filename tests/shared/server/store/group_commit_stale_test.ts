@@ -6,6 +6,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
+import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
 const KEPT_MS = 3_600_000;
 
@@ -44,9 +45,9 @@ function countReads(kv: Deno.Kv): { count: number } {
 }
 
 Deno.test("a record that was just read or committed is not read again", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const reads = countReads(kv);
-  const commits = new GroupCommit(kv, 100);
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const seen = await kv.get(["nonce"]);
   assertEquals(await commits.claim([once("nonce", "a", seen)]), { taken: true });
   await commits.claim([add("count", 1)]);
@@ -58,13 +59,13 @@ Deno.test("a record that was just read or committed is not read again", async ()
 Deno.test("a single-use record is taken once when it was taken after the read", async (t) => {
   const takers: [name: string, take: (kv: Deno.Kv, own: GroupCommit) => Promise<unknown>][] = [
     ["by this instance", (_, own) => own.claim([once("nonce", "first")])],
-    ["by another instance", (kv) => new GroupCommit(kv, 100).claim([once("nonce", "first")])],
+    ["by another instance", (kv) => new GroupCommit(kv, MAX_CHECKS).claim([once("nonce", "first")])],
     ["by another writer", (kv) => kv.set(["nonce"], "first")],
   ];
   for (const [name, take] of takers) {
     await t.step(name, async () => {
-      using kv = await Deno.openKv(":memory:");
-      const commits = new GroupCommit(kv, 100);
+      using kv = await openTestKv();
+      const commits = new GroupCommit(kv, MAX_CHECKS);
       const seen = await kv.get(["nonce"]);
       await take(kv, commits);
       assertEquals(await commits.claim([once("nonce", "second", seen)]), { taken: false, refused: "taken" });
@@ -78,13 +79,13 @@ Deno.test("a claim is never refused by a stale record", async (t) => {
     ["deleted", (kv) => kv.delete(["record"])],
     [
       "by another instance",
-      (kv) => new GroupCommit(kv, 100).claim([{ key: ["record"], next: () => ({ delete: true }) }]),
+      (kv) => new GroupCommit(kv, MAX_CHECKS).claim([{ key: ["record"], next: () => ({ delete: true }) }]),
     ],
   ];
   for (const [name, free] of frees) {
     await t.step(name, async () => {
-      using kv = await Deno.openKv(":memory:");
-      const commits = new GroupCommit(kv, 100);
+      using kv = await openTestKv();
+      const commits = new GroupCommit(kv, MAX_CHECKS);
       await commits.claim([once("record", "first")]);
       const seen = await kv.get(["record"]);
       await free(kv);
@@ -97,8 +98,8 @@ Deno.test("a claim is never refused by a stale record", async (t) => {
 });
 
 Deno.test("claims of one batch use the newest version of a record and each other's changes", async () => {
-  using kv = await Deno.openKv(":memory:");
-  const commits = new GroupCommit(kv, 100);
+  using kv = await openTestKv();
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const empty = await kv.get(["count"]);
   await kv.set(["count"], 10);
   const ten = await kv.get(["count"]);
@@ -126,7 +127,7 @@ Deno.test("every claim ends as by the current record for any earlier reads", asy
   });
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 15 }), async (steps) => {
-      using kv = await Deno.openKv(":memory:");
+      using kv = await openTestKv();
       const instances = [new GroupCommit(kv, 10), new GroupCommit(kv, 10)];
       const model = new Map<string, number>();
       const pictures: Map<string, Seen>[] = [];

@@ -7,6 +7,7 @@ import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { type ClaimResult, GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
+import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
 const KEPT_MS = 3_600_000;
 
@@ -54,8 +55,8 @@ async function valueOf(kv: Deno.Kv, key: string): Promise<unknown> {
 }
 
 Deno.test("a claim takes effect completely or not at all", async () => {
-  using kv = await Deno.openKv(":memory:");
-  const commits = new GroupCommit(kv, 100);
+  using kv = await openTestKv();
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   assertEquals(await commits.claim<"taken">([add("count"), once("nonce", "first")]), { taken: true });
   const refused: ClaimResult<"taken"> = { taken: false, refused: "taken" };
   assertEquals(await commits.claim<"taken">([add("count"), once("nonce", "second")]), refused);
@@ -64,8 +65,8 @@ Deno.test("a claim takes effect completely or not at all", async () => {
 });
 
 Deno.test("a refused claim has no effect on the rest of its batch", async () => {
-  using kv = await Deno.openKv(":memory:");
-  const commits = new GroupCommit(kv, 100);
+  using kv = await openTestKv();
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const results = await Promise.all([
     commits.claim<"taken">([once("nonce", "a"), add("count")]),
     commits.claim<"taken">([add("count", 100), once("nonce", "b")]),
@@ -76,8 +77,8 @@ Deno.test("a refused claim has no effect on the rest of its batch", async () => 
 });
 
 Deno.test("one of 200 concurrent claims takes a single-use record", async () => {
-  using kv = await Deno.openKv(":memory:");
-  const commits = new GroupCommit(kv, 100);
+  using kv = await openTestKv();
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const claims = Array.from({ length: 200 }, (_, i) => commits.claim([once("nonce", `taker-${i}`)]));
   const results = await Promise.all(claims);
   assertEquals(results.filter((result) => result.taken).length, 1);
@@ -86,10 +87,10 @@ Deno.test("one of 200 concurrent claims takes a single-use record", async () => 
 });
 
 Deno.test("claims of one batch on one record are applied in order in one commit", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   let made = 0;
   beforeCommits(kv, () => void made++);
-  const commits = new GroupCommit(kv, 100);
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const words = Array.from({ length: 100 }, (_, i) => `word-${i}`);
   await Promise.all(words.map((word) => commits.claim([append("list", word), add("count")])));
   assertEquals(await valueOf(kv, "list"), words);
@@ -98,8 +99,8 @@ Deno.test("claims of one batch on one record are applied in order in one commit"
 });
 
 Deno.test("claims that arrive during a commit form the next one", async () => {
-  using kv = await Deno.openKv(":memory:");
-  const commits = new GroupCommit(kv, 100);
+  using kv = await openTestKv();
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const more: Promise<unknown>[] = [];
   let made = 0;
   beforeCommits(kv, () => {
@@ -111,7 +112,7 @@ Deno.test("claims that arrive during a commit form the next one", async () => {
 });
 
 Deno.test("a claim waits for no timer", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const commits = new GroupCommit(kv, 10);
   let contended = true;
   beforeCommits(kv, async () => {
@@ -135,10 +136,10 @@ Deno.test("a claim waits for no timer", async () => {
 });
 
 Deno.test("a claim that changes nothing or is refused commits nothing", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   let made = 0;
   beforeCommits(kv, () => void made++);
-  const commits = new GroupCommit(kv, 100);
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   assertEquals(await commits.claim([{ key: ["a"], next: () => "keep" }]), { taken: true });
   assertEquals(await commits.claim([{ key: ["a"], next: () => ({ refuse: "no" }) }]), { taken: false, refused: "no" });
   assertEquals(await commits.claim([]), { taken: true });
@@ -160,9 +161,9 @@ Deno.test("a claim that fails in a batch fails alone", async (t) => {
   ];
   for (const [name, update, message] of bad) {
     await t.step(name, async () => {
-      using kv = await Deno.openKv(":memory:");
+      using kv = await openTestKv();
       wrapStoreErrors(kv);
-      const commits = new GroupCommit(kv, 100);
+      const commits = new GroupCommit(kv, MAX_CHECKS);
       const good = (i: number) => commits.claim([add("count"), add(`key-${i}`)]);
       const before = Array.from({ length: 20 }, (_, i) => good(i));
       const failing = assertRejects(() => commits.claim([add("count", 1000), update]), Error, message);
@@ -175,12 +176,12 @@ Deno.test("a claim that fails in a batch fails alone", async (t) => {
 });
 
 Deno.test("a claim is evaluated again when it conflicts, and the rest of its batch takes effect", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   let writes = 3;
   beforeCommits(kv, async () => {
     if (writes-- > 0) await kv.set(["contended"], 100 * (writes + 1));
   });
-  const commits = new GroupCommit(kv, 100);
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const results = await Promise.all([
     commits.claim([add("contended")]),
     ...Array.from({ length: 20 }, (_, i) => commits.claim([add(`key-${i}`)])),
@@ -191,13 +192,13 @@ Deno.test("a claim is evaluated again when it conflicts, and the rest of its bat
 });
 
 Deno.test("a claim never overwrites a record that another writer took first", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   let other = true;
   beforeCommits(kv, async () => {
     if (other) await kv.set(["nonce"], "other instance");
     other = false;
   });
-  const commits = new GroupCommit(kv, 100);
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const results = await Promise.all([
     commits.claim<"taken">([once("nonce", "this instance"), add("count")]),
     commits.claim<"taken">([add("count")]),
@@ -207,13 +208,13 @@ Deno.test("a claim never overwrites a record that another writer took first", as
 });
 
 Deno.test("a claim is refused after ten attempts when its record stays contended", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   let tries = 0;
   beforeCommits(kv, async () => {
     tries++;
     await kv.set(["contended"], tries);
   });
-  const commits = new GroupCommit(kv, 100);
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const alone = assertRejects(() => commits.claim([add("contended")]), StoreUnavailable);
   await alone;
   assertEquals(tries, LIMITS.commitRetries);
@@ -225,7 +226,7 @@ Deno.test("a claim is refused after ten attempts when its record stays contended
 Deno.test("a commit checks at most as many keys as the store accepts", async (t) => {
   for (const maxChecks of [LIMITS.commitChecksConnect, LIMITS.commitChecks]) {
     await t.step(`${maxChecks} keys`, async () => {
-      using kv = await Deno.openKv(":memory:");
+      using kv = await openTestKv();
       const checks: number[] = [];
       beforeCommits(kv, (count) => void checks.push(count));
       const commits = new GroupCommit(kv, maxChecks);
@@ -241,10 +242,10 @@ Deno.test("a commit checks at most as many keys as the store accepts", async (t)
 });
 
 Deno.test("a commit carries at most the allowed payload, and every claim takes effect", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const perCommit: number[] = [];
   beforeCommits(kv, (checks) => void perCommit.push(checks));
-  const commits = new GroupCommit(kv, 100);
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const bytes = 60_000;
   const big = (i: number): Update<never> => ({
     key: [`big-${i}`],
@@ -258,9 +259,9 @@ Deno.test("a commit carries at most the allowed payload, and every claim takes e
 });
 
 Deno.test("dependent records are written and deleted with their record or not at all", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   await kv.set(["old part"], 1);
-  const commits = new GroupCommit(kv, 100);
+  const commits = new GroupCommit(kv, MAX_CHECKS);
   const put: Update<"no"> = {
     key: ["head"],
     next: () => ({
@@ -289,7 +290,7 @@ Deno.test("dependent records are written and deleted with their record or not at
 Deno.test("every claim is rejected while the store fails, and the next ones are accepted afterwards", async (t) => {
   for (const call of ["getMany", "commit"] as const) {
     await t.step(call, async () => {
-      using kv = await Deno.openKv(":memory:");
+      using kv = await openTestKv();
       const { getMany } = kv;
       let broken = true;
       const fail = () => {
@@ -303,7 +304,7 @@ Deno.test("every claim is rejected while the store fails, and the next ones are 
         }) as typeof kv.getMany;
       }
       wrapStoreErrors(kv);
-      const commits = new GroupCommit(kv, 100);
+      const commits = new GroupCommit(kv, MAX_CHECKS);
       const claims = Array.from({ length: 30 }, (_, i) => commits.claim([add("count"), add(`key-${i}`)]));
       const results = await Promise.allSettled(claims);
       for (const result of results) assert(result.status === "rejected" && result.reason instanceof StoreUnavailable);
@@ -336,7 +337,7 @@ Deno.test("concurrent claims have the result of claims in sequence", async () =>
   };
   await fc.assert(
     fc.asyncProperty(fc.array(claim, { maxLength: 25 }), fc.constantFrom(3, 10), async (claims, maxChecks) => {
-      using kv = await Deno.openKv(":memory:");
+      using kv = await openTestKv();
       const commits = new GroupCommit(kv, maxChecks);
       const results = await Promise.all(
         claims.map((updates) => commits.claim(updates.map(({ key, n }) => ({ key: [key], next: next(n) })))),

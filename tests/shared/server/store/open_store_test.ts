@@ -11,11 +11,12 @@ import { hashKeyPart } from "../../../../shared/server/crypto.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
+import { openTestKv } from "../../../support/test_store.ts";
 
 const KEY = ["a"];
 
 Deno.test("every call rejects as unavailable when the store fails", async (t) => {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   wrapStoreErrors(kv);
   await kv.set(KEY, 1);
   kv.close();
@@ -37,7 +38,7 @@ Deno.test("every call rejects as unavailable when the store fails", async (t) =>
 });
 
 Deno.test("store error wrapping leaves calls unchanged and a usage error a TypeError", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   wrapStoreErrors(kv);
   assertEquals((await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 1).set(["b"], 2).commit()).ok, true);
   assertEquals((await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 9).commit()).ok, false);
@@ -77,7 +78,7 @@ Deno.test("a call with wrong arguments stays a TypeError, and the same TypeError
   ];
   for (const [name, right, wrong] of calls) {
     await t.step(name, async () => {
-      using kv = await Deno.openKv(":memory:");
+      using kv = await openTestKv();
       wrapStoreErrors(kv);
       await right(kv);
       await assertRejects(() => wrong(kv), TypeError);
@@ -114,7 +115,7 @@ Deno.test("a call of the store that is not answered within 10 s is StoreUnavaila
 });
 
 Deno.test("an optimistic commit is repeated until there is no conflict", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   let tries = 0;
   const change = commitOptimistically({ clock, random: seededRandom() }, async () => {
@@ -127,7 +128,7 @@ Deno.test("an optimistic commit is repeated until there is no conflict", async (
 });
 
 Deno.test("an optimistic commit fails after ten attempts, and at once when the change throws", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   let tries = 0;
   let pauses = 0;
@@ -147,7 +148,7 @@ Deno.test("an optimistic commit fails after ten attempts, and at once when the c
 });
 
 Deno.test("an optimistic commit returns done without a commit", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const deps = { clock: new ManualClock(), random: seededRandom() };
   const before = kv.atomic;
   kv.atomic = () => {
@@ -166,7 +167,7 @@ Deno.test("an optimistic commit returns done without a commit", async () => {
 });
 
 Deno.test("concurrent optimistic commits all take effect", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const clock = new ManualClock();
   let done = 0;
   const changes = Array.from({ length: 5 }, () =>

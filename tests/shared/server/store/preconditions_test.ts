@@ -6,20 +6,21 @@ import { assert, assertEquals } from "@std/assert";
 import { readCached, type RecordReader, requireUnchanged } from "../../../../shared/server/store/preconditions.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
+import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
 const KEPT_MS = 3_600_000;
 const isGood = (value: string | null) => value === "good";
 
 /** A store that records the keys that are read from it. */
 async function open(): Promise<{ kv: Deno.Kv; records: RecordReader; read: () => number }> {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   const getMany = kv.getMany.bind(kv);
   let count = 0;
   kv.getMany = ((keys: readonly Deno.KvKey[]) => {
     count += keys.length;
     return getMany([...keys]);
   }) as typeof kv.getMany;
-  return { kv, records: { commits: new GroupCommit(kv, 100), reads: new BatchedReads(kv) }, read: () => count };
+  return { kv, records: { commits: new GroupCommit(kv, MAX_CHECKS), reads: new BatchedReads(kv) }, read: () => count };
 }
 
 /** Decides by a record and writes the decision. */

@@ -11,6 +11,7 @@ import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 import { goesOn, type Kept, TABLES, tellStory } from "../../../support/store_story.ts";
 import { World } from "../../../support/world.ts";
+import { openTestKv } from "../../../support/test_store.ts";
 
 const FORMAT_KEY = ["store", "format"];
 const FIRST: { kept: Kept; lines: string[] } = JSON.parse(
@@ -23,7 +24,7 @@ async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
 
 /** A world over an exported store, at the time of the export. */
 async function moved(kept: Kept, lines: readonly string[]): Promise<{ kv: Deno.Kv; w: World }> {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   wrapStoreErrors(kv);
   await importLines(kv, TABLES, linesOf(lines), kept.now);
   return { kv, w: await World.open({ kv, seed: 2, clock: new ManualClock(kept.now) }) };
@@ -37,7 +38,7 @@ Deno.test("records of the first version's store stay valid", async () => {
 });
 
 Deno.test("a store without a format gets one when it starts again", async () => {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   wrapStoreErrors(kv);
   const w1 = await World.open({ kv });
   const kept = await tellStory(w1);
@@ -71,7 +72,7 @@ Deno.test("a store of a newer version is refused with its reason and stays uncha
 });
 
 Deno.test("each of several instances that start on a new store finds the format and its records", async () => {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   await kv.set(["x"], 1);
   const starts = await Promise.all(
     Array.from({ length: 20 }, () => readWithFormatCheck<[number, string]>(kv, [["x"], ["y"]])),

@@ -8,6 +8,7 @@ import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import { readWithFormatCheck } from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines, TransferError } from "../../../../shared/server/store/transfer.ts";
 import { World } from "../../../support/world.ts";
+import { openTestKv } from "../../../support/test_store.ts";
 
 const TABLES = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
 
@@ -43,7 +44,7 @@ Deno.test("an export that is imported into an empty store has the same records",
   await w.message(a, c, { body, headers: { Prefer: "respond-async" } });
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   const lines = await Array.fromAsync(exportLines(w.kv, TABLES, w.clock.now()));
-  const target = await Deno.openKv(":memory:");
+  const target = await openTestKv();
   const count = await importLines(target, TABLES, linesOf(lines), w.clock.now());
   assertEquals(count, lines.length - 2);
   assertEquals(await records(target), await records(w.kv));
@@ -73,7 +74,7 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
   ];
   for (const [name, lines, message] of cases) {
     await t.step(name, async () => {
-      const kv = await Deno.openKv(":memory:");
+      const kv = await openTestKv();
       const error = await assertRejects(
         () => importLines(kv, TABLES, linesOf(lines), 1_771_632_060_000),
         TransferError,

@@ -10,6 +10,7 @@ import { announceTrustChange, TrustChanges } from "../../../../shared/server/sto
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
+import { openTestKv } from "../../../support/test_store.ts";
 
 class Listener {
   readonly received: string[][] = [];
@@ -32,7 +33,7 @@ function announce(kv: Deno.Kv, newId: () => string, ...agentDids: string[]): Pro
 }
 
 Deno.test("a trust change is handled once by every reader without waiting for the clock", async () => {
-  const kv = await Deno.openKv(":memory:");
+  const kv = await openTestKv();
   const clock = new ManualClock();
   const newId = ulidSource(() => clock.now(), seededRandom().bytes);
   await announce(kv, newId, "before");
@@ -50,7 +51,7 @@ Deno.test("a trust change is handled once by every reader without waiting for th
 });
 
 Deno.test("a trust change is handled once at the next poll when the watch fails", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
   const clock = new ManualClock();
   const newId = ulidSource(() => clock.now(), seededRandom().bytes);
@@ -72,7 +73,7 @@ Deno.test("a trust change is handled once at the next poll when the watch fails"
 });
 
 Deno.test("a poll that fails is logged, and the next one handles the missed change", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   kv.watch = () => new ReadableStream({ start: (controller) => controller.error(new Error("deaf")) });
   const { list } = kv;
   let broken = false;
@@ -95,7 +96,7 @@ Deno.test("a poll that fails is logged, and the next one handles the missed chan
 });
 
 Deno.test("a change that is not committed is not announced", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   await kv.set(["x"], 1);
   const operation = kv.atomic().check({ key: ["x"], versionstamp: null }).set(["x"], 2);
   assertEquals(
@@ -131,7 +132,7 @@ async function deafListener(kv: Deno.Kv): Promise<Listener> {
 }
 
 Deno.test("a trust change is read at the same cost when many came before it", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const newId = ulidSource(() => 1_000, seededRandom().bytes);
   const listener = await deafListener(kv);
   const entries = countEntries(kv);
@@ -148,7 +149,7 @@ Deno.test("a trust change is read at the same cost when many came before it", as
 });
 
 Deno.test("trust changes are all read when the clocks of their writers differ and commits swap places", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const listener = await deafListener(kv);
   const ahead = ulidSource(() => 9_000_000, seededRandom(1).bytes);
   const behind = ulidSource(() => 1_000, seededRandom(2).bytes);
@@ -166,7 +167,7 @@ Deno.test("trust changes are all read when the clocks of their writers differ an
 });
 
 Deno.test("neighbouring versions read each other's notes when both run on one store", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const newId = ulidSource(() => Date.UTC(2026, 1, 1), seededRandom().bytes);
   const previous = async (change: "revocation" | "pair", ...agentDids: string[]) => {
     const id = newId();
@@ -193,7 +194,7 @@ Deno.test("neighbouring versions read each other's notes when both run on one st
 });
 
 Deno.test("a note is handled when the poll that read it fails at the next one", async () => {
-  using kv = await Deno.openKv(":memory:");
+  using kv = await openTestKv();
   const newId = ulidSource(() => 1_000, seededRandom().bytes);
   const listener = await deafListener(kv);
   await announce(kv, newId, "a");

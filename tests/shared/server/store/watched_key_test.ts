@@ -7,6 +7,7 @@ import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { WatchedKey } from "../../../../shared/server/store/watched_key.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
+import { openTestKv } from "../../../support/test_store.ts";
 
 const KEY = ["watched"];
 
@@ -40,7 +41,7 @@ class Fixture implements Disposable {
   }
 
   static async open(watch: "store" | "silent" | "failing" = "silent"): Promise<Fixture> {
-    return new Fixture(await Deno.openKv(":memory:"), watch);
+    return new Fixture(await openTestKv(), watch);
   }
 
   [Symbol.dispose](): void {
