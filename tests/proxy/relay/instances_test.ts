@@ -4,12 +4,12 @@ import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { instancesBehaveAsOne } from "./instances_suite.ts";
-import { openTestKv } from "../../support/test_store.ts";
+import { IS_REMOTE, MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
-instancesBehaveAsOne("in memory", async () => {
+instancesBehaveAsOne(IS_REMOTE ? "over denokv" : "in memory", async () => {
   const kv = await openTestKv();
   wrapStoreErrors(kv);
-  return { kv, maxChecks: LIMITS.commitChecks, [Symbol.asyncDispose]: async () => await kv.close() };
+  return { kv, maxChecks: MAX_CHECKS, [Symbol.asyncDispose]: async () => await kv.close() };
 });
 
 instancesBehaveAsOne("ten checks a commit", async () => {
