@@ -6,7 +6,6 @@ import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
 import { proxyHealth, proxyReady } from "./proxy/meta/handlers.ts";
-import type { LocalWakeups } from "./proxy/relay/instance_inbox.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";
@@ -20,13 +19,7 @@ import { ulidSource } from "./shared/protocol/ids.ts";
 import { LIMITS } from "./shared/protocol/limits.ts";
 import { systemRandom } from "./shared/random.ts";
 import type { Peer } from "./shared/server/http/client_ip.ts";
-import {
-  ConfigError,
-  ConfigReader,
-  type Environ,
-  processEnviron,
-  StartRefused,
-} from "./shared/server/config_reader.ts";
+import { ConfigReader, type Environ, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { apiDocsOf } from "./shared/server/http/api_docs.ts";
 import { Entry, type Served } from "./shared/server/http/entry.ts";
 import { addressText, isLoopbackHost, refusedAddress } from "./shared/server/http/listen_address.ts";
@@ -110,7 +103,6 @@ async function compose(
   store: Store,
   port: number,
   { log, metrics }: { log: Log; metrics: Metrics },
-  siblings?: LocalWakeups,
 ): Promise<{ registry: Registry | null; proxy: Proxy | null }> {
   const { environment, service, trustedProxies, accessLog } = server;
   const own = `http://127.0.0.1:${port}`;
@@ -144,7 +136,6 @@ async function compose(
       }
       : { send: (request) => fetch(request) },
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
-    ...(siblings ? { siblings } : {}),
   }, { ...proxyConfig, ...place });
   if (registry && proxy) registry.deps.signing.onChanged = () => proxy.deps.keys.forget();
   await proxy?.start(store.isExclusive);
@@ -194,31 +185,6 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
     store.close();
     throw error;
   }
-}
-
-/**
- * Builds the services for `deno serve`, which listens by itself. Several isolates share the store.
- *
- * @throws {StartRefused} as `startServer`
- */
-export async function openServices(environ: Environ, log: Log): Promise<Deno.ServeHandler> {
-  const configuration = readConfiguration(environ);
-  const { kvUrl, metricsListen } = configuration.server;
-  if (metricsListen) throw new ConfigError(["METRICS_LISTEN: is not available with deno serve"]);
-  const store = await openStore(kvUrl);
-  const metrics = newMetrics(configuration);
-  const entry = new Entry({ clock: systemClock, newId, log, metrics });
-  // On Deno Deploy each isolate is a separate process, which this channel does not reach.
-  const siblings = kvUrl === null ? undefined : new BroadcastChannel("svc");
-  const { registry, proxy } = await compose(
-    configuration,
-    store,
-    configuration.server.port,
-    { log, metrics },
-    siblings,
-  );
-  entry.open(servedBy(registry, proxy));
-  return (request, info) => entry.answer(request, peerOf(info));
 }
 
 function newMetrics({ server }: Configuration): Metrics {

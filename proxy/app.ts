@@ -20,7 +20,7 @@ import type { ProxyDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import { sweptFamilies } from "./schema/swept_families.ts";
 import { RegistryClient, type Send } from "./registry_client.ts";
-import { InstanceInbox, type LocalWakeups } from "./relay/instance_inbox.ts";
+import { InstanceInbox } from "./relay/instance_inbox.ts";
 import { PresenceStore } from "./relay/presence.ts";
 import { ClosedSocketBytes, type UpgradeWebSocket } from "./relay/connect.ts";
 import { Deliveries } from "./relay/deliveries.ts";
@@ -41,8 +41,6 @@ export interface ProxyExternals extends ServiceDeps {
   /** Checks access tokens without a request to the registry, when both share process and store (D-63). */
   judgeAccess?: CheckAccessToken;
   upgrade: UpgradeWebSocket;
-  /** Channel to other isolates of this process; absent when there are none. */
-  siblings?: LocalWakeups;
 }
 
 /** A running proxy. */
@@ -92,10 +90,9 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     senders.forget(agentDids);
     void revalidation.onTrustChange(agentDids, since);
   });
-  const { siblings } = externals;
   const presence = new PresenceStore({ kv, clock, random, newId, log, metrics });
   const { instance } = presence;
-  const inbox = new InstanceInbox({ kv, clock, newId, log, instance, ...(siblings ? { siblings } : {}) });
+  const inbox = new InstanceInbox({ kv, clock, newId, log, instance });
   const sweeper = new ExpirySweeper(
     { kv, maxChecks, clock, log, instance, leaseKey: KEYS.sweep() },
     sweptFamilies(kv, { receiptKeptMs: config.receiptKeptMs, instance }),

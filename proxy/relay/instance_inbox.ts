@@ -1,7 +1,6 @@
 /**
  * Notes between proxy instances on one store. A note is stored in the inbox of its receiver, and the same commit
- * changes the receiver's wake key, which the receiver watches. Isolates of one process also wake each other directly
- * (D-105). Does not know what notes mean.
+ * changes the receiver's wake key, which the receiver watches. Does not know what notes mean.
  */
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredInstanceMessage } from "../schema/records.ts";
@@ -15,12 +14,6 @@ import { WatchedKey } from "../../shared/server/store/watched_key.ts";
 /** Handles a note. Called in the order in which the notes were written. */
 export type Receive = (body: unknown, bytes: Uint8Array) => void;
 
-/** Wakes isolates of the same process by instance ID; a `BroadcastChannel` fits. */
-export interface LocalWakeups {
-  postMessage(instance: string): void;
-  onmessage: ((event: MessageEvent) => void) | null;
-}
-
 interface InboxDeps {
   kv: Deno.Kv;
   clock: Clock;
@@ -28,8 +21,6 @@ interface InboxDeps {
   log: Log;
   /** ID of this instance. */
   instance: string;
-  /** Absent where this isolate is alone in its process. */
-  siblings?: LocalWakeups;
 }
 
 const NOTE_KEPT_MS = 60_000;
@@ -59,8 +50,6 @@ export class InstanceInbox {
 
   /** Starts to receive notes. */
   start(): void {
-    const { siblings } = this.#deps;
-    if (siblings) siblings.onmessage = ({ data }) => void (data === this.instance && this.#watched.onChange());
     this.#watched.start();
   }
 
@@ -74,7 +63,7 @@ export class InstanceInbox {
     return this.#watched.poll();
   }
 
-  /** Returns the update that writes a note as part of a claim. Call `wakeUp` after it has taken effect. */
+  /** Returns the update that writes a note as part of a claim. */
   write(instance: string, body: unknown, bytes: Uint8Array = NO_BYTES): Update<never> {
     const id = this.#deps.newId();
     const [first, ...also] = noteWrites(instance, id, body, splitChunks(bytes));
@@ -82,7 +71,7 @@ export class InstanceInbox {
     return { key, bytes: bytes.length, next: () => ({ value, expireInMs, also }) };
   }
 
-  /** Returns the writes of a note without bytes, for another commit. Call `wakeUp` after it. */
+  /** Returns the writes of a note without bytes, for another commit. */
   writesOf(instance: string, body: unknown): readonly Write[] {
     return noteWrites(instance, this.#deps.newId(), body, []);
   }
@@ -96,12 +85,6 @@ export class InstanceInbox {
     const operation = this.#deps.kv.atomic();
     for (const write of this.writesOf(instance, body)) addWrite(operation, write);
     await operation.commit();
-    this.wakeUp(instance);
-  }
-
-  /** Wakes an instance of the same process after a note was written for it. Others are woken by their watch. */
-  wakeUp(instance: string): void {
-    this.#deps.siblings?.postMessage(instance);
   }
 
   async #read(): Promise<void> {

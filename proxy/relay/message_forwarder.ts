@@ -115,7 +115,6 @@ export class MessageForwarder {
     // Registered before the commit: the result may arrive before the commit returns.
     this.#away.set(id, resolve);
     const dispatched = async () => {
-      inbox.wakeUp(instance);
       const cancelTimeout = clock.after(timeoutMs + LIMITS.wayBackMs, () => resolve({ result: "failed" }));
       try {
         return await promise;
@@ -137,8 +136,7 @@ export class MessageForwarder {
     const { presence, inbox, hub } = this.#deps;
     const note: Note = { kind: "moved", agentDid };
     const isHere = () => hub.session(agentDid) !== undefined;
-    const left = await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note));
-    if (left) inbox.wakeUp(left);
+    await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note));
   }
 
   /** Starts mailbox delivery on the instance that holds the recipient's socket. */
@@ -200,7 +198,6 @@ export class MessageForwarder {
     const note: Note = { kind: "dispatched", id, dispatched };
     try {
       await commits.claim([inbox.write(from, note)]);
-      inbox.wakeUp(from);
     } catch (cause) {
       log("warn", "note_lost", { kind: note.kind, cause });
     }

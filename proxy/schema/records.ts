@@ -88,7 +88,7 @@ export interface Seen {
 /** Record that an instance is alive until a time, milliseconds since the Unix epoch. */
 export interface InstanceLease {
   until: number;
-  /** Process ID. Several isolates of one process share it. */
+  /** Process ID. */
   pid: number;
 }
 

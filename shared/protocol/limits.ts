@@ -675,13 +675,6 @@ export const LIMIT_TABLE = {
     what: "shortest time between probe writes of a health check",
   },
   storeProbeSeconds: { value: 3_600, unit: "s", source: "D-220", what: "retention of a probe record" },
-  siblingAnswerMs: {
-    value: 2_000,
-    /** Unit of `value`. */
-    unit: "ms",
-    source: "D-241",
-    what: "time for the isolate that holds the store's lock to answer another isolate",
-  },
   commitRetries: { value: 10, unit: "count", source: "D-208", what: "attempts of an optimistic commit" },
 } as const satisfies Record<string, LimitRow>;
 Object.freeze(LIMIT_TABLE);

@@ -22,7 +22,6 @@ export const ROWS: readonly Row[] = [
   { name: "floor: a message, not stored", measure: messages.floor },
   { name: "service: a message, everything on", measure: messages.together },
   { name: "two processes: registry and proxy apart", measure: messages.apart },
-  { name: "parallel: isolates on one store", measure: growth.parallel },
   { name: "growth: many agents, ten minutes of nonces", measure: growth.growth },
   { name: "lasting: as fast at the end", measure: growth.lasting },
   { name: "expiry: while records end, and after a stop", measure: expiry.expiry },

@@ -150,18 +150,6 @@ export class World implements AsyncDisposable {
     return { place, admin };
   }
 
-  /** Starts both services in one isolate per core, on one store. */
-  async parallel(env: Record<string, string> = {}): Promise<{ place: Place; admin: Admin }> {
-    const port = freePort();
-    const url = `http://127.0.0.1:${port}`;
-    const { variables } = this.serviceCommand({ ...env, PORT: String(port), REGISTRY_URL: url, PROXY_URL: url });
-    const file = `${ROOT}/tests/support/parallel.ts`;
-    const args = ["serve", "-A", "--no-prompt", "--parallel", "--host=127.0.0.1", `--port=${port}`, file];
-    const child = this.spawn(args, variables);
-    await within(START_MS, "isolates answer", answering(`${url}/health`));
-    return { place: { registryUrl: url, proxyUrl: url, children: [child] }, admin: await bootstrap(url) };
-  }
-
   /** Starts a load process without agents. */
   load(): Load {
     return new Load(this.spawn(["run", "--no-prompt", "--allow-net=127.0.0.1", `${ROOT}/tests/bench/load.ts`]));
@@ -185,21 +173,6 @@ export class World implements AsyncDisposable {
     const url = /^listening on (http:\S+)$/.exec(line)?.[1];
     if (!url) throw new Error(`A server printed an unexpected line: ${line}`);
     return { child, url };
-  }
-}
-
-/** Repeats a request until its response is 2xx. */
-async function answering(url: string): Promise<void> {
-  while (true) {
-    try {
-      const answer = await fetch(url);
-      await answer.body?.cancel();
-      if (answer.ok) return;
-    } catch (error) {
-      // The server does not listen yet.
-      if (!(error instanceof TypeError)) throw error;
-    }
-    await pause(20);
   }
 }
 

@@ -170,7 +170,6 @@ export const REGEXES: readonly RegexRow[] = [
   meets(`/[&<>"']/g`, "", "&", ""),
 
   meets("/^https?:/", "", "http", ""),
-  never("/database (?:table )?is locked/", OS_MESSAGE),
 
   meets(
     "/secret|token|ticket|password|authorization|proof|privatekey|seed|signature|ait$|code$|access$/i",

@@ -46,7 +46,7 @@ export class FaultyKv implements Disposable {
     this.#real = real;
     this.#random = seededRandom(seed);
     this.kv = this.#wrap(real);
-    wrapStoreErrors(this.kv, { clock, random: this.#random });
+    wrapStoreErrors(this.kv, clock);
   }
 
   /** @param clock measures the deadline of calls */

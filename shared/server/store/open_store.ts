@@ -3,13 +3,13 @@
  * its calls have deadlines and reject as store_errors.ts defines. Does not check the store's format.
  */
 import { dirname } from "node:path";
-import { type Clock, systemClock } from "../../clock.ts";
+import type { Clock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
 import { LIMITS } from "../../protocol/limits.ts";
-import { type Random, systemRandom } from "../../random.ts";
+import type { Random } from "../../random.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { retryWhileLocked, wrapStoreErrors } from "./store_errors.ts";
-import { type HeldLock, lockFile, StoreRefused } from "./store_lock.ts";
+import { wrapStoreErrors } from "./store_errors.ts";
+import { lockFile, StoreRefused } from "./store_lock.ts";
 
 export { StoreRefused } from "./store_lock.ts";
 
@@ -18,7 +18,7 @@ export interface Store {
   kv: Deno.Kv;
   /** Checks that one commit may hold; fewer over KV Connect (D-208). */
   maxChecks: number;
-  /** True for a file that no other isolate or process has open, so that every earlier user has ended. */
+  /** True unless the store is reached over the network: no other process has it open, and every earlier user has ended. */
   isExclusive: boolean;
   close(): void;
 }
@@ -48,11 +48,10 @@ export async function openStore(url: string | null): Promise<Store> {
     return toStore(kv, LIMITS.commitChecksConnect, false, () => {});
   }
   if (url === ":memory:") return toStore(await Deno.openKv(url), LIMITS.commitChecks, true, () => {});
-  const { isSole: isExclusive, unlock } = await lockedFolder(url);
+  const unlock = await lockedFolder(url);
   try {
     await createPrivate(url);
-    const deps = { clock: systemClock, random: systemRandom };
-    return toStore(await retryWhileLocked(deps, () => Deno.openKv(url)), LIMITS.commitChecks, isExclusive, unlock);
+    return toStore(await Deno.openKv(url), LIMITS.commitChecks, true, unlock);
   } catch (error) {
     unlock();
     throw new StoreRefused(`Cannot open the store ${url}: ${error instanceof Error ? error.message : error}`);
@@ -72,11 +71,11 @@ function toStore(kv: Deno.Kv, maxChecks: number, isExclusive: boolean, unlock: (
   };
 }
 
-/** Creates the folder of a file if needed, and locks the file. @throws {StoreRefused} */
-async function lockedFolder(url: string): Promise<HeldLock> {
+/** Creates the folder of a file if needed, and locks the file. Returns the release. @throws {StoreRefused} */
+async function lockedFolder(url: string): Promise<() => void> {
   try {
     await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
-    return await lockFile(systemClock, `${url}.lock`);
+    return await lockFile(`${url}.lock`);
   } catch (cause) {
     if (cause instanceof StoreRefused) throw cause;
     if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);

@@ -1,6 +1,6 @@
 /**
  * How time and size affect the message path: the same load on a store of 100 agents and on one of many agents with the
- * nonces of ten minutes, a long run, and several isolates on one store.
+ * nonces of ten minutes, and a long run.
  */
 import { ROOT } from "../../support/process.ts";
 import { figure, median, type Outcome, ratio } from "../figures.ts";
@@ -59,35 +59,6 @@ export async function lasting(world: World): Promise<Outcome> {
       figure("first quarter: server CPU per message", first, "µs"),
       figure("last quarter: server CPU per message", last, "µs"),
       ratio("first quarter / last quarter: server CPU per message", first, last, { atLeast: 0.9 }),
-    ],
-  };
-}
-
-/** Measures several isolates of one process against one isolate. */
-export async function parallel(world: World): Promise<Outcome> {
-  const one = await world.together(UNLIMITED);
-  const many = await world.parallel(UNLIMITED);
-  const targets = [
-    await serviceTarget(world, "parallel", many.place, many.admin),
-    await serviceTarget(world, "one", one.place, one.admin),
-  ];
-  const seen = targets.map((): Trial[] => []);
-  for (const target of targets) await trial(world, target, AT_ONCE, world.scale.warmUp);
-  for (let i = 0; i < world.scale.trials; i++) {
-    for (const [k, target] of targets.entries()) {
-      world.say(`${target.name}, ${i + 1} of ${world.scale.trials}`);
-      seen[k]?.push(await trial(world, target, AT_ONCE));
-    }
-  }
-  const [fast, slow] = seen.map((trials) => median(trials.map(({ perSecond }) => perSecond)));
-  const cores = seen.map((trials) => median(trials.map(({ cpuUs, perSecond }) => (cpuUs ?? NaN) * perSecond / 1e6)));
-  return {
-    figures: [
-      figure("parallel: messages", fast ?? null, "/s"),
-      figure("parallel: cores used", cores[0] ?? null, "cores"),
-      figure("one isolate: messages", slow ?? null, "/s"),
-      figure("one isolate: cores used", cores[1] ?? null, "cores"),
-      ratio("parallel / one isolate: throughput", fast ?? null, slow ?? null, { atLeast: 1 }),
     ],
   };
 }

@@ -1,9 +1,9 @@
 /**
- * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, for any number of notes; at
- * once when an isolate of the same process wakes the receiver, and by the next poll otherwise.
+ * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, for any number of notes, and
+ * by the next poll when the watch reports nothing.
  */
 import { assertEquals } from "@std/assert";
-import { InstanceInbox, type LocalWakeups } from "../../../proxy/relay/instance_inbox.ts";
+import { InstanceInbox } from "../../../proxy/relay/instance_inbox.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
@@ -18,16 +18,6 @@ async function unwatchedStore(): Promise<Deno.Kv> {
   return kv;
 }
 
-/** Channels of two isolates: each receives what the other posts. */
-function channels(): [LocalWakeups, LocalWakeups] {
-  const make = (other: () => LocalWakeups): LocalWakeups => ({
-    onmessage: null,
-    postMessage: (data) => other().onmessage?.(new MessageEvent("message", { data })),
-  });
-  const pair: [LocalWakeups, LocalWakeups] = [make(() => pair[1]), make(() => pair[0])];
-  return pair;
-}
-
 interface Received {
   body: unknown;
   bytes: number;
@@ -35,12 +25,10 @@ interface Received {
 
 async function withInboxes(
   run: (a: InstanceInbox, b: InstanceInbox, received: Received[], clock: ManualClock, kv: Deno.Kv) => Promise<void>,
-  isSameProcess: boolean,
 ) {
   const kv = await unwatchedStore();
   const clock = new ManualClock();
-  const [one, other] = channels();
-  const make = (seed: number, siblings: LocalWakeups) => {
+  const make = (seed: number) => {
     const newId = ulidSource(() => clock.now(), seededRandom(seed).bytes);
     return new InstanceInbox({
       kv,
@@ -48,10 +36,9 @@ async function withInboxes(
       newId,
       log: () => {},
       instance: newId(),
-      ...(isSameProcess ? { siblings } : {}),
     });
   };
-  const a = make(1, one), b = make(2, other);
+  const a = make(1), b = make(2);
   const received: Received[] = [];
   b.onNote = (body, bytes) => received.push({ body, bytes: bytes.length });
   for (const inbox of [a, b]) inbox.start();
@@ -59,13 +46,6 @@ async function withInboxes(
   for (const inbox of [a, b]) inbox.stop();
   kv.close();
 }
-
-Deno.test("the instance inbox receives a note at once when an isolate of the same process wrote it", () =>
-  withInboxes(async (a, b, received) => {
-    await a.send(b.instance, "hello");
-    await until(() => received.length > 0);
-    assertEquals(received, [{ body: "hello", bytes: 0 }]);
-  }, true));
 
 Deno.test("the instance inbox receives a note at the next poll when the watch reports nothing", () =>
   withInboxes(async (a, b, received, clock) => {
@@ -75,20 +55,19 @@ Deno.test("the instance inbox receives a note at the next poll when the watch re
     await clock.advance(2_000);
     await until(() => received.length > 0);
     assertEquals(received, [{ body: "hello", bytes: 0 }]);
-  }, false));
+  }));
 
 Deno.test("the instance inbox receives many notes in the order of their commits, complete and once", () =>
-  withInboxes(async (a, b, received, _clock, kv) => {
+  withInboxes(async (a, b, received, clock, kv) => {
     const commits = new GroupCommit(kv, MAX_CHECKS);
     const sizes = Array.from({ length: 130 }, (_, i) => i % 40 === 0 ? 300_000 : i);
     for (const [i, size] of sizes.entries()) {
       assertEquals(await commits.claim([a.write(b.instance, i, new Uint8Array(size))]), { taken: true });
     }
-    a.wakeUp(b.instance);
-    a.wakeUp(b.instance);
+    await clock.advance(2_000);
     await until(() => received.length >= sizes.length);
     await flushTasks();
     assertEquals(received, sizes.map((bytes, i) => ({ body: i, bytes })));
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox_part"] })), []);
-  }, true));
+  }));
