@@ -1,6 +1,6 @@
 /** Checks how test_report.ts counts reports of Deno and splits its arguments. */
 import { assertEquals } from "@std/assert";
-import { countTests, groups, slowest, summary } from "./test_report.ts";
+import { countTests, groups, isOnDenokv, slowest, summary } from "./test_report.ts";
 import { GROUPS } from "./test_groups.ts";
 
 /** Returns one test case of a report; `inner` is its content. */
@@ -78,6 +78,21 @@ Deno.test("groups() hands what follows -- to the tests of every group", () => {
     ["a", "--", "--openclaw", "+"],
     ["b", "--", "--openclaw", "+"],
   ]);
+});
+
+Deno.test("a store in the arguments of a task takes the place of its groups", () => {
+  assertEquals(groups(["unit", "+", "doc", "--store", "denokv"]), [GROUPS.denokv]);
+  assertEquals(groups(["unit", "--store", "denokv", "--", "--trials", "5"]), [
+    [...GROUPS.denokv ?? [], "--", "--trials", "5"],
+  ]);
+});
+
+Deno.test("a run is on denokv when the arguments for its tests name that store", () => {
+  assertEquals(isOnDenokv(GROUPS.denokv ?? []), true);
+  assertEquals(isOnDenokv(["-A", "a_test.ts", "--", "--trials", "5", "--store", "denokv"]), true);
+  for (const name of ["unit", "doc", "tools", "e2e"]) assertEquals(isOnDenokv(GROUPS[name] ?? []), false, name);
+  assertEquals(isOnDenokv(["a_test.ts", "--", "--store"]), false);
+  assertEquals(isOnDenokv(["a_test.ts"]), false);
 });
 
 Deno.test("a flag after the task's own arguments gets to the tests", async () => {
