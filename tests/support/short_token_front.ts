@@ -1,7 +1,7 @@
 /** A front of a denokv that gives out access tokens which end after seconds. Requests for data go to denokv directly. */
 
-/** Shorter than the time at which a client renews its token in advance. */
-const TOKEN_MS = 3_000;
+/** Time for which a token of the front is valid. */
+export const TOKEN_MS = 2_000;
 
 /** Serves the metadata of the denokv at `address`. `exchanges` counts the tokens given out. */
 export function shortTokenFront(

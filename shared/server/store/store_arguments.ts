@@ -37,6 +37,14 @@ export function isCommitRefusal({ message }: TypeError): boolean {
     .test(message) || /^expected string, number, bigint|^expireIn must be/.test(message);
 }
 
+/**
+ * Returns true when a server of KV Connect refused the number of checks. Deno checks every other bound itself, and the
+ * checks against the bound of a file (D-251).
+ */
+export function isRefusedByServer(error: unknown): error is Error {
+  return error instanceof Error && error.message.endsWith(": Too many checks included in atomic write.");
+}
+
 /** Returns the stored bytes of a key; `NaN` when a part has an invalid type. */
 export function keyBytes(key: Deno.KvKey): number {
   return key.reduce<number>((sum, part) => sum + partBytes(part), 0);

@@ -4,7 +4,7 @@
  */
 import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
-import { isCommitRefusal, isWrongKey, isWrongMutation } from "./store_arguments.ts";
+import { isCommitRefusal, isRefusedByServer, isWrongKey, isWrongMutation } from "./store_arguments.ts";
 
 /** The store failed or did not respond. Handlers respond with 503 and the code of their service. */
 export class StoreUnavailable extends Error {
@@ -25,6 +25,7 @@ export function wrapStoreErrors(kv: Deno.Kv, clock: Clock = systemClock): void {
       withDeadline(clock, LIMITS.storeCallMs, () => call(...args))
         .catch((error) => {
           if (error instanceof StoreUnavailable) throw error;
+          if (isRefusedByServer(error)) throw new TypeError(error.message, { cause: error });
           const isDefect = error instanceof TypeError && (isWrong ? isWrong(...args) : isCommitRefusal(error));
           throw isDefect ? error : new StoreUnavailable(error);
         });
