@@ -667,6 +667,20 @@ export const LIMIT_TABLE = {
     source: "D-216",
     what: "retention of the mark of the newest commit",
   },
+  storeAwayCallMs: {
+    value: 1_000,
+    /** Unit of `value`. */
+    unit: "ms",
+    source: "D-270",
+    what: "deadline of a call of the store after an unanswered one",
+  },
+  storeOpenCalls: {
+    value: 1_000,
+    /** Unit of `value`. */
+    unit: "count",
+    source: "D-270",
+    what: "calls without an answer above which a store that is away gets no more",
+  },
   storeProbeMs: {
     value: 5_000,
     /** Unit of `value`. */

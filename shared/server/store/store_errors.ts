@@ -16,13 +16,15 @@ export class StoreUnavailable extends Error {
 
 /**
  * Wraps the calls of a store in place. A failed call rejects with `StoreUnavailable`; a call with wrong arguments still
- * rejects with a `TypeError`. A call without a response is rejected after 10 s and may still take effect later.
+ * rejects with a `TypeError`. A call without a response is rejected after 10 s and may still take effect later. Until the
+ * store responds again, further calls are rejected after 1 s, or at once while 1,000 are open (D-270).
  */
 export function wrapStoreErrors(kv: Deno.Kv, clock: Clock = systemClock): void {
+  const calls = new OpenCalls(clock);
   const guard =
     <A extends unknown[], R>(call: (...args: A) => Promise<R>, isWrong?: (...args: A) => boolean) =>
     (...args: A): Promise<R> =>
-      withDeadline(clock, LIMITS.storeCallMs, () => call(...args))
+      calls.run(() => call(...args))
         .catch((error) => {
           if (error instanceof StoreUnavailable) throw error;
           if (isRefusedByServer(error)) throw new TypeError(error.message, { cause: error });
@@ -45,6 +47,41 @@ export function wrapStoreErrors(kv: Deno.Kv, clock: Clock = systemClock): void {
     operation.commit = guard(operation.commit.bind(operation));
     return operation;
   };
+}
+
+/** The calls without a response. Deno repeats a call over the network for as long as its server is gone. */
+class OpenCalls {
+  readonly #clock: Clock;
+  #open = 0;
+  /** True from a call that is late until the store responds to any call. */
+  #isAway = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Runs a call. @throws {StoreUnavailable} when it is late, or when too many are open while the store is away */
+  async run<R>(call: () => Promise<R>): Promise<R> {
+    if (this.#isAway && this.#open >= LIMITS.storeOpenCalls) {
+      throw new StoreUnavailable(new Error(`${this.#open} calls have no answer`));
+    }
+    let isOpen = true;
+    const closed = () => {
+      isOpen = this.#isAway = false;
+      this.#open--;
+    };
+    this.#open++;
+    try {
+      return await withDeadline(this.#clock, this.#isAway ? LIMITS.storeAwayCallMs : LIMITS.storeCallMs, () => {
+        const result = call();
+        result.then(closed, closed);
+        return result;
+      });
+    } catch (error) {
+      if (isOpen) this.#isAway = true;
+      throw error;
+    }
+  }
 }
 
 /**

@@ -130,16 +130,33 @@ Deno.test("a store that hangs rejects the claims it holds and does not block the
   // The read of its records is late.
   await clock.advance(LIMITS.storeCallMs - LIMITS.claimHealthyMs);
   await first;
-  // The second claim uses the store alone, and waits.
-  await clock.advance(LIMITS.claimHealthyMs + 1);
-  assertEquals(commits.oldestWaitMs, LIMITS.storeCallMs + 1);
-  await assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
+  // The second claim uses the store alone, and waits as long as a store that is away gets (D-270).
+  assertEquals(commits.oldestWaitMs, LIMITS.storeCallMs - LIMITS.claimHealthyMs);
   hangs = false;
-  await clock.advance(LIMITS.storeCallMs);
+  await clock.advance(LIMITS.storeAwayCallMs);
   await second;
   assertEquals(commits.oldestWaitMs, 0);
   assertEquals(await commits.claim([add("count")]), { taken: true });
   assertEquals(await countOf(store.kv), 1);
+});
+
+Deno.test("a claim is refused while another one waits over 10 s", async () => {
+  const clock = new ManualClock();
+  using store = await FaultyKv.open({}, 1, clock);
+  const commits = instance(store.kv, clock);
+  const read = Promise.withResolvers<void>();
+  let calls = 0;
+  store.faults.before = () => ++calls === 1 ? read.promise : new Promise<void>(() => {});
+  const first = assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
+  await flushTasks();
+  await clock.advance(LIMITS.claimHealthyMs);
+  read.resolve();
+  await flushTasks();
+  await clock.advance(LIMITS.claimWaitMs - LIMITS.claimHealthyMs + 1);
+  assertEquals(commits.oldestWaitMs, LIMITS.claimWaitMs + 1);
+  await assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
+  await clock.advance(LIMITS.storeCallMs + LIMITS.storeAwayCallMs);
+  await first;
 });
 
 Deno.test("a claim is refused at once when 10,000 wait, and the 10,000 are taken", async () => {

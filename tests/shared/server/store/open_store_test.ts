@@ -9,7 +9,7 @@ import { openStore, StoreRefused } from "../../../../shared/server/store/open_st
 import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
 import { hashKeyPart } from "../../../../shared/server/crypto.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
-import { ManualClock } from "../../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { seededRandom } from "../../../support/seeded_random.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
@@ -112,6 +112,36 @@ Deno.test("a call of the store that is not answered within 10 s is StoreUnavaila
       assertEquals(clock.waiting, 0);
     });
   }
+});
+
+Deno.test("a store that left a call unanswered gets 1 s for each further call, until it answers any of them", async () => {
+  const clock = new ManualClock();
+  const gate = Promise.withResolvers<void>();
+  using store = await FaultyKv.open({ before: () => gate.promise }, 1, clock);
+  const refusedAfter = async (ms: number) => {
+    let ended = false;
+    const refused = assertRejects(() => store.kv.get(KEY), StoreUnavailable).then(() => ended = true);
+    await clock.advance(ms - 1);
+    assertEquals(ended, false);
+    await clock.advance(1);
+    await refused;
+  };
+  await refusedAfter(LIMITS.storeCallMs);
+  await refusedAfter(LIMITS.storeAwayCallMs);
+  const open = Array.from(
+    { length: LIMITS.storeOpenCalls - 2 },
+    () => assertRejects(() => store.kv.get(KEY), StoreUnavailable),
+  );
+  await assertRejects(() => store.kv.get(KEY), StoreUnavailable);
+  assertEquals(clock.waiting, open.length, "a call above the bound does not wait");
+  await clock.advance(LIMITS.storeAwayCallMs);
+  await Promise.all(open);
+  store.faults = {};
+  gate.resolve();
+  await flushTasks();
+  assertEquals((await store.kv.get(KEY)).value, null);
+  store.faults = { before: () => new Promise(() => {}) };
+  await refusedAfter(LIMITS.storeCallMs);
 });
 
 Deno.test("an optimistic commit is repeated until there is no conflict", async () => {
