@@ -12,15 +12,18 @@ instancesBehaveAsOne(IS_REMOTE ? "over denokv" : "in memory", async () => {
   return { kv, maxChecks: MAX_CHECKS, [Symbol.asyncDispose]: async () => await kv.close() };
 });
 
-instancesBehaveAsOne("ten checks a commit", async () => {
-  const maxChecks = LIMITS.commitChecksConnect;
-  const faulty = await FaultyKv.open({ maxChecks });
-  return {
-    kv: faulty.kv,
-    maxChecks,
-    async [Symbol.asyncDispose]() {
-      assert(faulty.mostChecks <= maxChecks, `a commit held ${faulty.mostChecks} checks`);
-      await faulty[Symbol.dispose]();
-    },
-  };
-});
+// The bound of a denokv is the real one.
+if (!IS_REMOTE) {
+  instancesBehaveAsOne("ten checks a commit", async () => {
+    const maxChecks = LIMITS.commitChecksConnect;
+    const faulty = await FaultyKv.open({ maxChecks });
+    return {
+      kv: faulty.kv,
+      maxChecks,
+      async [Symbol.asyncDispose]() {
+        assert(faulty.mostChecks <= maxChecks, `a commit held ${faulty.mostChecks} checks`);
+        await faulty[Symbol.dispose]();
+      },
+    };
+  });
+}
