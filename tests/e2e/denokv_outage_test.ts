@@ -9,7 +9,7 @@ const denokv = await findDenokv();
 const ANSWERED_MS = 20_000;
 
 Deno.test({
-  name: "messages are 503 within 20 s while denokv is gone, and are delivered on the same socket when it is back",
+  name: "messages are 503 within 20 s while denokv is gone, and use the same socket when it is back",
   ignore: denokv === null,
   async fn() {
     await using folder = await tempFolder();

@@ -1,5 +1,9 @@
 /** The runs of `deno test` that a task names, each with its permissions. No other file lists the folders. */
 
+function onDenokv(...paths: readonly string[]): readonly string[] {
+  return ["--no-prompt", "--reporter=dot", "--parallel", "-A", ...paths, "--", "--store", "denokv"];
+}
+
 export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   unit: [
     "--no-prompt",
@@ -25,18 +29,17 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "tests/shared/client",
     "tests/bench",
   ],
-  // The suites whose tests open a store, each test with a denokv of its own (D-253).
-  denokv: [
-    "--no-prompt",
-    "--reporter=dot",
-    "--parallel",
-    "-A",
-    "tests/shared/server",
-    "tests/registry",
-    "tests/proxy",
-    "--",
-    "--store",
-    "denokv",
-  ],
+  // The suites whose tests open a store, each test with a denokv of its own (D-253): --store denokv.
+  denokv: onDenokv("tests/shared/server", "tests/registry", "tests/proxy"),
+  // The part of them that the gate runs.
+  denokv_gate: onDenokv(
+    "tests/proxy/relay/instances_test.ts",
+    "tests/proxy/relay/instances_loss_test.ts",
+    "tests/proxy/relay/connect_test.ts",
+    "tests/proxy/relay/revalidation_test.ts",
+    "tests/proxy/trust/pairing_order_test.ts",
+    "tests/registry/sessions/session_races_test.ts",
+    "tests/registry/revocation",
+  ),
   e2e: ["--no-prompt", "--reporter=dot", "--parallel", "-A", "tests/e2e"],
 };
