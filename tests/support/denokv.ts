@@ -86,11 +86,6 @@ export class Denokv implements AsyncDisposable {
     return this.#child.pid;
   }
 
-  /** Stops or continues the process: `SIGSTOP`, `SIGCONT`. */
-  signal(name: Deno.Signal): void {
-    this.#child.signal(name);
-  }
-
   /** Kills the server, as a crash does. */
   async kill(): Promise<void> {
     await this.#child.end("SIGKILL");
