@@ -12,13 +12,14 @@ import { FaultyKv } from "../support/faulty_kv.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { openRegistry, readCrl, tally, withTime } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
+import { MAX_CHECKS } from "../support/test_store.ts";
 import { AMPLE_QUOTAS, type TestAgent, type World } from "../support/world.ts";
 
 const AMPLE = { quotas: AMPLE_QUOTAS, apiKeyRequestsPerMinute: 100_000 };
 const of = (w: World, { agent, owner }: TestAgent, method: string, what = "") =>
   w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
 
-function open(faulty: FaultyKv, maxChecks = 100) {
+function open(faulty: FaultyKv, maxChecks = MAX_CHECKS) {
   const clock = new ManualClock();
   const { kv } = faulty;
   const changes = new Changes({ kv, reads: new BatchedReads(kv), clock, random: seededRandom(), maxChecks });
