@@ -58,6 +58,8 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-172", "adminTokenTtlSeconds", 300],
   ["D-172", "adminTokenBytes", 2048],
   ["D-172", "adminRequests", 600],
+  ["D-270", "storeAwayCallMs", 1_000],
+  ["D-270", "storeOpenCalls", 1_000],
   ["D-173", "seenKeptSeconds", 90 * 86_400],
   ["D-173", "deliveriesListed", 50],
   ["D-173", "refusalsPerCode", 50],

@@ -9,6 +9,7 @@ import { GroupCommit, type Update } from "../../../shared/server/store/group_com
 import { StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { MAX_CHECKS } from "../../support/test_store.ts";
 
 const KEPT_MS = 3_600_000;
 
@@ -27,7 +28,7 @@ function nonce(name: string): Update<"replay"> {
 }
 
 function instance(kv: Deno.Kv, clock: ManualClock, name = "a"): GroupCommit {
-  return new GroupCommit(kv, 100, { clock, markKey: ["mark", name] });
+  return new GroupCommit(kv, MAX_CHECKS, { clock, markKey: ["mark", name] });
 }
 
 async function countOf(kv: Deno.Kv, key = "count"): Promise<number> {
@@ -43,7 +44,7 @@ function gate(store: FaultyKv): { held: (() => void)[]; open(): void } {
 }
 
 Deno.test("claims succeed once each when their commit takes effect and its answer is lost", async (t) => {
-  for (const size of [1, 2, 50]) {
+  for (const size of [1, 2, MAX_CHECKS / 2]) {
     await t.step(`${size} in a batch`, async () => {
       using store = await FaultyKv.open();
       const commits = instance(store.kv, new ManualClock());
@@ -169,13 +170,13 @@ Deno.test("a claim is refused at once when 10,000 wait, and the 10,000 are taken
   assertEquals(await countOf(store.kv), LIMITS.claimsWaiting);
 });
 
-Deno.test("100 claims that fail together cause at most three commits", async () => {
+Deno.test("the claims of one batch that fail together cause three commits", async () => {
   using store = await FaultyKv.open();
   let commitsMade = 0;
   store.faults.fails = ({ method }) => method === "commit" && ++commitsMade > 0;
   const commits = instance(store.kv, new ManualClock());
   const results = await Promise.allSettled(
-    Array.from({ length: 100 }, (_, i) => commits.claim([add(`key-${i}`)])),
+    Array.from({ length: MAX_CHECKS }, (_, i) => commits.claim([add(`key-${i}`)])),
   );
   for (const result of results) assert(result.status === "rejected" && result.reason instanceof StoreUnavailable);
   assertEquals(commitsMade, 3);

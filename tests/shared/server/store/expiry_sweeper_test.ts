@@ -83,8 +83,8 @@ Deno.test("the expiry sweep pauses between commits that have at most the allowed
   const began = sizes.length;
   assertEquals(place.clock.waiting, 1, "it pauses after a step");
   await place.through(pass);
-  assertEquals([await place.left(), began, sizes.length], [[], 2, 10]);
-  assertEquals(sizes, Array.from({ length: 10 }, () => 100));
+  assertEquals([await place.left(), began, sizes.length], [[], 200 / MAX_CHECKS, 1_000 / MAX_CHECKS]);
+  assertEquals(sizes, Array.from({ length: 1_000 / MAX_CHECKS }, () => MAX_CHECKS));
 });
 
 Deno.test("the expiry sweep keeps a record that was written again after the read", async () => {
