@@ -211,6 +211,11 @@ export class Connector {
     return this.#shutDown(null);
   }
 
+  /** True once nothing of it runs: its database closes next, and it has no status any more. */
+  get isOver(): boolean {
+    return this.#stopped.signal.aborted;
+  }
+
   #shutDown(why: unknown): Promise<void> {
     this.#shutting ??= this.#drain(why);
     return this.#shutting;

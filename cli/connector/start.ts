@@ -41,18 +41,13 @@ export async function startConnector(
   const keyboard = await usableKeyboard(ctx, options.keys === true);
   let running: RunningConnector | null = null;
   let release = () => {};
-  // Its database closes after that.
-  let isOver = false;
   const view = viewOf({
     clock: ctx.clock,
     terminal: ctx.terminal,
     json: ctx.out.json,
-    line: () => running === null || isOver ? null : statusLine(running.connector.status()),
+    line: () => running === null || running.connector.isOver ? null : statusLine(running.connector.status()),
   });
-  const tell: EmitEvent = (event, fields) => {
-    isOver ||= event === "stopped";
-    view.event(event, fields);
-  };
+  const tell: EmitEvent = (event, fields) => view.event(event, fields);
   const nextLines = (peer: string) => [
     `          To send it a message: ${ctx.out.commandLine(["send", peer, "Hello", "--agent", name])}`,
   ];

@@ -68,7 +68,7 @@ export async function startFleet(
 
 function lineOf(fleet: Fleet<RunningConnector>): string {
   const { agents, running } = fleet.status();
-  return fleetLine(agents, running.map(({ connector }) => connector.status()));
+  return fleetLine(agents, running.flatMap(({ connector }) => connector.isOver ? [] : [connector.status()]));
 }
 
 /** A text that changes when a file of the agent's identity changes. */
