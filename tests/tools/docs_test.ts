@@ -12,6 +12,7 @@ const DOCUMENTS: Readonly<Record<string, number>> = {
   "docs/decisions.md": Infinity,
   "docs/performance.md": 1_200,
   "docs/operations.md": 5_640,
+  "docs/scaling.md": 1_500,
   "docs/security.md": Infinity,
   "docs/glossary.md": Infinity,
   "docs/runtimes.md": 700,

@@ -1,0 +1,171 @@
+/**
+ * A million agents send messages over a hundred instances, on paper (D-269): commits in claims, notes in the inbox of an
+ * instance, one wake-up for all notes of a commit that the watch reports together, reads of fifty notes at once. The
+ * store answers every call after one round trip; its CPU is added up, not waited for.
+ */
+import { chances, CommitQueue, Events, nextWait, quantile, type UnitCosts } from "./scale_store.ts";
+
+export interface MessageLoad {
+  agents: number;
+  instances: number;
+  /** Messages of one agent per minute. */
+  perMinute: number;
+  /** Simulated time, ms. */
+  ms: number;
+  seed: number;
+}
+
+export interface MessageFigures {
+  messagesPerSecond: number;
+  /** Share of the messages whose recipient is at another instance. */
+  crossing: number;
+  /** Of all instances together. */
+  notesPerSecond: number;
+  wakeUpsPerSecond: number;
+  commitsPerSecond: number;
+  readsPerSecond: number;
+  /** Cores of the store that the calls use. */
+  storeCores: number;
+  /** Share of a core that messages use at one instance. */
+  instanceCore: number;
+  /** From the request to the answer, of messages to another instance that were answered, ms. */
+  p50Ms: number | null;
+  p99Ms: number | null;
+  /** False when messages wait longer and longer: the instances cannot commit as much as arrives. */
+  isStable: boolean;
+  /** Most agents at one instance. */
+  mostAgents: number;
+}
+
+/** Notes that one commit takes out of an inbox, as in proxy/relay/instance_inbox.ts. */
+const NOTES_AT_ONCE = 50;
+/** Half of a round trip: from the commit of a note to the watch. */
+const WATCH_SHARE = 0.5;
+
+/** The inbox of one instance. */
+class Inbox {
+  wakeUps = 0;
+  readCalls = 0;
+  commits = 0;
+  #notes: { hasBody: boolean; handle: () => void }[] = [];
+  #isReading = false;
+  #isRung = false;
+
+  constructor(readonly events: Events, readonly roundTripMs: number) {}
+
+  add(hasBody: boolean, handle: () => void): void {
+    this.#notes.push({ hasBody, handle });
+    this.events.after(this.roundTripMs * WATCH_SHARE, () => this.#ring());
+  }
+
+  /** A change of the wake key. A reader that is busy hears of any number of changes once. */
+  #ring(): void {
+    if (this.#isReading) {
+      this.#isRung = true;
+      return;
+    }
+    this.#isReading = true;
+    this.wakeUps++;
+    this.#read();
+  }
+
+  #read(): void {
+    this.readCalls++;
+    this.events.after(this.roundTripMs, () => {
+      const notes = this.#notes.splice(0, NOTES_AT_ONCE);
+      if (notes.length === 0) return this.#rest();
+      const bodies = notes.filter(({ hasBody }) => hasBody).length;
+      this.readCalls += bodies;
+      this.commits++;
+      // The parts of all notes are read together, then one commit deletes them.
+      this.events.after(this.roundTripMs * (bodies > 0 ? 2 : 1), () => {
+        for (const { handle } of notes) handle();
+        this.#read();
+      });
+    });
+  }
+
+  #rest(): void {
+    this.#isReading = false;
+    if (!this.#isRung) return;
+    this.#isRung = false;
+    this.#ring();
+  }
+}
+
+/** Reads of a note's message before it is delivered: is the pair still there (twice), and its presence. */
+const READS_OF_DELIVERY = 2;
+/** Reads of a sender's instance: the recipient's presence and the lease of its instance. */
+const READS_OF_SENDER = 2;
+
+/** True when the second half of the waits is not much longer than the first. */
+function isFlat(waits: readonly number[]): boolean {
+  const middle = waits.length >> 1;
+  const [early, late] = [waits.slice(0, middle), waits.slice(middle)].map((half) => quantile(half, 0.5) ?? Infinity);
+  return late! <= 1.5 * early!;
+}
+
+/** Simulates the messages of some seconds. */
+export function simulateMessages(load: MessageLoad, costs: UnitCosts): MessageFigures {
+  const { agents, instances, perMinute, ms, seed } = load;
+  const chance = chances(seed), events = new Events();
+  const at = Uint8Array.from({ length: agents }, () => Math.floor(chance() * instances));
+  const held = new Uint32Array(instances);
+  for (const instance of at) held[instance]!++;
+  const queues = Array.from(held, () => new CommitQueue(events, costs));
+  const inboxes = Array.from(held, () => new Inbox(events, costs.roundTripMs));
+  const waits: number[] = [];
+  let sent = 0, crossed = 0, notes = 0, reads = 0;
+  const { roundTripMs, messageChecks } = costs;
+
+  const outcome = (sender: number) => queues[sender]!.claim(1, () => {});
+  const post = () => {
+    const sender = at[Math.floor(chance() * agents)]!, recipient = at[Math.floor(chance() * agents)]!;
+    const began = events.now;
+    sent++;
+    if (sender === recipient) return queues[sender]!.claim(messageChecks, () => outcome(sender));
+    crossed++;
+    reads += READS_OF_SENDER;
+    events.after(roundTripMs * READS_OF_SENDER, () =>
+      queues[sender]!.claim(messageChecks, () => {
+        notes++;
+        inboxes[recipient]!.add(true, () => {
+          reads += READS_OF_DELIVERY;
+          events.after(roundTripMs * READS_OF_DELIVERY, () =>
+            queues[recipient]!.claim(1, () => {
+              notes++;
+              inboxes[sender]!.add(false, () => {
+                waits.push(events.now - began);
+                outcome(sender);
+              });
+            }));
+        });
+      }));
+  };
+  const perMs = agents * perMinute / 60_000;
+  const arrive = () => {
+    post();
+    events.after(nextWait(perMs, chance()), arrive);
+  };
+  events.after(0, arrive);
+  events.runUntil(ms);
+
+  const sum = (values: number[]) => values.reduce((total, value) => total + value, 0);
+  const perSecond = (count: number) => count / ms * 1000;
+  const commits = perSecond(sum(queues.map((queue) => queue.commits)) + sum(inboxes.map((inbox) => inbox.commits)));
+  const readCalls = perSecond(reads + sum(inboxes.map((inbox) => inbox.readCalls)));
+  return {
+    messagesPerSecond: perSecond(sent),
+    crossing: crossed / sent,
+    notesPerSecond: perSecond(notes),
+    wakeUpsPerSecond: perSecond(sum(inboxes.map((inbox) => inbox.wakeUps))),
+    commitsPerSecond: commits,
+    readsPerSecond: readCalls,
+    storeCores: (commits * costs.storeCommitMs + readCalls * costs.storeReadMs) / 1000,
+    instanceCore: perSecond(sent) / instances * costs.messageMs / 1000,
+    p50Ms: quantile(waits, 0.5),
+    p99Ms: quantile(waits, 0.99),
+    isStable: isFlat(waits),
+    mostAgents: Math.max(...held),
+  };
+}
