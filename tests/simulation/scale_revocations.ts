@@ -1,5 +1,5 @@
 /**
- * Revocations reach a hundred instances, on paper (D-269): each instance is woken, builds the revocation list anew, at
+ * Revocations reach a hundred instances, on paper (D-269): each instance is woken, builds the revocation list again, at
  * most once a second when it is long, and then closes the sockets. Every instance reads and signs the whole list.
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
