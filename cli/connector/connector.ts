@@ -211,7 +211,7 @@ export class Connector {
     return this.#shutDown(null);
   }
 
-  /** True once nothing of it runs: its database closes next, and it has no status any more. */
+  /** True once nothing of it runs. Its database closes next, so it no longer has a status. */
   get isOver(): boolean {
     return this.#stopped.signal.aborted;
   }
