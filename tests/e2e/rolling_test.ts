@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { RegistryClient } from "../support/agent_client.ts";
+import { accessToken, Denokv, findDenokv } from "../support/denokv.ts";
 import { openStore } from "../../shared/server/store/open_store.ts";
 import {
   bootstrap,
@@ -14,10 +15,8 @@ import {
   messageTo,
   newAgent,
   pair,
-  type Place,
   refusedStart,
   refusedWith,
-  type ServerProcess,
   Service,
   startServer,
   tempFolder,
@@ -68,42 +67,45 @@ Deno.test("server and store tool refuse a store of a newer version in plain word
   after.close();
 });
 
-/**
- * Two processes on one file, in tests only: the second uses another path and so avoids the lock. Neither receives the
- * other's watch events, which leaves polling every 2 s.
- */
-async function twoProcesses(folder: string, place: Place, ports: number[]): Promise<ServerProcess[]> {
-  const servers: ServerProcess[] = [];
-  for (const [i, port] of ports.entries()) {
-    const name = `${folder}/by-${i}.kv`;
-    if (i > 0) await Deno.symlink(`${folder}/by-0.kv`, name);
-    const env = { PORT: String(port), KV_URL: name, REGISTRY_URL: place.registryUrl, PROXY_URL: place.proxyUrl };
-    servers.push(await startServer({ folder, env: { ...env, AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" } }));
-  }
-  return servers;
-}
+const denokv = await findDenokv();
 
-Deno.test("an agent whose instance is killed is back where it connects, and its senders get an answer", async () => {
-  await using folder = await tempFolder();
-  const ports = [freePort(), freePort()];
-  const [p1, p2] = ports.map((port) => `http://127.0.0.1:${port}`) as [string, string];
-  const place = { registryUrl: p1, proxyUrl: p1 };
-  const [first, second] = await twoProcesses(folder.path, place, ports) as [ServerProcess, ServerProcess];
-  await using _first = first;
-  await using _second = second;
-  const apiKey = await bootstrap(place);
-  const [a, b] = [await newAgent(place, apiKey, "a"), await newAgent(place, apiKey, "b")];
-  await pair(a, b);
-  const there = await Connector.open({ ...place, proxyUrl: p2 }, b);
-  const message = { ...messageTo(b), inReplyTo: "request-0000", auto: true } as const;
-  const send = () => within(20_000, "an answer", a.client.sendMessage(message));
-  assertEquals([(await send()).delivered, there.frames.length], [true, 1]);
-  assertEquals([there.frames[0]?.inReplyTo, there.frames[0]?.auto], ["request-0000", true]);
+Deno.test({
+  name: "an agent whose instance is killed is back where it connects, and its senders get an answer",
+  ignore: denokv === null,
+  async fn() {
+    await using folder = await tempFolder();
+    await using store = await Denokv.start(denokv ?? "", `${folder.path}/denokv.sqlite`);
+    const ports = [freePort(), freePort()];
+    const [p1, p2] = ports.map((port) => `http://127.0.0.1:${port}`) as [string, string];
+    const place = { registryUrl: p1, proxyUrl: p1 };
+    const start = (port: number) =>
+      startServer({
+        folder: folder.path,
+        env: {
+          PORT: String(port),
+          KV_URL: store.address,
+          DENO_KV_ACCESS_TOKEN: accessToken(),
+          REGISTRY_URL: p1,
+          PROXY_URL: p1,
+          AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000",
+        },
+      });
+    await using first = await start(ports[0] ?? 0);
+    await using second = await start(ports[1] ?? 0);
+    const apiKey = await bootstrap(place);
+    const [a, b] = [await newAgent(place, apiKey, "a"), await newAgent(place, apiKey, "b")];
+    await pair(a, b);
+    const there = await Connector.open({ ...place, proxyUrl: p2 }, b);
+    const message = { ...messageTo(b), inReplyTo: "request-0000", auto: true } as const;
+    const send = () => within(20_000, "an answer", a.client.sendMessage(message));
+    assertEquals([(await send()).delivered, there.frames.length], [true, 1]);
+    assertEquals([there.frames[0]?.inReplyTo, there.frames[0]?.auto], ["request-0000", true]);
 
-  await second.end("SIGKILL");
-  await there.closed;
-  const here = await Connector.open(place, b);
-  for (let n = 1; n <= 3; n++) assertEquals([(await send()).delivered, here.frames.length], [true, n]);
-  await here.close();
-  assertEquals(first.stderr.lines.filter((line) => line.includes('"level":"error"')), []);
+    await second.end("SIGKILL");
+    await there.closed;
+    const here = await Connector.open(place, b);
+    for (let n = 1; n <= 3; n++) assertEquals([(await send()).delivered, here.frames.length], [true, n]);
+    await here.close();
+    assertEquals(first.stderr.lines.filter((line) => line.includes('"level":"error"')), []);
+  },
 });
