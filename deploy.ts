@@ -110,6 +110,7 @@ async function compose(
   const deps = {
     kv: store.kv,
     maxChecks: store.maxChecks,
+    commitsInFlight: store.commitsInFlight,
     clock: systemClock,
     random: systemRandom,
     newId,

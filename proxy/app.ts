@@ -61,7 +61,12 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     refreshIntervalMs: config.crlRefreshIntervalMs,
     maxAgeMs: config.crlMaxAgeMs,
   });
-  const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()), metrics });
+  const commits = new GroupCommit(kv, maxChecks, {
+    clock,
+    markKey: KEYS.commitMark(newId()),
+    metrics,
+    inFlight: externals.commitsInFlight,
+  });
   const reads = new BatchedReads(kv);
   const hub = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics);
   const mailbox = new Mailbox({ kv, clock, commits, metrics }, config.mailboxTtlSeconds, config.receiptKeptMs);

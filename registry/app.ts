@@ -48,7 +48,12 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
   await fixIssuer(kv, issuer.value, config.registryUrl);
   const reads = new BatchedReads(kv);
   const signing = await Signing.open({ ...externals, reads }, config.signingKeys, stored.value);
-  const commits = new GroupCommit(kv, maxChecks, { clock, markKey: KEYS.commitMark(newId()), metrics });
+  const commits = new GroupCommit(kv, maxChecks, {
+    clock,
+    markKey: KEYS.commitMark(newId()),
+    metrics,
+    inFlight: externals.commitsInFlight,
+  });
   const changes = new Changes({ kv, reads, clock, random, maxChecks, metrics });
   const deps: RegistryDeps = {
     ...externals,

@@ -25,7 +25,7 @@
  * | bell, instance | ID of the newest message between instances | instance inbox | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
  * | sweep | SweepLease | expiry sweep | 2 minutes |
- * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |
+ * | commit_mark, instance, slot, generation | number of the commit | group commit (D-216) | 1 h |
  * | probe | time of the write, milliseconds since the Unix epoch | health (D-220) | 1 h |
  *
  * "Swept" families have an expiry in the store that is a week later than their end; the service deletes them (D-217).

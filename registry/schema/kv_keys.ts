@@ -25,7 +25,7 @@
  * | audit, id | AuditRecord | every change above | 400 days, of a refresh 7 days |
  * | nonce, agent, nonce | NonceRecord | refresh, through group commit | D-25 |
  * | window, rule, who | WindowRecord | limits, through group commit | two windows |
- * | commit_mark, instance, generation | number of the commit | group commit (D-216) | 1 h |
+ * | commit_mark, instance, slot, generation | number of the commit | group commit (D-216) | 1 h |
  * | probe | moment, milliseconds since the Unix epoch | health (D-220) | 1 h |
  */
 import type { AuditEvent } from "./records.ts";

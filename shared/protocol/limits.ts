@@ -647,6 +647,18 @@ export const LIMIT_TABLE = {
   storeValueBytes: { value: 65_536, unit: "bytes", source: "D-220", what: "value in the store" },
   storeCallMs: { value: 10_000, unit: "ms", source: "D-216", what: "time for the store to answer a call" },
   claimsWaiting: { value: 10_000, unit: "count", source: "D-216", what: "claims that wait for their commit" },
+  claimsPassedOver: {
+    value: 500,
+    unit: "count",
+    source: "D-254",
+    what: "waiting claims that wait for a commit in flight and that later claims may pass",
+  },
+  commitsInFlight: {
+    value: 16,
+    unit: "count",
+    source: "D-254",
+    what: "group commits in flight with a store over the network",
+  },
   claimWaitMs: {
     value: 10_000,
     /** Unit of `value`. */

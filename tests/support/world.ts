@@ -14,6 +14,7 @@ import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed255
 import { sha256, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { decodeFrame, type DeliverFrame, type ProxyFrame } from "../../shared/protocol/frames.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { canonicalProof, HEADERS, type ProofFields } from "../../shared/protocol/proof.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
@@ -138,9 +139,12 @@ export class World implements AsyncDisposable {
       proxyUrl: PROXY_URL,
       version: "0.0.0-test",
     } as const;
+    const maxChecks = this.options.maxChecks ?? MAX_CHECKS;
     const deps = {
       kv: this.kv,
-      maxChecks: this.options.maxChecks ?? MAX_CHECKS,
+      maxChecks,
+      // A store with the checks of one over the network also has its commits in flight (D-254).
+      commitsInFlight: maxChecks === LIMITS.commitChecksConnect ? LIMITS.commitsInFlight : 1,
       clock: this.clock,
       random: this.random,
       newId: this.newId,

@@ -51,6 +51,8 @@ export interface ServiceDeps {
   kv: Deno.Kv;
   /** Most checks of one commit (D-208). */
   maxChecks: number;
+  /** Most group commits in flight (D-254). */
+  commitsInFlight: number;
   clock: Clock;
   random: Random;
   newId: NewId;

@@ -1,15 +1,17 @@
 /**
  * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; there is no
  * timer. A claim is a list of pure record updates. It is applied completely or rejected, and receives its own result. The
- * only writer of nonces, rate-limit windows and delivery records.
+ * only writer of nonces, rate-limit windows and delivery records. Over a network several commits are in flight, on
+ * different records (D-254): to the store they are like commits of several instances.
  *
  * A commit whose call fails or is late may have taken effect, or may still do so (D-216). Each commit therefore also
- * writes a mark: one record of this instance, with the number of the commit. The mark takes effect with the commit, so it
- * shows exactly whether the commit did. The records cannot, because a replay of the same request writes the same values.
+ * writes a mark: a record of its slot in this instance, with the number of the commit. The mark takes effect with the
+ * commit, so it shows exactly whether the commit did. The records cannot, because a replay writes the same values.
  * - After an error the mark is read. When it has the commit's number, the claims of that commit have taken effect.
  * - When it has not, the batch is halved once, read again and committed again. The mark is read after the records, so a
  *   commit that takes effect late is either found by its mark or changes a record that the new commit checks.
- * - After an error the next commit writes a mark at another key, so a late commit cannot overwrite a newer mark.
+ * - A slot has one commit in flight. After an error the next commit writes a mark at another key, so a late commit cannot
+ *   overwrite a newer mark.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
  *   take effect. A later request has its own claim: the same nonce in another request is a replay.
  */
@@ -17,6 +19,7 @@ import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { countedCommit } from "./counted_commit.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 import { isWrongMutation, type Mutation } from "./store_arguments.ts";
@@ -50,11 +53,8 @@ export interface Update<R> {
 /** Result of a claim: taken, or refused by one of its updates. */
 export type ClaimResult<R> = { taken: true } | { taken: false; refused: R };
 
-interface QueuedClaim {
+interface QueuedClaim extends Queued {
   updates: readonly Update<unknown>[];
-  ids: string[];
-  /** Time of the claim, milliseconds since the Unix epoch. */
-  since: number;
   /** Commits that may have applied the claim: at most two. */
   doubts?: Mark[];
   resolve(fate: ClaimResult<unknown>): void;
@@ -85,10 +85,13 @@ export interface GroupCommitOptions {
   /** Key of the marks of this instance. Without it, a commit whose response is lost counts as failed. */
   markKey?: Deno.KvKey;
   metrics?: Metrics;
+  /** Most commits in flight; default 1. */
+  inFlight?: number;
 }
 
-/** An attempt to commit: its number, and whether an error may still halve the batch. */
+/** An attempt to commit: its slot, its number, and whether an error may still halve the batch. */
 interface Try {
+  slot: number;
   attempt: number;
   maySplit: boolean;
 }
@@ -105,24 +108,24 @@ interface BatchRecord extends CachedRecord {
 /** Collects claims and commits them in batches. */
 export class GroupCommit {
   readonly #kv: Deno.Kv;
-  readonly #maxChecks: number;
+  readonly #queue: ClaimQueue<QueuedClaim>;
+  /** Numbers of the commits that may begin now. */
+  readonly #freeSlots: number[];
   readonly #clock: Clock;
   readonly #markKey: Deno.KvKey | undefined;
   readonly #metrics: Metrics | undefined;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
-  #waiting: QueuedClaim[] = [];
-  /** Number of claims in the current commit, and the time of the oldest. */
-  #inBatch = 0;
-  #batchSince = 0;
-  #running = false;
+  #willCommit = false;
   /** Number of the next mark, and generation of its key: commits and errors so far. */
   #commits = 0;
   #errors = 0;
 
-  constructor(kv: Deno.Kv, maxChecks: number, { clock = systemClock, markKey, metrics }: GroupCommitOptions = {}) {
+  constructor(kv: Deno.Kv, maxChecks: number, options: GroupCommitOptions = {}) {
+    const { clock = systemClock, markKey, metrics, inFlight = 1 } = options;
     this.#kv = kv;
-    this.#maxChecks = maxChecks;
+    this.#queue = new ClaimQueue(maxChecks);
+    this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
     this.#clock = clock;
     this.#markKey = markKey;
     this.#metrics = metrics;
@@ -130,7 +133,7 @@ export class GroupCommit {
 
   /** Wait of the oldest claim without a result, milliseconds. */
   get oldestWaitMs(): number {
-    const since = this.#inBatch > 0 ? this.#batchSince : this.#waiting[0]?.since;
+    const since = this.#queue.oldest;
     return since === undefined ? 0 : Math.max(0, this.#clock.now() - since);
   }
 
@@ -141,16 +144,20 @@ export class GroupCommit {
    * waits for too long
    */
   claim<R>(updates: readonly Update<R>[]): Promise<ClaimResult<R>> {
-    if (this.#waiting.length + this.#inBatch >= LIMITS.claimsWaiting || this.oldestWaitMs > LIMITS.claimWaitMs) {
+    if (this.#queue.size >= LIMITS.claimsWaiting || this.oldestWaitMs > LIMITS.claimWaitMs) {
       return Promise.reject(new StoreUnavailable(new Error("Too many claims wait, or one for too long")));
     }
     return new Promise<ClaimResult<R>>((resolve, reject) => {
       const ids = updates.map((update) => idOf(update.key));
+      const bytes = updates.reduce((sum, update) => sum + (update.bytes ?? 0), 0);
       const since = this.#clock.now();
-      this.#waiting.push({ updates, ids, since, resolve: resolve as QueuedClaim["resolve"], reject });
-      if (this.#running) return;
-      this.#running = true;
-      queueMicrotask(() => this.#drain());
+      this.#queue.add({ updates, ids, bytes, since, resolve: resolve as QueuedClaim["resolve"], reject });
+      if (this.#willCommit || this.#freeSlots.length === 0) return;
+      this.#willCommit = true;
+      queueMicrotask(() => {
+        this.#willCommit = false;
+        this.#fillSlots();
+      });
     });
   }
 
@@ -159,31 +166,23 @@ export class GroupCommit {
     return this.#known.get(idOf(key)) as Deno.KvEntryMaybe<unknown> | undefined;
   }
 
-  async #drain(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      const batch = this.#nextBatch();
-      this.#inBatch = batch.length;
-      this.#batchSince = batch[0]?.since ?? 0;
-      await this.#commit(batch, { attempt: 1, maySplit: true });
-      this.#inBatch = 0;
+  /** Begins commits until every slot is in use or every waiting claim must wait for one in flight. */
+  #fillSlots(): void {
+    while (this.#freeSlots.length > 0) {
+      const batch = this.#queue.take();
+      if (batch.length === 0) return;
+      void this.#useSlot(this.#freeSlots.pop() ?? 0, batch);
     }
-    this.#running = false;
   }
 
-  /** Takes the waiting claims that fit one commit. */
-  #nextBatch(): QueuedClaim[] {
-    const ids = new Set<string>();
-    let count = 0, bytes = 0;
-    for (const claim of this.#waiting) {
-      for (const id of claim.ids) ids.add(id);
-      bytes += claim.updates.reduce((sum, update) => sum + (update.bytes ?? 0), 0);
-      if (count > 0 && (ids.size > this.#maxChecks || bytes > LIMITS.commitBytes)) break;
-      count++;
-    }
-    return this.#waiting.splice(0, count);
+  async #useSlot(slot: number, batch: readonly QueuedClaim[]): Promise<void> {
+    await this.#commit(batch, { slot, attempt: 1, maySplit: true });
+    this.#queue.done(batch);
+    this.#freeSlots.push(slot);
+    this.#fillSlots();
   }
 
-  async #commit(whole: QueuedClaim[], now: Try): Promise<void> {
+  async #commit(whole: readonly QueuedClaim[], now: Try): Promise<void> {
     // The first attempt uses cached records. A refusal or a stale record needs a read from the store.
     const isFresh = now.attempt > 1;
     let batch = whole, fates: ClaimResult<unknown>[] = [], refused: QueuedClaim[] = [], mark: Mark | undefined;
@@ -191,7 +190,7 @@ export class GroupCommit {
       const entries = await this.#entries(batch, isFresh);
       batch = await this.#undoubted(batch);
       [batch, fates] = applyAll(batch, entries);
-      mark = this.#markKey && { key: [...this.#markKey, this.#errors], number: ++this.#commits };
+      mark = this.#markKey && { key: [...this.#markKey, now.slot, this.#errors], number: ++this.#commits };
       this.#metrics?.observe("store_batch_claims", batch.length);
       if (await this.#write(entries, mark)) {
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
@@ -215,14 +214,14 @@ export class GroupCommit {
     batch[0]?.reject(new StoreUnavailable(new Error("Conflicts did not end")));
   }
 
-  async #split(batch: QueuedClaim[], now: Try): Promise<void> {
+  async #split(batch: readonly QueuedClaim[], now: Try): Promise<void> {
     const half = batch.length >> 1;
     await this.#commit(batch.slice(0, half), now);
     await this.#commit(batch.slice(half), now);
   }
 
   /** Handles an error: rejects the claims that caused it and halves the others once, or rejects all of them. */
-  async #afterError(batch: QueuedClaim[], { attempt, maySplit }: Try, error: unknown): Promise<void> {
+  async #afterError(batch: readonly QueuedClaim[], { slot, attempt, maySplit }: Try, error: unknown): Promise<void> {
     this.#errors++;
     for (const { ids } of batch) for (const id of ids) this.#known.delete(id);
     let rest = batch;
@@ -233,12 +232,12 @@ export class GroupCommit {
     }
     if (!(error instanceof StoreUnavailable)) rest = rest.filter((claim) => !rejectIfWrong(claim, error));
     if (rest.length === 0) return;
-    if (maySplit && batch.length > 1) return await this.#split(rest, { attempt: attempt + 1, maySplit: false });
+    if (maySplit && batch.length > 1) return await this.#split(rest, { slot, attempt: attempt + 1, maySplit: false });
     for (const claim of rest) claim.reject(error);
   }
 
   /** Resolves the claims of an earlier commit that took effect although its response was lost. Returns the others. */
-  async #undoubted(batch: QueuedClaim[]): Promise<QueuedClaim[]> {
+  async #undoubted(batch: readonly QueuedClaim[]): Promise<readonly QueuedClaim[]> {
     const doubts = new Set(batch.flatMap((claim) => claim.doubts ?? []));
     if (doubts.size === 0) return batch;
     const marks = [...doubts];
@@ -253,7 +252,7 @@ export class GroupCommit {
   }
 
   /** Returns the records of a batch, from the cache or the store. */
-  async #entries(batch: QueuedClaim[], isFresh: boolean): Promise<Map<string, BatchRecord>> {
+  async #entries(batch: readonly QueuedClaim[], isFresh: boolean): Promise<Map<string, BatchRecord>> {
     const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, Deno.KvKey>();
     for (const { updates, ids } of batch) {
@@ -327,7 +326,10 @@ export function addWrite(operation: Deno.AtomicOperation, change: Write): void {
 }
 
 /** Applies claims in order. A claim whose update throws is rejected with this error and left out. */
-function applyAll(batch: QueuedClaim[], entries: Map<string, BatchRecord>): [QueuedClaim[], ClaimResult<unknown>[]] {
+function applyAll(
+  batch: readonly QueuedClaim[],
+  entries: Map<string, BatchRecord>,
+): [QueuedClaim[], ClaimResult<unknown>[]] {
   const applied: QueuedClaim[] = [], fates: ClaimResult<unknown>[] = [];
   for (const claim of batch) {
     try {

@@ -18,6 +18,8 @@ export interface Store {
   kv: Deno.Kv;
   /** Checks that one commit may hold; fewer over KV Connect (D-208). */
   maxChecks: number;
+  /** Commits that one group commit may have in flight; several over a network (D-254). */
+  commitsInFlight: number;
   /** True unless the store is reached over the network: no other process has it open, and every earlier user has ended. */
   isExclusive: boolean;
   close(): void;
@@ -63,6 +65,7 @@ function toStore(kv: Deno.Kv, maxChecks: number, isExclusive: boolean, unlock: (
   return {
     kv,
     maxChecks,
+    commitsInFlight: isExclusive ? 1 : LIMITS.commitsInFlight,
     isExclusive,
     close() {
       kv.close();

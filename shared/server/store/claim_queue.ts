@@ -1,0 +1,79 @@
+/**
+ * The claims of a group commit that wait or are in flight (D-254). It chooses the claims of the next commit: in order, and
+ * none on a record that a commit in flight or an earlier waiting claim uses. So at most one commit in flight concerns a
+ * record, and the claims on one record keep their order. Does not know what claims do.
+ */
+import { LIMITS } from "../../protocol/limits.ts";
+
+/** A claim as the queue sees it. */
+export interface Queued {
+  /** The records of the claim, by key. */
+  ids: readonly string[];
+  /** Approximate bytes written, if many. */
+  bytes: number;
+  /** Time of the claim, milliseconds since the Unix epoch. */
+  since: number;
+}
+
+export class ClaimQueue<C extends Queued> {
+  readonly #maxChecks: number;
+  readonly #waiting: C[] = [];
+  readonly #inFlight = new Set<readonly C[]>();
+  /** The records of the commits in flight. */
+  readonly #busy = new Set<string>();
+
+  /** @param maxChecks records of one commit; a claim on more has a commit of its own */
+  constructor(maxChecks: number) {
+    this.#maxChecks = maxChecks;
+  }
+
+  /** Number of claims that wait or are in flight. */
+  get size(): number {
+    let size = this.#waiting.length;
+    for (const batch of this.#inFlight) size += batch.length;
+    return size;
+  }
+
+  /** Time of the oldest claim, or `undefined` without claims. */
+  get oldest(): number | undefined {
+    let oldest = this.#waiting[0]?.since;
+    for (const [first] of this.#inFlight) if (first) oldest = Math.min(oldest ?? first.since, first.since);
+    return oldest;
+  }
+
+  add(claim: C): void {
+    this.#waiting.push(claim);
+  }
+
+  /** Moves the claims of one more commit from the waiting ones to those in flight. Returns none when all must wait. */
+  take(): readonly C[] {
+    const batch: C[] = [], passed: C[] = [];
+    const ids = new Set<string>(), behind = new Set<string>();
+    let seen = 0, bytes = 0;
+    for (const claim of this.#waiting) {
+      if (passed.length === LIMITS.claimsPassedOver) break;
+      if (claim.ids.some((id) => this.#busy.has(id) || behind.has(id))) {
+        // A later claim on any of these records waits behind this one.
+        for (const id of claim.ids) behind.add(id);
+        passed.push(claim);
+      } else {
+        for (const id of claim.ids) ids.add(id);
+        bytes += claim.bytes;
+        if (batch.length > 0 && (ids.size > this.#maxChecks || bytes > LIMITS.commitBytes)) break;
+        batch.push(claim);
+      }
+      seen++;
+    }
+    if (batch.length === 0) return batch;
+    this.#waiting.splice(0, seen, ...passed);
+    for (const claim of batch) for (const id of claim.ids) this.#busy.add(id);
+    this.#inFlight.add(batch);
+    return batch;
+  }
+
+  /** Removes the claims of a commit in flight, which all have their result. Their records are free. */
+  done(batch: readonly C[]): void {
+    this.#inFlight.delete(batch);
+    for (const claim of batch) for (const id of claim.ids) this.#busy.delete(id);
+  }
+}
