@@ -1,0 +1,98 @@
+/** Shows which claims the next commit takes while others are in flight (D-254). No store. */
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import { ClaimQueue, type Queued } from "../../../../shared/server/store/claim_queue.ts";
+
+interface Claim extends Queued {
+  number: number;
+}
+
+function queueOf(maxChecks: number, claims: readonly string[], bytes = 0): ClaimQueue<Claim> {
+  const queue = new ClaimQueue<Claim>(maxChecks);
+  claims.forEach((ids, i) => queue.add({ ids: ids.split(""), bytes, since: 100 + i, number: i }));
+  return queue;
+}
+
+function taken(batch: readonly Claim[]): number[] {
+  return batch.map(({ number }) => number);
+}
+
+Deno.test("a commit takes claims in order up to its number of records, also several on one record", () => {
+  const queue = queueOf(3, ["ab", "a", "bc", "cd", "e"]);
+  assertEquals(taken(queue.take()), [0, 1, 2]);
+  assertEquals(taken(queue.take()), [4], "a claim waits for the record c in flight");
+  assertEquals([queue.size, queue.oldest], [5, 100]);
+});
+
+Deno.test("a claim on more records than a commit may hold is taken alone", () => {
+  const queue = queueOf(2, ["abc", "d"]);
+  assertEquals([taken(queue.take()), taken(queue.take()), taken(queue.take())], [[0], [1], []]);
+});
+
+Deno.test("a claim waits behind an earlier waiting claim on one of its records", () => {
+  const queue = queueOf(10, ["x", "y", "z"]);
+  const first = queue.take();
+  for (const [i, ids] of ["xp", "pq", "q", "r"].entries()) {
+    queue.add({ ids: ids.split(""), bytes: 0, since: 200 + i, number: 3 + i });
+  }
+  const second = queue.take();
+  assertEquals([taken(second), taken(queue.take())], [[6], []]);
+  queue.done(second);
+  assertEquals([queue.size, queue.oldest], [6, 100]);
+  queue.done(first);
+  assertEquals(queue.oldest, 200);
+  assertEquals(taken(queue.take()), [3, 4, 5]);
+});
+
+Deno.test("a commit takes claims up to its payload", () => {
+  const queue = queueOf(10, ["a", "b", "c"], LIMITS.commitBytes / 2);
+  assertEquals([taken(queue.take()), taken(queue.take())], [[0, 1], [2]]);
+});
+
+Deno.test("a commit passes at most 500 claims that wait for a commit in flight", () => {
+  const { claimsPassedOver } = LIMITS;
+  const queue = queueOf(1, ["x"]);
+  const first = queue.take();
+  for (let i = 0; i < claimsPassedOver; i++) queue.add({ ids: ["x"], bytes: 0, since: 0, number: i });
+  queue.add({ ids: ["y"], bytes: 0, since: 0, number: 1_000 });
+  assertEquals(taken(queue.take()), []);
+  queue.done(first);
+  assertEquals(taken(queue.take()).length, claimsPassedOver);
+  assertEquals(taken(queue.take()), [1_000]);
+});
+
+Deno.test("commits in flight share no record and keep the order per record for any claims", () => {
+  const ids = fc.uniqueArray(fc.constantFrom("a", "b", "c", "d", "e", "f"), { minLength: 1, maxLength: 3 });
+  // Each step adds a claim, takes a commit, or ends the commit in flight with this number.
+  const step = fc.oneof(ids, fc.constant("take" as const), fc.nat(5));
+  fc.assert(fc.property(fc.array(step, { maxLength: 60 }), fc.integer({ min: 1, max: 4 }), (steps, maxChecks) => {
+    const queue = new ClaimQueue<Claim>(maxChecks);
+    const inFlight: (readonly Claim[])[] = [];
+    const order = new Map<string, number>();
+    let added = 0, out = 0;
+    const take = () => {
+      const batch = queue.take();
+      if (batch.length === 0) return false;
+      for (const { ids, number } of batch) {
+        for (const id of ids) {
+          assert(!inFlight.flat().some((other) => other.ids.includes(id)), "two commits in flight on one record");
+          assert((order.get(id) ?? -1) < number, "a claim passed an earlier one on its record");
+          order.set(id, number);
+        }
+      }
+      assert(batch.length === 1 || new Set(batch.flatMap((claim) => claim.ids)).size <= maxChecks);
+      inFlight.push(batch);
+      out += batch.length;
+      return true;
+    };
+    for (const one of steps) {
+      if (one === "take") take();
+      else if (typeof one === "number") inFlight.splice(one, 1).forEach((batch) => queue.done(batch));
+      else queue.add({ ids: one, bytes: 0, since: added, number: added++ });
+    }
+    // Every claim gets its commit.
+    while (take() || inFlight.length > 0) inFlight.splice(0).forEach((batch) => queue.done(batch));
+    assertEquals([out, queue.size, queue.oldest], [added, 0, undefined]);
+  }));
+});
