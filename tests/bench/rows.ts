@@ -7,6 +7,7 @@ import * as memory from "./rows/memory.ts";
 import * as messages from "./rows/messages.ts";
 import * as overload from "./rows/overload.ts";
 import * as registry from "./rows/registry.ts";
+import { network } from "./rows/network.ts";
 import { send } from "./rows/send.ts";
 import * as start from "./rows/start.ts";
 import * as store from "./rows/store.ts";
@@ -22,6 +23,7 @@ export const ROWS: readonly Row[] = [
   { name: "floor: a message, not stored", measure: messages.floor },
   { name: "service: a message, everything on", measure: messages.together },
   { name: "two processes: registry and proxy apart", measure: messages.apart },
+  { name: "network: instances on denokv behind a delay", measure: network },
   { name: "growth: many agents, ten minutes of nonces", measure: growth.growth },
   { name: "lasting: as fast at the end", measure: growth.lasting },
   { name: "expiry: while records end, and after a stop", measure: expiry.expiry },

@@ -18,6 +18,8 @@ export interface Scale {
   pairs: number;
   /** Messages in progress at the same time. */
   concurrency: readonly number[];
+  /** Most instances on one store. */
+  instances: number;
   /** Commits of the bare store. */
   commits: number;
   /** Entries of the revocation list, and requests for it. */
@@ -70,6 +72,7 @@ const usual: Scale = {
   warmUp: 1_000,
   pairs: 64,
   concurrency: [1, 16, 64],
+  instances: 2,
   commits: 3_000,
   crlEntries: 10_000,
   crlRequests: 2_000,
@@ -137,6 +140,7 @@ export const SCALES = {
     trials: 5,
     seconds: 4,
     messages: 50_000,
+    instances: 4,
     idleSockets: 10_000,
     overloadSeconds: 10,
     lastingSeconds: 600,

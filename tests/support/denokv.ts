@@ -31,20 +31,25 @@ async function isProgram(path: string): Promise<boolean> {
   }
 }
 
+/** Returns `denokvProgram()`. Prints one line when there is none. */
+export async function findDenokv(): Promise<string | null> {
+  const program = await denokvProgram();
+  if (program === null) console.log(NO_DENOKV);
+  return program;
+}
+
 /**
- * Returns the program that `DENOKV_BIN` names, else the one on the path, else the one in the cache. Prints one line and
- * returns `null` when there is none.
+ * Returns the program that `DENOKV_BIN` names, else the one on the path, else the one in the cache, else `null`.
  *
  * @throws {Error} when `DENOKV_BIN` names something else
  */
-export async function findDenokv(): Promise<string | null> {
+export async function denokvProgram(): Promise<string | null> {
   const given = Deno.env.get(PROGRAM);
   if (given) {
     if (await isProgram(given)) return given;
     throw new Error(`${PROGRAM} does not name a denokv that runs: ${given}`);
   }
   for (const candidate of ["denokv", cachedProgram()]) if (await isProgram(candidate)) return candidate;
-  console.log(NO_DENOKV);
   return null;
 }
 

@@ -5,7 +5,7 @@
 import { pause } from "../child.ts";
 import type { Child } from "../child.ts";
 import { type Figure, figure, type Goal, median, type Outcome, ratio } from "../figures.ts";
-import type { Pair, Plan } from "../jobs.ts";
+import type { Pair, PlanOf } from "../jobs.ts";
 import { bareCommits } from "./store.ts";
 import { type Admin, cpuOf, type Load, type Place, UNLIMITED, type World } from "../world.ts";
 
@@ -15,7 +15,7 @@ export interface Target {
   load: Load;
   servers: readonly Child[];
   /** Returns the plan for `count` messages. */
-  plan(count: number): Plan;
+  plan(count: number): PlanOf<"messages">;
   /** Latest messages per second, by concurrency: determines how many to prepare. */
   pace: number;
 }
@@ -64,7 +64,7 @@ async function floorTarget(world: World): Promise<Target> {
   const { publicKey, aitSha256 } = await load.ask("invent", { count: pairs.length * 2 });
   const { child, url: proxyUrl } = await world.bare("floor.ts", [publicKey, aitSha256]);
   await load.ask("connect", { proxyUrl, agents: pairs.map(([, recipient]) => recipient) });
-  const plan = (count: number): Plan => ({
+  const plan = (count: number): PlanOf<"messages"> => ({
     kind: "messages",
     proxyUrl,
     pairs,
@@ -82,7 +82,7 @@ export async function serviceTarget(world: World, name: string, place: Place, ad
   const { proxyUrl, children } = place;
   await load.ask("pair", { proxyUrl, pairs });
   await load.ask("connect", { proxyUrl, agents: pairs.map(([, recipient]) => recipient) });
-  const plan = (count: number): Plan => ({
+  const plan = (count: number): PlanOf<"messages"> => ({
     kind: "messages",
     proxyUrl,
     pairs,

@@ -63,6 +63,8 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-173", "seenKeptSeconds", 90 * 86_400],
   ["D-173", "deliveriesListed", 50],
   ["D-173", "refusalsPerCode", 50],
+  ["D-254", "commitsInFlight", 16],
+  ["D-254", "claimsPassedOver", 500],
   ["D-208", "commitChecks", 100],
   ["D-208", "commitChecksConnect", 10],
   ["D-211", "preferLength", 256],

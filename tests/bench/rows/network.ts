@@ -1,0 +1,156 @@
+/**
+ * The service on a store over the network (D-256): instances, a denokv, and a link with a fixed delay between them.
+ * Instances, denokv and load processes share the cores of this machine. A figure for which all of them together used
+ * more than 90 % of two cores is marked CPU-bound; the one of several instances is then repeated with ten times the delay.
+ */
+import { accessToken, denokvProgram, NO_DENOKV } from "../../support/denokv.ts";
+import { SlowLink } from "../../tools/slow_link.ts";
+import { pause } from "../child.ts";
+import { type Figure, figure, median, type Outcome, ratio } from "../figures.ts";
+import { type Admin, freePort, type Place, UNLIMITED, type World } from "../world.ts";
+import { serviceTarget, type Target, type Trial, trial } from "./messages.ts";
+
+const CPU_BOUND_CORES = 1.8;
+/** Times between a commit and its answer, milliseconds. */
+const ROUND_TRIP_MS = 10;
+/** Part of the goal for a message between instances: 100 ms and four round trips. */
+const ACROSS_MS = 100;
+
+/** Several instances, with the round trip and the goal of their row. */
+const SPREADS: readonly { instances: number; roundTripMs: number; atLeast: number }[] = [
+  { instances: 2, roundTripMs: 10, atLeast: 1.8 },
+  { instances: 4, roundTripMs: 20, atLeast: 3 },
+];
+
+/** Instances on one denokv, each with its own agents and load process. */
+interface Cluster {
+  link: SlowLink;
+  places: Place[];
+  targets: Target[];
+  admin: Admin;
+}
+
+/** Trials of one setting. */
+interface Run {
+  perSecond: number;
+  p50: number;
+  p99: number;
+  isCpuBound: boolean;
+}
+
+export async function network(world: World): Promise<Outcome> {
+  const program = await denokvProgram();
+  if (program === null) return { skipped: NO_DENOKV };
+  const notes: string[] = [];
+  const atOnce = Math.max(...world.scale.concurrency);
+  const { place, admin } = await world.together(UNLIMITED);
+  const file = await serviceTarget(world, "file", place, admin);
+  const cluster = await open(world, program);
+  await using _ = cluster.link;
+  const [first] = cluster.targets as [Target];
+  const at = async (name: string, targets: readonly Target[], roundTripMs: number): Promise<Run> => {
+    cluster.link.delayMs = roundTripMs / 2;
+    const run = await measured(world, name, targets, atOnce);
+    if (run.isCpuBound) notes.push(`${name}: CPU-bound`);
+    return run;
+  };
+  const [onFile, near] = [await at("file", [file], 0), await at("denokv, no delay", [first], 0)];
+  const far = await at(`denokv, ${ROUND_TRIP_MS} ms`, [first], ROUND_TRIP_MS);
+  const figures: Figure[] = [
+    figure(`file, ${atOnce} at once: messages`, onFile.perSecond, "/s"),
+    figure(`denokv, ${atOnce} at once: messages`, near.perSecond, "/s"),
+    ratio("denokv without delay / file: throughput", near.perSecond, onFile.perSecond, { atLeast: 0.4 }),
+    figure(`denokv, ${ROUND_TRIP_MS} ms: messages`, far.perSecond, "/s"),
+    ratio(`denokv, ${ROUND_TRIP_MS} ms: messages a second / 1,000`, far.perSecond, 1_000, { atLeast: 1 }),
+    ratio(`denokv, ${ROUND_TRIP_MS} ms: p50 / round trip`, far.p50, ROUND_TRIP_MS, { atMost: 4 }),
+  ];
+  for (const { instances, roundTripMs, atLeast } of SPREADS) {
+    if (instances > world.scale.instances) continue;
+    while (cluster.targets.length < instances) await join(world, cluster);
+    const several = cluster.targets.slice(0, instances);
+    const compare = async (ms: number): Promise<boolean> => {
+      const name = `${instances} instances, ${ms} ms`;
+      const [one, all] = [await at(`1 instance, ${ms} ms`, [first], ms), await at(name, several, ms)];
+      figures.push(figure(`${name}: messages`, all.perSecond, "/s"));
+      figures.push(ratio(`${name} / 1 instance: throughput`, all.perSecond, one.perSecond, { atLeast }));
+      return all.isCpuBound;
+    };
+    if (await compare(roundTripMs)) await compare(roundTripMs * 10);
+  }
+  cluster.link.delayMs = ROUND_TRIP_MS / 2;
+  const across = await acrossInstances(world, cluster);
+  const allowed = ACROSS_MS + 4 * ROUND_TRIP_MS;
+  figures.push(
+    ratio(`to another instance, ${ROUND_TRIP_MS} ms: p99 / ${allowed} ms`, across.p99, allowed, { atMost: 1 }),
+  );
+  return { figures, notes };
+}
+
+/** Starts denokv, and one instance behind a link without a delay. */
+async function open(world: World, program: string): Promise<Cluster> {
+  const port = freePort();
+  const file = world.newStore();
+  const args = ["--sqlite-path", file, "serve", "--addr", `127.0.0.1:${port}`];
+  const denokv = world.spawn(args, { DENO_KV_ACCESS_TOKEN: accessToken() }, program);
+  const address = `http://127.0.0.1:${port}`;
+  while (!(await fetch(address).then((answer) => answer.body?.cancel().then(() => true) ?? true, () => false))) {
+    await pause(50);
+  }
+  const link = new SlowLink(address);
+  const { place, admin } = await world.together(networkVariables(link));
+  place.children.push(denokv);
+  return { link, places: [place], targets: [await serviceTarget(world, "1", place, admin)], admin };
+}
+
+/** Starts one more instance with agents of its own. */
+async function join(world: World, cluster: Cluster): Promise<void> {
+  const [{ registryUrl }] = cluster.places as [Place];
+  const origin = { REGISTRY_URL: registryUrl, PROXY_URL: registryUrl };
+  cluster.link.delayMs = 0;
+  const { child, url } = await world.service({ ...networkVariables(cluster.link), ...origin });
+  const place: Place = { registryUrl, proxyUrl: url, children: [child] };
+  cluster.places.push(place);
+  cluster.targets.push(await serviceTarget(world, String(cluster.places.length), place, cluster.admin));
+}
+
+function networkVariables(link: SlowLink): Record<string, string> {
+  return { ...UNLIMITED, KV_URL: link.address, DENO_KV_ACCESS_TOKEN: accessToken() };
+}
+
+/** Runs trials on all targets at the same time. Returns their sum and medians. */
+async function measured(world: World, name: string, targets: readonly Target[], atOnce: number): Promise<Run> {
+  const together = (count?: number) => Promise.all(targets.map((target) => trial(world, target, atOnce, count)));
+  await together(world.scale.warmUp);
+  const runs: Run[] = [];
+  for (let i = 1; i <= world.scale.trials; i++) {
+    world.say(`${name}, ${i} of ${world.scale.trials}`);
+    const trials = await together();
+    const cores = trials.reduce((sum, one) => sum + coresOf(one), 0);
+    runs.push({
+      perSecond: trials.reduce((sum, one) => sum + one.perSecond, 0),
+      p50: Math.max(...trials.map(({ p50 }) => p50)),
+      p99: Math.max(...trials.map(({ p99 }) => p99)),
+      isCpuBound: cores > CPU_BOUND_CORES,
+    });
+  }
+  const middle = (of: (run: Run) => number) => median(runs.map(of)) ?? NaN;
+  return {
+    perSecond: middle((run) => run.perSecond),
+    p50: middle((run) => run.p50),
+    p99: middle((run) => run.p99),
+    isCpuBound: runs.filter((run) => run.isCpuBound).length * 2 > runs.length,
+  };
+}
+
+/** Returns the cores that the servers and the load process of a trial used, without the link. */
+function coresOf({ cpuUs, perSecond, loadShare }: Trial): number {
+  return (cpuUs ?? 0) * perSecond / 1_000_000 + loadShare;
+}
+
+/** Sends to agents that are connected to the second instance, from the first. Each message must arrive. */
+async function acrossInstances(world: World, { places, admin }: Cluster): Promise<Run> {
+  const [first, second] = places as [Place, Place];
+  const target = await serviceTarget(world, "across", second, admin);
+  const plan = (count: number) => ({ ...target.plan(count), proxyUrl: first.proxyUrl });
+  return await measured(world, "to another instance", [{ ...target, servers: [], plan }], 1);
+}
