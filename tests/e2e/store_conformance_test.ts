@@ -129,8 +129,9 @@ const RULES: readonly Rule[] = [
     await new Promise((resolve) => setTimeout(resolve, 50));
     assertEquals((await kv.getMany([["kept"], ["hour"]])).map(({ value }) => value), [2, 3]);
   }],
-  ["a commit holds its most checks and is refused with one more", async ({ kv, maxChecks }, kind) => {
+  ["a commit holds its most checks and is refused with one more", async ({ kv, maxChecks, commitsInFlight }, kind) => {
     assertEquals(maxChecks, kind.maxChecks);
+    assertEquals(commitsInFlight, kind.maxChecks === LIMITS.commitChecksConnect ? LIMITS.commitsInFlight : 1);
     const commit = (count: number) => {
       const operation = kv.atomic().set(["checked"], count);
       for (let i = 0; i < count; i++) operation.check(absent(["check", i]));
