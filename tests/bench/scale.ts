@@ -18,7 +18,7 @@ export interface Scale {
   pairs: number;
   /** Messages in progress at the same time. */
   concurrency: readonly number[];
-  /** Most instances on one store. */
+  /** Most instances on one store over the network; 0: the row is left out. */
   instances: number;
   /** Commits of the bare store. */
   commits: number;
@@ -104,6 +104,7 @@ export const SCALES = {
   usual,
   quick: {
     ...usual,
+    instances: 0,
     trials: 1,
     seconds: 0.1,
     trailingMs: 10,

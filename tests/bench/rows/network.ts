@@ -39,6 +39,7 @@ interface Run {
 }
 
 export async function network(world: World): Promise<Outcome> {
+  if (world.scale.instances === 0) return { skipped: "not in a quick run" };
   const program = await denokvProgram();
   if (program === null) return { skipped: NO_DENOKV };
   const notes: string[] = [];
