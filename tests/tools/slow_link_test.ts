@@ -42,7 +42,9 @@ Deno.test("a stalled link holds bytes until it is healed, and a cut or reset lin
   link.heal();
   assertEquals(await ask(link, "/healed"), "/healed");
 
+  const before = link.connections;
   using idle = await Deno.connect({ hostname: "127.0.0.1", port: Number(new URL(link.address).port) });
+  while (link.connections === before) await new Promise((resolve) => setTimeout(resolve, 1));
   const end = idle.read(new Uint8Array(1));
   link.reset();
   assertEquals(await end.catch(() => null), null);
