@@ -1,0 +1,84 @@
+/**
+ * Faults from a seed on three instances with one denokv and twelve agents (D-265): `-- --seeds n` for the first n seeds,
+ * `-- --seed n` for one, `-- --broken nonce|fence|retry` against a build without that protection. A failing seed prints
+ * the shortest history that still fails.
+ */
+import { findDenokv } from "../support/denokv.ts";
+import { breakBuild, type Broken } from "./chaos/broken.ts";
+import { hasFaketime } from "./chaos/cluster.ts";
+import { countsOf, lineOf } from "./chaos/history.ts";
+import { type ChaosEvent, planOf } from "./chaos/plan.ts";
+import { type Outcome, runPlan } from "./chaos/run.ts";
+
+/** Seeds of the gate. */
+const USUAL_SEEDS = 2;
+const LINES = 60;
+
+function said(flag: string): string | undefined {
+  const at = Deno.args.indexOf(flag);
+  return at === -1 ? undefined : Deno.args[at + 1];
+}
+
+const denokv = await findDenokv();
+const hasClock = await hasFaketime();
+if (!hasClock) console.log("clocks of instances are not set: no libfaketime; apt-get install faketime");
+const first = Number(said("--seed") ?? said("--from") ?? 1);
+const count = said("--seed") ? 1 : Number(said("--seeds") ?? USUAL_SEEDS);
+const broken = said("--broken") as Broken | undefined;
+
+/** Removes events one by one while the run still fails. */
+async function shortest(
+  plan: readonly ChaosEvent[],
+  outcome: Outcome,
+  run: (plan: readonly ChaosEvent[]) => Promise<Outcome>,
+) {
+  let left = [...plan], failed = outcome;
+  for (const event of plan) {
+    const fewer = left.filter((one) => one !== event);
+    const again = await run(fewer);
+    if (again.violations.length > 0) [left, failed] = [fewer, again];
+  }
+  return { plan: left, ...failed };
+}
+
+for (let seed = first; seed < first + count; seed++) {
+  Deno.test({
+    name: `three instances on denokv keep their promises under the faults of seed ${seed}`,
+    ignore: denokv === null,
+    async fn() {
+      const build = broken ? await breakBuild(broken) : null;
+      try {
+        const run = (plan: readonly ChaosEvent[]) => runPlan(denokv ?? "", plan, seed, build?.entry);
+        const plan = planOf(seed, hasClock);
+        const outcome = await run(plan);
+        if (said("--seeds") || said("--seed")) console.log(`seed ${seed}: ${countsOf(outcome.history)}`);
+        if (outcome.violations.length === 0) return;
+        console.log(`seed ${seed}: ${outcome.violations.slice(0, 5).join("\n")}`);
+        const found = said("--whole") ? { plan, ...outcome } : await shortest(plan, outcome, run);
+        throw new Error([
+          ...found.violations,
+          "with these events:",
+          ...found.plan.map((event) => JSON.stringify(event)),
+          "and these facts:",
+          ...relevant(found).map(lineOf),
+          "Repeat it with:",
+          `deno test -A tests/e2e/chaos_test.ts -- --seed ${seed}`,
+        ].join("\n"));
+      } finally {
+        await build?.[Symbol.asyncDispose]();
+      }
+    },
+  });
+}
+
+/** The facts about what the violations name, and every event. */
+function relevant({ violations, history }: Outcome) {
+  const messages = new Set(violations.map((line) => line.split(/[ :]/)[0]));
+  const requests = new Set(
+    history.flatMap((fact) => fact.kind === "sent" && messages.has(fact.message) ? [fact.request] : []),
+  );
+  return history.filter((fact) =>
+    fact.kind === "event" || fact.kind === "opened" || ("message" in fact && messages.has(fact.message)) ||
+    ("request" in fact && requests.has(fact.request))
+  ).slice(-LINES);
+}
