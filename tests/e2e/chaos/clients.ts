@@ -66,6 +66,8 @@ export class World {
 export class ChaosAgent {
   /** The instance that it uses. */
   instance: number;
+  /** The instance to which it sends in a restart of instances. */
+  sendsAt: number;
   /** Refresh tokens that it was given. */
   readonly tokens: string[];
   readonly #world: World;
@@ -75,7 +77,7 @@ export class ChaosAgent {
 
   constructor(world: World, readonly number: number, readonly live: LiveAgent) {
     this.#world = world;
-    this.instance = number % INSTANCES;
+    this.instance = this.sendsAt = number % INSTANCES;
     this.tokens = [live.agentAuth.refreshToken];
   }
 

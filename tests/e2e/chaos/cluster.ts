@@ -33,18 +33,16 @@ export class Cluster implements AsyncDisposable {
     readonly store: Denokv,
     readonly folder: string,
     readonly entry: readonly string[] | undefined,
-    readonly env: Record<string, string>,
     readonly hasClock: boolean,
   ) {}
 
   static async open(
     program: string,
     folder: string,
-    { entry, env = {}, delayMs = 0 }: { entry?: readonly string[]; env?: Record<string, string>; delayMs?: number } =
-      {},
+    { entry, delayMs = 0, hasClock = false }: { entry?: readonly string[]; delayMs?: number; hasClock?: boolean } = {},
   ): Promise<Cluster> {
     const store = await Denokv.start(program, `${folder}/denokv.sqlite`);
-    const cluster = new Cluster(store, folder, entry, env, await hasFaketime());
+    const cluster = new Cluster(store, folder, entry, hasClock);
     for (let i = 0; i < INSTANCES; i++) {
       const port = freePort();
       const clockFile = `${folder}/clock-${i}`;
@@ -85,7 +83,6 @@ export class Cluster implements AsyncDisposable {
         PROXY_URL: this.origin,
         TRUSTED_PROXIES: "127.0.0.1",
         AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000",
-        ...this.env,
       },
     });
   }
@@ -122,7 +119,7 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  /** Lines of the logs that tell of a defect. */
+  /** Lines of the logs that report a defect. */
   defects(): string[] {
     return this.instances.flatMap(({ printed, process }) => `${printed}\n${process?.stderr.text ?? ""}`.split("\n"))
       .filter((line) => /unhandled_rejection|"request_failed"|panicked|"status":500/.test(line));

@@ -2,7 +2,7 @@
 import { BOOTSTRAP_SECRET, newAgent, newId } from "../../support/process.ts";
 import { ApiError, UnreachableError } from "../../support/agent_client.ts";
 import { ChaosAgent, World } from "./clients.ts";
-import { Cluster } from "./cluster.ts";
+import { Cluster, hasFaketime } from "./cluster.ts";
 import { type Fact, violationsOf } from "./history.ts";
 import { AGENTS, type ChaosEvent, INSTANCES, LASTING, numbersFrom, peersOf } from "./plan.ts";
 
@@ -40,7 +40,8 @@ export async function runPlan(
 ): Promise<Outcome> {
   const folder = await Deno.makeTempDir({ prefix: "svc_chaos_" });
   try {
-    await using cluster = await Cluster.open(program, folder, { ...(entry ? { entry } : {}), delayMs: 2 });
+    const options = { ...(entry ? { entry } : {}), delayMs: 2, hasClock: await hasFaketime() };
+    await using cluster = await Cluster.open(program, folder, options);
     return await new Run(cluster, seed).run(plan);
   } finally {
     await Deno.remove(folder, { recursive: true });
