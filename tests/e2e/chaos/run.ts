@@ -87,17 +87,17 @@ class Run {
   async #cast(): Promise<void> {
     const world = this.#world, place = { registryUrl: this.cluster.origin, proxyUrl: this.cluster.origin };
     this.#apiKey = (await world.registryAt(0).bootstrap(BOOTSTRAP_SECRET)).apiKey.token;
-    for (let i = 0; i < AGENTS; i++) {
+    await Promise.all(Array.from({ length: AGENTS }, async (_, i) => {
       const live = await newAgent(place, this.#apiKey, `agent-${i}`, world.depsAt(() => i % INSTANCES));
-      this.#agents.push(new ChaosAgent(world, i, live));
-    }
-    for (const [i, agent] of this.#agents.entries()) {
+      this.#agents[i] = new ChaosAgent(world, i, live);
+    }));
+    await Promise.all(this.#agents.map(async (agent, i) => {
       for (const peer of peersOf(i).slice(0, 2)) {
         const other = this.#agents[peer] as ChaosAgent;
         const { ticket } = await agent.live.client.pairStart({ agentName: `agent-${i}`, humanName: "A" });
         await other.live.client.pairConfirm(ticket, { agentName: `agent-${peer}`, humanName: "B" });
       }
-    }
+    }));
     for (const agent of this.#agents) agent.connect();
     for (const end = performance.now() + 10_000; !this.#agents.every((agent) => agent.isConnected);) {
       if (performance.now() > end) throw new Error("Not every agent connects before the first fault");
