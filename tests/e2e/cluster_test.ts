@@ -16,9 +16,12 @@ const denokv = await findDenokv();
 /** Agents of the reconnect storm, and registrations at once. */
 const STORM_AGENTS = 300;
 const AT_ONCE = 20;
-/** Messages a second while the instances restart. */
+/** Most messages a second while the instances restart, and most of one client without an answer. */
 const RATE = 200;
 const SENDERS = 10;
+const OPEN = 3;
+/** Pause of a client before it repeats a message. */
+const REPEAT_MS = 250;
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
@@ -104,16 +107,18 @@ Deno.test({
         const answer = await agent.send(next(i), message, true, instance);
         if (answer === "delivered" || answer === "queued") return void (agent.sendsAt = instance);
         if (/UNAVAILABLE|^503/.test(answer)) unavailable[i] = (unavailable[i] ?? 0) + 1;
-        await pause(50);
+        await pause(REPEAT_MS);
       }
     };
     const loads = agents.map(async (_, i) => {
-      const open: Promise<void>[] = [];
+      const open = new Set<Promise<void>>();
       while (!isOver) {
         const message = newId();
         sent.push(message);
-        open.push(insist(i, message));
+        const one = insist(i, message).finally(() => open.delete(one));
+        open.add(one);
         await pause(1_000 * SENDERS / RATE);
+        while (open.size >= OPEN) await Promise.race(open);
       }
       await Promise.all(open);
     });
