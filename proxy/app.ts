@@ -187,6 +187,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     async stop() {
       for (const part of [crl, drain, revalidation, trustChanges, pairRemoval, sweeper, inbox]) part.stop();
       await presence.stop();
+      await dispatch.finish();
     },
   };
 }

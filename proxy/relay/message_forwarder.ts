@@ -61,6 +61,8 @@ export class MessageForwarder {
   readonly #deps: DispatchDeps;
   /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, (dispatched: ForwardResult) => void>();
+  /** Messages of other instances whose result is not written. */
+  readonly #underWay = new Set<Promise<void>>();
 
   constructor(deps: DispatchDeps) {
     this.#deps = deps;
@@ -162,12 +164,25 @@ export class MessageForwarder {
     }
   }
 
+  /** Waits until the results of messages of other instances are written, at most the time of a shutdown for it (D-267). */
+  async finish(): Promise<void> {
+    if (this.#underWay.size === 0) return;
+    const late = new AbortController();
+    await Promise.race([Promise.all(this.#underWay), sleep(this.#deps.clock, LIMITS.noteDrainMs, late.signal)]);
+    late.abort();
+  }
+
+  #track(work: Promise<void>): void {
+    this.#underWay.add(work);
+    void work.finally(() => this.#underWay.delete(work));
+  }
+
   #receive(note: Note, bytes: Uint8Array): void {
     const { hub, drain, metrics } = this.#deps;
     metrics.count("bus_notes_total", note.kind);
     switch (note.kind) {
       case "message":
-        void this.#deliverNote(note, new TextDecoder().decode(bytes));
+        this.#track(this.#deliverNote(note, new TextDecoder().decode(bytes)));
         break;
       case "dispatched":
         this.#away.get(note.id)?.(note.dispatched);

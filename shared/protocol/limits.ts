@@ -464,6 +464,12 @@ export const LIMIT_TABLE = {
     what: "unsent bytes of all sockets after which the slowest is closed",
   },
   drainMs: { value: 3_500, unit: "ms", source: "D-70", what: "wait for acknowledgements in flight at shutdown" },
+  noteDrainMs: {
+    value: 800,
+    unit: "ms",
+    source: "D-267",
+    what: "wait at shutdown for the results of messages of other instances",
+  },
   shutdownMs: { value: 5_000, unit: "ms", source: "D-70", what: "time for a complete shutdown" },
   ticketTtlSeconds: { value: 300, unit: "s", source: "R-352", what: "default lifetime of a pairing ticket" },
   ticketTtlMaxSeconds: { value: 900, unit: "s", source: "R-352", what: "longest lifetime of a pairing ticket" },

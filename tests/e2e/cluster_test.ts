@@ -132,9 +132,11 @@ Deno.test({
     await Promise.all(loads);
     const received = () => world.history.flatMap((fact) => fact.kind === "received" ? [fact.message] : []);
     await eventually(20_000, "every message arrives", () => new Set(received()).size === sent.length || undefined);
-    assertEquals(received().length, sent.length, "no message arrives twice");
-    console.log(`${sent.length} messages; 503 by client: ${unavailable.join(" ")}`);
-    assert(unavailable.every((count) => count <= 1), `503 by client: ${unavailable.join(" ")}`);
+    const repeated = received().length - sent.length;
+    console.log(`${sent.length} messages, ${repeated} frames twice; 503 by client: ${unavailable.join(" ")}`);
+    assertEquals(repeated, 0, "no message arrives twice");
+    // Each message without an answer may meet the instance that stops.
+    assert(unavailable.every((count) => count <= OPEN * INSTANCES), `503 by client: ${unavailable.join(" ")}`);
     for (const agent of agents) await agent.stop();
   },
 });
