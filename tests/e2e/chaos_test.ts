@@ -43,7 +43,7 @@ async function shortest(
 
 for (let seed = first; seed < first + count; seed++) {
   Deno.test({
-    name: `three instances on denokv keep their promises under the faults of seed ${seed}`,
+    name: `three instances on denokv keep every rule under the faults of seed ${seed}`,
     ignore: denokv === null,
     async fn() {
       const build = broken ? await breakBuild(broken) : null;

@@ -43,7 +43,7 @@ async function register(world: World, count: number): Promise<ChaosAgent[]> {
 const areConnected = (agents: ChaosAgent[]) => agents.every(({ isConnected }) => isConnected) || undefined;
 
 Deno.test({
-  name: "300 agents come back spread over time when one of three instances is killed, with one presence write each",
+  name: "300 agents come back spread over time, with two presence writes at most, when an instance is killed",
   ignore: denokv === null,
   async fn() {
     await using folder = await tempFolder();
@@ -85,7 +85,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a rolling restart of three instances under load loses and doubles no message of a client that repeats",
+  name: "a rolling restart of three instances loses and doubles no message of a client that repeats",
   ignore: denokv === null,
   async fn() {
     await using folder = await tempFolder();

@@ -47,7 +47,7 @@ async function startRevision(folder: string, name: string, database: Denokv, env
 }
 
 Deno.test({
-  name: "two revisions with the variables of Deno Deploy are one service on the attached database, without files",
+  name: "two revisions as on Deno Deploy are one service on the attached database, without access to files",
   ignore: denokv === null,
   async fn() {
     await using folder = await tempFolder();
