@@ -57,6 +57,8 @@ interface QueuedClaim extends Queued {
   updates: readonly Update<unknown>[];
   /** Commits that may have applied the claim: at most two. */
   doubts?: Mark[];
+  /** The commit that was answered as a conflict: over a network its first try may have applied the claim (D-265). */
+  conflict?: Mark;
   resolve(fate: ClaimResult<unknown>): void;
   reject(error: unknown): void;
 }
@@ -199,6 +201,10 @@ export class GroupCommit {
           if (fate.taken || isFresh) claim.resolve(fate);
         });
         if (refused.length === 0) return;
+      } else if (mark) {
+        // Deno repeats a call over the network whose answer was lost. The repeat conflicts with the first try.
+        const sent = mark;
+        batch.forEach((claim, i) => fates[i]?.taken && (claim.conflict = sent));
       }
     } catch (error) {
       const sent = mark;
@@ -238,14 +244,15 @@ export class GroupCommit {
 
   /** Resolves the claims of an earlier commit that took effect although its response was lost. Returns the others. */
   async #undoubted(batch: readonly QueuedClaim[]): Promise<readonly QueuedClaim[]> {
-    const doubts = new Set(batch.flatMap((claim) => claim.doubts ?? []));
+    const doubtsOf = ({ doubts = [], conflict }: QueuedClaim) => conflict ? [...doubts, conflict] : doubts;
+    const doubts = new Set(batch.flatMap(doubtsOf));
     if (doubts.size === 0) return batch;
     const marks = [...doubts];
     const found = await this.#kv.getMany<unknown[]>(marks.map(({ key }) => key));
     const done = new Set(marks.filter(({ number }, i) => found[i]?.value === number));
     const rest: QueuedClaim[] = [];
     for (const claim of batch) {
-      if (claim.doubts?.some((mark) => done.has(mark))) claim.resolve({ taken: true });
+      if (doubtsOf(claim).some((mark) => done.has(mark))) claim.resolve({ taken: true });
       else rest.push(claim);
     }
     return rest;
