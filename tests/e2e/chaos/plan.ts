@@ -32,9 +32,9 @@ export function numbersFrom(seed: number): () => number {
   };
 }
 
-/** Peers of an agent by number: a message goes to one of them. */
+/** Peers of an agent by number: a message goes to one of them. Two of them begin at the agent's own instance. */
 export function peersOf(agent: number): number[] {
-  return [1, 2, AGENTS - 1, AGENTS - 2].map((step) => (agent + step) % AGENTS);
+  return [1, INSTANCES, AGENTS - 1, AGENTS - INSTANCES].map((step) => (agent + step) % AGENTS);
 }
 
 /** Time in which events start. */

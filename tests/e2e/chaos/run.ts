@@ -152,7 +152,7 @@ class Run {
         return await this.#during(event.ms, () => links.forEach((link) => link.stall()), () => this.#healAll());
       case "stall_store_link": {
         const link = links[event.instance];
-        const moving = this.#agents.filter(({ instance }) => instance === event.instance).slice(0, 3);
+        const moving = this.#agents.filter(({ instance }) => instance === event.instance).slice(0, 2);
         link?.stall();
         await pause(300);
         for (const agent of moving) agent.move();
