@@ -75,7 +75,9 @@ Deno.test({
     assertEquals(atOld.frames.length, 2);
     await registry.deleteAgent(apiKey, late.agent.id);
     const refused = await assertRejects(() => late.client.sendMessage(messageTo(b)), ApiError);
-    assert(refused.code === "PROXY_AUTH_REVOKED" || refused.code === "PROXY_AUTH_FORBIDDEN", refused.message);
+    // The end of the pair or of the session may be known before the revocation list (D-235).
+    const codes = ["PROXY_AUTH_REVOKED", "PROXY_AUTH_FORBIDDEN", "PROXY_AGENT_ACCESS_INVALID"];
+    assert(codes.includes(refused.code ?? ""), refused.message);
 
     const { code } = await old.end("SIGINT", STOP_MS);
     assertEquals(code, 0);

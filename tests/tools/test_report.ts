@@ -116,6 +116,11 @@ async function runOnDenokv(args: readonly string[]): Promise<Run> {
   return result;
 }
 
+/** The tests with processes wait more than they compute: one file more than there are cores runs at the same time. */
+function jobsOf(args: readonly string[]): Record<string, string> {
+  return args.includes("tests/e2e") ? { DENO_JOBS: String(navigator.hardwareConcurrency + 1) } : {};
+}
+
 async function run(args: readonly string[], env: Record<string, string> = {}): Promise<Run> {
   const folder = await Deno.makeTempDir({ prefix: "test_report_" });
   const report = `${folder}/junit.xml`;
@@ -125,7 +130,7 @@ async function run(args: readonly string[], env: Record<string, string> = {}): P
     stdin: "null",
     stdout: isTerminal ? "inherit" : "piped",
     stderr: "inherit",
-    env: isTerminal ? env : { ...env, NO_COLOR: "1" },
+    env: { ...jobsOf(args), ...env, ...isTerminal ? {} : { NO_COLOR: "1" } },
   }).spawn();
   if (!isTerminal) await copyWithoutDots(child.stdout);
   const { code } = await child.status;
