@@ -14,28 +14,28 @@ function where(os: Whereabouts["os"], variables: Record<string, string> = {}, st
     read: () => Promise.resolve(null),
     exists: () => Promise.resolve(false),
   };
-  return { home: "/home/ada", project: "/work/shop", os, env, machine, stateDir } satisfies Whereabouts;
+  return { home: "/home/ada", project: "/projects/shop", os, env, machine, stateDir } satisfies Whereabouts;
 }
 
 Deno.test("each host has its file, which variables of the host move", async (t) => {
   const xdg = { XDG_CONFIG_HOME: "/x" }, relative = { XDG_CONFIG_HOME: "x" };
   const cases: [host: HostId, scope: Scope, where: Whereabouts, path: string | null][] = [
     ["claude-code", "user", where("linux"), "/home/ada/.claude.json"],
-    ["claude-code", "project", where("linux"), "/work/shop/.mcp.json"],
+    ["claude-code", "project", where("linux"), "/projects/shop/.mcp.json"],
     ["cursor", "user", where("darwin"), "/home/ada/.cursor/mcp.json"],
-    ["cursor", "project", where("linux"), "/work/shop/.cursor/mcp.json"],
+    ["cursor", "project", where("linux"), "/projects/shop/.cursor/mcp.json"],
     ["gemini", "user", where("linux"), "/home/ada/.gemini/settings.json"],
-    ["gemini", "project", where("linux"), "/work/shop/.gemini/settings.json"],
+    ["gemini", "project", where("linux"), "/projects/shop/.gemini/settings.json"],
     ["codex", "user", where("linux"), "/home/ada/.codex/config.toml"],
     ["codex", "user", where("linux", { CODEX_HOME: "/codex" }), "/codex/config.toml"],
-    ["codex", "project", where("linux", { CODEX_HOME: "/codex" }), "/work/shop/.codex/config.toml"],
+    ["codex", "project", where("linux", { CODEX_HOME: "/codex" }), "/projects/shop/.codex/config.toml"],
     ["vscode", "user", where("linux"), "/home/ada/.config/Code/User/mcp.json"],
     ["vscode", "user", where("linux", xdg), "/x/Code/User/mcp.json"],
     ["vscode", "user", where("linux", relative), "/home/ada/.config/Code/User/mcp.json"],
     ["vscode", "user", where("darwin"), "/home/ada/Library/Application Support/Code/User/mcp.json"],
     ["vscode", "user", where("windows", { APPDATA: "/app" }), "/app/Code/User/mcp.json"],
     ["vscode", "user", where("windows"), null],
-    ["vscode", "project", where("windows"), "/work/shop/.vscode/mcp.json"],
+    ["vscode", "project", where("windows"), "/projects/shop/.vscode/mcp.json"],
     ["openclaw", "user", where("linux"), "/home/ada/.openclaw/openclaw.json"],
     ["openclaw", "user", where("linux", { OPENCLAW_CONFIG_PATH: "/o.json" }), "/o.json"],
     ["openclaw", "user", where("linux", { OPENCLAW_STATE_DIR: "/o" }), "/o/openclaw.json"],
