@@ -7,10 +7,11 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import project from "../../deno.json" with { type: "json" };
 import { Place } from "../cli/place.ts";
 import { compiledProgram, ended, output, runtimeStub } from "../cli/program.ts";
+import { isInstalled } from "../support/installed.ts";
 import { ROOT, tempFolder } from "../support/process.ts";
 
 const tool = (name: string, ...args: string[]) => ["run", "-A", `${ROOT}/tests/tools/${name}.ts`, ...args];
-const hasNpm = (await output("npm", ["--version"]).catch(() => null))?.code === 0;
+const ignore = !await isInstalled("npm");
 const OPERATIONS = await Deno.readTextFile(`${ROOT}/docs/operations.md`);
 /** What npm prints without its registry. */
 const UNREACHABLE = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|network/i;
@@ -110,84 +111,97 @@ async function demoAndServe({ command, home }: Person, words: string[], cwd: str
   }
 }
 
-Deno.test("each command of the section on installing runs as it stands, or is listed as never tried", async (t) => {
-  if (!hasNpm) return console.log("npm is not on this machine: the package is NOT checked");
-  const stub = await runtimeStub();
-  await using folder = await tempFolder();
-  for (const block of blocks()) {
-    const [title = ""] = block.split("\n");
-    await t.step(title, async () => {
-      const isCompiling = block.includes("task compile");
-      if (isCompiling && stub === null) {
-        return console.log("The commands that compile are NOT checked: there is no runtime stub");
+Deno.test(
+  "each command of the section on installing runs as it stands, or is listed as never tried",
+  { ignore },
+  async (t) => {
+    const stub = await runtimeStub();
+    await using folder = await tempFolder();
+    for (const block of blocks()) {
+      const [title = ""] = block.split("\n");
+      await t.step(title, async () => {
+        const isCompiling = block.includes("task compile");
+        if (isCompiling && stub === null) {
+          return console.log("The commands that compile are NOT checked: there is no runtime stub");
+        }
+        const env = isCompiling
+          ? { TEST_DENO: stub?.deno ?? "", DENORT_BIN: stub?.stub ?? "", DENO_TLS_CA_STORE: "system" }
+          : {};
+        const place = `${folder.path}/${isCompiling ? "compiled" : "packed"}`;
+        const { code, stdout, stderr } = await (await person(place, env)).run(block, ROOT);
+        if (code !== 0 && UNREACHABLE.test(stderr)) {
+          return console.log("The npm registry cannot be reached: NOT checked");
+        }
+        assertEquals(code, 0, stdout + stderr);
+      });
+    }
+  },
+);
+
+Deno.test(
+  "the package installs without scripts in an empty folder, and runs as command, demo and server",
+  { ignore },
+  async (t) => {
+    if (await Deno.stat(TARBALL).catch(() => null) === null) await output(Deno.execPath(), tool("pack"));
+    await using folder = await tempFolder();
+    const user = await person(folder.path);
+    await t.step("its files", async () => {
+      await output("tar", ["xzf", TARBALL, "-C", folder.path]);
+      const content = `${folder.path}/package`;
+      const names = filesBelow(content).map((path) => path.slice(content.length + 1));
+      const outside = names.filter((name) => !/^lib\/[\w-]+\.js$/.test(name));
+      assertEquals(outside, ["LICENSE", "README.md", "package.json", "svc.cjs"]);
+      assert(names.includes("lib/svc.js") && names.length > 8, "the bundle is in parts");
+      for (const name of names) {
+        const text = await Deno.readTextFile(`${content}/${name}`);
+        for (const path of [ROOT, `${Deno.env.get("HOME") ?? "/root"}/`, "sourceMappingURL", "/tmp/"]) {
+          assert(!text.includes(path), `${name} names ${path}`);
+        }
       }
-      const env = isCompiling
-        ? { TEST_DENO: stub?.deno ?? "", DENORT_BIN: stub?.stub ?? "", DENO_TLS_CA_STORE: "system" }
-        : {};
-      const place = `${folder.path}/${isCompiling ? "compiled" : "packed"}`;
-      const { code, stdout, stderr } = await (await person(place, env)).run(block, ROOT);
-      if (code !== 0 && UNREACHABLE.test(stderr)) return console.log("The npm registry cannot be reached: NOT checked");
-      assertEquals(code, 0, stdout + stderr);
     });
-  }
-});
 
-Deno.test("the package installs without scripts in an empty folder, and runs as command, demo and server", async (t) => {
-  if (!hasNpm) return;
-  if (await Deno.stat(TARBALL).catch(() => null) === null) await output(Deno.execPath(), tool("pack"));
-  await using folder = await tempFolder();
-  const user = await person(folder.path);
-  await t.step("its files", async () => {
-    await output("tar", ["xzf", TARBALL, "-C", folder.path]);
-    const content = `${folder.path}/package`;
-    const names = filesBelow(content).map((path) => path.slice(content.length + 1));
-    const outside = names.filter((name) => !/^lib\/[\w-]+\.js$/.test(name));
-    assertEquals(outside, ["LICENSE", "README.md", "package.json", "svc.cjs"]);
-    assert(names.includes("lib/svc.js") && names.length > 8, "the bundle is in parts");
-    for (const name of names) {
-      const text = await Deno.readTextFile(`${content}/${name}`);
-      for (const path of [ROOT, `${Deno.env.get("HOME") ?? "/root"}/`, "sourceMappingURL", "/tmp/"]) {
-        assert(!text.includes(path), `${name} names ${path}`);
+    const empty = `${folder.path}/empty`;
+    await Deno.mkdir(empty);
+    const install = await user.run(`npm install --ignore-scripts ${TARBALL}`, empty);
+    if (install.code !== 0 && UNREACHABLE.test(install.stderr)) {
+      return console.log("The npm registry cannot be reached: the installed package is NOT checked");
+    }
+    assertEquals(install.code, 0, install.stderr);
+    const svc = `${empty}/node_modules/.bin/svc`;
+    await t.step("commands", async () => {
+      assertEquals(await output(svc, ["--version"]), { code: 0, stdout: `${project.version}\n`, stderr: "" });
+      const wrong = await output(svc, ["nonsense", "--json"]);
+      assertEquals([wrong.code, JSON.parse(wrong.stderr).error.code], [2, "CLI_USAGE"]);
+      await using place = await Place.open();
+      const env = { SVC_CONFIG_DIR: `${folder.path}/svc`, SVC_REGISTRY_URL: place.url, SVC_API_KEY: place.apiKey };
+      for (
+        const argv of [["agent", "create", "alpha"], ["agent", "inspect", "alpha"], [
+          "agent",
+          "auth",
+          "refresh",
+          "alpha",
+        ]]
+      ) {
+        const { code, stderr } = await output(svc, argv, env);
+        assertEquals(code, 0, stderr);
       }
-    }
-  });
-
-  const empty = `${folder.path}/empty`;
-  await Deno.mkdir(empty);
-  const install = await user.run(`npm install --ignore-scripts ${TARBALL}`, empty);
-  if (install.code !== 0 && UNREACHABLE.test(install.stderr)) {
-    return console.log("The npm registry cannot be reached: the installed package is NOT checked");
-  }
-  assertEquals(install.code, 0, install.stderr);
-  const svc = `${empty}/node_modules/.bin/svc`;
-  await t.step("commands", async () => {
-    assertEquals(await output(svc, ["--version"]), { code: 0, stdout: `${project.version}\n`, stderr: "" });
-    const wrong = await output(svc, ["nonsense", "--json"]);
-    assertEquals([wrong.code, JSON.parse(wrong.stderr).error.code], [2, "CLI_USAGE"]);
-    await using place = await Place.open();
-    const env = { SVC_CONFIG_DIR: `${folder.path}/svc`, SVC_REGISTRY_URL: place.url, SVC_API_KEY: place.apiKey };
-    for (
-      const argv of [["agent", "create", "alpha"], ["agent", "inspect", "alpha"], ["agent", "auth", "refresh", "alpha"]]
-    ) {
-      const { code, stderr } = await output(svc, argv, env);
-      assertEquals(code, 0, stderr);
-    }
-    let asked = () => {};
-    const isAsked = new Promise<void>((resolve) => asked = resolve);
-    place.tamper = (_, forward) => {
-      asked();
-      return new Promise((resolve) => setTimeout(() => resolve(forward()), 1_000));
-    };
-    const child = new Deno.Command(svc, { args: ["api-key", "list"], env, stdout: "piped", stderr: "piped" }).spawn();
-    await isAsked;
-    child.kill("SIGINT");
-    const interrupted = await ended(child);
-    assertEquals([interrupted.code, interrupted.stderr], [130, "Interrupted.\n"], "signals are passed on");
-  });
-  await t.step("demo and server", async () => {
-    await demoAndServe(user, ["npx", "svc"], empty);
-  });
-});
+      let asked = () => {};
+      const isAsked = new Promise<void>((resolve) => asked = resolve);
+      place.tamper = (_, forward) => {
+        asked();
+        return new Promise((resolve) => setTimeout(() => resolve(forward()), 1_000));
+      };
+      const child = new Deno.Command(svc, { args: ["api-key", "list"], env, stdout: "piped", stderr: "piped" }).spawn();
+      await isAsked;
+      child.kill("SIGINT");
+      const interrupted = await ended(child);
+      assertEquals([interrupted.code, interrupted.stderr], [130, "Interrupted.\n"], "signals are passed on");
+    });
+    await t.step("demo and server", async () => {
+      await demoAndServe(user, ["npx", "svc"], empty);
+    });
+  },
+);
 
 Deno.test("the compiled file runs the demo and the server", async () => {
   const program = await compiledProgram();

@@ -60,10 +60,20 @@ function isStep(name: string, names: Set<string>): boolean {
   return parts.some((_, i) => i > 0 && names.has(parts.slice(0, i).join(" &gt; ")));
 }
 
-/** The last two lines. A run that failed counts a failure even when no test failed, for example after a type error. */
-export function summary(counts: Counts, exitCode: number): [skipped: string, result: string] {
+/**
+ * The last two lines. A run that failed counts a failure even when no test failed, for example after a type error.
+ *
+ * @param unchecked number of parts of passed tests that this machine could not run
+ */
+export function summary(counts: Counts, exitCode: number, unchecked = 0): [skipped: string, result: string] {
   const failed = exitCode === 0 ? counts.failed : Math.max(1, counts.failed);
-  return [`${counts.skipped} skipped`, `${counts.passed} passed, ${failed} failed`];
+  const parts = unchecked === 0 ? "" : `, ${unchecked} ${unchecked === 1 ? "part" : "parts"} of tests not checked`;
+  return [`${counts.skipped} skipped${parts}`, `${counts.passed} passed, ${failed} failed`];
+}
+
+/** Number of lines with which tests report that a part of them cannot run on this machine. */
+export function countUnchecked(lines: readonly string[]): number {
+  return lines.filter((line) => line.includes("NOT checked")).length;
 }
 
 /**
@@ -84,19 +94,23 @@ export function groups(args: readonly string[]): string[][] {
     .map((group) => [...(group.length === 1 ? GROUPS[group[0] ?? ""] : undefined) ?? group, ...forTests]);
 }
 
-/** Returns the output of the dot reporter without the progress dots. */
-async function copyWithoutDots(output: ReadableStream<Uint8Array>): Promise<void> {
-  let rest = "";
+/** Prints the output of the dot reporter, without the dots when it is piped. Returns the number of parts not checked. */
+async function printOutput(output: ReadableStream<Uint8Array>, isTerminal: boolean): Promise<number> {
+  let rest = "", unchecked = 0;
   for await (const text of output.pipeThrough(new TextDecoderStream())) {
+    if (isTerminal) Deno.stdout.writeSync(new TextEncoder().encode(text));
     const lines = (rest + text).split("\n");
     rest = lines.pop() ?? "";
-    for (const line of lines) if (!/^[.,!]$/.test(line)) console.log(line);
+    unchecked += countUnchecked(lines);
+    if (!isTerminal) { for (const line of lines) if (!/^[.,!]$/.test(line)) console.log(line); }
   }
-  if (rest !== "") console.log(rest);
+  if (rest !== "" && !isTerminal) console.log(rest);
+  return unchecked + countUnchecked([rest]);
 }
 
 interface Run {
   counts: Counts;
+  unchecked: number;
   slow: ReturnType<typeof slowest>;
   code: number;
 }
@@ -109,7 +123,7 @@ export function isOnDenokv(args: readonly string[]): boolean {
 
 async function runOnDenokv(args: readonly string[]): Promise<Run> {
   const program = await findDenokv();
-  if (program === null) return { counts: { passed: 0, failed: 0, skipped: 1 }, slow: [], code: 0 };
+  if (program === null) return { counts: { passed: 0, failed: 0, skipped: 1 }, unchecked: 0, slow: [], code: 0 };
   await using databases = new Databases(program);
   const result = await run(args, databases.variables);
   console.log(`${result.counts.passed + result.counts.failed} tests on denokv, ${databases.taken} databases`);
@@ -128,23 +142,24 @@ async function run(args: readonly string[], env: Record<string, string> = {}): P
   const child = new Deno.Command(Deno.execPath(), {
     args: ["test", `--junit-path=${report}`, ...args],
     stdin: "null",
-    stdout: isTerminal ? "inherit" : "piped",
+    stdout: "piped",
     stderr: "inherit",
-    env: { ...jobsOf(args), ...env, ...isTerminal ? {} : { NO_COLOR: "1" } },
+    env: { ...jobsOf(args), ...env, ...isTerminal && !Deno.noColor ? { FORCE_COLOR: "1" } : { NO_COLOR: "1" } },
   }).spawn();
-  if (!isTerminal) await copyWithoutDots(child.stdout);
+  const unchecked = await printOutput(child.stdout, isTerminal);
   const { code } = await child.status;
   const xml = await Deno.readTextFile(report).catch(() => "");
   await Deno.remove(folder, { recursive: true });
-  return { counts: countTests(xml), slow: slowest(xml, SLOWEST), code };
+  return { counts: countTests(xml), unchecked, slow: slowest(xml, SLOWEST), code };
 }
 
 if (import.meta.main) {
   const total: Counts = { passed: 0, failed: 0, skipped: 0 };
   const slow: ReturnType<typeof slowest> = [];
-  let exitCode = 0;
+  let exitCode = 0, unchecked = 0;
   for (const group of groups(Deno.args)) {
-    const { counts, slow: slowOfGroup, code } = await (isOnDenokv(group) ? runOnDenokv(group) : run(group));
+    const { counts, slow: slowOfGroup, code, ...more } = await (isOnDenokv(group) ? runOnDenokv(group) : run(group));
+    unchecked += more.unchecked;
     slow.push(...slowOfGroup);
     total.passed += counts.passed;
     total.failed += code === 0 ? counts.failed : Math.max(1, counts.failed);
@@ -154,6 +169,6 @@ if (import.meta.main) {
   for (const { seconds, file, name } of slow.sort((a, b) => b.seconds - a.seconds).slice(0, SLOWEST)) {
     console.log(`${seconds.toFixed(1).padStart(6)} s  ${file} ${name}`);
   }
-  for (const line of summary(total, exitCode)) console.log(line);
+  for (const line of summary(total, exitCode, unchecked)) console.log(line);
   Deno.exit(exitCode);
 }

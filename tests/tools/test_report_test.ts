@@ -1,6 +1,6 @@
 /** Checks how test_report.ts counts reports of Deno and splits its arguments. */
 import { assertEquals } from "@std/assert";
-import { countTests, groups, isOnDenokv, slowest, summary } from "./test_report.ts";
+import { countTests, countUnchecked, groups, isOnDenokv, slowest, summary } from "./test_report.ts";
 import { GROUPS } from "./test_groups.ts";
 
 /** Returns one test case of a report; `inner` is its content. */
@@ -54,6 +54,15 @@ Deno.test("countTests() finds nothing in an empty report", () => {
 Deno.test("the summary ends with the plain line that counts, after the line of skipped tests", () => {
   assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 0), ["0 skipped", "3 passed, 0 failed"]);
   assertEquals(summary({ passed: 3, failed: 1, skipped: 2 }, 1), ["2 skipped", "3 passed, 1 failed"]);
+});
+
+Deno.test("the line of skipped tests counts the parts of tests that this machine cannot run", () => {
+  assertEquals(
+    countUnchecked(["ok", "npm is not on this machine: the package is NOT checked", "The types are NOT checked"]),
+    2,
+  );
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 2 }, 0, 1)[0], "2 skipped, 1 part of tests not checked");
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 0, 2)[0], "0 skipped, 2 parts of tests not checked");
 });
 
 Deno.test("the summary of a run that failed has a failure even when no test was reported", () => {
