@@ -111,6 +111,7 @@ async function compose(
     kv: store.kv,
     maxChecks: store.maxChecks,
     commitsInFlight: store.commitsInFlight,
+    reliedMs: store.reliedMs,
     clock: systemClock,
     random: systemRandom,
     newId,

@@ -66,6 +66,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     markKey: KEYS.commitMark(newId()),
     metrics,
     inFlight: externals.commitsInFlight,
+    reliedMs: externals.reliedMs,
   });
   const reads = new BatchedReads(kv);
   const hub = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics);
@@ -143,6 +144,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     access: judgeAccess
       ? (claim) => judgeAccess(claim, { commits, reads }, ACCESS_TOKEN_ENDED)
       : async (claim) => await registry.validate(claim) ? [] : null,
+    readsAccess: judgeAccess !== undefined,
     keys,
     crl,
     commits,

@@ -36,6 +36,8 @@ export interface ProxyDeps extends AppDeps {
   registry: RegistryClient;
   /** Returns the preconditions of a valid access token, or `null` for an invalid one (D-63). */
   access(claim: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
+  /** True when `access()` only reads records, so that it may begin before its check. */
+  readsAccess: boolean;
   keys: KeyCache;
   crl: CrlCache;
   aits: AitCache;

@@ -4,7 +4,12 @@
  */
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
-import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
+import {
+  readCached,
+  readPrecondition,
+  type RecordReader,
+  requireUnchanged,
+} from "../../shared/server/store/preconditions.ts";
 import {
   decide,
   type Decision,
@@ -72,6 +77,8 @@ export interface PrefetchedRecords {
   window: Prefetched<WindowRecord>;
   /** Records of a message to an agent; otherwise `null`. */
   message: AdmittedAgent["prefetched"];
+  /** Result of `CheckDeps.access()`, when it only reads records and the request has a token; otherwise `null`. */
+  access: ReturnType<CheckDeps["access"]> | null;
 }
 
 export interface CheckDeps extends RecordReader {
@@ -84,6 +91,8 @@ export interface CheckDeps extends RecordReader {
   crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
   /** The preconditions of a valid access token, or `null` for an invalid one (D-63). */
   access(check: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
+  /** True when `access()` only reads records, so that it may begin before its check. */
+  readsAccess: boolean;
 }
 
 export interface AdmissionCheck {
@@ -161,14 +170,14 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "trust",
     failsWith: ["PROXY_AUTH_FORBIDDEN", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { exchange, profile, ait, prefetched, preconditions }) {
+    async run(deps, { exchange, profile, ait, now, prefetched, preconditions }) {
       if (!profile.trust) return;
       const pair = await prefetched?.message?.pair;
       // A pair with a deleted agent ends when the revocation list names the agent (D-241).
       if (pair?.value && await deps.crl.isDeleted(exchange.request.headers.get(HEADERS.recipient) ?? "")) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
-      if (pair?.value) preconditions.push(requireUnchanged(pair, isPresent, PAIR_LOST));
+      if (pair?.value) preconditions.push(requireUnchanged(pair, now, isPresent, PAIR_LOST));
       else if (!(await hasAnyPair(deps.kv, requireSet(ait).claims.sub))) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
       }
@@ -177,15 +186,11 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "access token",
     failsWith: ["PROXY_AGENT_ACCESS_REQUIRED", "PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { profile, exchange, ait, preconditions }) {
+    async run(deps, { profile, exchange, ait, prefetched, preconditions }) {
       if (!profile.access) return;
       const accessToken = exchange.request.headers.get(HEADERS.access);
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
-      const { sub, jti } = requireSet(ait).claims;
-      // A repeated header arrives as one value with a comma. No token contains a comma.
-      const unchanged = accessToken.includes(",")
-        ? null
-        : await deps.access({ accessToken, agentDid: sub, aitJti: jti });
+      const unchanged = await (prefetched?.access ?? checkAccess(deps, accessToken, requireSet(ait)));
       if (!unchanged) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
       preconditions.push(...unchanged);
     },
@@ -224,22 +229,40 @@ export function requireSet<T>(value: T | undefined): T {
 function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
-  const get = <T>(key: Deno.KvKey, isGood: (value: T | null) => boolean): Prefetched<T> => {
-    const entry = readCached(deps, key, isGood);
-    // An earlier check may end the request before this read is awaited. Its failure must not become unhandled.
-    if (entry instanceof Promise) entry.catch(() => {});
-    return entry;
+  // An earlier check may end the request before a read is awaited. Its failure must not become unhandled.
+  const begun = <T>(read: T): T => {
+    if (read instanceof Promise) read.catch(() => {});
+    return read;
   };
+  const accessToken = profile.access && deps.readsAccess ? exchange.request.headers.get(HEADERS.access) : null;
   const rule = windowRule(deps, profile);
   return {
-    window: get<WindowRecord>(KEYS.window(rule.name, sender), (record) => decide(rule, record ?? [], now).allowed),
+    window: begun(
+      readCached<WindowRecord>(
+        deps,
+        KEYS.window(rule.name, sender),
+        (record) => decide(rule, record ?? [], now).allowed,
+      ),
+    ),
     message: profile.trust && isAgentDid(recipient)
       ? {
-        pair: get<PairRecord>(KEYS.pair(sender, recipient), isPresent),
-        presence: get<Presence>(KEYS.presence(recipient), isPresent),
+        pair: begun(readPrecondition<PairRecord>(deps, KEYS.pair(sender, recipient), isPresent)),
+        presence: begun(readCached<Presence>(deps, KEYS.presence(recipient), isPresent)),
       }
       : null,
+    access: accessToken ? begun(checkAccess(deps, accessToken, requireSet(ait))) : null,
   };
+}
+
+/** Returns the preconditions of a valid access token, or `null` for an invalid one. */
+async function checkAccess(
+  deps: CheckDeps,
+  accessToken: string,
+  { claims }: VerifiedAit,
+): Promise<readonly Update<PreconditionFailed>[] | null> {
+  // A repeated header arrives as one value with a comma. No token contains a comma.
+  if (accessToken.includes(",")) return null;
+  return await deps.access({ accessToken, agentDid: claims.sub, aitJti: claims.jti });
 }
 
 function isPresent(value: unknown): boolean {

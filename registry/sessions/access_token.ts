@@ -7,7 +7,7 @@ import { isSecret } from "../../shared/protocol/secrets.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import { readCached, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
+import { readPrecondition, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { AgentRecord, SessionRecord } from "../schema/records.ts";
@@ -42,12 +42,13 @@ export async function accessTokenPreconditions<R>(
   const isAgentGood = (agent: AgentRecord | null) => isIdentity(agent, claim);
   const isSessionGood = (session: SessionRecord | null) =>
     evaluateAccessToken(session, sha256, deps.clock.now()) === "good";
+  const now = deps.clock.now();
   const [agent, session] = await Promise.all([
-    readCached(records, KEYS.agent(id), isAgentGood),
-    readCached(records, KEYS.session(id), isSessionGood),
+    readPrecondition(records, KEYS.agent(id), isAgentGood),
+    readPrecondition(records, KEYS.session(id), isSessionGood),
   ]);
   if (!isAgentGood(agent.value) || !isSessionGood(session.value)) return null;
-  return [requireUnchanged(agent, isAgentGood, refuse), requireUnchanged(session, isSessionGood, refuse)];
+  return [requireUnchanged(agent, now, isAgentGood, refuse), requireUnchanged(session, now, isSessionGood, refuse)];
 }
 
 function isIdentity(agent: AgentRecord | null, { agentDid, aitJti }: AccessTokenCheck): boolean {

@@ -665,6 +665,12 @@ export const LIMIT_TABLE = {
     source: "D-254",
     what: "group commits in flight with a store over the network",
   },
+  reliedMs: {
+    value: 1_000,
+    unit: "ms",
+    source: "D-255",
+    what: "age of a record on which a message relies without a check by its commit, with a store over the network",
+  },
   claimWaitMs: {
     value: 10_000,
     /** Unit of `value`. */

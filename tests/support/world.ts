@@ -140,11 +140,13 @@ export class World implements AsyncDisposable {
       version: "0.0.0-test",
     } as const;
     const maxChecks = this.options.maxChecks ?? MAX_CHECKS;
+    const isRemote = maxChecks === LIMITS.commitChecksConnect;
     const deps = {
       kv: this.kv,
       maxChecks,
-      // A store with the checks of one over the network also has its commits in flight (D-254).
-      commitsInFlight: maxChecks === LIMITS.commitChecksConnect ? LIMITS.commitsInFlight : 1,
+      // A store with the checks of one over the network is used like one (D-254, D-255).
+      commitsInFlight: isRemote ? LIMITS.commitsInFlight : 1,
+      reliedMs: isRemote ? LIMITS.reliedMs : 0,
       clock: this.clock,
       random: this.random,
       newId: this.newId,

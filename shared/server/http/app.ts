@@ -53,6 +53,8 @@ export interface ServiceDeps {
   maxChecks: number;
   /** Most group commits in flight (D-254). */
   commitsInFlight: number;
+  /** How long the proxy relies on a record that its commit does not check, milliseconds; 0: it checks all (D-255). */
+  reliedMs: number;
   clock: Clock;
   random: Random;
   newId: NewId;

@@ -2,7 +2,8 @@
  * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; there is no
  * timer. A claim is a list of pure record updates. It is applied completely or rejected, and receives its own result. The
  * only writer of nonces, rate-limit windows and delivery records. Over a network several commits are in flight, on
- * different records (D-254): to the store they are like commits of several instances.
+ * different records (D-254): to the store they are like commits of several instances. There a commit does not check the
+ * records that a claim only depends on, if they were read at most 1 s before (D-255).
  *
  * A commit whose call fails or is late may have taken effect, or may still do so (D-216). Each commit therefore also
  * writes a mark: a record of its slot in this instance, with the number of the commit. The mark takes effect with the
@@ -19,60 +20,31 @@ import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import {
+  addWrite,
+  applyAll,
+  type BatchClaim,
+  type BatchRecord,
+  type CachedRecord,
+  type ClaimResult,
+  newer,
+  rejectIfWrong,
+  untouched,
+  type Update,
+} from "./batch.ts";
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { countedCommit } from "./counted_commit.ts";
 import { StoreUnavailable } from "./store_errors.ts";
-import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 
-/** A key that is written or deleted without a check, together with a checked record. */
-export type Write = { key: Deno.KvKey; value: unknown; expireInMs: number } | { key: Deno.KvKey; delete: true };
+export { absent, addWrite } from "./batch.ts";
+export type { ClaimResult, RecordChange, Update, Write } from "./batch.ts";
 
-/**
- * The result of an update. `also` is written with the new value. `"hold"` keeps the record and requires that it is
- * unchanged at the commit; `"keep"` keeps the record without this requirement.
- */
-export type RecordChange<R> =
-  | { value: unknown; expireInMs: number; also?: readonly Write[] }
-  | { delete: true; also?: readonly Write[] }
-  | { refuse: R }
-  | "hold"
-  | "keep";
-
-/** The update of one record. `next` gets the record or `null`, may be called more than once, and must be pure. */
-export interface Update<R> {
-  key: Deno.KvKey;
-  next(current: unknown): RecordChange<R>;
-  /** The record as the caller has read it, which saves a read. If it is stale, the claim is evaluated again. */
-  seen?: Deno.KvEntryMaybe<unknown>;
-  /** True for a record that is written once and not read again; it is not cached. */
-  uncached?: true;
-  /** Approximate bytes written, if many. */
-  bytes?: number;
-}
-
-/** Result of a claim: taken, or refused by one of its updates. */
-export type ClaimResult<R> = { taken: true } | { taken: false; refused: R };
-
-interface QueuedClaim extends Queued {
-  updates: readonly Update<unknown>[];
+interface QueuedClaim extends Queued, BatchClaim {
   /** Commits that may have applied the claim: at most two. */
   doubts?: Mark[];
   /** The commit that was answered as a conflict: over a network its first try may have applied the claim (D-265). */
   conflict?: Mark;
   resolve(fate: ClaimResult<unknown>): void;
-  reject(error: unknown): void;
-}
-
-/** Stands for an absent record, which saves a read of a record that rarely exists. */
-export function absent(key: Deno.KvKey): Deno.KvEntryMaybe<never> {
-  return { key, value: null, versionstamp: null };
-}
-
-/** A cached record. */
-interface CachedRecord {
-  key: Deno.KvKey;
-  versionstamp: string | null;
-  value: unknown;
 }
 
 /** The mark of a commit: its number. */
@@ -89,6 +61,8 @@ export interface GroupCommitOptions {
   metrics?: Metrics;
   /** Most commits in flight; default 1. */
   inFlight?: number;
+  /** How long a record may be relied on without a check, milliseconds; default 0: every commit checks it (D-255). */
+  reliedMs?: number;
 }
 
 /** An attempt to commit: its slot, its number, and whether an error may still halve the batch. */
@@ -96,15 +70,6 @@ interface Try {
   slot: number;
   attempt: number;
   maySplit: boolean;
-}
-
-interface BatchRecord extends CachedRecord {
-  /** The change by the batch, after a claim has changed the record. */
-  change: Exclude<RecordChange<never>, "hold" | "keep" | { refuse: never }> | null;
-  isHeld: boolean;
-  also: Write[];
-  /** True when every update writes the record only once. */
-  uncached: boolean;
 }
 
 /** Collects claims and commits them in batches. */
@@ -116,6 +81,7 @@ export class GroupCommit {
   readonly #clock: Clock;
   readonly #markKey: Deno.KvKey | undefined;
   readonly #metrics: Metrics | undefined;
+  readonly #reliedMs: number;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
@@ -124,13 +90,19 @@ export class GroupCommit {
   #errors = 0;
 
   constructor(kv: Deno.Kv, maxChecks: number, options: GroupCommitOptions = {}) {
-    const { clock = systemClock, markKey, metrics, inFlight = 1 } = options;
+    const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0 } = options;
     this.#kv = kv;
     this.#queue = new ClaimQueue(maxChecks);
     this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
     this.#clock = clock;
     this.#markKey = markKey;
     this.#metrics = metrics;
+    this.#reliedMs = reliedMs;
+  }
+
+  /** True when commits check each record that a claim depends on, so that a cached one may be used. */
+  get checksAll(): boolean {
+    return this.#reliedMs === 0;
   }
 
   /** Wait of the oldest claim without a result, milliseconds. */
@@ -150,10 +122,13 @@ export class GroupCommit {
       return Promise.reject(new StoreUnavailable(new Error("Too many claims wait, or one for too long")));
     }
     return new Promise<ClaimResult<R>>((resolve, reject) => {
-      const ids = updates.map((update) => idOf(update.key));
+      const recordIds = updates.map(({ key }) => idOf(key));
+      const relied = this.checksAll ? NONE : new Set(recordIds.filter((_, i) => updates[i]?.seenAt !== undefined));
+      const ids = relied.size === 0 ? recordIds : recordIds.filter((id) => !relied.has(id));
       const bytes = updates.reduce((sum, update) => sum + (update.bytes ?? 0), 0);
       const since = this.#clock.now();
-      this.#queue.add({ updates, ids, bytes, since, resolve: resolve as QueuedClaim["resolve"], reject });
+      const settle = { resolve: resolve as QueuedClaim["resolve"], reject };
+      this.#queue.add({ updates, recordIds, relied, ids, bytes, since, ...settle });
       if (this.#willCommit || this.#freeSlots.length === 0) return;
       this.#willCommit = true;
       queueMicrotask(() => {
@@ -262,13 +237,22 @@ export class GroupCommit {
   async #entries(batch: readonly QueuedClaim[], isFresh: boolean): Promise<Map<string, BatchRecord>> {
     const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, Deno.KvKey>();
-    for (const { updates, ids } of batch) {
-      for (const [i, { key, seen }] of updates.entries()) {
-        const id = ids[i] ?? "";
+    const oldest = this.#clock.now() - this.#reliedMs;
+    for (const { updates, recordIds, relied } of batch) {
+      for (const [i, { key, seen, seenAt = 0 }] of updates.entries()) {
+        const id = recordIds[i] ?? "";
         if (entries.has(id) || unknown.has(id)) continue;
-        const known = isFresh ? undefined : newer(this.#known.get(id), seen);
+        const isTooOld = isFresh || relied.has(id) && seenAt < oldest;
+        const known = isTooOld ? undefined : relied.has(id) ? seen : newer(this.#known.get(id), seen);
         if (known) entries.set(id, untouched(known));
         else unknown.set(id, key);
+      }
+    }
+    // A record that is relied on would be older after a read of others: it is read with them.
+    if (unknown.size > 0) {
+      for (const id of batch.flatMap(({ relied }) => [...relied])) {
+        const entry = entries.get(id);
+        if (entry && entries.delete(id)) unknown.set(id, entry.key);
       }
     }
     const ids = [...unknown.keys()], keys = [...unknown.values()];
@@ -309,87 +293,10 @@ export class GroupCommit {
 }
 
 const REMEMBERED = 5_000;
+const NONE: ReadonlySet<string> = new Set();
 const MARK_KEPT_MS = LIMITS.commitMarkSeconds * 1000;
 
 /** Returns a key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
 function idOf(key: Deno.KvKey): string {
   return key.join("\0");
-}
-
-function untouched({ key, value, versionstamp }: CachedRecord): BatchRecord {
-  return { key, value, versionstamp, change: null, isHeld: false, also: [], uncached: true };
-}
-
-/** Returns the later of two versions of a record. */
-function newer(a: CachedRecord | undefined, b: CachedRecord | undefined): CachedRecord | undefined {
-  if (!a || !b) return a ?? b;
-  return (a.versionstamp ?? "") >= (b.versionstamp ?? "") ? a : b;
-}
-
-/** Adds a write to a commit. */
-export function addWrite(operation: Deno.AtomicOperation, change: Write): void {
-  if ("delete" in change) operation.delete(change.key);
-  else operation.set(change.key, change.value, { expireIn: change.expireInMs });
-}
-
-/** Applies claims in order. A claim whose update throws is rejected with this error and left out. */
-function applyAll(
-  batch: readonly QueuedClaim[],
-  entries: Map<string, BatchRecord>,
-): [QueuedClaim[], ClaimResult<unknown>[]] {
-  const applied: QueuedClaim[] = [], fates: ClaimResult<unknown>[] = [];
-  for (const claim of batch) {
-    try {
-      fates.push(apply(claim, entries));
-      applied.push(claim);
-    } catch (error) {
-      claim.reject(error);
-    }
-  }
-  return [applied, fates];
-}
-
-/** Rejects a claim that the store refuses regardless of the rest of its commit. Returns false for any other claim. */
-function rejectIfWrong(claim: QueuedClaim, error: unknown): boolean {
-  const isWrong = claim.updates.some((update) => writesOf(update).some(isWrongMutation));
-  if (isWrong) claim.reject(error);
-  return isWrong;
-}
-
-/** Returns what an update writes without an existing record; nothing when it requires one. */
-function writesOf({ key, next }: Update<unknown>): Mutation[] {
-  try {
-    const verdict = next(null);
-    if (typeof verdict === "string" || "refuse" in verdict) return [];
-    const also = (verdict.also ?? []).map((one) =>
-      "delete" in one ? { key: one.key } : { key: one.key, value: one.value }
-    );
-    return [...also, "delete" in verdict ? { key } : { key, value: verdict.value }];
-  } catch {
-    return [];
-  }
-}
-
-/** Applies all updates of a claim to the batch's records, or none. */
-function apply(claim: QueuedClaim, entries: Map<string, BatchRecord>): ClaimResult<unknown> {
-  const verdicts: [BatchRecord, Update<unknown>, Exclude<RecordChange<never>, { refuse: never }>][] = [];
-  for (const [i, update] of claim.updates.entries()) {
-    const entry = entries.get(claim.ids[i] ?? "");
-    if (!entry) continue;
-    const verdict = update.next(entry.value);
-    if (typeof verdict === "object" && "refuse" in verdict) return { taken: false, refused: verdict.refuse };
-    verdicts.push([entry, update, verdict]);
-  }
-  for (const [entry, { uncached }, verdict] of verdicts) {
-    if (verdict === "keep") continue;
-    entry.uncached &&= uncached === true;
-    if (verdict === "hold") {
-      entry.isHeld = true;
-      continue;
-    }
-    entry.change = verdict;
-    entry.value = "delete" in verdict ? null : verdict.value;
-    entry.also.push(...verdict.also ?? []);
-  }
-  return { taken: true };
 }

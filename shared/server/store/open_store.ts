@@ -20,6 +20,8 @@ export interface Store {
   maxChecks: number;
   /** Commits that one group commit may have in flight; several over a network (D-254). */
   commitsInFlight: number;
+  /** How long a message relies on a record that its commit does not check, milliseconds; 0 without a network (D-255). */
+  reliedMs: number;
   /** True unless the store is reached over the network: no other process has it open, and every earlier user has ended. */
   isExclusive: boolean;
   close(): void;
@@ -66,6 +68,7 @@ function toStore(kv: Deno.Kv, maxChecks: number, isExclusive: boolean, unlock: (
     kv,
     maxChecks,
     commitsInFlight: isExclusive ? 1 : LIMITS.commitsInFlight,
+    reliedMs: isExclusive ? 0 : LIMITS.reliedMs,
     isExclusive,
     close() {
       kv.close();

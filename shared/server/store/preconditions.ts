@@ -1,6 +1,7 @@
 /**
  * Preconditions of a claim (D-101): records that must be unchanged when the claim commits. A cached record may be used to
- * accept. A record that would cause a refusal is read from the store first. The commit makes the final check.
+ * accept. A record that would cause a refusal is read from the store first. The commit makes the final check. Over a network
+ * it checks at most three records for each message (D-255): a precondition is read from the store at most 1 s before.
  */
 import type { GroupCommit, Update } from "./group_commit.ts";
 import type { BatchedReads } from "./batched_reads.ts";
@@ -25,11 +26,29 @@ export function readCached<T>(
   return known && isGood(known.value) ? known : reads.get<T>(key);
 }
 
-/** Returns the update that requires an unchanged record. It refuses with `refuse` when the record is no longer good. */
+/**
+ * Returns the record of a precondition: as `readCached()` when commits check it, else read from the store.
+ *
+ * @param isGood pure
+ */
+export function readPrecondition<T>(
+  records: RecordReader,
+  key: Deno.KvKey,
+  isGood: (value: T | null) => boolean,
+): Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>> {
+  return records.commits.checksAll ? readCached(records, key, isGood) : records.reads.get<T>(key);
+}
+
+/**
+ * Returns the update that requires an unchanged record. It refuses with `refuse` when the record is no longer good.
+ *
+ * @param seenAt a time before the record was read, milliseconds since the Unix epoch
+ */
 export function requireUnchanged<T, R>(
   seen: Deno.KvEntryMaybe<T>,
+  seenAt: number,
   isGood: (value: T | null) => boolean,
   refuse: R,
 ): Update<R> {
-  return { key: seen.key, seen, next: (current) => isGood(current as T | null) ? "hold" : { refuse } };
+  return { key: seen.key, seen, seenAt, next: (current) => isGood(current as T | null) ? "hold" : { refuse } };
 }

@@ -65,6 +65,7 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-173", "refusalsPerCode", 50],
   ["D-254", "commitsInFlight", 16],
   ["D-254", "claimsPassedOver", 500],
+  ["D-255", "reliedMs", 1_000],
   ["D-208", "commitChecks", 100],
   ["D-208", "commitChecksConnect", 10],
   ["D-211", "preferLength", 256],

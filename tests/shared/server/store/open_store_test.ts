@@ -220,7 +220,7 @@ Deno.test("a hashed key part has a fixed length and does not show the text", () 
 
 Deno.test("a store in memory has the checks of an embedded store and is deleted when it is closed", async () => {
   const store = await openStore(":memory:");
-  assertEquals([store.maxChecks, store.commitsInFlight], [100, 1]);
+  assertEquals([store.maxChecks, store.commitsInFlight, store.reliedMs], [100, 1, 0]);
   await store.kv.set(KEY, 1);
   const other = await openStore(":memory:");
   assertEquals((await other.kv.get(KEY)).value, null);

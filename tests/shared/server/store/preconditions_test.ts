@@ -3,16 +3,24 @@
  * read, and a claim takes effect only when its preconditions are unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
-import { readCached, type RecordReader, requireUnchanged } from "../../../../shared/server/store/preconditions.ts";
-import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
+import {
+  readPrecondition,
+  type RecordReader,
+  requireUnchanged,
+} from "../../../../shared/server/store/preconditions.ts";
+import { GroupCommit, type GroupCommitOptions } from "../../../../shared/server/store/group_commit.ts";
 import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import { ManualClock } from "../../../support/manual_clock.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
 const KEPT_MS = 3_600_000;
 const isGood = (value: string | null) => value === "good";
 
 /** A store that records the keys that are read from it. */
-async function open(): Promise<{ kv: Deno.Kv; records: RecordReader; read: () => number }> {
+async function open(
+  options: GroupCommitOptions = {},
+): Promise<{ kv: Deno.Kv; records: RecordReader; read: () => number }> {
   const kv = await openTestKv();
   const getMany = kv.getMany.bind(kv);
   let count = 0;
@@ -20,16 +28,22 @@ async function open(): Promise<{ kv: Deno.Kv; records: RecordReader; read: () =>
     count += keys.length;
     return getMany([...keys]);
   }) as typeof kv.getMany;
-  return { kv, records: { commits: new GroupCommit(kv, MAX_CHECKS), reads: new BatchedReads(kv) }, read: () => count };
+  const commits = new GroupCommit(kv, MAX_CHECKS, options);
+  return { kv, records: { commits, reads: new BatchedReads(kv) }, read: () => count };
 }
 
 /** Decides by a record and writes the decision. */
-async function decide(records: RecordReader, what: string, before: () => unknown = () => {}): Promise<string> {
-  const seen = await readCached(records, ["ground"], isGood);
+async function decide(
+  records: RecordReader,
+  what: string,
+  before: () => unknown = () => {},
+  now = 0,
+): Promise<string> {
+  const seen = await readPrecondition(records, ["ground"], isGood);
   if (!isGood(seen.value)) return "refused at once";
   await before();
   const result = await records.commits.claim([
-    requireUnchanged(seen, isGood, "lost"),
+    requireUnchanged(seen, now, isGood, "lost"),
     { key: ["done", what], uncached: true, next: () => ({ value: true, expireInMs: KEPT_MS }) },
   ]);
   return result.taken ? "done" : String(result.refused);
@@ -94,4 +108,74 @@ Deno.test("no claim takes effect after its shared precondition has changed", asy
       if (versionstamp !== null) assertEquals(versionstamp < end.versionstamp, true, "done before the end");
     }
   }
+});
+
+/** A store over the network: commits do not check what a claim only relies on. */
+async function openRemote() {
+  const clock = new ManualClock();
+  return { clock, ...await open({ clock, inFlight: LIMITS.commitsInFlight, reliedMs: LIMITS.reliedMs }) };
+}
+
+Deno.test("over a network each decision reads its precondition, also one that held before", async () => {
+  const { kv, records, clock } = await openRemote();
+  using _ = kv;
+  await kv.set(["ground"], "good");
+  assertEquals(await decide(records, "first", undefined, clock.now()), "done");
+  await kv.set(["ground"], "bad");
+  assertEquals(await decide(records, "second", undefined, clock.now()), "refused at once");
+});
+
+Deno.test("over a network a precondition is relied on for a second, and read again before a later commit", async (t) => {
+  const changes: [ms: number, outcome: string][] = [[0, "done"], [LIMITS.reliedMs, "done"], [
+    LIMITS.reliedMs + 1,
+    "lost",
+  ]];
+  for (const [ms, outcome] of changes) {
+    await t.step(`${ms} ms`, async () => {
+      const { kv, records, clock } = await openRemote();
+      using _ = kv;
+      await kv.set(["ground"], "good");
+      // The record that is written is known from a commit before: only the precondition could be read.
+      await records.commits.claim([{ key: ["done", "it"], next: () => ({ value: 1, expireInMs: KEPT_MS }) }]);
+      const change = async () => {
+        await kv.set(["ground"], "bad");
+        await clock.advance(ms);
+      };
+      assertEquals(await decide(records, "it", change, clock.now()), outcome);
+    });
+  }
+});
+
+Deno.test("over a network a precondition is read again together with other records of its claim", async () => {
+  const { kv, records, clock } = await openRemote();
+  using _ = kv;
+  await kv.set(["ground"], "good");
+  assertEquals(await decide(records, "it", () => kv.set(["ground"], "bad"), clock.now()), "lost");
+});
+
+Deno.test("over a network claims that share a precondition are in flight at the same time", async () => {
+  const { kv, records, clock } = await openRemote();
+  using _ = kv;
+  await kv.set(["ground"], "good");
+  const began: string[] = [];
+  const atomic = kv.atomic.bind(kv);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  kv.atomic = () => {
+    const operation = atomic();
+    const commit = operation.commit.bind(operation);
+    operation.commit = async () => {
+      began.push("commit");
+      await promise;
+      return await commit();
+    };
+    return operation;
+  };
+  const claims = Array.from({ length: 3 }, (_, i) => decide(records, `n-${i}`, undefined, clock.now()));
+  const late = claims[0]?.then(() => {});
+  while (began.length === 0) await new Promise((next) => setTimeout(next, 0));
+  claims.push(decide(records, "n-3", undefined, clock.now()));
+  while (began.length === 1) await new Promise((next) => setTimeout(next, 0));
+  resolve();
+  await late;
+  assertEquals(await Promise.all(claims), ["done", "done", "done", "done"]);
 });
