@@ -5,10 +5,12 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ROOT } from "../support/process.ts";
 import { pause } from "./child.ts";
-import { figure, type Finished, median, percentile, ratio, shown, standing, table } from "./figures.ts";
+import { figure, type Finished, median, percentile, ratio, type Round, shown, standing, table } from "./figures.ts";
 import type { FleetAgent } from "./fleet.ts";
 import { Ledger } from "./ledger.ts";
+import { readOptions } from "./options.ts";
 import { ROWS } from "./rows.ts";
+import { comparison } from "./rows/against.ts";
 
 const BENCH = ["run", "-A", `${ROOT}/tests/bench/main.ts`];
 const TEMPORARY = "svc_bench_";
@@ -72,6 +74,62 @@ Deno.test("bench --only runs the rows with the text in their name, and exits 1 o
   assertEquals((await runBench(["--only", "no such row"])).code, 1);
   assertEquals((await runBench(["--quick", "--full"])).code, 2);
   assertEquals((await runBench(["--fast"])).code, 2);
+});
+
+Deno.test("bench --against measures this version and that of a folder in turns, and prints every round", async () => {
+  const { code, stdout, stderr } = await runBench(["--quick", "--json", "--against", ROOT, "--at", "1,4", "--rounds", "2"]);
+  assertEquals(code, 0, stdout + stderr);
+  const { rows: [row] } = JSON.parse(stdout) as { rows: Finished[] };
+  assert(row && "figures" in row && row.rounds, stdout);
+  const turns = row.rounds.map(({ target, atOnce, round }) => `${target} ${atOnce} ${round}`);
+  const expected = [1, 4].flatMap((atOnce) =>
+    [1, 2].flatMap((round) => ["this", "other", "floor"].map((target) => `${target} ${atOnce} ${round}`))
+  );
+  assertEquals(turns, expected);
+  assertEquals((await runBench(["--against", `${ROOT}/docs`])).code, 2, "a folder without a service");
+});
+
+Deno.test("a comparison is the median of the ratios of neighbouring rounds, with the goals of D-258", () => {
+  const round = (target: string, round: number, cpuUs: number, perSecond: number, p50: number): Round => (
+    { target, atOnce: 64, round, cpuUs, perSecond, p50, p99: p50 * 2, loadShare: 0.5 }
+  );
+  const rounds = [
+    ...[[1, 400, 2_000, 10], [2, 900, 1_000, 30], [3, 420, 1_900, 11]].map(([n = 0, ...rest]) =>
+      round("this", n, ...rest as [number, number, number])
+    ),
+    ...[[1, 800, 1_000, 20], [2, 900, 1_000, 30], [3, 800, 1_000, 20]].map(([n = 0, ...rest]) =>
+      round("other", n, ...rest as [number, number, number])
+    ),
+    ...[1, 2, 3].map((n) => round("floor", n, 168, 5_000, 3)),
+    { ...round("other", 1, 1, 1, 1), atOnce: 1 },
+  ];
+  const ratios = comparison(rounds, 64).filter(({ isRatio }) => isRatio).map((one) =>
+    `${one.name} ${shown(one.value)} ${standing(one)}`.trimEnd()
+  );
+  assertEquals(ratios, [
+    "this / other, 64 at once: server CPU per message 0.525 goal at most 0.55: met",
+    "this / other, 64 at once: messages 1.90 goal at least 1.6: met",
+    "this / other, 64 at once: p50 0.550",
+    "this / other, 64 at once: p99 0.550",
+    "floor / this, 64 at once: server CPU per message 0.400 goal at least 0.4: met",
+    "floor / other, 64 at once: server CPU per message 0.210",
+  ]);
+});
+
+Deno.test("options of a comparison are bounded and need --against", () => {
+  assertEquals(readOptions(["--against", "x"]).rounds, { rounds: 5, concurrency: [1, 16, 64], seconds: 5 });
+  const given = readOptions(["--against", "x", "--rounds", "3", "--at", "1,64", "--seconds", "0.5"]);
+  assertEquals(given.rounds, { rounds: 3, concurrency: [1, 64], seconds: 0.5 });
+  const wrong = [
+    ["--rounds", "3"],
+    ["--against", "x", "--rounds", "0"],
+    ["--against", "x", "--rounds", "1.5"],
+    ["--against", "x", "--at", "1,,2"],
+    ["--against", "x", "--at", "2000"],
+    ["--against", "x", "--seconds", "Infinity"],
+    ["--against", "x", "--only", "start"],
+  ];
+  for (const args of wrong) assertThrows(() => readOptions(args), TypeError, undefined, args.join(" "));
 });
 
 Deno.test({

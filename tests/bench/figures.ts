@@ -17,9 +17,29 @@ export interface Figure {
 /** The goal of a ratio. */
 export type Goal = { atLeast: number } | { atMost: number };
 
+/** One measurement of a server under messages. Times are milliseconds. */
+export interface Trial {
+  perSecond: number;
+  /** Microseconds of server CPU for each message. */
+  cpuUs: number | null;
+  p50: number;
+  p99: number;
+  /** Share of a core that the load process used. */
+  loadShare: number;
+}
+
+/** A trial of a comparison, in the order of the run. */
+export interface Round extends Trial {
+  target: string;
+  /** Messages in progress at once. */
+  atOnce: number;
+  /** 1 for the first round of these messages at once. */
+  round: number;
+}
+
 /** The result of a row. */
 export type Outcome =
-  | { figures: Figure[]; notes?: string[] }
+  | { figures: Figure[]; notes?: string[]; rounds?: Round[] }
   | { skipped: string }
   | { failed: string };
 

@@ -24,6 +24,8 @@ export type Plan =
     bodyBytes: number;
     /** Each message must arrive with the sender's verified identity. */
     identity: boolean;
+    /** Send without a signed context, as to a server from before D-140. */
+    plainTarget?: boolean;
     /** Sign with a wrong key: every request must be refused. */
     spoil?: boolean;
     /** Send `Prefer: respond-async`; the response has `queued`. */

@@ -1,42 +1,51 @@
 /**
  * `deno task bench`: starts real servers and real clients on loopback, measures one row after the other, and prints a
- * table. A ratio is a result; a time is not. The only assertion is that every message arrives unchanged.
- *
- *   deno task bench [--quick | --full] [--only <text>] [--json] [--profile <folder>]
+ * table. A ratio is a result; a time is not. The only assertion is that every message arrives unchanged. With
+ * `--against` it measures one row: a message of this version and of another one, in turns.
  */
-import { parseArgs } from "node:util";
 import { type Finished, type Outcome, table } from "./figures.ts";
+import { type Options, readOptions, USAGE } from "./options.ts";
 import { type Row, ROWS } from "./rows.ts";
-import { type ScaleName, SCALES } from "./scale.ts";
+import { against, comparisonScale } from "./rows/against.ts";
+import { type Scale, SCALES } from "./scale.ts";
 import { World } from "./world.ts";
 
-interface Options {
-  scale: ScaleName;
-  only: string;
-  json: boolean;
-  profiles: string | null;
+/** The rows of a run, with their sizes. */
+interface Work {
+  rows: readonly Row[];
+  scale: Scale;
 }
 
 /** The row in progress, for a signal. */
 let current: World | null = null;
 
-function readOptions(args: string[]): Options {
+function optionsOrExit(args: string[]): Options {
   try {
-    const { quick, full, only = "", json, profile } = parseArgs({
-      args,
-      options: {
-        quick: { type: "boolean", default: false },
-        full: { type: "boolean", default: false },
-        only: { type: "string" },
-        json: { type: "boolean", default: false },
-        profile: { type: "string" },
-      },
-    }).values;
-    if (quick && full) throw new TypeError("--quick and --full exclude each other");
-    return { scale: quick ? "quick" : full ? "full" : "usual", only, json, profiles: profile ?? null };
+    return readOptions(args);
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);
-    console.error("usage: deno task bench [--quick | --full] [--only <text>] [--json] [--profile <folder>]");
+    console.error(USAGE);
+    Deno.exit(2);
+  }
+}
+
+/** Returns what the options ask for. Exits with 2 when the folder of the other version has no service. */
+function workOf(options: Options): Work {
+  const scale: Scale = SCALES[options.scale];
+  if (options.against === null) return { rows: ROWS.filter(({ name }) => name.includes(options.only)), scale };
+  const root = serviceRoot(options.against);
+  const measure = (world: World) => against(world, root);
+  return { rows: [{ name: "this version against another", measure }], scale: comparisonScale(scale, options.rounds) };
+}
+
+function serviceRoot(folder: string): string {
+  try {
+    const root = Deno.realPathSync(folder);
+    Deno.statSync(`${root}/deploy.ts`);
+    return root;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    console.error(`--against: ${folder} has no deploy.ts; name the root folder of a checkout, as git worktree makes it`);
     Deno.exit(2);
   }
 }
@@ -51,11 +60,11 @@ function clear(): void {
   if (Deno.stderr.isTerminal()) Deno.stderr.writeSync(new TextEncoder().encode("\r\x1b[K"));
 }
 
-async function measured(row: Row, { scale, profiles }: Options): Promise<Finished> {
+async function measured(row: Row, scale: Scale, profiles: string | null): Promise<Finished> {
   const began = performance.now();
   let outcome: Outcome;
   try {
-    await using world = new World(SCALES[scale], profiles, (what) => tell(row.name, what));
+    await using world = new World(scale, profiles, (what) => tell(row.name, what));
     current = world;
     world.say("starting");
     outcome = await row.measure(world);
@@ -78,7 +87,8 @@ function endOn(signal: Deno.Signal, code: number): void {
 }
 
 async function main(args: string[]): Promise<void> {
-  const options = readOptions(args);
+  const options = optionsOrExit(args);
+  const work = workOf(options);
   endOn("SIGINT", 130);
   endOn("SIGTERM", 143);
   const machine = {
@@ -90,7 +100,7 @@ async function main(args: string[]): Promise<void> {
     startedAt: new Date().toISOString(),
   };
   const rows: Finished[] = [];
-  for (const row of ROWS.filter(({ name }) => name.includes(options.only))) rows.push(await measured(row, options));
+  for (const row of work.rows) rows.push(await measured(row, work.scale, options.profiles));
   if (options.json) console.log(JSON.stringify({ machine, rows }, null, 2));
   else {
     console.log(`${Object.entries(machine).map(([name, value]) => `${name} ${value}`).join(" · ")}\n`);

@@ -39,7 +39,7 @@ export async function prepare(plan: Plan, fleet: Fleet): Promise<Prepared> {
 }
 
 async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepared> {
-  const { proxyUrl, pairs, count, bodyBytes, identity, spoil = false, queue = false } = plan;
+  const { proxyUrl, pairs, count, bodyBytes, identity, plainTarget = false, spoil = false, queue = false } = plan;
   const ledger = new Ledger(`bench-${newId()}-`, identity);
   const ids: string[] = [];
   const requests = await inOrder(count, async (i) => {
@@ -50,7 +50,7 @@ async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepare
     const body = JSON.stringify({ message: text });
     // Without an identity the message goes to the floor, which knows no signed context.
     const bound = { "Content-Type": "application/json", [HEADERS.requestId]: requestId };
-    const target = identity ? await messageTarget(bound) : "/hooks/agent";
+    const target = identity && !plainTarget ? await messageTarget(bound) : "/hooks/agent";
     const request = { method: "POST", url: proxyUrl, target, body, recipient: recipient.did };
     const headers = {
       ...await provenHeaders(sender, request),

@@ -108,13 +108,17 @@ export class World implements AsyncDisposable {
   }
 
   /** Starts registry and proxy in one process, or one of them, depending on `env`. */
-  async service(env: Record<string, string> = {}): Promise<Server> {
-    const { args, variables } = this.serviceCommand(env);
+  async service(env: Record<string, string> = {}, root = ROOT): Promise<Server> {
+    const { args, variables } = this.serviceCommand(env, root);
     return await this.#listening(args, variables);
   }
 
-  /** Returns the command line of a service. */
-  serviceCommand(env: Record<string, string>): { args: string[]; variables: Record<string, string> } {
+  /**
+   * Returns the command line of a service.
+   *
+   * @param root folder of the version of the service, with its own dependencies
+   */
+  serviceCommand(env: Record<string, string>, root = ROOT): { args: string[]; variables: Record<string, string> } {
     const store = env.KV_URL ?? this.newStore();
     const folder = store.slice(0, store.lastIndexOf("/"));
     const args = [
@@ -123,14 +127,15 @@ export class World implements AsyncDisposable {
       "--allow-env",
       `--allow-read=${folder}`,
       `--allow-write=${folder}`,
-      `${ROOT}/deploy.ts`,
+      `--config=${root}/deno.json`,
+      `${root}/deploy.ts`,
     ];
     return { args, variables: { PORT: "0", KV_URL: store, BOOTSTRAP_SECRET, ...AMPLE_QUOTA_VARIABLES, ...env } };
   }
 
   /** Starts both services in one process. */
-  async together(env: Record<string, string> = {}): Promise<{ place: Place; admin: Admin }> {
-    const { child, url } = await this.service(env);
+  async together(env: Record<string, string> = {}, root = ROOT): Promise<{ place: Place; admin: Admin }> {
+    const { child, url } = await this.service(env, root);
     const place = { registryUrl: url, proxyUrl: url, children: [child] };
     return { place, admin: await bootstrap(url) };
   }

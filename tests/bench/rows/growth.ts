@@ -3,9 +3,9 @@
  * nonces of ten minutes, and a long run.
  */
 import { ROOT } from "../../support/process.ts";
-import { figure, median, type Outcome, ratio } from "../figures.ts";
+import { figure, median, type Outcome, ratio, type Trial } from "../figures.ts";
 import { freePort, UNLIMITED, type World } from "../world.ts";
-import { compared, serviceTarget, type Trial, trial } from "./messages.ts";
+import { compared, serviceTarget, trial } from "./messages.ts";
 
 const AT_ONCE = 64;
 const FEW_AGENTS = 100;

@@ -4,7 +4,7 @@
  */
 import { pause } from "../child.ts";
 import type { Child } from "../child.ts";
-import { type Figure, figure, type Goal, median, type Outcome, ratio } from "../figures.ts";
+import { type Figure, figure, type Goal, median, type Outcome, ratio, type Trial } from "../figures.ts";
 import type { Pair, PlanOf } from "../jobs.ts";
 import { bareCommits } from "./store.ts";
 import { type Admin, cpuOf, type Load, type Place, UNLIMITED, type World } from "../world.ts";
@@ -18,19 +18,13 @@ export interface Target {
   plan(count: number): PlanOf<"messages">;
   /** Latest messages per second, by concurrency: determines how many to prepare. */
   pace: number;
-}
-
-export interface Trial {
-  perSecond: number;
-  /** Microseconds of server CPU. */
-  cpuUs: number | null;
-  p50: number;
-  p99: number;
-  /** Share of a core that the load process used. */
-  loadShare: number;
+  /** Longest trial, seconds (default: that of the scale). */
+  seconds?: number;
 }
 
 const BODY_BYTES = 120;
+/** Messages in progress at once while a server warms up. */
+const WARM_UP_AT_ONCE = 16;
 /** Share of a core above which the load process, not the server, limits the pace. */
 const BOUND_SHARE = 0.9;
 /** Messages per second and CPU per message. */
@@ -58,7 +52,8 @@ export function pairsOf(count: number): Pair[] {
   return Array.from({ length: count }, (_, i) => [2 * i, 2 * i + 1]);
 }
 
-async function floorTarget(world: World): Promise<Target> {
+/** Returns the floor with pairs of agents. */
+export async function floorTarget(world: World): Promise<Target> {
   const load = world.load();
   const pairs = pairsOf(world.scale.pairs);
   const { publicKey, aitSha256 } = await load.ask("invent", { count: pairs.length * 2 });
@@ -75,8 +70,18 @@ async function floorTarget(world: World): Promise<Target> {
   return { name: "floor", load, servers: [child], plan, pace: 0 };
 }
 
-/** Returns a service with pairs of agents. */
-export async function serviceTarget(world: World, name: string, place: Place, admin: Admin): Promise<Target> {
+/**
+ * Returns a service with pairs of agents.
+ *
+ * @param plainTarget true for a server from before the signed context (D-140)
+ */
+export async function serviceTarget(
+  world: World,
+  name: string,
+  place: Place,
+  admin: Admin,
+  plainTarget = false,
+): Promise<Target> {
   const pairs = pairsOf(world.scale.pairs);
   const load = await world.agents(place, admin, pairs.length * 2);
   const { proxyUrl, children } = place;
@@ -89,6 +94,7 @@ export async function serviceTarget(world: World, name: string, place: Place, ad
     count,
     bodyBytes: BODY_BYTES,
     identity: true,
+    plainTarget,
   });
   return { name, load, servers: children, plan, pace: 0 };
 }
@@ -110,7 +116,7 @@ export async function compared(
   { concurrency = world.scale.concurrency, goal, bareCommitMs }: Comparison = {},
 ): Promise<Outcome> {
   const { trials, warmUp } = world.scale;
-  for (const target of targets) await trial(world, target, 16, warmUp);
+  for (const target of targets) await trial(world, target, WARM_UP_AT_ONCE, warmUp);
   const figures: Figure[] = [];
   const notes: string[] = [];
   for (const atOnce of concurrency) {
@@ -127,10 +133,7 @@ export async function compared(
       const all = figuresOf(`${target.name}, ${atOnce} at once`, own);
       // Of the floor, only the figures that the ratios use are shown.
       figures.push(...target === targets.at(-1) ? all : all.slice(0, BASE_FIGURES));
-      const share = Math.max(...own.map(({ loadShare }) => loadShare));
-      if (share > BOUND_SHARE) {
-        notes.push(`${target.name}, ${atOnce} at once: generator-bound (${Math.round(share * 100)} % of a core)`);
-      }
+      notes.push(...generatorBound(`${target.name}, ${atOnce} at once`, own));
     }
     const [base = [], other = []] = [...seen.values()];
     if (targets.length < 2) continue;
@@ -142,6 +145,12 @@ export async function compared(
     figures.push(ratio("service / (floor + 1.5 bare commits), 1 at once: p50", own ?? null, allowed, { atMost: 1 }));
   }
   return { figures, notes };
+}
+
+/** Returns a note when the load process, not the server, may have limited the pace. */
+export function generatorBound(name: string, trials: readonly Trial[]): string[] {
+  const share = Math.max(...trials.map(({ loadShare }) => loadShare));
+  return share > BOUND_SHARE ? [`${name}: generator-bound (${Math.round(share * 100)} % of a core)`] : [];
 }
 
 function figuresOf(name: string, trials: readonly Trial[]): Figure[] {
@@ -156,20 +165,28 @@ function figuresOf(name: string, trials: readonly Trial[]): Figure[] {
 }
 
 function ratios(name: string, base: readonly Trial[], other: readonly Trial[], goal?: Goal): Figure[] {
-  const middle = (of: (trial: Trial) => number | null) =>
-    median(base.map((one, i) => {
-      const [above, below] = [of(one), other[i] ? of(other[i]) : null];
-      return above === null || below === null ? null : above / below;
-    }));
   return [
-    ratio(`${name}: server CPU per message`, middle((one) => one.cpuUs), 1, goal),
-    ratio(`${name}: throughput`, middle((one) => one.perSecond), 1),
+    ratio(`${name}: server CPU per message`, medianRatio(base, other, (one) => one.cpuUs), 1, goal),
+    ratio(`${name}: throughput`, medianRatio(base, other, (one) => one.perSecond), 1),
   ];
+}
+
+/** Returns the median of the ratios of each trial to the one that was measured next to it. */
+export function medianRatio(
+  above: readonly Trial[],
+  below: readonly Trial[],
+  of: (trial: Trial) => number | null,
+): number | null {
+  return median(above.map((one, i) => {
+    const [own, other] = [of(one), below[i] ? of(below[i]) : null];
+    return own === null || other === null || other === 0 ? null : own / other;
+  }));
 }
 
 /** Runs once. Prepares as many requests as the latest pace needs, or exactly `count`. */
 export async function trial(world: World, target: Target, atOnce: number, count?: number): Promise<Trial> {
-  const { messages, seconds, trailingMs } = world.scale;
+  const { messages, trailingMs } = world.scale;
+  const { seconds = world.scale.seconds } = target;
   const wanted = count ?? Math.max(50, Math.ceil(target.pace * seconds * 1.2));
   await target.load.ask("prepare", target.plan(Math.min(messages, wanted)));
   const before = cpuOf(target.servers);

@@ -6,9 +6,9 @@
 import { accessToken, denokvProgram, NO_DENOKV } from "../../support/denokv.ts";
 import { SlowLink } from "../../tools/slow_link.ts";
 import { pause } from "../child.ts";
-import { type Figure, figure, median, type Outcome, ratio } from "../figures.ts";
+import { type Figure, figure, median, type Outcome, ratio, type Trial } from "../figures.ts";
 import { type Admin, freePort, type Place, UNLIMITED, type World } from "../world.ts";
-import { serviceTarget, type Target, type Trial, trial } from "./messages.ts";
+import { serviceTarget, type Target, trial } from "./messages.ts";
 
 const CPU_BOUND_CORES = 1.8;
 /** Times between a commit and its answer, milliseconds. */
