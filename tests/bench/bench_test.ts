@@ -89,7 +89,7 @@ Deno.test("bench --against measures this version and that of a folder in turns, 
   assertEquals((await runBench(["--against", `${ROOT}/docs`])).code, 2, "a folder without a service");
 });
 
-Deno.test("a comparison is the median of the ratios of neighbouring rounds, with the goals of D-258", () => {
+Deno.test("a comparison is the median of the ratios of neighbouring rounds, with its goals at 64 at once", () => {
   const round = (target: string, round: number, cpuUs: number, perSecond: number, p50: number): Round => (
     { target, atOnce: 64, round, cpuUs, perSecond, p50, p99: p50 * 2, loadShare: 0.5 }
   );

@@ -46,6 +46,13 @@ export type Outcome =
 /** A row with its result. */
 export type Finished = { name: string; seconds: number } & Outcome;
 
+/** Result of a run of the bench, as `--json` prints it. */
+export interface Report {
+  /** Versions, load and time, in the order in which they are printed. */
+  machine: Record<string, string | number>;
+  rows: Finished[];
+}
+
 /** Returns a number with its unit. */
 export function figure(name: string, value: number | null, unit: string): Figure {
   return { name, value, unit, isRatio: false };

@@ -1,10 +1,11 @@
 /**
  * `deno task bench`: starts real servers and real clients on loopback, measures one row after the other, and prints a
  * table. A ratio is a result; a time is not. The only assertion is that every message arrives unchanged. With
- * `--against` it measures one row: a message of this version and of another one, in turns.
+ * `--against` it measures one row: a message of this version and of another one, in turns. `--svg` draws the result.
  */
-import { type Finished, type Outcome, table } from "./figures.ts";
+import { type Finished, type Outcome, type Report, table } from "./figures.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
+import { plot, readReport } from "./plot.ts";
 import { type Row, ROWS } from "./rows.ts";
 import { against, comparisonScale } from "./rows/against.ts";
 import { type Scale, SCALES } from "./scale.ts";
@@ -86,8 +87,32 @@ function endOn(signal: Deno.Signal, code: number): void {
   });
 }
 
+/** Writes the plot. Exits with 1 when there is nothing to draw. */
+function draw(reports: readonly Report[], file: string): void {
+  try {
+    Deno.writeTextFileSync(file, plot(reports));
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    console.error(`--svg: ${error.message}`);
+    Deno.exit(1);
+  }
+}
+
+function storedReports(files: readonly string[]): Report[] {
+  return files.map((file) => {
+    try {
+      return readReport(Deno.readTextFileSync(file));
+    } catch (error) {
+      console.error(`--from: ${file}: ${error instanceof Error ? error.message : error}`);
+      Deno.exit(2);
+    }
+  });
+}
+
 async function main(args: string[]): Promise<void> {
   const options = optionsOrExit(args);
+  const { svg } = options;
+  if (svg !== null && options.from.length > 0) return draw(storedReports(options.from), svg);
   const work = workOf(options);
   endOn("SIGINT", 130);
   endOn("SIGTERM", 143);
@@ -95,7 +120,7 @@ async function main(args: string[]): Promise<void> {
     deno: Deno.version.deno,
     os: `${Deno.build.os} ${Deno.build.arch}`,
     cores: navigator.hardwareConcurrency,
-    loadBefore: Deno.loadavg()[0],
+    loadBefore: Deno.loadavg()[0] ?? 0,
     scale: options.scale,
     startedAt: new Date().toISOString(),
   };
@@ -110,6 +135,7 @@ async function main(args: string[]): Promise<void> {
       }\n\n▸ ratio of two numbers of this run: a result. All other figures hold only for this machine and this run.`,
     );
   }
+  if (svg !== null) draw([{ machine, rows }], svg);
   if (rows.length === 0) console.error(`no row name contains "${options.only}"`);
   Deno.exit(rows.length === 0 || rows.some((row) => "failed" in row) ? 1 : 0);
 }

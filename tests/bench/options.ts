@@ -12,10 +12,15 @@ export interface Options {
   /** Folder of another version, to compare with. */
   against: string | null;
   rounds: Rounds;
+  /** File for the plot; `null` for none. */
+  svg: string | null;
+  /** Files of reports to draw instead of measuring. */
+  from: readonly string[];
 }
 
-export const USAGE = `usage: deno task bench [--quick | --full] [--only <text>] [--json] [--profile <folder>]
-       deno task bench --against <folder> [--rounds <n>] [--at <n,n,...>] [--seconds <n>] [--json]`;
+export const USAGE = `usage: deno task bench [--quick | --full] [--only <text>] [--json] [--profile <folder>] [--svg <file>]
+       deno task bench --against <folder> [--rounds <n>] [--at <n,n,...>] [--seconds <n>] [--json]
+       deno task bench --from <report of --json> [--from <another>] --svg <file>`;
 
 const MAX_ROUNDS = 1_000;
 const MAX_AT_ONCE = 1_024;
@@ -26,7 +31,7 @@ const QUICK_ROUNDS: Rounds = { rounds: 1, concurrency: [1, 4], seconds: 0.1 };
 
 /** @throws {TypeError} when an option is unknown or its value is out of range */
 export function readOptions(args: string[]): Options {
-  const { quick, full, only = "", json, profile, against, rounds, at, seconds } = parseArgs({
+  const { quick, full, only = "", json, profile, against, rounds, at, seconds, svg, from = [] } = parseArgs({
     args,
     options: {
       quick: { type: "boolean", default: false },
@@ -38,6 +43,8 @@ export function readOptions(args: string[]): Options {
       rounds: { type: "string" },
       at: { type: "string" },
       seconds: { type: "string" },
+      svg: { type: "string" },
+      from: { type: "string", multiple: true },
     },
   }).values;
   if (quick && full) throw new TypeError("--quick and --full exclude each other");
@@ -45,6 +52,10 @@ export function readOptions(args: string[]): Options {
     throw new TypeError("--rounds, --at and --seconds need --against");
   }
   if (against !== undefined && only !== "") throw new TypeError("--against and --only exclude each other");
+  if (from.length > 0 && svg === undefined) throw new TypeError("--from needs --svg");
+  if (from.length > 0 && (against !== undefined || only !== "" || json || quick || full)) {
+    throw new TypeError("--from draws a stored report and measures nothing");
+  }
   const usual = quick ? QUICK_ROUNDS : ROUNDS;
   return {
     scale: quick ? "quick" : full ? "full" : "usual",
@@ -57,6 +68,8 @@ export function readOptions(args: string[]): Options {
       concurrency: at?.split(",").map((text) => numberOf("--at", text, MAX_AT_ONCE, true)) ?? usual.concurrency,
       seconds: seconds === undefined ? usual.seconds : numberOf("--seconds", seconds, MAX_SECONDS, false),
     },
+    svg: svg ?? null,
+    from,
   };
 }
 

@@ -1,5 +1,6 @@
 /** The rows of the bench in the order of the table: a name and a measurement each. */
 import type { Outcome } from "./figures.ts";
+import { burst } from "./rows/burst.ts";
 import * as crl from "./rows/crl.ts";
 import * as expiry from "./rows/expiry.ts";
 import * as growth from "./rows/growth.ts";
@@ -23,6 +24,7 @@ export const ROWS: readonly Row[] = [
   { name: "floor: a message, not stored", measure: messages.floor },
   { name: "service: a message, everything on", measure: messages.together },
   { name: "two processes: registry and proxy apart", measure: messages.apart },
+  { name: "burst: many messages at once to one recipient", measure: burst },
   { name: "network: instances on denokv behind a delay", measure: network },
   { name: "growth: many agents, ten minutes of nonces", measure: growth.growth },
   { name: "lasting: as fast at the end", measure: growth.lasting },
@@ -34,9 +36,10 @@ export const ROWS: readonly Row[] = [
   { name: "overload: bad proofs", measure: overload.badProofs },
   { name: "overload: slow reader", measure: overload.slowReader },
   { name: "memory: idle sockets", measure: memory.idleSocket },
-  { name: "registry: validate, refresh, register", measure: registry.registry },
+  { name: "registry: read, validate, refresh, register", measure: registry.registry },
   { name: "mailbox: in and out", measure: registry.mailbox },
   { name: "start: server", measure: start.server },
+  { name: "start: command from its sources", measure: start.command },
   { name: "start: compiled program", measure: start.program },
   { name: "send: compiled program without a connector", measure: send },
 ];

@@ -18,6 +18,8 @@ export interface Scale {
   pairs: number;
   /** Messages in progress at the same time. */
   concurrency: readonly number[];
+  /** Messages that are sent at once to one recipient. */
+  burst: number;
   /** Most instances on one store over the network; 0: the row is left out. */
   instances: number;
   /** Commits of the bare store. */
@@ -72,6 +74,7 @@ const usual: Scale = {
   warmUp: 1_000,
   pairs: 64,
   concurrency: [1, 16, 64],
+  burst: 1_000,
   instances: 2,
   commits: 3_000,
   crlEntries: 10_000,
@@ -111,6 +114,7 @@ export const SCALES = {
     messages: 200,
     warmUp: 10,
     pairs: 4,
+    burst: 50,
     commits: 50,
     crlEntries: 200,
     crlRequests: 20,

@@ -4,7 +4,7 @@
  */
 import { pause } from "../child.ts";
 import type { Child } from "../child.ts";
-import { type Figure, figure, type Goal, median, type Outcome, ratio, type Trial } from "../figures.ts";
+import { type Figure, figure, type Goal, median, type Outcome, ratio, type Round, type Trial } from "../figures.ts";
 import type { Pair, PlanOf } from "../jobs.ts";
 import { bareCommits } from "./store.ts";
 import { type Admin, cpuOf, type Load, type Place, UNLIMITED, type World } from "../world.ts";
@@ -119,13 +119,16 @@ export async function compared(
   for (const target of targets) await trial(world, target, WARM_UP_AT_ONCE, warmUp);
   const figures: Figure[] = [];
   const notes: string[] = [];
+  const rounds: Round[] = [];
   for (const atOnce of concurrency) {
     const seen = new Map<Target, Trial[]>(targets.map((target) => [target, []]));
     for (const target of targets) await trial(world, target, atOnce, Math.ceil(warmUp / 4));
     for (let i = 1; i <= trials; i++) {
       for (const target of targets) {
         world.say(`${target.name}, ${atOnce} at once, ${i} of ${trials}`);
-        seen.get(target)?.push(await trial(world, target, atOnce));
+        const one = await trial(world, target, atOnce);
+        seen.get(target)?.push(one);
+        rounds.push({ target: target.name, atOnce, round: i, ...one });
       }
     }
     for (const target of targets) {
@@ -144,7 +147,7 @@ export async function compared(
     const allowed = least === null || least === undefined ? null : least + 1.5 * bareCommitMs;
     figures.push(ratio("service / (floor + 1.5 bare commits), 1 at once: p50", own ?? null, allowed, { atMost: 1 }));
   }
-  return { figures, notes };
+  return { figures, notes, rounds };
 }
 
 /** Returns a note when the load process, not the server, may have limited the pace. */

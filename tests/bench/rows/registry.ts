@@ -1,9 +1,9 @@
 /**
- * The registry and the mailbox: validations, refreshes and registrations per second; messages into the mailboxes of
+ * The registry and the mailbox: reads, validations, refreshes and registrations per second; messages into the mailboxes of
  * offline agents, and out of them when the agents connect.
  */
 import { type Figure, figure, type Outcome } from "../figures.ts";
-import type { Timed } from "../jobs.ts";
+import type { RunAnswer, Timed } from "../jobs.ts";
 import { cpuOf, newApiKeys, UNLIMITED, type World } from "../world.ts";
 import { pairsOf } from "./messages.ts";
 
@@ -11,6 +11,12 @@ const CONCURRENCY = 16;
 /** Messages of one sender that a mailbox holds. */
 const PER_MAILBOX = 100;
 const LONGEST_SECONDS = 60;
+/** Routes that are read, with the credential of the caller or without one. */
+const READS: readonly { path: string; isPublic: boolean }[] = [
+  { path: "/v1/metadata", isPublic: true },
+  { path: "/v1/me", isPublic: false },
+  { path: "/v1/agents", isPublic: false },
+];
 
 export async function registry(world: World): Promise<Outcome> {
   const { validations, refreshes, registrations } = world.scale;
@@ -19,6 +25,12 @@ export async function registry(world: World): Promise<Outcome> {
   const load = await world.agents(place, admin, refreshes);
   const flatOut = { concurrency: CONCURRENCY, seconds: LONGEST_SECONDS, strict: true };
 
+  const read: Figure[] = [];
+  for (const { path, isPublic } of READS) {
+    const headers: Record<string, string> = isPublic ? {} : { Authorization: `Bearer ${admin.apiKey}` };
+    await load.ask("prepare", { kind: "gets", url: registryUrl + path, count: validations, bytes: 1, headers });
+    read.push(...await costed(world, `GET ${path}`, () => load.ask("run", flatOut), validations));
+  }
   await load.ask("prepare", { kind: "validations", registryUrl, count: validations, service: admin.service });
   const validated = await costed(world, "validations", () => load.ask("run", flatOut), validations);
   await load.ask("prepare", { kind: "refreshes", registryUrl, forwarded: true });
@@ -26,15 +38,22 @@ export async function registry(world: World): Promise<Outcome> {
   const apiKeys = await newApiKeys(place, admin, registrations);
   const register = () => load.ask("register", { registryUrl, apiKeys, count: registrations });
   const registered = await costed(world, "registrations", register, registrations);
-  return { figures: [...validated, ...refreshed, ...registered] };
+  return { figures: [...read, ...validated, ...refreshed, ...registered] };
 
-  async function costed(world: World, name: string, work: () => Promise<Timed>, count: number): Promise<Figure[]> {
+  async function costed(
+    world: World,
+    name: string,
+    work: () => Promise<Timed | RunAnswer>,
+    count: number,
+  ): Promise<Figure[]> {
     world.say(name);
     const before = cpuOf(children);
-    const { seconds, cpuSeconds } = await work();
+    const answer = await work();
     const after = cpuOf(children);
+    const { seconds, cpuSeconds } = answer;
     return [
       figure(name, count / seconds, "/s"),
+      ...("p50" in answer ? [figure(`${name}: p50`, answer.p50, "ms"), figure(`${name}: p99`, answer.p99, "ms")] : []),
       figure(`${name}: server CPU of each`, perEach(before, after, count), "µs"),
       figure(`${name}: generator's CPU`, cpuSeconds * 100 / seconds, "% of a core"),
     ];

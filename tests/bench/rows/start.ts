@@ -1,6 +1,7 @@
 /**
- * Time from the start to the first success: the service on a used store, compared with a bare server; and the compiled
- * program's `--version`, compared with an empty program. That row is skipped when there is no compiled program.
+ * Time from the start to the first success: the service on a used store, compared with a bare server; and `--version` of
+ * the command, from its sources and compiled, compared with an empty program. The row of the compiled program is skipped
+ * when there is none.
  */
 import { ROOT } from "../../support/process.ts";
 import { pause } from "../child.ts";
@@ -28,6 +29,25 @@ export async function server(world: World): Promise<Outcome> {
       figure("service: start to first 200 of /health", median(own), "ms"),
       figure("bare server: start to first 200", median(bare), "ms"),
       ratio("service / bare: start", median(own), median(bare)),
+    ],
+  };
+}
+
+export async function command(world: World): Promise<Outcome> {
+  const empty = `${world.folder}/empty.ts`;
+  await Deno.writeTextFile(empty, "");
+  const run = ["run", "--quiet", "--no-prompt"];
+  const own: number[] = [], least: number[] = [];
+  for (let i = 0; i < world.scale.starts * PROGRAM_RUNS; i++) {
+    world.say(`start ${i + 1}`);
+    own.push(await untilEnded(world, Deno.execPath(), [...run, "-P=svc", `${ROOT}/svc.ts`, "--version"]));
+    least.push(await untilEnded(world, Deno.execPath(), [...run, empty]));
+  }
+  return {
+    figures: [
+      figure("svc --version with Deno", median(own), "ms"),
+      figure("empty file with Deno", median(least), "ms"),
+      ratio("svc --version / empty file: start with Deno", median(own), median(least)),
     ],
   };
 }
