@@ -2,11 +2,13 @@
  * The agents of a load process and their sockets. For the floor the agents are invented; for the service they are
  * registered and paired over HTTP as by any client. Every private key stays in this process.
  */
+import { reconnectWait } from "../../shared/client/backoff.ts";
 import { sha256, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { HEADERS, proofHeaders } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
+import { pause } from "./child.ts";
 import { AGENTS_PER_KEY, type Jobs, type Pair } from "./jobs.ts";
 import { SocketWire } from "./socket_wire.ts";
 
@@ -76,6 +78,10 @@ export class Fleet {
   readonly agents: FleetAgent[] = [];
   readonly #sockets: SocketWire[] = [];
   readonly #stalled: SocketWire[] = [];
+  /** When a kept socket opened again, milliseconds since the Unix epoch. */
+  readonly returns: number[] = [];
+  /** Attempts of kept sockets that failed. */
+  failures = 0;
   /** Called for each message that arrives. */
   onDelivered: Delivered = () => {};
 
@@ -119,12 +125,43 @@ export class Fleet {
 
   async connect(proxyUrl: string, agents: readonly number[], stalled: boolean): Promise<void> {
     await forEach(agents, AT_ONCE, async (index) => {
-      const agent = this.agent(index);
-      const headers = await provenHeaders(agent, { method: "GET", url: proxyUrl, target: CONNECT_TARGET });
-      const heard = (text: string, socket: SocketWire) => this.#heard(agent, text, socket);
-      const socket = await SocketWire.open(proxyUrl, CONNECT_TARGET, headers, heard, stalled);
+      const socket = await this.#open(proxyUrl, this.agent(index), stalled);
       (stalled ? this.#stalled : this.#sockets).push(socket);
     });
+  }
+
+  /** Opens a socket for each agent at the addresses in turn, and again after each end. Returns when all are open. */
+  async keep(proxyUrls: readonly string[], agents: readonly number[]): Promise<void> {
+    const turns = agents.map((index, turn) => ({ agent: this.agent(index), turn }));
+    await forEach(turns, AT_ONCE, ({ agent, turn }) =>
+      new Promise((opened) => {
+        void this.#keep(proxyUrls, agent, turn, opened);
+      }));
+  }
+
+  /** Runs until the process ends. A load balancer sends an attempt after a failure to another instance. */
+  async #keep(proxyUrls: readonly string[], agent: FleetAgent, turn: number, opened: () => void): Promise<never> {
+    let tries = 0;
+    for (let isFirst = true;;) {
+      try {
+        const socket = await this.#open(proxyUrls[turn % proxyUrls.length] ?? "", agent, true);
+        tries = 0;
+        if (isFirst) opened();
+        else this.returns.push(Date.now());
+        isFirst = false;
+        await socket.resume();
+      } catch {
+        this.failures++;
+        turn++;
+      }
+      await pause(reconnectWait(tries++, Math.random()));
+    }
+  }
+
+  async #open(proxyUrl: string, agent: FleetAgent, stalled: boolean): Promise<SocketWire> {
+    const headers = await provenHeaders(agent, { method: "GET", url: proxyUrl, target: CONNECT_TARGET });
+    const heard = (text: string, socket: SocketWire) => this.#heard(agent, text, socket);
+    return await SocketWire.open(proxyUrl, CONNECT_TARGET, headers, heard, stalled);
   }
 
   /** Lets stalled sockets read until they are closed, or for `waitMs`. Returns the number of sockets by close code. */

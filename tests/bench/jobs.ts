@@ -72,6 +72,14 @@ export interface RunAnswer extends Timed {
   max: number;
 }
 
+/** Sockets that opened again. */
+export interface Returned extends Timed {
+  /** When each of them opened, milliseconds since the Unix epoch, ascending. */
+  at: number[];
+  /** Attempts that failed. */
+  failures: number;
+}
+
 /** Request and result of every job. */
 export interface Jobs {
   /** Creates agents with one key, for the floor, which has no registration. */
@@ -81,6 +89,13 @@ export interface Jobs {
   pair: { ask: { proxyUrl: string; pairs: Pair[] }; answer: null };
   /** Opens a socket for each agent. A stalled one never reads. */
   connect: { ask: { proxyUrl: string; agents: number[]; stalled?: boolean }; answer: Timed };
+  /**
+   * Opens a socket for each agent at the addresses in turn, and again after each end: with the waits of the client
+   * library (D-89), at the next address after a failure.
+   */
+  keep: { ask: { proxyUrls: string[]; agents: number[] }; answer: Timed };
+  /** Waits until `count` sockets have opened again since `keep`. */
+  returned: { ask: { count: number; waitMs: number }; answer: Returned };
   /** Lets stalled sockets read. The result counts all closed sockets by close code. */
   resume: { ask: { waitMs: number }; answer: { closed: Record<string, number> } };
   prepare: { ask: Plan; answer: { count: number } };

@@ -33,6 +33,12 @@ async function work(line: JobLine): Promise<Jobs[keyof Jobs]["answer"]> {
       const { proxyUrl, agents, stalled = false } = line.ask;
       return await timed(() => fleet.connect(proxyUrl, agents, stalled));
     }
+    case "keep": {
+      const { proxyUrls, agents } = line.ask;
+      return await timed(() => fleet.keep(proxyUrls, agents));
+    }
+    case "returned":
+      return await returned(line.ask);
     case "resume":
       return { closed: await fleet.resume(line.ask.waitMs) };
     case "prepare":
@@ -44,6 +50,14 @@ async function work(line: JobLine): Promise<Jobs[keyof Jobs]["answer"]> {
     case "collect":
       return await collect(line.ask.waitMs);
   }
+}
+
+async function returned({ count, waitMs }: Jobs["returned"]["ask"]): Promise<Jobs["returned"]["answer"]> {
+  const end = performance.now() + waitMs;
+  const cost = await timed(async () => {
+    while (fleet.returns.length < count && performance.now() < end) await pause(20);
+  });
+  return { ...cost, at: [...fleet.returns], failures: fleet.failures };
 }
 
 async function collect(waitMs: number): Promise<Jobs["collect"]["answer"]> {

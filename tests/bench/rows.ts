@@ -11,6 +11,7 @@ import * as registry from "./rows/registry.ts";
 import { network } from "./rows/network.ts";
 import { send } from "./rows/send.ts";
 import * as start from "./rows/start.ts";
+import { storm } from "./rows/storm.ts";
 import * as store from "./rows/store.ts";
 import * as trust from "./rows/trust.ts";
 import type { World } from "./world.ts";
@@ -26,6 +27,7 @@ export const ROWS: readonly Row[] = [
   { name: "two processes: registry and proxy apart", measure: messages.apart },
   { name: "burst: many messages at once to one recipient", measure: burst },
   { name: "network: instances on denokv behind a delay", measure: network },
+  { name: "storm: an instance is lost", measure: storm },
   { name: "growth: many agents, ten minutes of nonces", measure: growth.growth },
   { name: "lasting: as fast at the end", measure: growth.lasting },
   { name: "expiry: while records end, and after a stop", measure: expiry.expiry },

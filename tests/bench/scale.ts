@@ -22,6 +22,8 @@ export interface Scale {
   burst: number;
   /** Most instances on one store over the network; 0: the row is left out. */
   instances: number;
+  /** Agents of the reconnect storm; 0: the row is left out. */
+  stormAgents: number;
   /** Commits of the bare store. */
   commits: number;
   /** Entries of the revocation list, and requests for it. */
@@ -76,6 +78,7 @@ const usual: Scale = {
   concurrency: [1, 16, 64],
   burst: 1_000,
   instances: 2,
+  stormAgents: 0,
   commits: 3_000,
   crlEntries: 10_000,
   crlRequests: 2_000,
@@ -146,6 +149,7 @@ export const SCALES = {
     seconds: 4,
     messages: 50_000,
     instances: 4,
+    stormAgents: 5_000,
     idleSockets: 10_000,
     overloadSeconds: 10,
     lastingSeconds: 600,

@@ -7,7 +7,7 @@ import { accessToken, denokvProgram, NO_DENOKV } from "../../support/denokv.ts";
 import { SlowLink } from "../../tools/slow_link.ts";
 import { pause } from "../child.ts";
 import { type Figure, figure, median, type Outcome, ratio, type Trial } from "../figures.ts";
-import { type Admin, freePort, type Place, UNLIMITED, type World } from "../world.ts";
+import { type Admin, freePort, type Place, type Server, UNLIMITED, type World } from "../world.ts";
 import { serviceTarget, type Target, trial } from "./messages.ts";
 
 const CPU_BOUND_CORES = 1.8;
@@ -87,19 +87,25 @@ export async function network(world: World): Promise<Outcome> {
   return { figures, notes };
 }
 
-/** Starts denokv, and one instance behind a link without a delay. */
-async function open(world: World, program: string): Promise<Cluster> {
+/** Starts denokv and waits until it answers. */
+export async function startDenokv(world: World, program: string): Promise<Server> {
   const port = freePort();
   const file = world.newStore();
   const args = ["--sqlite-path", file, "serve", "--addr", `127.0.0.1:${port}`];
-  const denokv = world.spawn(args, { DENO_KV_ACCESS_TOKEN: accessToken() }, program);
-  const address = `http://127.0.0.1:${port}`;
-  while (!(await fetch(address).then((answer) => answer.body?.cancel().then(() => true) ?? true, () => false))) {
+  const child = world.spawn(args, { DENO_KV_ACCESS_TOKEN: accessToken() }, program);
+  const url = `http://127.0.0.1:${port}`;
+  while (!(await fetch(url).then((answer) => answer.body?.cancel().then(() => true) ?? true, () => false))) {
     await pause(50);
   }
-  const link = new SlowLink(address);
+  return { child, url };
+}
+
+/** Starts denokv, and one instance behind a link without a delay. */
+async function open(world: World, program: string): Promise<Cluster> {
+  const denokv = await startDenokv(world, program);
+  const link = new SlowLink(denokv.url);
   const { place, admin } = await world.together(networkVariables(link));
-  place.children.push(denokv);
+  place.children.push(denokv.child);
   return { link, places: [place], targets: [await serviceTarget(world, "1", place, admin)], admin };
 }
 
