@@ -87,13 +87,12 @@ function endOn(signal: Deno.Signal, code: number): void {
   });
 }
 
-/** Writes the plot. Exits with 1 when there is nothing to draw. */
+/** Writes the plot. Exits with 1 when there is nothing to draw, or the file cannot be written. */
 function draw(reports: readonly Report[], file: string): void {
   try {
     Deno.writeTextFileSync(file, plot(reports));
   } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    console.error(`--svg: ${error.message}`);
+    console.error(`--svg: ${error instanceof Error ? error.message : error}`);
     Deno.exit(1);
   }
 }

@@ -56,6 +56,7 @@ export function readOptions(args: string[]): Options {
   if (from.length > 0 && (against !== undefined || only !== "" || json || quick || full)) {
     throw new TypeError("--from draws a stored report and measures nothing");
   }
+  const concurrency = at?.split(",").map((text) => numberOf("--at", text, MAX_AT_ONCE, true));
   const usual = quick ? QUICK_ROUNDS : ROUNDS;
   return {
     scale: quick ? "quick" : full ? "full" : "usual",
@@ -65,7 +66,7 @@ export function readOptions(args: string[]): Options {
     against: against ?? null,
     rounds: {
       rounds: rounds === undefined ? usual.rounds : numberOf("--rounds", rounds, MAX_ROUNDS, true),
-      concurrency: at?.split(",").map((text) => numberOf("--at", text, MAX_AT_ONCE, true)) ?? usual.concurrency,
+      concurrency: concurrency ? [...new Set(concurrency)] : usual.concurrency,
       seconds: seconds === undefined ? usual.seconds : numberOf("--seconds", seconds, MAX_SECONDS, false),
     },
     svg: svg ?? null,

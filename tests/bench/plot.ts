@@ -54,7 +54,7 @@ interface Latency {
 export function readReport(text: string): Report {
   const value: unknown = JSON.parse(text);
   const isReport = typeof value === "object" && value !== null && "machine" in value && "rows" in value &&
-    typeof value.machine === "object" && Array.isArray(value.rows);
+    typeof value.machine === "object" && value.machine !== null && Array.isArray(value.rows);
   if (!isReport) throw new TypeError("This is not a report of the bench; deno task bench --json prints one");
   return value as unknown as Report;
 }
