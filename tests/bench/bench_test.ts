@@ -77,7 +77,16 @@ Deno.test("bench --only runs the rows with the text in their name, and exits 1 o
 });
 
 Deno.test("bench --against measures this version and that of a folder in turns, and prints every round", async () => {
-  const { code, stdout, stderr } = await runBench(["--quick", "--json", "--against", ROOT, "--at", "1,4", "--rounds", "2"]);
+  const { code, stdout, stderr } = await runBench([
+    "--quick",
+    "--json",
+    "--against",
+    ROOT,
+    "--at",
+    "1,4",
+    "--rounds",
+    "2",
+  ]);
   assertEquals(code, 0, stdout + stderr);
   const { rows: [row] } = JSON.parse(stdout) as { rows: Finished[] };
   assert(row && "figures" in row && row.rounds, stdout);

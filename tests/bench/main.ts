@@ -46,7 +46,9 @@ function serviceRoot(folder: string): string {
     return root;
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    console.error(`--against: ${folder} has no deploy.ts; name the root folder of a checkout, as git worktree makes it`);
+    console.error(
+      `--against: ${folder} has no deploy.ts; name the root folder of a checkout, as git worktree makes it`,
+    );
     Deno.exit(2);
   }
 }

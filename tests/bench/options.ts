@@ -18,7 +18,8 @@ export interface Options {
   from: readonly string[];
 }
 
-export const USAGE = `usage: deno task bench [--quick | --full] [--only <text>] [--json] [--profile <folder>] [--svg <file>]
+export const USAGE =
+  `usage: deno task bench [--quick | --full] [--only <text>] [--json] [--profile <folder>] [--svg <file>]
        deno task bench --against <folder> [--rounds <n>] [--at <n,n,...>] [--seconds <n>] [--json]
        deno task bench --from <report of --json> [--from <another>] --svg <file>`;
 

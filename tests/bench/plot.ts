@@ -71,7 +71,9 @@ export function plot(reports: readonly Report[]): string {
     return isPlotted(latencies) ? [{ name: row.name, latencies }] : [];
   });
   const ratios = rows.flatMap((row) => "figures" in row ? row.figures : []).filter(({ goal, value }) => goal && value);
-  if (panels.length === 0 && ratios.length === 0) throw new TypeError("There is nothing to draw: no latency of two targets, no goal");
+  if (panels.length === 0 && ratios.length === 0) {
+    throw new TypeError("There is nothing to draw: no latency of two targets, no goal");
+  }
   const parts: ((top: number) => Part)[] = [
     (top) => captionPart(reports, top),
     ...panels.map(({ name, latencies }) => (top: number) => latencyPart(name, latencies, top)),
@@ -166,7 +168,9 @@ function ratioPart(ratios: readonly Figure[], top: number): Part {
     const width = rounded(Math.min(share, MOST) / MOST * (right - left));
     const result = `${shown(one.value)} · ${standing(one)}`;
     marks.push(text(left, y + 12, one.name), text(right, y + 12, result, "dim", "end"));
-    marks.push(`<rect class="${share >= 1 ? "met" : "missed"}" x="${left}" y="${y + 20}" width="${width}" height="${BAR}"/>`);
+    marks.push(
+      `<rect class="${share >= 1 ? "met" : "missed"}" x="${left}" y="${y + 20}" width="${width}" height="${BAR}"/>`,
+    );
     words.push(`${one.name}: ${result}.`);
   });
   const bottom = top + HEADING + ratios.length * RATIO_LINE;

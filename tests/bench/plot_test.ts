@@ -48,7 +48,7 @@ function unclosed(svg: string): string[] {
   return open;
 }
 
-Deno.test("the plot of a report is the same text each time, and is well-formed", () => {
+Deno.test("the plot of a report is the same text each time, and closes every element", () => {
   const svg = plot([REPORT]);
   assertEquals(svg, plot([readReport(JSON.stringify(REPORT))]));
   assertEquals(unclosed(svg), []);
