@@ -20,7 +20,7 @@ const KINDS = ["a", "b"], FLOOR_KIND = "c";
 const STYLE = `
   svg { font: 13px system-ui, sans-serif; color-scheme: light dark; }
   .ground { fill: #ffffff; } text { fill: #1f2328; } .dim { fill: #59636e; } .head { font-weight: 600; }
-  .grid { stroke: #d1d9e0; } .goal { stroke: #1f2328; stroke-dasharray: 4 3; }
+  .grid { stroke: #d1d9e0; } .goal { stroke: #1f2328; }
   .a { fill: #0969da; stroke: #0969da; } .b { fill: #bc4c00; stroke: #bc4c00; } .c { fill: #6e7781; stroke: #6e7781; }
   .met { fill: #1a7f37; } .missed { fill: #cf222e; }
   @media (prefers-color-scheme: dark) {
@@ -158,7 +158,7 @@ function latencyPart(name: string, latencies: readonly Latency[], top: number): 
 
 /** A bar for each ratio: how much of its goal is attained. */
 function ratioPart(ratios: readonly Figure[], top: number): Part {
-  const marks = [text(MARGIN, top + 20, "Ratios: a bar that reaches the line meets its goal", "head")];
+  const marks = [text(MARGIN, top + 20, "Ratios: a bar that reaches the mark meets its goal", "head")];
   const [left, right] = [MARGIN, WIDTH - MARGIN];
   const goalX = rounded(left + (right - left) / MOST);
   const words = ["Ratios:"];
@@ -171,11 +171,10 @@ function ratioPart(ratios: readonly Figure[], top: number): Part {
     marks.push(
       `<rect class="${share >= 1 ? "met" : "missed"}" x="${left}" y="${y + 20}" width="${width}" height="${BAR}"/>`,
     );
+    marks.push(`<line class="goal" x1="${goalX}" x2="${goalX}" y1="${y + 16}" y2="${y + 24 + BAR}" stroke-width="2"/>`);
     words.push(`${one.name}: ${result}.`);
   });
-  const bottom = top + HEADING + ratios.length * RATIO_LINE;
-  marks.push(`<line class="goal" x1="${goalX}" x2="${goalX}" y1="${top + HEADING + 16}" y2="${bottom - 8}"/>`);
-  return { marks, height: bottom - top, words };
+  return { marks, height: HEADING + ratios.length * RATIO_LINE, words };
 }
 
 /** Returns 1 for a ratio at its goal, and more for a better one. */
