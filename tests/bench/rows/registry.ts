@@ -1,8 +1,9 @@
 /**
  * The registry and the mailbox: reads, validations, refreshes and registrations per second; messages into the mailboxes of
- * offline agents, and out of them when the agents connect.
+ * offline agents, and out of them when the agents connect. A bare server answers a fixed text, as the measure.
  */
-import { type Figure, figure, type Outcome } from "../figures.ts";
+import type { Child } from "../child.ts";
+import { type Figure, figure, type Outcome, ratio } from "../figures.ts";
 import type { RunAnswer, Timed } from "../jobs.ts";
 import { cpuOf, newApiKeys, UNLIMITED, type World } from "../world.ts";
 import { pairsOf } from "./messages.ts";
@@ -24,40 +25,62 @@ export async function registry(world: World): Promise<Outcome> {
   const { registryUrl, children } = place;
   const load = await world.agents(place, admin, refreshes);
   const flatOut = { concurrency: CONCURRENCY, seconds: LONGEST_SECONDS, strict: true };
+  const bare = await world.bare("bare.ts", ["0"]);
+  await load.ask("prepare", { kind: "gets", url: bare.url, count: validations, bytes: 1 });
+  const least = await costed(world, "bare server", [bare.child], () => load.ask("run", flatOut), validations);
 
-  const read: Figure[] = [];
+  const read: Costed[] = [];
   for (const { path, isPublic } of READS) {
     const headers: Record<string, string> = isPublic ? {} : { Authorization: `Bearer ${admin.apiKey}` };
     await load.ask("prepare", { kind: "gets", url: registryUrl + path, count: validations, bytes: 1, headers });
-    read.push(...await costed(world, `GET ${path}`, () => load.ask("run", flatOut), validations));
+    read.push(await costed(world, `GET ${path}`, children, () => load.ask("run", flatOut), validations));
   }
   await load.ask("prepare", { kind: "validations", registryUrl, count: validations, service: admin.service });
-  const validated = await costed(world, "validations", () => load.ask("run", flatOut), validations);
+  const validated = await costed(world, "validations", children, () => load.ask("run", flatOut), validations);
   await load.ask("prepare", { kind: "refreshes", registryUrl, forwarded: true });
-  const refreshed = await costed(world, "refreshes", () => load.ask("run", flatOut), refreshes);
+  const refreshed = await costed(world, "refreshes", children, () => load.ask("run", flatOut), refreshes);
   const apiKeys = await newApiKeys(place, admin, registrations);
   const register = () => load.ask("register", { registryUrl, apiKeys, count: registrations });
-  const registered = await costed(world, "registrations", register, registrations);
-  return { figures: [...read, ...validated, ...refreshed, ...registered] };
+  const registered = await costed(world, "registrations", children, register, registrations);
+  const own = [...read, validated, refreshed, registered];
+  return {
+    figures: [
+      ...[least, ...own].flatMap(({ figures }) => figures),
+      ...own.map(({ name, cpuUs }) => ratio(`bare server / ${name}: server CPU of each`, least.cpuUs, cpuUs)),
+    ],
+  };
+}
 
-  async function costed(
-    world: World,
-    name: string,
-    work: () => Promise<Timed | RunAnswer>,
-    count: number,
-  ): Promise<Figure[]> {
-    world.say(name);
-    const before = cpuOf(children);
-    const answer = await work();
-    const after = cpuOf(children);
-    const { seconds, cpuSeconds } = answer;
-    return [
+/** Requests of one kind. */
+interface Costed {
+  name: string;
+  /** Microseconds of server CPU for each. */
+  cpuUs: number | null;
+  figures: Figure[];
+}
+
+async function costed(
+  world: World,
+  name: string,
+  servers: readonly Child[],
+  work: () => Promise<Timed | RunAnswer>,
+  count: number,
+): Promise<Costed> {
+  world.say(name);
+  const before = cpuOf(servers);
+  const answer = await work();
+  const cpuUs = perEach(before, cpuOf(servers), count);
+  const { seconds, cpuSeconds } = answer;
+  return {
+    name,
+    cpuUs,
+    figures: [
       figure(name, count / seconds, "/s"),
       ...("p50" in answer ? [figure(`${name}: p50`, answer.p50, "ms"), figure(`${name}: p99`, answer.p99, "ms")] : []),
-      figure(`${name}: server CPU of each`, perEach(before, after, count), "µs"),
+      figure(`${name}: server CPU of each`, cpuUs, "µs"),
       figure(`${name}: generator's CPU`, cpuSeconds * 100 / seconds, "% of a core"),
-    ];
-  }
+    ],
+  };
 }
 
 export async function mailbox(world: World): Promise<Outcome> {
