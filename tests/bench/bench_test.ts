@@ -11,6 +11,7 @@ import { Ledger } from "./ledger.ts";
 import { readOptions } from "./options.ts";
 import { ROWS } from "./rows.ts";
 import { comparison } from "./rows/against.ts";
+import { longestBusy, mostTogether } from "./rows/storm.ts";
 
 const BENCH = ["run", "-A", `${ROOT}/tests/bench/main.ts`];
 const TEMPORARY = "svc_bench_";
@@ -220,6 +221,11 @@ Deno.test("figures have the right median, percentile, ratio and table", () => {
   ]);
   assert(/^ {4}one +1\.00 ms$/m.test(text) && /^ {2}▸ two +2\.00 ×$/m.test(text), text);
   assert(text.includes("! bound") && text.includes("skipped: why"), text);
+});
+
+Deno.test("a storm counts the longest busy time and the most agents that come together", () => {
+  assertEquals([longestBusy([0.9, 1.2, 0.1, 0.95, 0.8]), longestBusy([])], [2, 0]);
+  assertEquals([mostTogether([0, 100, 400, 600, 1_200]), mostTogether([7]), mostTogether([])], [3, 1, 0]);
 });
 
 Deno.test("a ratio reports whether its goal is met or was not measured", () => {

@@ -139,7 +139,7 @@ export class Fleet {
       }));
   }
 
-  /** Runs until the process ends. A load balancer sends an attempt after a failure to another instance. */
+  /** Runs until the process ends. After a failure the next attempt goes to any other instance, as of a load balancer. */
   async #keep(proxyUrls: readonly string[], agent: FleetAgent, turn: number, opened: () => void): Promise<never> {
     let tries = 0;
     for (let isFirst = true;;) {
@@ -152,7 +152,7 @@ export class Fleet {
         await socket.resume();
       } catch {
         this.failures++;
-        turn++;
+        turn += 1 + Math.floor(Math.random() * (proxyUrls.length - 1));
       }
       await pause(reconnectWait(tries++, Math.random()));
     }

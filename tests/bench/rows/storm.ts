@@ -123,7 +123,7 @@ function watchCpu(children: readonly Child[]): { end(): Promise<number[][]> } {
 }
 
 /** Returns the number of samples in the longest row of busy ones. */
-function longestBusy(shares: readonly number[]): number {
+export function longestBusy(shares: readonly number[]): number {
   let longest = 0, own = 0;
   for (const share of shares) {
     own = share > BUSY_SHARE ? own + 1 : 0;
@@ -133,7 +133,7 @@ function longestBusy(shares: readonly number[]): number {
 }
 
 /** Returns the most of these times, ascending, that lie within `TOGETHER_MS`. */
-function mostTogether(times: readonly number[]): number {
+export function mostTogether(times: readonly number[]): number {
   let most = 0, first = 0;
   times.forEach((time, i) => {
     while (time - (times[first] ?? time) >= TOGETHER_MS) first++;
