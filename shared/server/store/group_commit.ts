@@ -11,8 +11,8 @@
  * - After an error the mark is read. When it has the commit's number, the claims of that commit have taken effect.
  * - When it has not, the batch is halved once, read again and committed again. The mark is read after the records, so a
  *   commit that takes effect late is either found by its mark or changes a record that the new commit checks.
- * - A slot has one commit in flight. After an error the next commit writes a mark at another key, so a late commit cannot
- *   overwrite a newer mark.
+ * - A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at another key: a late
+ *   commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
  *   take effect. A later request has its own claim: the same nonce in another request is a replay.
  */
@@ -85,9 +85,9 @@ export class GroupCommit {
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
-  /** Number of the next mark, and generation of its key: commits and errors so far. */
+  /** Number of the next mark, and generation of its key. */
   #commits = 0;
-  #errors = 0;
+  #generation = 0;
 
   constructor(kv: Deno.Kv, maxChecks: number, options: GroupCommitOptions = {}) {
     const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0 } = options;
@@ -167,7 +167,7 @@ export class GroupCommit {
       const entries = await this.#entries(batch, isFresh);
       batch = await this.#undoubted(batch);
       [batch, fates] = applyAll(batch, entries);
-      mark = this.#markKey && { key: [...this.#markKey, now.slot, this.#errors], number: ++this.#commits };
+      mark = this.#markKey && { key: [...this.#markKey, now.slot, this.#generation], number: ++this.#commits };
       this.#metrics?.observe("store_batch_claims", batch.length);
       if (await this.#write(entries, mark)) {
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
@@ -197,13 +197,14 @@ export class GroupCommit {
 
   async #split(batch: readonly QueuedClaim[], now: Try): Promise<void> {
     const half = batch.length >> 1;
+    this.#generation++;
     await this.#commit(batch.slice(0, half), now);
     await this.#commit(batch.slice(half), now);
   }
 
   /** Handles an error: rejects the claims that caused it and halves the others once, or rejects all of them. */
   async #afterError(batch: readonly QueuedClaim[], { slot, attempt, maySplit }: Try, error: unknown): Promise<void> {
-    this.#errors++;
+    this.#generation++;
     for (const { ids } of batch) for (const id of ids) this.#known.delete(id);
     let rest = batch;
     try {

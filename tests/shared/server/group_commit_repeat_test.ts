@@ -3,6 +3,23 @@ import { assertEquals } from "@std/assert";
 import { absent, GroupCommit, type Update } from "../../../shared/server/store/group_commit.ts";
 import { openTestKv } from "../../support/test_store.ts";
 
+type Committed = Promise<Deno.KvCommitResult | Deno.KvCommitError>;
+
+/** Replaces the commits of a store. `number` counts them from 1. */
+function replaceCommits(
+  kv: Deno.Kv,
+  replaced: (number: number, commit: () => Committed) => Committed,
+): void {
+  const { atomic } = kv;
+  let made = 0;
+  kv.atomic = () => {
+    const operation = atomic.call(kv);
+    const commit = operation.commit.bind(operation);
+    operation.commit = () => replaced(++made, commit);
+    return operation;
+  };
+}
+
 const once = (name: string): Update<"used"> => ({
   key: ["once", name],
   seen: absent(["once", name]),
@@ -12,17 +29,10 @@ const once = (name: string): Update<"used"> => ({
 
 Deno.test("a claim is taken once when its commit is sent twice and the second answer is a conflict", async () => {
   const kv = await openTestKv();
-  const { atomic } = kv;
-  let repeats = 1;
-  kv.atomic = () => {
-    const operation = atomic.call(kv);
-    const commit = operation.commit.bind(operation);
-    operation.commit = async () => {
-      const first = await commit();
-      return repeats-- > 0 ? await commit() : first;
-    };
-    return operation;
-  };
+  replaceCommits(kv, async (number, commit) => {
+    const first = await commit();
+    return number === 1 ? await commit() : first;
+  });
   try {
     await kv.set(["once", "b"], true);
     const commits = new GroupCommit(kv, 10, { markKey: ["mark"] });
@@ -35,4 +45,20 @@ Deno.test("a claim is taken once when its commit is sent twice and the second an
   } finally {
     await kv.close();
   }
+});
+
+Deno.test("a claim is taken once when its batch is halved after a conflict of a commit that took effect", async () => {
+  using kv = await openTestKv();
+  await kv.set(["once", "freed"], true);
+  replaceCommits(kv, async (number, commit) => {
+    if (number === 1) return { ok: false };
+    if (number > 2) return await commit();
+    await commit();
+    // Another client frees a record, so the claim in the first half is taken and writes a mark.
+    await kv.delete(["once", "freed"]);
+    return await commit();
+  });
+  const commits = new GroupCommit(kv, 10, { markKey: ["mark"] });
+  const fates = await Promise.all([commits.claim([once("freed")]), commits.claim([once("a")])]);
+  assertEquals(fates, [{ taken: true }, { taken: true }]);
 });
