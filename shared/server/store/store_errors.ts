@@ -73,7 +73,7 @@ class OpenCalls {
     this.#open++;
     try {
       return await withDeadline(this.#clock, this.#isAway ? LIMITS.storeAwayCallMs : LIMITS.storeCallMs, () => {
-        const result = call();
+        const result = Promise.try(call);
         result.then(closed, closed);
         return result;
       });

@@ -144,6 +144,18 @@ Deno.test("a store that left a call unanswered gets 1 s for each further call, u
   await refusedAfter(LIMITS.storeCallMs);
 });
 
+Deno.test("a call that the store refuses at once does not count as open and leaves no timer", async () => {
+  using kv = await openTestKv();
+  const clock = new ManualClock();
+  kv.get = () => {
+    throw new Error("The store is closed");
+  };
+  wrapStoreErrors(kv, clock);
+  for (let i = 0; i <= LIMITS.storeOpenCalls; i++) await assertRejects(() => kv.get(KEY), StoreUnavailable);
+  assertEquals(clock.waiting, 0);
+  await kv.set(KEY, 1);
+});
+
 Deno.test("an optimistic commit is repeated until there is no conflict", async () => {
   using kv = await openTestKv();
   const clock = new ManualClock();
