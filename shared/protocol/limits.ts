@@ -672,11 +672,11 @@ export const LIMIT_TABLE = {
     what: "age of a record on which a message relies without a check by its commit, with a store over the network",
   },
   claimWaitMs: {
-    value: 10_000,
+    value: 3_000,
     /** Unit of `value`. */
     unit: "ms",
     source: "D-216",
-    what: "wait of the oldest claim above which new claims are refused",
+    what: "wait for a commit to begin above which new claims are refused",
   },
   claimHealthyMs: {
     value: 5_000,

@@ -21,6 +21,8 @@ export class ClaimQueue<C extends Queued> {
   readonly #inFlight = new Set<readonly C[]>();
   /** The records of the commits in flight. */
   readonly #busy = new Set<string>();
+  /** The first waiting claims, as many as the last `take` passed over. */
+  #passed = 0;
 
   /** @param maxChecks records of one commit; a claim on more has a commit of its own */
   constructor(maxChecks: number) {
@@ -39,6 +41,11 @@ export class ClaimQueue<C extends Queued> {
     let oldest = this.#waiting[0]?.since;
     for (const [first] of this.#inFlight) if (first) oldest = Math.min(oldest ?? first.since, first.since);
     return oldest;
+  }
+
+  /** Time of the oldest claim that waits for no record, only for a commit to end; `undefined` without such a claim. */
+  get oldestUnblocked(): number | undefined {
+    return this.#waiting[this.#passed]?.since;
   }
 
   add(claim: C): void {
@@ -64,6 +71,7 @@ export class ClaimQueue<C extends Queued> {
       }
       seen++;
     }
+    this.#passed = passed.length;
     if (batch.length === 0) return batch;
     this.#waiting.splice(0, seen, ...passed);
     for (const claim of batch) for (const id of claim.ids) this.#busy.add(id);

@@ -115,10 +115,12 @@ export class GroupCommit {
    * Adds a claim. Resolves after its commit, or when a current record refuses it.
    *
    * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, or when one
-   * waits for too long
+   * waits too long for a commit to begin
    */
   claim<R>(updates: readonly Update<R>[]): Promise<ClaimResult<R>> {
-    if (this.#queue.size >= LIMITS.claimsWaiting || this.oldestWaitMs > LIMITS.claimWaitMs) {
+    const now = this.#clock.now();
+    // A claim behind a late commit on its record does not count: claims on other records pass it.
+    if (this.#queue.size >= LIMITS.claimsWaiting || now - (this.#queue.oldestUnblocked ?? now) > LIMITS.claimWaitMs) {
       return Promise.reject(new StoreUnavailable(new Error("Too many claims wait, or one for too long")));
     }
     return new Promise<ClaimResult<R>>((resolve, reject) => {
@@ -126,9 +128,8 @@ export class GroupCommit {
       const relied = this.checksAll ? NONE : new Set(recordIds.filter((_, i) => updates[i]?.seenAt !== undefined));
       const ids = relied.size === 0 ? recordIds : recordIds.filter((id) => !relied.has(id));
       const bytes = updates.reduce((sum, update) => sum + (update.bytes ?? 0), 0);
-      const since = this.#clock.now();
       const settle = { resolve: resolve as QueuedClaim["resolve"], reject };
-      this.#queue.add({ updates, recordIds, relied, ids, bytes, since, ...settle });
+      this.#queue.add({ updates, recordIds, relied, ids, bytes, since: now, ...settle });
       if (this.#willCommit || this.#freeSlots.length === 0) return;
       this.#willCommit = true;
       queueMicrotask(() => {

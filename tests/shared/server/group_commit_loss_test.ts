@@ -141,23 +141,38 @@ Deno.test("a store that hangs rejects the claims it holds and does not block the
   assertEquals(await countOf(store.kv), 1);
 });
 
-Deno.test("a claim is refused while another one waits over 10 s", async () => {
+Deno.test("a claim is refused while another one waits over 3 s for a commit to begin", async () => {
   const clock = new ManualClock();
   using store = await FaultyKv.open({}, 1, clock);
   const commits = instance(store.kv, clock);
-  const read = Promise.withResolvers<void>();
-  let calls = 0;
-  store.faults.before = () => ++calls === 1 ? read.promise : new Promise<void>(() => {});
-  const first = assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
+  const { held, open } = gate(store);
+  const first = commits.claim([add("count")]);
   await flushTasks();
-  await clock.advance(LIMITS.claimHealthyMs);
-  read.resolve();
-  await flushTasks();
-  await clock.advance(LIMITS.claimWaitMs - LIMITS.claimHealthyMs + 1);
-  assertEquals(commits.oldestWaitMs, LIMITS.claimWaitMs + 1);
+  await clock.advance(LIMITS.claimWaitMs + 1);
+  const second = commits.claim([add("count")]);
+  await clock.advance(LIMITS.claimWaitMs);
+  const third = commits.claim([add("count")]);
+  await clock.advance(1);
   await assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
-  await clock.advance(LIMITS.storeCallMs + LIMITS.storeAwayCallMs);
-  await first;
+  open();
+  held[0]?.();
+  assertEquals(await Promise.all([first, second, third]), Array(3).fill({ taken: true }));
+  assertEquals([await commits.claim([add("count")]), await countOf(store.kv)], [{ taken: true }, 4]);
+});
+
+Deno.test("a claim is taken while others wait over 3 s for a late commit on their record", async () => {
+  const clock = new ManualClock();
+  using store = await FaultyKv.open({}, 1, clock);
+  const commits = new GroupCommit(store.kv, MAX_CHECKS, { clock, inFlight: 2 });
+  const { held, open } = gate(store);
+  const late = [commits.claim([add("late")])];
+  await flushTasks();
+  late.push(commits.claim([add("late")]));
+  await clock.advance(LIMITS.claimWaitMs + 1);
+  open();
+  assertEquals(await commits.claim([add("count")]), { taken: true });
+  held[0]?.();
+  assertEquals(await Promise.all(late), Array(2).fill({ taken: true }));
 });
 
 Deno.test("a claim is refused at once when 10,000 wait, and the 10,000 are taken", async () => {

@@ -40,6 +40,9 @@ Deno.test("a claim waits behind an earlier waiting claim on one of its records",
   assertEquals([taken(second), taken(queue.take())], [[6], []]);
   queue.done(second);
   assertEquals([queue.size, queue.oldest], [6, 100]);
+  queue.add({ ids: ["s"], bytes: 0, since: 300, number: 7 });
+  assertEquals(queue.oldestUnblocked, 300, "the three before it wait for x");
+  assertEquals([taken(queue.take()), queue.oldestUnblocked], [[7], undefined]);
   queue.done(first);
   assertEquals(queue.oldest, 200);
   assertEquals(taken(queue.take()), [3, 4, 5]);
