@@ -1,4 +1,5 @@
 /** Creates the proxy: builds its parts from external dependencies and mounts the route table. */
+import { settledWithin } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
 import { type App, createApp, type ServiceDeps } from "../shared/server/http/app.ts";
@@ -175,6 +176,12 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     onRefused: (code, exchange) => refusals.record(code, exchange),
     showDetails: config.environment !== "production",
   };
+  // Once the lease has ended, other instances send no more messages here. Those that they sent before still have sockets.
+  const leave = async () => {
+    await presence.stop();
+    await inbox.stop();
+    await Promise.all([dispatch.finish(), drain.finish()]);
+  };
   return {
     ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),
     deps,
@@ -187,9 +194,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
       inbox.start();
     },
     async stop() {
-      for (const part of [crl, drain, revalidation, trustChanges, pairRemoval, sweeper, inbox]) part.stop();
-      await presence.stop();
-      await dispatch.finish();
+      for (const part of [crl, drain, revalidation, trustChanges, pairRemoval, sweeper]) part.stop();
+      await settledWithin(clock, leave(), LIMITS.noteDrainMs);
     },
   };
 }

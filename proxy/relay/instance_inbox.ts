@@ -33,6 +33,7 @@ export class InstanceInbox {
   onNote: Receive = () => {};
   readonly #deps: InboxDeps;
   readonly #watched: WatchedKey;
+  #isStarted = false;
 
   constructor(deps: InboxDeps) {
     this.#deps = deps;
@@ -50,12 +51,19 @@ export class InstanceInbox {
 
   /** Starts to receive notes. */
   start(): void {
+    this.#isStarted = true;
     this.#watched.start();
   }
 
-  /** Ends the watch and the polls. Notes that are not read stay in the store for a minute. */
-  stop(): void {
+  /**
+   * Ends the watch and the polls, and reads the notes that were written before the call. Later ones stay in the store
+   * for a minute. Never rejects.
+   */
+  async stop(): Promise<void> {
+    if (!this.#isStarted) return;
+    this.#isStarted = false;
     this.#watched.stop();
+    await this.#watched.onChange();
   }
 
   /** Reads the inbox. Never rejects. */
@@ -90,7 +98,7 @@ export class InstanceInbox {
   async #read(): Promise<void> {
     const { kv } = this.#deps;
     const inbox = { prefix: KEYS.inbox(this.instance) };
-    while (!this.#watched.isStopped) {
+    for (;;) {
       const notes = await Array.fromAsync(kv.list<StoredInstanceMessage>(inbox, { limit: NOTES_AT_ONCE }));
       if (notes.length === 0) return;
       const operation = kv.atomic();

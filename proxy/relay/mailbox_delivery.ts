@@ -34,6 +34,8 @@ export class MailboxDelivery {
   readonly #lines = new Map<string, Promise<void>>();
   /** Recipients that got a message during the delivery, possibly after its last read. */
   readonly #again = new Set<string>();
+  /** Acknowledged messages that are being removed. */
+  readonly #removals = new Set<Promise<void>>();
   readonly #stopped = new AbortController();
   #cancelSweep = () => {};
   /** When the queued messages are counted again, milliseconds since the Unix epoch. */
@@ -79,6 +81,11 @@ export class MailboxDelivery {
   stop(): void {
     this.#stopped.abort();
     this.#cancelSweep();
+  }
+
+  /** Waits until the acknowledged messages are removed: a message that stays is delivered again. Never rejects. */
+  async finish(): Promise<void> {
+    await Promise.allSettled(this.#removals);
   }
 
   /**
@@ -135,7 +142,7 @@ export class MailboxDelivery {
     if (now < entry.notBefore) return entry.notBefore - now;
     const message = await mailbox.load(entry);
     const session = hub.session(entry.message.toAgentDid);
-    if (!session) return 0;
+    if (!session || this.#stopped.signal.aborted) return 0;
     if (!message) {
       // The message was removed, which makes this a no-op, or it is incomplete and would block the mailbox.
       await mailbox.deadLetter(entry);
@@ -146,7 +153,9 @@ export class MailboxDelivery {
     if (!outcome.acked) return backoff(failures);
     if (outcome.accepted) {
       this.#deps.metrics.count("relay_handovers_total", "delivered");
-      await mailbox.remove(entry);
+      const removal = mailbox.remove(entry);
+      this.#removals.add(removal);
+      await removal.finally(() => this.#removals.delete(removal));
       return 0;
     }
     this.#deps.metrics.count("relay_handovers_total", "nacked");

@@ -3,7 +3,7 @@
  * (ARCHITECTURE.md#many-instances). Another instance gets the message as a note and answers with a note. Also sends the
  * other notes between instances.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -117,16 +117,36 @@ export class MessageForwarder {
     // Registered before the commit: the result may arrive before the commit returns.
     this.#away.set(id, resolve);
     const dispatched = async () => {
-      const cancelTimeout = clock.after(timeoutMs + LIMITS.wayBackMs, () => resolve({ result: "failed" }));
+      const fail = () => resolve({ result: "failed" });
+      const cancels = [clock.after(timeoutMs + LIMITS.wayBackMs, fail), this.#whenStopped(instance, fail)];
       try {
         return await promise;
       } finally {
-        cancelTimeout();
+        for (const cancel of cancels) cancel();
         this.#away.delete(id);
       }
     };
     const cancel = () => void this.#away.delete(id);
     return { update: inbox.write(instance, note, utf8Bytes(payload)), dispatched, cancel };
+  }
+
+  /** Calls `late` when another instance has stopped and the time for its last results is over. */
+  #whenStopped(instance: string, late: () => void): Cancel {
+    const { clock, presence } = this.#deps;
+    let isCancelled = false;
+    let cancelTimer: Cancel = () => {};
+    const look = async () => {
+      const isStopped = await presence.hasStopped(instance).catch(() => false);
+      if (isCancelled) return;
+      cancelTimer = isStopped
+        ? clock.after(LIMITS.noteDrainMs + LIMITS.wayBackMs, late)
+        : clock.after(LIMITS.leaseLookMs, look);
+    };
+    cancelTimer = clock.after(LIMITS.leaseLookMs, look);
+    return () => {
+      isCancelled = true;
+      cancelTimer();
+    };
   }
 
   /**
@@ -164,12 +184,9 @@ export class MessageForwarder {
     }
   }
 
-  /** Waits until the results of messages of other instances are written, at most the time of a shutdown for it (D-267). */
+  /** Waits until the results of the messages of other instances are written (D-267). */
   async finish(): Promise<void> {
-    if (this.#underWay.size === 0) return;
-    const late = new AbortController();
-    await Promise.race([Promise.all(this.#underWay), sleep(this.#deps.clock, LIMITS.noteDrainMs, late.signal)]);
-    late.abort();
+    await Promise.all(this.#underWay);
   }
 
   #track(work: Promise<void>): void {

@@ -134,6 +134,16 @@ export class PresenceStore {
     return lease !== null && this.#deps.clock.now() < lease.until;
   }
 
+  /**
+   * Returns true when an instance has ended its lease itself, or its lease ended long ago.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async hasStopped(instance: string): Promise<boolean> {
+    const lease = (await this.#deps.kv.get<InstanceLease>(KEYS.instance(instance))).value;
+    return lease === null || lease.until === 0;
+  }
+
   /** Returns the update that refuses a claim when another instance holds the agent's sockets. */
   requireHeldHere(agentDid: string, seen?: Deno.KvEntryMaybe<Presence>): Update<"moved"> {
     return {

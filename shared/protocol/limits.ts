@@ -464,11 +464,18 @@ export const LIMIT_TABLE = {
     what: "unsent bytes of all sockets after which the slowest is closed",
   },
   drainMs: { value: 3_500, unit: "ms", source: "D-70", what: "wait for acknowledgements in flight at shutdown" },
+  stopNoticeMs: {
+    value: 1_000,
+    /** Unit of `value`. */
+    unit: "ms",
+    source: "D-267",
+    what: "time at shutdown in which an instance with others is not ready and still serves requests",
+  },
   noteDrainMs: {
     value: 800,
     unit: "ms",
     source: "D-267",
-    what: "wait at shutdown for the results of messages of other instances",
+    what: "time at shutdown to end the lease and to handle the notes of other instances",
   },
   shutdownMs: { value: 5_000, unit: "ms", source: "D-70", what: "time for a complete shutdown" },
   ticketTtlSeconds: { value: 300, unit: "s", source: "R-352", what: "default lifetime of a pairing ticket" },
@@ -617,6 +624,13 @@ export const LIMIT_TABLE = {
   },
   instanceLeaseMs: { value: 12_000, unit: "ms", source: "D-209", what: "lease of an instance" },
   instanceRenewMs: { value: 4_000, unit: "ms", source: "D-209", what: "time between renewals of the lease" },
+  leaseLookMs: {
+    value: 1_000,
+    /** Unit of `value`. */
+    unit: "ms",
+    source: "D-267",
+    what: "time between looks at the lease of an instance whose result is awaited",
+  },
   bellLookMs: {
     value: 2_000,
     /** Unit of `value`. */

@@ -43,7 +43,7 @@ async function withInboxes(
   b.onNote = (body, bytes) => received.push({ body, bytes: bytes.length });
   for (const inbox of [a, b]) inbox.start();
   await run(a, b, received, clock, kv);
-  for (const inbox of [a, b]) inbox.stop();
+  for (const inbox of [a, b]) await inbox.stop();
   kv.close();
 }
 
@@ -55,6 +55,16 @@ Deno.test("the instance inbox receives a note at the next poll when the watch re
     await clock.advance(2_000);
     await until(() => received.length > 0);
     assertEquals(received, [{ body: "hello", bytes: 0 }]);
+  }));
+
+Deno.test("the instance inbox receives the notes that were written before it stops, and no later one", () =>
+  withInboxes(async (a, b, received, clock) => {
+    await a.send(b.instance, "before");
+    const stopped = b.stop();
+    await Promise.all([stopped, b.stop()]);
+    await a.send(b.instance, "after");
+    await clock.advance(10_000);
+    assertEquals(received, [{ body: "before", bytes: 0 }]);
   }));
 
 Deno.test("the instance inbox receives many notes in the order of their commits, complete and once", () =>

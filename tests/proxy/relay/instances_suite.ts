@@ -48,6 +48,15 @@ const numbered = (n: number) => ({ body: JSON.stringify({ n }) });
 const numbers = (frames: { payload: string }[]) =>
   frames.map((frame) => (JSON.parse(frame.payload) as { n: number }).n);
 
+/** Returns the answer to a request while the clock moves by at most `ms`. */
+async function answeredWithin(w: World, sending: Promise<Response>, ms: number): Promise<Response> {
+  let answer: Response | undefined;
+  void sending.then((response) => answer = response);
+  for (let passed = 0; passed < ms && !answer; passed += 100) await w.clock.advance(100);
+  assert(answer, `no answer within ${ms} ms`);
+  return answer;
+}
+
 /** Declares the tests; `where` is the prefix of their names. */
 export function instancesBehaveAsOne(where: string, open: () => Promise<SharedStore>): void {
   const test = (name: string, run: () => Promise<void>) => Deno.test(`${where}: ${name}`, run);
@@ -169,6 +178,38 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       }
       assertEquals(came, came.map((_, n) => n));
       assertEquals(came.length, 12);
+    }));
+
+  test("a message to an instance that stops is answered and delivered once, whenever it stops", () =>
+    twoOf(async (w1, w2, a, b) => {
+      let before = await connected(w2, b);
+      for (let turns = 0; turns < 16; turns++) {
+        const sending = w1.message(a, b, { ...numbered(turns), headers: { Prefer: "respond-async" } });
+        for (let i = 0; i < turns; i++) await new Promise((resolve) => setTimeout(resolve, 0));
+        await w2.proxy.stop();
+        w2.proxy.deps.hub.closeAll();
+        before.link.lost();
+        assertEquals((await answeredWithin(w1, sending, 3_000)).status, 202);
+        const after = await connected(w1, b);
+        await until(() => before.delivered.length + after.delivered.length > 0);
+        await flushTasks();
+        assertEquals(numbers([...before.delivered, ...after.delivered]), [turns], `${turns} turns`);
+        await w2.start();
+        await w2.proxy.start();
+        before = await connected(w2, b);
+      }
+    }));
+
+  test("a message whose note an instance left unread when it stopped is answered within 3 s", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await connected(w2, b);
+      w2.proxy.deps.inbox.onNote = () => {};
+      const sending = w1.message(a, b, { headers: { Prefer: "respond-async" } });
+      await until(() => w1.proxy.deps.dispatch.away === 1);
+      await flushTasks();
+      await w2.proxy.stop();
+      const answer = await answeredWithin(w1, sending, 3_000);
+      assertEquals([answer.status, (await answer.json()).queued], [202, true]);
     }));
 
   test("a message queued at one instance is delivered by the one where the recipient connects", () =>
