@@ -235,7 +235,10 @@ function listen(host: string, port: number, entry: Entry, store: Store): Deno.Ht
   }
 }
 
-/** Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s (D-70). */
+/**
+ * Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s (D-70). With other
+ * instances it first serves requests for a second while it is not ready (D-267).
+ */
 async function stop(
   entry: Entry,
   http: Deno.HttpServer,
@@ -244,6 +247,8 @@ async function stop(
   store: Store,
 ): Promise<void> {
   const began = systemClock.now();
+  entry.leave();
+  if (!store.isExclusive) await sleep(systemClock, LIMITS.stopNoticeMs);
   entry.drain();
   while (entry.underWay > 0 && systemClock.now() - began < LIMITS.drainMs) await sleep(systemClock, 20);
   registry?.stop();

@@ -32,6 +32,7 @@ export class Entry {
   readonly #deps: EntryDeps;
   readonly #opened = Promise.withResolvers<Served>();
   #served: Served | null = null;
+  #isLeaving = false;
   #draining = false;
   /** Number of requests without a response. */
   underWay = 0;
@@ -47,21 +48,28 @@ export class Entry {
     this.#opened.resolve(served);
   }
 
+  /** Reports from now on that this process is not ready. It still serves requests. */
+  leave(): void {
+    this.#isLeaving = true;
+  }
+
   /** Refuses requests from now on. */
   drain(): void {
-    this.#draining = true;
+    this.#isLeaving = this.#draining = true;
   }
 
   /** Returns true when each service of this process accepts requests. */
   async isReady(): Promise<boolean> {
-    return !this.#draining && this.#served !== null && await this.#served.isReady();
+    return !this.#isLeaving && this.#served !== null && await this.#served.isReady();
   }
 
   async answer(request: Request, peer: Peer): Promise<Response> {
     const { newId, log, clock } = this.#deps;
+    const own = this.#isLeaving ? await this.#ownResponse(request, null) : null;
+    if (own) return own;
     if (this.#draining) {
       const code = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
-      return await this.#ownResponse(request, null) ?? earlyRefusal(requestIdOf(request, newId), code);
+      return earlyRefusal(requestIdOf(request, newId), code);
     }
     this.underWay++;
     // Read before an upgrade: afterwards `request.body` is not available.
