@@ -1,15 +1,19 @@
 /** Three instances as processes over one denokv, with a link that can fail on each way (D-265). */
 import { accessToken, Denokv } from "../../support/denokv.ts";
-import { eventually, freePort, type ServerProcess, startServer } from "../../support/process.ts";
+import { eventually, freePort, ROOT, type ServerProcess, startServer } from "../../support/process.ts";
 import { SlowLink } from "../../tools/slow_link.ts";
 import { INSTANCES } from "./plan.ts";
 
-/** The library that sets the clock of a process (package `faketime`), as Debian installs it. */
-const FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+/** Where Debian and `.ci/run` put libraries. */
+const LIBRARIES = ["/usr/lib", `${ROOT}/.cache/debian/usr/lib`];
 
-/** True where the clock of an instance can be set. */
-export async function hasFaketime(): Promise<boolean> {
-  return await Deno.stat(FAKETIME).then(() => true, () => false);
+/** Returns the library that sets the clock of a process (Debian's package `libfaketime`), or `null`. */
+export async function findFaketime(): Promise<string | null> {
+  for (const folder of LIBRARIES) {
+    const path = `${folder}/${Deno.build.arch}-linux-gnu/faketime/libfaketimeMT.so.1`;
+    if (await Deno.stat(path).then(() => true, () => false)) return path;
+  }
+  return null;
 }
 
 /** One instance: its process while it runs, and its links. */
@@ -33,16 +37,20 @@ export class Cluster implements AsyncDisposable {
     readonly store: Denokv,
     readonly folder: string,
     readonly entry: readonly string[] | undefined,
-    readonly hasClock: boolean,
+    readonly faketime: string | null,
   ) {}
 
   static async open(
     program: string,
     folder: string,
-    { entry, delayMs = 0, hasClock = false }: { entry?: readonly string[]; delayMs?: number; hasClock?: boolean } = {},
+    { entry, delayMs = 0, faketime = null }: {
+      entry?: readonly string[];
+      delayMs?: number;
+      faketime?: string | null;
+    } = {},
   ): Promise<Cluster> {
     const store = await Denokv.start(program, `${folder}/denokv.sqlite`);
-    const cluster = new Cluster(store, folder, entry, hasClock);
+    const cluster = new Cluster(store, folder, entry, faketime);
     for (let i = 0; i < INSTANCES; i++) {
       const port = freePort();
       const clockFile = `${folder}/clock-${i}`;
@@ -68,8 +76,13 @@ export class Cluster implements AsyncDisposable {
 
   async start(i: number): Promise<void> {
     const { port, back, clockFile } = this.#of(i);
-    const clock: Record<string, string> = this.hasClock
-      ? { LD_PRELOAD: FAKETIME, FAKETIME_TIMESTAMP_FILE: clockFile, FAKETIME_NO_CACHE: "1", DONT_FAKE_MONOTONIC: "1" }
+    const clock: Record<string, string> = this.faketime !== null
+      ? {
+        LD_PRELOAD: this.faketime,
+        FAKETIME_TIMESTAMP_FILE: clockFile,
+        FAKETIME_NO_CACHE: "1",
+        DONT_FAKE_MONOTONIC: "1",
+      }
       : {};
     this.#of(i).process = await startServer({
       folder: this.folder,

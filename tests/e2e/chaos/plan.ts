@@ -64,10 +64,8 @@ export function planOf(seed: number, hasClock: boolean): ChaosEvent[] {
     () => ({ at: 0, kind: "reset_store_links" }),
     () => ({ at: 0, kind: "reconnect_all" }),
   ];
-  if (hasClock) {
-    const seconds = next() < 0.5 ? 200 : -200;
-    faults.push(() => ({ at: 0, kind: "clock", instance: below(INSTANCES), seconds, ms: between(2_000, 6_000) }));
-  }
+  const seconds = next() < 0.5 ? 200 : -200;
+  faults.push(() => ({ at: 0, kind: "clock", instance: below(INSTANCES), seconds, ms: between(2_000, 6_000) }));
   const changes: (() => ChaosEvent)[] = [
     () => ({ at: 0, kind: "revoke", agent: between(LASTING, AGENTS) }),
     () => ({ at: 0, kind: "refresh_twice", agent: below(LASTING) }),
@@ -77,5 +75,6 @@ export function planOf(seed: number, hasClock: boolean): ChaosEvent[] {
   ];
   const some = (from: (() => ChaosEvent)[], count: number) =>
     Array.from({ length: count }, () => ({ ...from[below(from.length)]?.() as ChaosEvent, at: below(SPAN_MS) }));
-  return [...some(faults, between(2, 5)), ...some(changes, between(3, 7))].sort((a, b) => a.at - b.at);
+  const events = [...some(faults, between(2, 5)), ...some(changes, between(3, 7))].sort((a, b) => a.at - b.at);
+  return events.filter(({ kind }) => hasClock || kind !== "clock");
 }

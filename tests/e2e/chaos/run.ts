@@ -2,7 +2,7 @@
 import { BOOTSTRAP_SECRET, newAgent, newId } from "../../support/process.ts";
 import { ApiError, UnreachableError } from "../../support/agent_client.ts";
 import { ChaosAgent, World } from "./clients.ts";
-import { Cluster, hasFaketime } from "./cluster.ts";
+import { Cluster, findFaketime } from "./cluster.ts";
 import { type Fact, violationsOf } from "./history.ts";
 import { AGENTS, type ChaosEvent, INSTANCES, LASTING, numbersFrom, peersOf } from "./plan.ts";
 
@@ -13,6 +13,11 @@ const RECOVERY_MS = 30_000;
 /** Pause between the messages of one agent, and most of them without an answer: more would only measure the machine. */
 const BETWEEN_MS = 500;
 const OPEN = 4;
+/** Notes for each agent that stays at an instance; together more than the instance reads at once. */
+const OLDER_NOTES = 30;
+/** Time for them, and time after the moves: the rule about older links concerns messages that are sent a second later. */
+const BEFORE_MOVE_MS = 700;
+const AFTER_MOVE_MS = 1_300;
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
@@ -41,7 +46,7 @@ export async function runPlan(
 ): Promise<Outcome> {
   const folder = await Deno.makeTempDir({ prefix: "svc_chaos_" });
   try {
-    const options = { ...(entry ? { entry } : {}), delayMs: 1, hasClock: await hasFaketime() };
+    const options = { ...(entry ? { entry } : {}), delayMs: 1, faketime: await findFaketime() };
     await using cluster = await Cluster.open(program, folder, options);
     return await new Run(cluster, seed).run(plan);
   } finally {
@@ -56,6 +61,8 @@ class Run {
   readonly #gone = new Set<number>();
   #apiKey = "";
   #isLoaded = true;
+  /** Messages of events that have no answer yet. */
+  readonly #waiting: Promise<unknown>[] = [];
 
   constructor(readonly cluster: Cluster, seed: number) {
     this.#world = new World(cluster);
@@ -78,7 +85,7 @@ class Run {
     world.note({ kind: "event", what: "healed", untilMs: healed });
     await this.#recover(healed);
     this.#isLoaded = false;
-    await Promise.all(loads);
+    await Promise.all([...loads, ...this.#waiting]);
     await this.#settle();
     for (const agent of this.#agents) await agent.stop();
     for (const line of this.cluster.defects()) world.note({ kind: "defect", line: line.slice(0, 600) });
@@ -150,15 +157,10 @@ class Run {
         return await cluster.store.restart();
       case "stall_store":
         return await this.#during(event.ms, () => links.forEach((link) => link.stall()), () => this.#healAll());
-      case "stall_store_link": {
-        const link = links[event.instance];
-        const moving = this.#agents.filter(({ instance }) => instance === event.instance).slice(0, 2);
-        link?.stall();
-        await pause(300);
-        for (const agent of moving) agent.move();
-        await pause(event.ms);
-        return link?.heal();
-      }
+      case "stall_store_link":
+        links[event.instance]?.stall();
+        await Promise.all([pause(500 + event.ms), this.#moveAway(event.instance)]);
+        return links[event.instance]?.heal();
       case "cut_store_link":
         return await this.#during(event.ms, () => links[event.instance]?.cut(), () => links[event.instance]?.heal());
       case "reset_store_links":
@@ -172,6 +174,33 @@ class Run {
       default:
         return await this.#change(event);
     }
+  }
+
+  /**
+   * Moves two agents away from an instance that cannot read the notes of their moves, and sends messages to them there.
+   * When the store is back, the instance first reads many older notes. So only the check of the presence in the commit
+   * keeps the messages from the old sockets.
+   */
+  async #moveAway(instance: number): Promise<void> {
+    const here = this.#agents.filter((agent) => agent.instance === instance);
+    const moving = here.slice(0, 2), staying = here.slice(2);
+    const elsewhere = (instance + 1) % INSTANCES;
+    const send = (to: ChaosAgent, n: number, at: number) => {
+      const peers = this.#pairedWith(to);
+      this.#waiting.push(peers[n % peers.length]?.send(to, newId(), false, at) ?? Promise.resolve());
+    };
+    for (let n = 0; n < OLDER_NOTES; n++) for (const agent of staying) send(agent, n, elsewhere);
+    await pause(BEFORE_MOVE_MS);
+    for (const agent of moving) agent.move();
+    await pause(AFTER_MOVE_MS);
+    for (let n = 0; n < 4; n++) for (const agent of moving) send(agent, n, instance);
+  }
+
+  /** The agents that an agent is paired with. */
+  #pairedWith({ number }: ChaosAgent): ChaosAgent[] {
+    return this.#agents.filter((peer) =>
+      peersOf(number).slice(0, 2).includes(peer.number) || peersOf(peer.number).slice(0, 2).includes(number)
+    );
   }
 
   async #change(event: ChaosEvent): Promise<void> {
