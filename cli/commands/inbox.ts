@@ -6,6 +6,7 @@ import { CliError } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
 
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = CONNECTOR_LIMITS;
+const QUEUED_S = CONNECTOR_LIMITS.queuedWaitMs / 1000;
 const LIMIT = { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default ${LISTED})` } as const;
 const INSECURE = { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as const;
 
@@ -14,7 +15,7 @@ export const INBOX_COMMANDS = [
     path: ["inbox"],
     summary: "List the unread messages of an agent, oldest first",
     details: [
-      "Changes nothing without --take. Without a running connector it runs one for 3 s, which receives queued messages.",
+      `Changes nothing without --take. Without a running connector it runs one for ${QUEUED_S} s, which receives queued messages.`,
       "The messages of an agent with another runtime than inbox go to that runtime.",
     ],
     args: {},
