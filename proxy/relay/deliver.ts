@@ -108,11 +108,10 @@ async function deliver(
   const mayQueue = prefersAsync(exchange.request.headers.get("prefer"));
   const begin = deliveries.begin(id, bodySha256);
   let dispatched: ForwardResult = { result: "offline" };
+  let seen = await asRelayUnavailable(() => caller.prefetched?.presence);
   if (hub.session(id.recipient)) {
-    const heldHere = presence.requireHeldHere(
-      id.recipient,
-      await asRelayUnavailable(() => caller.prefetched?.presence),
-    );
+    const heldHere = presence.requireHeldHere(id.recipient, seen);
+    seen = undefined;
     const commit = await asRelayUnavailable(() =>
       caller.admission.commitWith<DuplicateResult | "moved">([begin, heldHere])
     );
@@ -122,7 +121,7 @@ async function deliver(
     else hub.replace(id.recipient);
   }
   const elsewhere = dispatched.result === "offline"
-    ? await asRelayUnavailable(() => presence.findInstance(id.recipient))
+    ? await asRelayUnavailable(() => presence.findInstance(id.recipient, seen))
     : null;
   if (elsewhere) {
     const sent = dispatch.forwardTo(elsewhere, message, mayQueue, config.ackTimeoutMs);

@@ -107,10 +107,13 @@ export class PresenceStore {
   /**
    * Returns the other instance that holds an agent's sockets and is alive, or `null`.
    *
+   * @param seen the presence as the caller has read it; one that names no other instance may be old and is read again
    * @throws {StoreUnavailable}
    */
-  async findInstance(agentDid: string): Promise<string | null> {
-    const instance = await this.lastSeenAt(agentDid);
+  async findInstance(agentDid: string, seen?: Deno.KvEntryMaybe<Presence>): Promise<string | null> {
+    // An absent record is never cached.
+    if (seen?.value === null) return null;
+    const instance = this.#otherIn(seen?.value) ?? await this.lastSeenAt(agentDid);
     return instance && await this.isAlive(instance) ? instance : null;
   }
 
@@ -120,8 +123,11 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async lastSeenAt(agentDid: string): Promise<string | null> {
-    const instance = (await this.#deps.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance;
-    return instance && instance !== this.instance ? instance : null;
+    return this.#otherIn((await this.#deps.kv.get<Presence>(KEYS.presence(agentDid))).value);
+  }
+
+  #otherIn(presence: Presence | null | undefined): string | null {
+    return presence?.instance && presence.instance !== this.instance ? presence.instance : null;
   }
 
   /**

@@ -74,11 +74,12 @@ class Inbox {
       if (notes.length === 0) return this.#rest();
       const bodies = notes.filter(({ hasBody }) => hasBody).length;
       this.readCalls += bodies;
-      this.commits++;
-      // The parts of all notes are read together, then one commit deletes them.
-      this.events.after(this.roundTripMs * (bodies > 0 ? 2 : 1), () => {
+      // The parts of all notes are read together. One commit deletes the notes; only a full read waits for it.
+      this.events.after(bodies > 0 ? this.roundTripMs : 0, () => {
         for (const { handle } of notes) handle();
-        this.#read();
+        this.commits++;
+        if (notes.length < NOTES_AT_ONCE) return this.#rest();
+        this.events.after(this.roundTripMs, () => this.#read());
       });
     });
   }
@@ -91,10 +92,12 @@ class Inbox {
   }
 }
 
-/** Reads of a note's message before it is delivered: is the pair still there (twice), and its presence. */
-const READS_OF_DELIVERY = 2;
-/** Reads of a sender's instance: the recipient's presence and the lease of its instance. */
-const READS_OF_SENDER = 2;
+/** Read of a note's message before it is delivered: is the pair still there? */
+const READS_OF_DELIVERY = 1;
+/** Reads of every message: pair, agent, session and presence together. */
+const READS_OF_MESSAGE = 1;
+/** Read of a sender's instance: the lease of the recipient's instance. */
+const READS_OF_FORWARD = 1;
 
 /** True when the second half of the waits is not much longer than the first. */
 function isFlat(waits: readonly number[]): boolean {
@@ -119,10 +122,16 @@ export function simulateMessages(load: MessageLoad, costs: UnitCosts): MessageFi
     const sender = at[Math.floor(chance() * agents)]!, recipient = at[Math.floor(chance() * agents)]!;
     const began = events.now;
     sent++;
-    if (sender === recipient) return queues[sender]!.claim(messageChecks, () => outcome(sender));
+    reads += READS_OF_MESSAGE;
+    if (sender === recipient) {
+      return events.after(
+        roundTripMs * READS_OF_MESSAGE,
+        () => queues[sender]!.claim(messageChecks, () => outcome(sender)),
+      );
+    }
     crossed++;
-    reads += READS_OF_SENDER;
-    events.after(roundTripMs * READS_OF_SENDER, () =>
+    reads += READS_OF_FORWARD;
+    events.after(roundTripMs * (READS_OF_MESSAGE + READS_OF_FORWARD), () =>
       queues[sender]!.claim(messageChecks, () => {
         notes++;
         inboxes[recipient]!.add(true, () => {

@@ -76,8 +76,44 @@ Deno.test("the instance inbox receives many notes in the order of their commits,
     }
     await clock.advance(2_000);
     await until(() => received.length >= sizes.length);
-    await flushTasks();
+    await b.stop();
     assertEquals(received, sizes.map((bytes, i) => ({ body: i, bytes })));
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox_part"] })), []);
+  }));
+
+Deno.test("a note whose deletion fails is handled once, and deleted after a later read", () =>
+  withInboxes(async (a, b, received, clock, kv) => {
+    const atomic = kv.atomic.bind(kv);
+    for (const fails of [true, false]) {
+      await a.send(b.instance, fails ? "first" : "second");
+      kv.atomic = () => {
+        const operation = atomic();
+        if (fails) operation.commit = () => Promise.reject(new Error("the store is away"));
+        return operation;
+      };
+      await clock.advance(2_000);
+      await until(() => received.length === (fails ? 1 : 2));
+      await flushTasks();
+      kv.atomic = atomic;
+    }
+    await b.stop();
+    assertEquals(received.map(({ body }) => body), ["first", "second"]);
+    assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
+  }));
+
+Deno.test("a full inbox whose deletion fails waits for the next poll", () =>
+  withInboxes(async (a, b, received, clock, kv) => {
+    for (let i = 0; i < 60; i++) await a.send(b.instance, i);
+    const atomic = kv.atomic.bind(kv);
+    let commits = 0;
+    kv.atomic = () => Object.assign(atomic(), { commit: () => ++commits && Promise.reject(new Error("away")) });
+    await clock.advance(2_000);
+    await until(() => commits > 0);
+    await flushTasks();
+    assertEquals([received.length, commits], [50, 1]);
+    kv.atomic = atomic;
+    await clock.advance(2_000);
+    await until(() => received.length === 60);
+    assertEquals(received.map(({ body }) => body), Array.from({ length: 60 }, (_, i) => i));
   }));
