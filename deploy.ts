@@ -12,7 +12,7 @@ import { createRegistry, type Registry } from "./registry/app.ts";
 import { readRegistryConfig, type RegistryConfig } from "./registry/config.ts";
 import { registryHealth, registryReady } from "./registry/meta/handlers.ts";
 import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
-import { sleep, systemClock } from "./shared/clock.ts";
+import { sleep, systemClock, systemUptime } from "./shared/clock.ts";
 import type { ServiceHealth } from "./shared/protocol/api/meta.ts";
 import { toBase64Url } from "./shared/protocol/base64url.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
@@ -34,6 +34,7 @@ import {
   type ServerConfig,
   validateServerConfig,
 } from "./shared/server/server_config.ts";
+import { TimerWheel } from "./shared/server/timer_wheel.ts";
 import { type MetricsListener, serveMetrics } from "./shared/server/http/metrics_listener.ts";
 import { json } from "./shared/server/http/route.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
@@ -112,7 +113,7 @@ async function compose(
     maxChecks: store.maxChecks,
     commitsInFlight: store.commitsInFlight,
     reliedMs: store.reliedMs,
-    clock: systemClock,
+    clock,
     random: systemRandom,
     newId,
     log,
@@ -155,9 +156,9 @@ async function compose(
 export async function startServer(environ: Environ, log: Log): Promise<RunningServer> {
   const configuration = readConfiguration(environ);
   const { host, port: wanted, kvUrl, metricsListen } = configuration.server;
-  const store = await openStore(kvUrl);
+  const store = await openStore(kvUrl, clock);
   const metrics = newMetrics(configuration);
-  const entry = new Entry({ clock: systemClock, newId, log, metrics });
+  const entry = new Entry({ clock, newId, log, metrics });
   const http = listen(host, wanted, entry, store);
   const { port } = http.addr;
   let scraped: MetricsListener | null = null;
@@ -194,6 +195,9 @@ function newMetrics({ server }: Configuration): Metrics {
   describeProcess(metrics, { version: config.version, service: server.service }, systemClock);
   return metrics;
 }
+
+/** Deadlines of requests. A shutdown, which has a time of its own, uses the system clock. */
+const clock = new TimerWheel(systemClock, systemUptime);
 
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
 

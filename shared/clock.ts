@@ -10,7 +10,7 @@ export type Cancel = () => void;
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
-  /** Calls `fn` once after `ms` milliseconds. */
+  /** Calls `fn` once, `ms` milliseconds from now or later, never earlier. */
   after(ms: number, fn: () => void): Cancel;
 }
 
@@ -22,6 +22,11 @@ export const systemClock: Clock = {
     return () => clearTimeout(timer);
   },
 };
+
+/** Milliseconds since the process began. Unlike `Clock.now`, they never step. */
+export function systemUptime(): number {
+  return performance.now();
+}
 
 /** Resolves after `ms` milliseconds, or at once when `signal` aborts. */
 export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {

@@ -727,6 +727,20 @@ export const LIMIT_TABLE = {
     what: "shortest time between probe writes of a health check",
   },
   storeProbeSeconds: { value: 3_600, unit: "s", source: "D-220", what: "retention of a probe record" },
+  wheelTimerMs: {
+    value: 1_000,
+    /** Unit of `value`. */
+    unit: "ms",
+    source: "D-259",
+    what: "shortest deadline that the server keeps in its timer wheel",
+  },
+  wheelSlotMs: {
+    value: 250,
+    /** Unit of `value`. */
+    unit: "ms",
+    source: "D-259",
+    what: "slot of the timer wheel: how late such a deadline may end",
+  },
   commitRetries: { value: 10, unit: "count", source: "D-208", what: "attempts of an optimistic commit" },
 } as const satisfies Record<string, LimitRow>;
 Object.freeze(LIMIT_TABLE);

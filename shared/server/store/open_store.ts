@@ -3,7 +3,7 @@
  * its calls have deadlines and reject as store_errors.ts defines. Does not check the store's format.
  */
 import { dirname } from "node:path";
-import type { Clock } from "../../clock.ts";
+import { type Clock, systemClock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Random } from "../../random.ts";
@@ -39,31 +39,32 @@ export interface StoreDeps {
 
 /**
  * Opens the store that `KV_URL` names: a file, `:memory:`, an `http(s)` KV Connect address, or with `null` the
- * database attached on Deno Deploy. Creates a missing file and its folder. `close()` releases the file's lock.
+ * database attached on Deno Deploy. Creates a missing file and its folder. `close()` releases the file's lock. The
+ * deadlines of its calls are timers of `clock`.
  *
  * @throws {StoreRefused} when another process holds the file, or when it cannot be opened
  */
-export async function openStore(url: string | null): Promise<Store> {
+export async function openStore(url: string | null, clock: Clock = systemClock): Promise<Store> {
   if (url === null || /^https?:/.test(url)) {
     const kv = await (url === null ? Deno.openKv() : Deno.openKv(url)).catch((cause) => {
       const where = url === null ? "attached to this deployment" : `at ${new URL(url).origin}`;
       throw new StoreRefused(`Cannot open the store ${where}: ${cause instanceof Error ? cause.message : cause}`);
     });
-    return toStore(kv, LIMITS.commitChecksConnect, false, () => {});
+    return toStore(kv, clock, LIMITS.commitChecksConnect, false, () => {});
   }
-  if (url === ":memory:") return toStore(await Deno.openKv(url), LIMITS.commitChecks, true, () => {});
+  if (url === ":memory:") return toStore(await Deno.openKv(url), clock, LIMITS.commitChecks, true, () => {});
   const unlock = await lockedFolder(url);
   try {
     await createPrivate(url);
-    return toStore(await Deno.openKv(url), LIMITS.commitChecks, true, unlock);
+    return toStore(await Deno.openKv(url), clock, LIMITS.commitChecks, true, unlock);
   } catch (error) {
     unlock();
     throw new StoreRefused(`Cannot open the store ${url}: ${error instanceof Error ? error.message : error}`);
   }
 }
 
-function toStore(kv: Deno.Kv, maxChecks: number, isExclusive: boolean, unlock: () => void): Store {
-  wrapStoreErrors(kv);
+function toStore(kv: Deno.Kv, clock: Clock, maxChecks: number, isExclusive: boolean, unlock: () => void): Store {
+  wrapStoreErrors(kv, clock);
   return {
     kv,
     maxChecks,

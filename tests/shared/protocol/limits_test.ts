@@ -64,6 +64,8 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-173", "deliveriesListed", 50],
   ["D-173", "refusalsPerCode", 50],
   ["D-254", "commitsInFlight", 16],
+  ["D-259", "wheelTimerMs", 1_000],
+  ["D-259", "wheelSlotMs", 250],
   ["D-254", "claimsPassedOver", 500],
   ["D-255", "reliedMs", 1_000],
   ["D-208", "commitChecks", 100],

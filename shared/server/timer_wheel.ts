@@ -1,0 +1,96 @@
+/**
+ * The server's deadlines of a second or more, in one timer of the runtime (D-259). A request sets several of them and
+ * cancels nearly all: here that is one entry in a set, which is much cheaper than a timer of the runtime.
+ */
+import { type Cancel, type Clock, DAY_MS } from "../clock.ts";
+import { LIMITS } from "../protocol/limits.ts";
+
+interface Timer {
+  /** When it is due, on the scale of `uptime`. */
+  at: number;
+  fn: () => void;
+}
+
+const { wheelSlotMs, wheelTimerMs } = LIMITS;
+
+/**
+ * A clock whose timers of a second or more fire at the end of their slot of 250 ms: up to one slot late, never early, in
+ * the order of their times. Shorter timers, and the time, are those of the given clock. Pending timers keep the process
+ * alive; once none is left, the wheel holds nothing.
+ */
+export class TimerWheel implements Clock {
+  readonly #clock: Clock;
+  readonly #uptime: () => number;
+  /** Pending timers by the number of their slot. No slot is empty. */
+  readonly #slots = new Map<number, Set<Timer>>();
+  /** The slot for which the timer of the runtime is set. */
+  #wakeSlot = Infinity;
+  #cancelWake: Cancel = () => {};
+
+  /** @param uptime milliseconds on a scale that never steps */
+  constructor(clock: Clock, uptime: () => number) {
+    this.#clock = clock;
+    this.#uptime = uptime;
+  }
+
+  now(): number {
+    return this.#clock.now();
+  }
+
+  after(ms: number, fn: () => void): Cancel {
+    if (!(ms >= wheelTimerMs)) return this.#clock.after(ms, fn);
+    const at = this.#uptime() + ms;
+    const slot = Math.ceil(at / wheelSlotMs);
+    const timers = this.#slots.get(slot) ?? new Set<Timer>();
+    const timer = { at, fn };
+    timers.add(timer);
+    this.#slots.set(slot, timers);
+    if (slot < this.#wakeSlot) this.#wakeAt(slot);
+    return () => {
+      if (timers.delete(timer) && timers.size === 0) this.#drop(slot);
+    };
+  }
+
+  /** Removes an empty slot. A wake-up for it stays set, unless nothing else is pending. */
+  #drop(slot: number): void {
+    this.#slots.delete(slot);
+    if (this.#slots.size === 0) this.#wakeAt(Infinity);
+  }
+
+  /** Sets the timer of the runtime for a slot in place of the present one. */
+  #wakeAt(slot: number): void {
+    this.#cancelWake();
+    this.#wakeSlot = slot;
+    if (slot === Infinity) return;
+    // The runtime cannot wait for longer than 24 days. An early wake-up only sets the next one.
+    const wait = Math.min(Math.ceil(slot * wheelSlotMs - this.#uptime()), DAY_MS);
+    this.#cancelWake = this.#clock.after(Math.max(0, wait), () => this.#wake());
+  }
+
+  /** Fires the timers of every slot that has ended. */
+  #wake(): void {
+    // Timers that are set meanwhile compare their slot with none.
+    this.#wakeSlot = Infinity;
+    const last = Math.floor(this.#uptime() / wheelSlotMs);
+    const ended = [...this.#slots.keys()].filter((slot) => slot <= last).sort((a, b) => a - b);
+    for (const slot of ended) this.#fire(slot);
+    let next = Infinity;
+    for (const slot of this.#slots.keys()) next = Math.min(next, slot);
+    this.#wakeAt(next);
+  }
+
+  #fire(slot: number): void {
+    const timers = this.#slots.get(slot) ?? new Set<Timer>();
+    for (const timer of [...timers].sort((a, b) => a.at - b.at)) {
+      // An earlier timer of the slot may have cancelled it.
+      if (!timers.delete(timer)) continue;
+      try {
+        timer.fn();
+      } catch (error) {
+        // As for a timer of the runtime, the error of one does not stop the others.
+        reportError(error);
+      }
+    }
+    this.#drop(slot);
+  }
+}
