@@ -36,7 +36,7 @@ import {
 } from "./shared/server/server_config.ts";
 import { TimerWheel } from "./shared/server/timer_wheel.ts";
 import { type MetricsListener, serveMetrics } from "./shared/server/http/metrics_listener.ts";
-import { json } from "./shared/server/http/route.ts";
+import { type Answer, json } from "./shared/server/http/route.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 
 /** The services that the OpenAPI document describes, for each value of `SVC_SERVICE`. */
@@ -214,7 +214,7 @@ function servedBy(registry: Registry | null, proxy: Proxy | null): Served {
   };
 }
 
-async function healthOfBoth(registry: Registry, proxy: Proxy): Promise<Response> {
+async function healthOfBoth(registry: Registry, proxy: Proxy): Promise<Answer> {
   const [ofRegistry, ofProxy] = await Promise.all([registryHealth(registry.deps), proxyHealth(proxy.deps)]);
   const ready = ofRegistry.ready && ofProxy.ready;
   const { version, environment } = ofRegistry;

@@ -11,7 +11,7 @@ import type {
 } from "../../shared/protocol/api/relay_admin.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
-import { type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
 import type { PresenceStore } from "../relay/presence.ts";
 import type { Admin } from "./authenticator.ts";
@@ -31,24 +31,24 @@ interface RelayAdminDeps {
 
 type Query<Q> = Input<undefined, Q, undefined, Admin>;
 
-export async function connections(deps: RelayAdminDeps, { query }: Query<ConnectionQuery>): Promise<Response> {
+export async function connections(deps: RelayAdminDeps, { query }: Query<ConnectionQuery>): Promise<Answer> {
   const { items, nextCursor } = await listConnections(deps, query);
   const response: ConnectionList = { connections: items, pagination: { limit: query.limit, nextCursor } };
   return json(response);
 }
 
-export async function queues(deps: RelayAdminDeps, { query }: Query<QueueQuery>): Promise<Response> {
+export async function queues(deps: RelayAdminDeps, { query }: Query<QueueQuery>): Promise<Answer> {
   const { items, nextCursor } = await listQueues(deps, query);
   const response: QueueList = { queues: items, pagination: { limit: query.limit, nextCursor } };
   return json(response);
 }
 
-export async function deliveries(deps: RelayAdminDeps, { query }: Query<DeliveryQuery>): Promise<Response> {
+export async function deliveries(deps: RelayAdminDeps, { query }: Query<DeliveryQuery>): Promise<Answer> {
   const response: DeliveryList = { deliveries: await timelinesOf(deps, query.requestId) };
   return json(response);
 }
 
-export function refusals({ refusals, presence }: RelayAdminDeps, { query }: Query<RefusalQuery>): Response {
+export function refusals({ refusals, presence }: RelayAdminDeps, { query }: Query<RefusalQuery>): Answer {
   const response: RefusalList = {
     refusals: refusals.list(query).map(({ number: _, at, ...refusal }) => ({ at: toIso(at), ...refusal })),
     instance: presence.instance,

@@ -1,6 +1,6 @@
 /** Health of the proxy (D-78). Never waits for the registry. */
 import type { ProxyHealth } from "../../shared/protocol/api/meta.ts";
-import { json } from "../../shared/server/http/route.ts";
+import { type Answer, json } from "../../shared/server/http/route.ts";
 
 interface HealthDeps {
   probe: { works(): Promise<boolean> };
@@ -28,7 +28,7 @@ export async function proxyHealth(deps: HealthDeps): Promise<ProxyHealth> {
   return { status, version, environment, ready, checks, connectedSockets: deps.hub.size };
 }
 
-export async function health(deps: HealthDeps): Promise<Response> {
+export async function health(deps: HealthDeps): Promise<Answer> {
   const response = await proxyHealth(deps);
   return json(response, response.ready ? 200 : 503);
 }

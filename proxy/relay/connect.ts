@@ -5,7 +5,7 @@
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Input } from "../../shared/server/http/route.ts";
+import type { Answer, Input } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -29,7 +29,7 @@ interface ConnectDeps {
 export async function relayConnect(
   deps: ConnectDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
-): Promise<Response> {
+): Promise<Answer> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   if (!opensWebSocket(exchange.request)) throw upgradeRequired();
   if (deps.lingering.bytes > LIMITS.lingeringBytes) throw new ServiceError("PROXY_RELAY_UNAVAILABLE");
@@ -47,7 +47,7 @@ export async function relayConnect(
     throw upgradeRequired(cause);
   }
   bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt });
-  return upgraded.response;
+  return { status: 101, headers: {}, body: null, upgrade: upgraded.response };
 }
 
 /** Checks what Deno does not check of an upgrade: the method and the version (RFC 6455 section 4.2.1). */

@@ -23,7 +23,7 @@ import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
-import { type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { Message } from "../schema/records.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -47,7 +47,7 @@ interface DeliverDeps {
 export async function postMessage(
   deps: DeliverDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
-): Promise<Response> {
+): Promise<Answer> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   try {
     return await acceptMessage(deps, caller, exchange);
@@ -67,7 +67,7 @@ const OUTCOMES: Readonly<Partial<Record<ErrorCode, string>>> = {
   PROXY_HOOK_REQUEST_ID_REUSED: "repeat",
 };
 
-async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Response> {
+async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Answer> {
   const message = await parseMessage(deps, caller, exchange);
   const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
   const id: DeliveryId = { sender, recipient, requestId };
@@ -84,11 +84,11 @@ type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 async function waitForOtherInstance(
   { presence, clock, deliveries }: DeliverDeps,
   id: DeliveryId,
-  attempt: () => Promise<Response | InProgress>,
-): Promise<Response> {
+  attempt: () => Promise<Answer | InProgress>,
+): Promise<Answer> {
   while (true) {
     const answer = await attempt();
-    if (answer instanceof Response) return answer;
+    if (!("repeat" in answer)) return answer;
     if (await asRelayUnavailable(() => presence.isAlive(answer.instance))) {
       await sleep(clock, Math.min(LIMITS.underWayLookMs, Math.max(1, answer.until - clock.now())));
     } else await deliveries.markFailed(id, answer.instance);
@@ -101,7 +101,7 @@ async function deliver(
   id: DeliveryId,
   message: Message,
   exchange: RequestContext,
-): Promise<Response | InProgress> {
+): Promise<Answer | InProgress> {
   const { hub, deliveries, dispatch, presence, config } = deps;
   // Admission has verified that this is the digest of the body.
   const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
@@ -150,7 +150,7 @@ async function deliver(
 }
 
 /** Returns the response for a result and records a 202. */
-function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): Response {
+function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): Answer {
   switch (dispatched.result) {
     case "acked": {
       const { accepted, reason, connectedSockets } = dispatched;
@@ -176,7 +176,7 @@ function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): R
   }
 }
 
-function accept({ deliveries, metrics }: DeliverDeps, id: DeliveryId, body: HookAnswer): Response {
+function accept({ deliveries, metrics }: DeliverDeps, id: DeliveryId, body: HookAnswer): Answer {
   metrics.count("relay_messages_total", body.queued ? "queued" : body.delivered ? "delivered" : "refused_by_connector");
   void deliveries.answered(id, body);
   return json(body, 202, body.queued ? QUEUED_HEADERS : {});
@@ -195,7 +195,7 @@ async function queue(
   id: DeliveryId,
   message: Message,
   bodySha256: string,
-): Promise<Response | InProgress> {
+): Promise<Answer | InProgress> {
   const expiresAt = deps.mailbox.expiry();
   const body = queuedAnswer(id, expiresAt, 0);
   const begin = deps.deliveries.begin(id, bodySha256, body);
@@ -277,7 +277,7 @@ function withIdentity({ text, value }: { text: string; value: unknown }, identit
   throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
 }
 
-function answerRepeat({ metrics }: DeliverDeps, repeat: DuplicateResult): Response | InProgress {
+function answerRepeat({ metrics }: DeliverDeps, repeat: DuplicateResult): Answer | InProgress {
   if (repeat.repeat === "under_way") return repeat;
   if (repeat.repeat === "same") {
     metrics.count("relay_messages_total", "repeat");

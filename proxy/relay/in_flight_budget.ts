@@ -5,7 +5,7 @@
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ByteBudget } from "../../shared/server/byte_budget.ts";
-import type { Input } from "../../shared/server/http/route.ts";
+import type { Answer, Input } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 
 export class InFlightBudget {
@@ -36,8 +36,8 @@ type MessageInput = Input<undefined, undefined, undefined, AdmittedAgent | undef
 
 /** Returns the handler with each message counted as held until its response. */
 export function withInFlightBudget<D>(
-  handler: (deps: D, input: MessageInput) => Promise<Response>,
-): (deps: D & { held: InFlightBudget }, input: MessageInput) => Promise<Response> {
+  handler: (deps: D, input: MessageInput) => Promise<Answer>,
+): (deps: D & { held: InFlightBudget }, input: MessageInput) => Promise<Answer> {
   return async (deps, input) => {
     const { caller, exchange } = input;
     if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");

@@ -18,7 +18,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
-import { type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import { checkConfirmation, type OwnershipDeps, requireInitiator, requireOwnership } from "./pairing.ts";
 import * as store from "./store.ts";
@@ -32,7 +32,7 @@ interface TrustDeps extends OwnershipDeps, store.PairStoreDeps {
 
 type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, AdmittedAgent>;
 
-export async function pairStart(deps: TrustDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Response> {
+export async function pairStart(deps: TrustDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   // The ticket contains its expiry in whole seconds.
   const exp = Math.floor(deps.clock.now() / 1000) + body.ttlSeconds;
@@ -60,7 +60,7 @@ export async function pairStart(deps: TrustDeps, { body, caller }: Pairing<typeo
 export async function pairConfirm(
   deps: TrustDeps,
   { body, caller }: Pairing<typeof PairConfirmBody>,
-): Promise<Response> {
+): Promise<Answer> {
   const { ticket, isNew } = await commitOptimistically(deps, async () => {
     const entry = await knownTicket(deps, body.ticket);
     const { initiatorOwnerDid, initiatorAgentDid } = entry.value;
@@ -90,7 +90,7 @@ export async function pairConfirm(
   return json(response, 201);
 }
 
-export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Response> {
+export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { value: ticket } = await knownTicket(deps, body.ticket);
   const { initiatorAgentDid, initiatorProfile, expiresAt, confirmed } = ticket;
@@ -117,7 +117,7 @@ export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<type
 export async function listPeers(
   deps: TrustDeps,
   { caller, query }: Input<undefined, z.output<typeof PeerListQuery>, undefined, AdmittedAgent>,
-): Promise<Response> {
+): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);
   const response: PeerList = {
@@ -131,7 +131,7 @@ export async function listPeers(
   return json(response);
 }
 
-export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Response> {
+export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   await store.removePair(deps, caller.agentDid, body.peerAgentDid);
   return noContent();

@@ -4,7 +4,7 @@
 import type * as z from "zod";
 import type { AccountProfile, BootstrapAnswer, BootstrapBody } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { type AccountDeps, bootstrapAdmin, humanView } from "./store.ts";
@@ -20,7 +20,7 @@ export const bootstrapEnabled = {
 export async function bootstrap(
   deps: AccountDeps,
   { body, exchange }: Input<undefined, undefined, z.output<typeof BootstrapBody>, null>,
-): Promise<Response> {
+): Promise<Answer> {
   const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);
   const response: BootstrapAnswer = {
     human: humanView(human),
@@ -30,7 +30,7 @@ export async function bootstrap(
   return json(response, 201);
 }
 
-export function me(_deps: unknown, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Response {
+export function me(_deps: unknown, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Answer {
   const { human, key } = caller;
   const response: AccountProfile = {
     human: { ...humanView(human), createdAt: human.createdAt },

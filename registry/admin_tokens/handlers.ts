@@ -8,7 +8,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { signAdminToken } from "../../shared/protocol/signed/admin_token.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
-import { type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
@@ -25,7 +25,7 @@ interface AdminTokenDeps {
 export async function issueAdminToken(
   deps: AdminTokenDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const { kv, clock, newId, config, signing } = deps;
   const { did } = caller.human;
   const jti = newId();

@@ -17,7 +17,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { parseFramework } from "../../shared/protocol/names.ts";
 import { REGISTRATION_TEMPLATE } from "../../shared/protocol/registration.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import { revokeSession } from "../sessions/store.ts";
 import * as store from "./store.ts";
@@ -28,7 +28,7 @@ type OfAgent<B = undefined> = Input<z.output<typeof AgentPath>, undefined, B, Ap
 export async function createChallenge(
   deps: AgentDeps,
   { body, caller }: Input<undefined, undefined, z.output<typeof ChallengeBody>, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const challenge = await store.createChallenge(deps, caller.human, body.publicKey);
   const response: Challenge = {
     challengeId: challenge.id,
@@ -44,7 +44,7 @@ export async function createChallenge(
 export async function registerAgent(
   deps: AgentDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RegisterBody>, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const { agent, ait, agentAuth } = await store.registerAgent(deps, caller.human, body, exchange.requestId);
   const response: RegisterAnswer = { agent: store.agentView(agent), ait, agentAuth };
   return json(response, 201);
@@ -53,7 +53,7 @@ export async function registerAgent(
 export async function listAgents(
   deps: AgentDeps,
   { query, caller }: Input<undefined, z.output<typeof AgentListQuery>, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const framework = query.framework === undefined ? undefined : parseFramework(query.framework) ?? undefined;
   const { agents, nextCursor } = await store.listAgents(deps, caller.human, { ...query, framework });
   const summaries: AgentSummary[] = agents.map(({ id, did, name, status, expiresAt }) => ({
@@ -66,24 +66,24 @@ export async function listAgents(
   return json({ agents: summaries, pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function getAgent(deps: AgentDeps, { params, caller }: OfAgent): Promise<Response> {
+export async function getAgent(deps: AgentDeps, { params, caller }: OfAgent): Promise<Answer> {
   const entry = await store.findOwnAgent(deps, caller.human, params.id);
   return json({ agent: store.agentView(entry.value) });
 }
 
-export async function reissueAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+export async function reissueAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Answer> {
   const issued = await store.reissueAgent(deps, caller.human, params.id, exchange.requestId);
   const response: ReissueAnswer = { ...issued, agent: store.agentView(issued.agent) };
   return json(response);
 }
 
-export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Answer> {
   const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
   await store.deleteAgent(deps, caller.human, agent, exchange.requestId);
   return noContent();
 }
 
-export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Answer> {
   const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
   const { requestId } = exchange;
   await revokeSession(deps, agent.id, {
@@ -99,7 +99,7 @@ export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchang
 export async function resolveAgent(
   deps: AgentDeps,
   { params }: Input<z.output<typeof AgentPath>, undefined, undefined, null>,
-): Promise<Response> {
+): Promise<Answer> {
   const agent = await store.findAgent(deps, params.id);
   if (!agent) throw new ServiceError("AGENT_NOT_FOUND", { message: "no such agent" });
   const { did, name, framework, status, ownerDid } = agent;

@@ -5,7 +5,7 @@ import type { AuditQuery } from "../../shared/protocol/api/audit.ts";
 import { firstUlidOf } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
-import { type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import { afterCursor, belowCursor, readFilteredPage } from "../../shared/server/store/pages.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -14,7 +14,7 @@ import type { AuditRecord } from "../schema/records.ts";
 export async function listAudit(
   deps: { kv: Deno.Kv },
   { query }: Input<undefined, AuditQuery, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const range = { reverse: query.order === "desc", limit: query.limit };
   const fits = filterOf(query);
   const { items: events, nextCursor } = await readFilteredPage<AuditRecord, AuditRecord>(

@@ -5,7 +5,7 @@ import type * as z from "zod";
 import type { CreateServiceBody, Ownership, OwnershipBody, ServicePath } from "../../shared/protocol/api/services.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { findAgent } from "../agents/store.ts";
 import type { ApiKeyCaller, ServiceCaller } from "../callers.ts";
@@ -16,14 +16,14 @@ import * as store from "./store.ts";
 export async function createService(
   deps: StoreDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateServiceBody>, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   return shown(await store.createService(deps, caller.human, body, exchange.requestId), 201);
 }
 
 export async function listServices(
   deps: StoreDeps,
   { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const { items, nextCursor } = await store.listServices(deps, query);
   return json({ internalServices: items.map(store.serviceView), pagination: { limit: query.limit, nextCursor } });
 }
@@ -31,14 +31,14 @@ export async function listServices(
 export async function rotateService(
   deps: StoreDeps,
   { params, caller, exchange }: Input<z.output<typeof ServicePath>, undefined, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   return shown(await store.rotateService(deps, caller.human, params.id, exchange.requestId), 200);
 }
 
 export async function deleteService(
   deps: StoreDeps,
   { params, caller, exchange }: Input<z.output<typeof ServicePath>, undefined, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   await store.deleteService(deps, caller.human, params.id, exchange.requestId);
   return noContent();
 }
@@ -46,7 +46,7 @@ export async function deleteService(
 export async function agentOwnership(
   deps: StoreDeps,
   { body }: Input<undefined, undefined, z.output<typeof OwnershipBody>, ServiceCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const id = parseDid(body.agentDid)?.id ?? "";
   const [agent, session] = await Promise.all([findAgent(deps, id), findSession(deps, id)]);
   const known = agent?.did === body.agentDid ? agent : null;
@@ -58,6 +58,6 @@ export async function agentOwnership(
   return json(response);
 }
 
-function shown({ record, secret }: store.IssuedService, status: number): Response {
+function shown({ record, secret }: store.IssuedService, status: number): Answer {
   return json({ internalService: { ...store.serviceView(record), secret } }, status);
 }

@@ -11,7 +11,7 @@ import type {
   RedeemInviteBody,
 } from "../../shared/protocol/api/invites.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
-import { type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { humanView } from "../accounts/store.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
@@ -21,7 +21,7 @@ import type { InviteDeps } from "./store.ts";
 export async function createInvite(
   deps: InviteDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateInviteBody>, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const { invite, code } = await store.createInvite(deps, caller.human, body.expiresAt, exchange.requestId);
   const response: CreateInviteAnswer = {
     invite: { id: invite.id, code, expiresAt: invite.expiresAt, createdAt: invite.createdAt },
@@ -32,7 +32,7 @@ export async function createInvite(
 export async function redeemInvite(
   deps: InviteDeps & { config: Pick<RegistryConfig, "proxyUrl"> },
   { body, exchange }: Input<undefined, undefined, z.output<typeof RedeemInviteBody>, null>,
-): Promise<Response> {
+): Promise<Answer> {
   const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
   const response: RedeemInviteAnswer = {
     human: humanView(human),
@@ -45,7 +45,7 @@ export async function redeemInvite(
 export async function listInvites(
   deps: InviteDeps,
   { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const now = deps.clock.now();
   const { items, nextCursor } = await store.listInvites(deps, query);
   const invites: Invite[] = items.map((invite) => ({
@@ -61,7 +61,7 @@ export async function listInvites(
 export async function deleteInvite(
   deps: InviteDeps,
   { params, caller, exchange }: Input<z.output<typeof InvitePath>, undefined, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   await store.deleteInvite(deps, caller.human, params.id, exchange.requestId);
   return noContent();
 }

@@ -5,12 +5,12 @@ import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";
+import { conditionalAnswer } from "../../shared/server/http/conditional_response.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
-import { type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
@@ -56,12 +56,12 @@ export async function registryHealth(deps: HealthDeps): Promise<RegistryHealth> 
   return { status: ready ? "ok" : "unavailable", version, environment, ready, checks, crlFill };
 }
 
-export async function health(deps: HealthDeps): Promise<Response> {
+export async function health(deps: HealthDeps): Promise<Answer> {
   const response = await registryHealth(deps);
   return json(response, response.ready ? 200 : 503);
 }
 
-export function metadata({ config }: { config: RegistryConfig }): Response {
+export function metadata({ config }: { config: RegistryConfig }): Answer {
   const { registryUrl, proxyUrl, environment, version } = config;
   const response: Metadata = { registryUrl, proxyUrl, environment, version };
   return json(response);
@@ -70,17 +70,17 @@ export function metadata({ config }: { config: RegistryConfig }): Response {
 export async function keys(
   deps: { signing: Signing },
   { exchange }: Input<undefined, undefined, undefined, null>,
-): Promise<Response> {
+): Promise<Answer> {
   const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
   const etag = `"${await sha256(body)}"`;
-  return conditionalResponse(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
+  return conditionalAnswer(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
 }
 
 /** Creates a new signing key. Once it signs, the next request for the revocation list signs the list again. */
 export async function rotateKeys(
   deps: StoreDeps & { signing: Signing },
   { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const { requestId } = exchange;
   const rotated = await commitOptimistically(deps, async () => {
     const { check, set, kid, retiredKid, signsFrom } = await deps.signing.rotation();

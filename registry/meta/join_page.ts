@@ -3,6 +3,8 @@
  * the fragment, which no browser sends. It has no script.
  */
 
+import type { Answer } from "../../shared/server/http/route.ts";
+
 /** The headers of a page for people (D-168). */
 const HEADERS = {
   "Content-Type": "text/html; charset=utf-8",
@@ -39,6 +41,6 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-export function joinPage(): Response {
-  return new Response(PAGE, { headers: HEADERS });
+export function joinPage(): Answer {
+  return { status: 200, headers: HEADERS, body: PAGE };
 }

@@ -16,7 +16,7 @@ import type {
 } from "../../shared/protocol/api/admin.ts";
 import type { AgentPath } from "../../shared/protocol/api/agents.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { type AgentDeps, agentView, deleteAgent as deleteAnyAgent } from "../agents/store.ts";
 import { apiKeyView } from "../api_keys/store.ts";
 import type { ApiKeyCaller } from "../callers.ts";
@@ -32,23 +32,23 @@ type OfAgent = Input<AgentPath, undefined, undefined, ApiKeyCaller>;
 export async function listPeople(
   deps: store.PeopleDeps,
   { query }: Input<undefined, PeopleQuery, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const { items, nextCursor } = await store.listPeople(deps, query);
   const response: PeopleList = { people: items.map(personView), pagination: { limit: query.limit, nextCursor } };
   return json(response);
 }
 
-export async function getPerson(deps: store.PeopleDeps, { params }: OfPerson): Promise<Response> {
+export async function getPerson(deps: store.PeopleDeps, { params }: OfPerson): Promise<Answer> {
   const { human, apiKeys, agents, lastUsedAt } = await store.readPerson(deps, params.id);
   const response: PersonAnswer = { person: personView(human), apiKeys: apiKeys.map(apiKeyView), agents, lastUsedAt };
   return json(response);
 }
 
-export function suspendPerson(deps: SuspendDeps, input: OfPerson<SuspensionBody>): Promise<Response> {
+export function suspendPerson(deps: SuspendDeps, input: OfPerson<SuspensionBody>): Promise<Answer> {
   return changeStatus(deps, "suspended", input);
 }
 
-export function restorePerson(deps: SuspendDeps, input: OfPerson<SuspensionBody>): Promise<Response> {
+export function restorePerson(deps: SuspendDeps, input: OfPerson<SuspensionBody>): Promise<Answer> {
   return changeStatus(deps, "active", input);
 }
 
@@ -60,7 +60,7 @@ async function changeStatus(
   { suspensions }: SuspendDeps,
   wanted: Person["status"],
   { params, body, caller, exchange }: OfPerson<SuspensionBody>,
-): Promise<Response> {
+): Promise<Answer> {
   const { reason } = body;
   const { requestId } = exchange;
   const { human, complete } = await suspensions.change(params.id, { wanted, admin: caller.human, reason, requestId });
@@ -71,7 +71,7 @@ async function changeStatus(
 export async function listAgents(
   deps: AgentDeps,
   { query }: Input<undefined, AdminAgentQuery, undefined, ApiKeyCaller>,
-): Promise<Response> {
+): Promise<Answer> {
   const { items, nextCursor } = await store.listAllAgents(deps, query);
   const now = deps.clock.now();
   const response: AdminAgentList = {
@@ -91,7 +91,7 @@ export async function listAgents(
   return json(response);
 }
 
-export async function getAgent(deps: AgentDeps, { params }: OfAgent): Promise<Response> {
+export async function getAgent(deps: AgentDeps, { params }: OfAgent): Promise<Answer> {
   const { agent, session } = await store.readAgent(deps, params.id);
   const response: AdminAgentAnswer = {
     agent: agentView(agent),
@@ -100,13 +100,13 @@ export async function getAgent(deps: AgentDeps, { params }: OfAgent): Promise<Re
   return json(response);
 }
 
-export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Answer> {
   const { agent } = await store.readAgent(deps, params.id);
   await deleteAnyAgent(deps, caller.human, agent, exchange.requestId);
   return noContent();
 }
 
-export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Response> {
+export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Answer> {
   const { agent } = await store.readAgent(deps, params.id);
   const { requestId } = exchange;
   await revokeSession(deps, agent.id, {

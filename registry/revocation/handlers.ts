@@ -2,16 +2,16 @@
  * HTTP handler of the revocation list (D-21).
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { conditionalResponse } from "../../shared/server/http/conditional_response.ts";
-import type { Input } from "../../shared/server/http/route.ts";
+import { conditionalAnswer } from "../../shared/server/http/conditional_response.ts";
+import type { Answer, Input } from "../../shared/server/http/route.ts";
 import type { ServiceCaller } from "../callers.ts";
 import type { CrlPublisher } from "./crl.ts";
 
 export async function getCrl(
   deps: { crl: CrlPublisher },
   { exchange }: Input<undefined, undefined, undefined, ServiceCaller | null>,
-): Promise<Response> {
+): Promise<Answer> {
   const list = await deps.crl.current();
   if (!list) throw new ServiceError("CRL_NOT_FOUND");
-  return conditionalResponse(exchange.request, list.body, list.etag, "no-cache");
+  return conditionalAnswer(exchange.request, list.body, list.etag, "no-cache");
 }

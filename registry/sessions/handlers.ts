@@ -6,7 +6,7 @@ import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/prot
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { ProvenAgent, ServiceCaller } from "../callers.ts";
 import { checkAccessToken } from "./access_token.ts";
@@ -15,7 +15,7 @@ import { refreshSession, type SessionDeps } from "./store.ts";
 export async function refresh(
   deps: SessionDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RefreshBody>, ProvenAgent>,
-): Promise<Response> {
+): Promise<Answer> {
   const response: RefreshAnswer = { agentAuth: await refreshSession(deps, caller, body, exchange.requestId) };
   return json(response);
 }
@@ -24,7 +24,7 @@ export async function refresh(
 export async function validate(
   deps: { reads: BatchedReads; clock: Clock },
   { body, exchange }: Input<undefined, undefined, z.output<typeof ValidateBody>, ServiceCaller | null>,
-): Promise<Response> {
+): Promise<Answer> {
   const token = exchange.request.headers.get(HEADERS.access);
   if (!token) {
     throw new ServiceError("AGENT_AUTH_VALIDATE_INVALID", {

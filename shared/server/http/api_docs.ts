@@ -81,15 +81,16 @@ export function apiDocsRoutes<D extends { documents: ApiDocs }>(): Route<D>[] {
     limit: null,
     response: { status: 200, contentType },
     errors: [],
-    handler: ({ documents }) =>
-      new Response(text(documents), {
-        headers: {
-          "Content-Type": `${contentType}; charset=utf-8`,
-          "Content-Security-Policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'",
-          "X-Content-Type-Options": "nosniff",
-          "Cache-Control": "public, max-age=300",
-        },
-      }),
+    handler: ({ documents }) => ({
+      status: 200,
+      headers: {
+        "Content-Type": `${contentType}; charset=utf-8`,
+        "Content-Security-Policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "public, max-age=300",
+      },
+      body: text(documents),
+    }),
   });
   return [
     row("/openapi.json", "This service as OpenAPI 3.1", "application/json", (documents) => documents.openApi),

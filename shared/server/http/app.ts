@@ -13,7 +13,9 @@ import { declaredBytes, parseJson, readBody, refuseByLength } from "./body.ts";
 import { BodyBudget } from "./body_budget.ts";
 import { clientBucket, type Peer, type TrustedProxies } from "./client_ip.ts";
 import { invalidInput, parseInput } from "./input.ts";
+import { toResponse } from "./response.ts";
 import {
+  type Answer,
   type Authenticator,
   type Authenticators,
   json,
@@ -94,51 +96,44 @@ export function createApp<D extends AppDeps, Callers>(
   for (const route of routes) {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
     if (!authenticator) throw new Error(`Route ${route.path} names the unknown authenticator ${route.auth}`);
-    hono.on(route.method, route.path, async (c) => {
-      const { exchange } = c.env;
+    const answerTo = async (exchange: RequestContext, params: Record<string, string>): Promise<Answer> => {
       exchange.route = route.path;
       try {
-        return await handleRequest(route, authenticator, deps, bodies, exchange, c.req.param());
+        return await handleRequest(route, authenticator, deps, bodies, exchange, params);
       } catch (error) {
-        return errorResponse(deps, exchange, error, authenticator.scheme);
+        return errorAnswer(deps, exchange, error, authenticator.scheme);
       }
+    };
+    hono.on(route.method, route.path, async (c) => {
+      const { exchange } = c.env;
+      return responseOf(exchange, await answerTo(exchange, c.req.param()));
     });
   }
   deps.metrics.addRoutes(routes.map(({ path }) => path));
   deps.metrics.read("body_room_bytes", () => bodies.total);
   const methodsOf = (path: string) => methods.filter((method) => hono.router.match(method, path)[0].length > 0);
+  const failed = (exchange: RequestContext, error: Error) =>
+    responseOf(exchange, errorAnswer(deps, exchange, error, "Bearer"));
   hono.notFound((c) => {
     const allowed = methodsOf(c.req.path);
     const error = allowed.length === 0 ? new ServiceError("NOT_FOUND") : new ServiceError("METHOD_NOT_ALLOWED", {
       headers: { Allow: allowed.flatMap((method) => method === "GET" ? ["GET", "HEAD"] : [method]).join(", ") },
     });
-    return errorResponse(deps, c.env.exchange, error, "Bearer");
+    return failed(c.env.exchange, error);
   });
-  hono.onError((error, c) => errorResponse(deps, c.env.exchange, error, "Bearer"));
-  const respond = async (request: Request, exchange: RequestContext) => {
-    if (request.method !== "HEAD") return addCommonHeaders(await hono.fetch(request, { exchange }), exchange);
-    // Handled as GET, with the Content-Length of its body (RFC 9110 section 8.6). The proof must name HEAD.
-    const response = await hono.fetch(new Request(request.url, { headers: request.headers }), { exchange });
-    return addCommonHeaders(await withoutBody(response), exchange);
-  };
+  hono.onError((error, c) => failed(c.env.exchange, error));
   return {
     hono,
     owns: (request) => methodsOf(routedPath(request)).length > 0,
     async fetch(request, peer) {
       const exchange = newRequestContext(deps, request, peer);
       const began = deps.clock.now();
-      const response = await respond(request, exchange);
+      // The router handles HEAD as GET. The proof must name HEAD.
+      const response = await hono.fetch(request, { exchange });
       recordResponse(deps, exchange, response.status, deps.clock.now() - began);
       return response;
     },
   };
-}
-
-/** Returns the response to HEAD for the response to GET: without the body, with its length. */
-export async function withoutBody(response: Response): Promise<Response> {
-  const { status, headers } = response;
-  if (response.body) headers.set("Content-Length", String((await response.arrayBuffer()).byteLength));
-  return new Response(null, { status, headers });
 }
 
 /**
@@ -171,7 +166,7 @@ function newRequestContext(deps: AppDeps, request: Request, peer: Peer): Request
     ip: clientBucket(peer, request.headers.get("x-forwarded-for"), deps.trustedProxies),
     target: rawTarget(request.url),
     body: new Uint8Array(),
-    responseHeaders: new Headers(),
+    responseHeaders: new Map(),
   };
 }
 
@@ -182,7 +177,7 @@ async function handleRequest<D extends AppDeps>(
   bodies: BodyBudget,
   exchange: RequestContext,
   rawParams: Record<string, string>,
-): Promise<Response> {
+): Promise<Answer> {
   const maxBytes = route.maxBodyBytes ?? LIMITS.bodyBytes;
   refuseByLength(exchange.request.headers, maxBytes);
   route.precondition?.check(deps);
@@ -288,10 +283,10 @@ export function earlyRefusal(
 ): Response {
   const error = new ServiceError(code);
   const headers = { "Retry-After": "1", Connection: "close", "x-request-id": requestId };
-  return json(errorEnvelope(error, false), error.status, headers);
+  return toResponse(json(errorEnvelope(error, false), error.status, headers));
 }
 
-function errorResponse(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Response {
+function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Answer {
   const known = asServiceError(error);
   // The other service in this process handles and logs its own rejected calls.
   const isRoutine = exchange.peer.from === "process" && known.status < 500;
@@ -328,9 +323,12 @@ function asServiceError(error: unknown): ServiceError {
   return new ServiceError("INTERNAL_ERROR", { cause: error });
 }
 
-/** Adds the headers of every response. */
-function addCommonHeaders(response: Response, exchange: RequestContext): Response {
-  exchange.responseHeaders.forEach((value, name) => response.headers.set(name, value));
-  response.headers.set("x-request-id", exchange.requestId);
-  return response;
+/** Returns the response of an answer, with the headers of every response. */
+function responseOf({ request, responseHeaders, requestId }: RequestContext, answer: Answer): Response {
+  const headers: Record<string, string> = { ...answer.headers };
+  for (const [name, value] of responseHeaders) headers[name] = value;
+  headers["x-request-id"] = requestId;
+  if (!answer.upgrade) return toResponse({ ...answer, headers }, request.method === "HEAD");
+  for (const [name, value] of Object.entries(headers)) answer.upgrade.headers.set(name, value);
+  return answer.upgrade;
 }

@@ -6,10 +6,12 @@ import type { Clock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
 import type { Log } from "../log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { type App, earlyRefusal, requestIdOf, routedPath, withoutBody } from "./app.ts";
+import { type App, earlyRefusal, requestIdOf, routedPath } from "./app.ts";
 import { leaveBody } from "./body.ts";
 import type { Peer } from "./client_ip.ts";
-import { livenessResponse, readinessResponse } from "./probes.ts";
+import { livenessAnswer, readinessAnswer } from "./probes.ts";
+import { toResponse } from "./response.ts";
+import type { Answer } from "./route.ts";
 
 interface EntryDeps {
   clock: Clock;
@@ -24,8 +26,8 @@ export interface Served {
   proxy: App | null;
   /** Returns true when each service accepts requests. */
   isReady(): Promise<boolean>;
-  /** Returns the response of `/health` for both services; `null` when one runs alone, which answers itself. */
-  health: (() => Promise<Response>) | null;
+  /** Returns the answer of `/health` for both services; `null` when one runs alone, which answers itself. */
+  health: (() => Promise<Answer>) | null;
 }
 
 export class Entry {
@@ -97,14 +99,14 @@ export class Entry {
     const { method } = request;
     if (method !== "GET" && method !== "HEAD") return null;
     const path = routedPath(request);
-    let response: Response | undefined;
-    if (path === "/healthz") response = livenessResponse();
-    else if (path === "/readyz") response = readinessResponse(await this.isReady());
-    else if (path === "/health") response = await health?.();
-    if (!response) return null;
+    let answer: Answer | undefined;
+    if (path === "/healthz") answer = livenessAnswer();
+    else if (path === "/readyz") answer = readinessAnswer(await this.isReady());
+    else if (path === "/health") answer = await health?.();
+    if (!answer) return null;
     const { metrics, newId } = this.#deps;
-    metrics.count("http_requests_total", path, method, String(response.status));
-    response.headers.set("x-request-id", requestIdOf(request, newId));
-    return method === "HEAD" ? await withoutBody(response) : response;
+    metrics.count("http_requests_total", path, method, String(answer.status));
+    const headers = { ...answer.headers, "x-request-id": requestIdOf(request, newId) };
+    return toResponse({ ...answer, headers }, method === "HEAD");
   }
 }

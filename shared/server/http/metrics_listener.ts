@@ -7,7 +7,8 @@ import { EXPOSITION_TYPE, expositionOf } from "../metrics/exposition.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { routedPath } from "./app.ts";
 import { addressText, type ListenAddress, refusedAddress } from "./listen_address.ts";
-import { livenessResponse, readinessResponse } from "./probes.ts";
+import { livenessAnswer, readinessAnswer } from "./probes.ts";
+import { toResponse } from "./response.ts";
 
 /** A running listener. */
 export interface MetricsListener {
@@ -71,7 +72,7 @@ async function pathAnswer(request: Request, metrics: Metrics, isReady: () => Pro
   if (request.method !== "GET" && request.method !== "HEAD") {
     return new Response("use GET\n", { status: 405, headers: { Allow: "GET, HEAD" } });
   }
-  if (path === "/healthz") return livenessResponse();
-  if (path === "/readyz") return readinessResponse(await isReady());
+  if (path === "/healthz") return toResponse(livenessAnswer());
+  if (path === "/readyz") return toResponse(readinessAnswer(await isReady()));
   return new Response(expositionOf(metrics), { headers: { "Content-Type": EXPOSITION_TYPE } });
 }

@@ -3,16 +3,16 @@
  * store; `/readyz` says whether to send it requests.
  */
 import { Liveness, Readiness } from "../../protocol/api/meta.ts";
-import { json, type Route } from "./route.ts";
+import { type Answer, json, type Route } from "./route.ts";
 
-/** Returns the response of `GET /healthz`. */
-export function livenessResponse(): Response {
+/** Returns the answer of `GET /healthz`. */
+export function livenessAnswer(): Answer {
   const body: Liveness = { status: "ok" };
   return json(body);
 }
 
-/** Returns the response of `GET /readyz`: 200 when ready, else 503. */
-export function readinessResponse(ready: boolean): Response {
+/** Returns the answer of `GET /readyz`: 200 when ready, else 503. */
+export function readinessAnswer(ready: boolean): Answer {
   const body: Readiness = { status: ready ? "ok" : "unavailable", ready };
   return json(body, ready ? 200 : 503);
 }
@@ -26,14 +26,14 @@ export function probeRoutes<D>(isReady: (deps: D) => Promise<boolean>): Route<D>
       path: "/healthz",
       summary: "Whether the process answers; does not ask the store",
       response: { status: 200, body: Liveness },
-      handler: livenessResponse,
+      handler: livenessAnswer,
     },
     {
       ...row,
       path: "/readyz",
       summary: "Whether the service accepts requests: `ready` of its health, and false while it stops",
       response: { status: 200, body: Readiness, mayBeUnready: true },
-      handler: async (deps) => readinessResponse(await isReady(deps)),
+      handler: async (deps) => readinessAnswer(await isReady(deps)),
     },
   ];
 }

@@ -35,14 +35,25 @@ export interface RequestContext {
   body: Bytes;
   /** Lease of the body budget, held until the response or until the handler releases it. */
   room?: BodyLease;
-  /** Headers of the response, including error responses. */
-  responseHeaders: Headers;
+  /** Headers of the response by name, including error responses. They replace those of the answer. */
+  responseHeaders: Map<string, string>;
   /** The authenticated caller, for the log. */
   agentDid?: string;
   /** Path of the row, once the request is routed; never the path of the request. */
   route?: string;
   /** Number of the check that refused the request, 1 to 9 (D-60); absent when none of them did. */
   check?: number;
+}
+
+/** What a handler answers. It becomes one `Response` at the end of the pipeline (D-259). */
+export interface Answer {
+  status: number;
+  /** Headers by name; one spelling of each name in the project. */
+  headers: Readonly<Record<string, string>>;
+  /** The whole body; `null` for none. */
+  body: string | Bytes | null;
+  /** The response that opens a WebSocket, which is sent in place of this answer. */
+  upgrade?: Response;
 }
 
 /** Parameters of a handler. */
@@ -88,7 +99,7 @@ export interface RouteSpec<D, C, P, Q, B> {
   response: RouteAnswer;
   /** Codes of the handler. The codes of authentication, limits and input are derived from the row. */
   errors: readonly ErrorCode[];
-  handler(deps: D, input: Input<Output<P>, Output<Q>, Output<B>, C>): Response | Promise<Response>;
+  handler(deps: D, input: Input<Output<P>, Output<Q>, Output<B>, C>): Answer | Promise<Answer>;
 }
 
 /** A row without the types of its input; `auth` names an authenticator of the service. */
@@ -148,17 +159,18 @@ export function routeFor<D, Callers>() {
   };
 }
 
-/** Returns a JSON response. */
-export function json(body: unknown, status = 200, headers: Record<string, string> = {}): Response {
-  return new Response(JSON.stringify(body), {
+/** Returns an answer with a JSON body. */
+export function json(body: unknown, status = 200, headers: Record<string, string> = {}): Answer {
+  return {
     status,
     headers: { "Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store", ...headers },
-  });
+    body: JSON.stringify(body),
+  };
 }
 
-/** Returns a response with status 204. */
-export function noContent(): Response {
-  return new Response(null, { status: 204, headers: { "Cache-Control": "no-store" } });
+/** Returns an answer with status 204. */
+export function noContent(): Answer {
+  return { status: 204, headers: { "Cache-Control": "no-store" }, body: null };
 }
 
 /** Returns every code that a route can send. */

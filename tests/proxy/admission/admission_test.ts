@@ -14,7 +14,7 @@ import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { type App, createApp } from "../../../shared/server/http/app.ts";
-import { json, routeFor } from "../../../shared/server/http/route.ts";
+import { type Answer, json, routeFor } from "../../../shared/server/http/route.ts";
 import type { WindowRecord } from "../../../shared/server/rate_limit.ts";
 import type { Update } from "../../../shared/server/store/group_commit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
@@ -28,7 +28,7 @@ interface Callers {
 }
 
 /** The proxy with another handler of messages. */
-function appWith(w: World, handler: (caller: AdmittedAgent) => Promise<Response>): App {
+function appWith(w: World, handler: (caller: AdmittedAgent) => Promise<Answer>): App {
   const { message } = AUTHENTICATORS;
   const row = routeFor<typeof w.proxy.deps, Callers>()({
     method: "POST",
@@ -85,7 +85,7 @@ Deno.test("a handler that commits leaves no second commit to the pipeline", asyn
   await using w = await openProxy({ kv: store.kv });
   const { a, b } = await w.story();
   let commits = 0;
-  const cases: [name: string, handler: (caller: AdmittedAgent) => Promise<Response>][] = [
+  const cases: [name: string, handler: (caller: AdmittedAgent) => Promise<Answer>][] = [
     ["commitAlone", async ({ admission }) => {
       await admission.commitAlone();
       return json({});
@@ -114,7 +114,7 @@ Deno.test("a handler that commits leaves no second commit to the pipeline", asyn
       assertEquals([commits, await counted(w, a) - before], [1, 1]);
     });
   }
-  function app(handler: (caller: AdmittedAgent) => Promise<Response>): App {
+  function app(handler: (caller: AdmittedAgent) => Promise<Answer>): App {
     return appWith(w, handler);
   }
 });

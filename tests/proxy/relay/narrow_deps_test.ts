@@ -19,7 +19,7 @@ Deno.test("relay handlers accept an object with only the members that they decla
     ip: "",
     target: "/",
     body: new Uint8Array(),
-    responseHeaders: new Headers(),
+    responseHeaders: new Map(),
   };
   const input = { params: undefined, query: undefined, body: undefined, caller: undefined, exchange };
   const forMessage = {

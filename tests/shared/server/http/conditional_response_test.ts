@@ -1,16 +1,13 @@
 /** Shows when a client that has the current answer gets 304 (RFC 9110), and with which headers. */
 import { assertEquals } from "@std/assert";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
-import { conditionalResponse } from "../../../../shared/server/http/conditional_response.ts";
+import { conditionalAnswer } from "../../../../shared/server/http/conditional_response.ts";
+import { toResponse } from "../../../../shared/server/http/response.ts";
 
 function ask(ifNoneMatch?: string): Response {
   const headers = new Headers(ifNoneMatch === undefined ? {} : { "If-None-Match": ifNoneMatch });
-  return conditionalResponse(
-    new Request("https://r.example/v1/crl", { headers }),
-    utf8Bytes('{"a":1}'),
-    '"tag-1"',
-    "no-cache",
-  );
+  const request = new Request("https://r.example/v1/crl", { headers });
+  return toResponse(conditionalAnswer(request, utf8Bytes('{"a":1}'), '"tag-1"', "no-cache"));
 }
 
 Deno.test("a conditional response is the body once, and 304 for a client that has it", async (t) => {
@@ -43,7 +40,8 @@ Deno.test("a conditional response sends a large body completely, with its length
   for (const length of [262_143, 262_144, 262_145, 524_288, 1_000_000]) {
     const body = crypto.getRandomValues(new Uint8Array(65_536));
     const large = new Uint8Array(length).map((_, i) => body[i % body.length] ?? 0);
-    const answer = conditionalResponse(new Request("https://r.example/v1/crl"), large, '"tag-1"', "no-cache");
+    const request = new Request("https://r.example/v1/crl");
+    const answer = toResponse(conditionalAnswer(request, large, '"tag-1"', "no-cache"));
     assertEquals(answer.headers.get("content-length"), String(length));
     assertEquals(new Uint8Array(await answer.arrayBuffer()), large);
   }

@@ -114,7 +114,7 @@ async function holds(sent: Partial<Sent>, origins = ORIGINS): Promise<boolean> {
     ip: "process",
     target: all.target,
     body: all.body,
-    responseHeaders: new Headers(),
+    responseHeaders: new Map(),
   };
   return holdsProof(exchange, publicKey, all.aitSha256, origins);
 }

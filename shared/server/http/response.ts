@@ -1,0 +1,30 @@
+/** Makes the one `Response` of an answer (D-259). */
+import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
+import type { Answer } from "./route.ts";
+
+/** Chunk size of a large body (D-104): one copy of the whole body for each request would use too much memory. */
+const PIECE_BYTES = 262_144;
+
+/**
+ * Returns the response of an answer.
+ *
+ * @param isHead true for HEAD: without the body, with its length (RFC 9110 section 8.6)
+ */
+export function toResponse({ status, headers, body }: Answer, isHead = false): Response {
+  if (isHead && body !== null) {
+    const { length } = typeof body === "string" ? utf8Bytes(body) : body;
+    return new Response(null, { status, headers: { ...headers, "Content-Length": String(length) } });
+  }
+  const isLarge = body !== null && typeof body !== "string" && body.length > PIECE_BYTES;
+  return new Response(isLarge ? inPieces(body) : body, { status, headers });
+}
+
+function inPieces(body: Bytes): ReadableStream<Bytes> {
+  let at = 0;
+  return new ReadableStream({
+    pull(controller) {
+      controller.enqueue(body.subarray(at, at += PIECE_BYTES));
+      if (at >= body.length) controller.close();
+    },
+  });
+}
