@@ -73,12 +73,18 @@ export interface ServiceDeps {
 
 /** A service that handles requests. */
 export interface App {
-  fetch(request: Request, peer: Peer): Promise<Response>;
-  /** Returns true when the table has the request's path, for any method. */
-  owns(request: Request): boolean;
+  /** @param path `routedPath` of the request, if known */
+  fetch(request: Request, peer: Peer, path?: string): Promise<Response>;
+  /** Returns true when the table has the path, for any method. */
+  owns(path: string): boolean;
+  /** The paths of the table that have no parameter. */
+  fixedPaths: readonly string[];
   /** The router, for tests that compare it with the table. */
   hono: Hono<Env>;
 }
+
+/** Answers the requests of one row. */
+type AnswerTo = (exchange: RequestContext, params: Record<string, string>) => Promise<Answer>;
 
 interface Env {
   Bindings: { exchange: RequestContext };
@@ -93,10 +99,10 @@ export function createApp<D extends AppDeps, Callers>(
   const hono = new Hono<Env>();
   const bodies = new BodyBudget(deps.clock);
   const methods = [...new Set(routes.map((route) => route.method))];
-  for (const route of routes) {
+  const rows = routes.map((route) => {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
     if (!authenticator) throw new Error(`Route ${route.path} names the unknown authenticator ${route.auth}`);
-    const answerTo = async (exchange: RequestContext, params: Record<string, string>): Promise<Answer> => {
+    const answerTo: AnswerTo = async (exchange, params) => {
       exchange.route = route.path;
       try {
         return await handleRequest(route, authenticator, deps, bodies, exchange, params);
@@ -104,14 +110,22 @@ export function createApp<D extends AppDeps, Callers>(
         return errorAnswer(deps, exchange, error, authenticator.scheme);
       }
     };
-    hono.on(route.method, route.path, async (c) => {
+    return { method: route.method, path: route.path, answerTo };
+  });
+  for (const { method, path, answerTo } of rows) {
+    hono.on(method, path, async (c) => {
       const { exchange } = c.env;
       return responseOf(exchange, await answerTo(exchange, c.req.param()));
     });
   }
   deps.metrics.addRoutes(routes.map(({ path }) => path));
   deps.metrics.read("body_room_bytes", () => bodies.total);
-  const methodsOf = (path: string) => methods.filter((method) => hono.router.match(method, path)[0].length > 0);
+  const matches = (method: string, path: string) => hono.router.match(method, path)[0].length;
+  const methodsOf = (path: string) => methods.filter((method) => matches(method, path) > 0);
+  const fixedRows = rows.filter(({ path }) => !path.includes(":"));
+  // Where several rows match, the router decides.
+  const only = fixedRows.filter(({ method, path }) => matches(method, path) === 1);
+  const fixed = new Map(only.map(({ method, path, answerTo }) => [`${method} ${path}`, answerTo]));
   const failed = (exchange: RequestContext, error: Error) =>
     responseOf(exchange, errorAnswer(deps, exchange, error, "Bearer"));
   hono.notFound((c) => {
@@ -124,12 +138,16 @@ export function createApp<D extends AppDeps, Callers>(
   hono.onError((error, c) => failed(c.env.exchange, error));
   return {
     hono,
-    owns: (request) => methodsOf(routedPath(request)).length > 0,
-    async fetch(request, peer) {
+    owns: (path) => methodsOf(path).length > 0,
+    fixedPaths: fixedRows.map(({ path }) => path),
+    async fetch(request, peer, path = routedPath(request)) {
       const exchange = newRequestContext(deps, request, peer);
       const began = deps.clock.now();
-      // The router handles HEAD as GET. The proof must name HEAD.
-      const response = await hono.fetch(request, { exchange });
+      // HEAD is handled as GET, also by the router. The proof must name HEAD.
+      const answerTo = fixed.get(`${request.method === "HEAD" ? "GET" : request.method} ${path}`);
+      const response = answerTo
+        ? responseOf(exchange, await answerTo(exchange, {}))
+        : await hono.fetch(request, { exchange });
       recordResponse(deps, exchange, response.status, deps.clock.now() - began);
       return response;
     },

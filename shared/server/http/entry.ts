@@ -33,6 +33,8 @@ export interface Served {
 export class Entry {
   readonly #deps: EntryDeps;
   readonly #opened = Promise.withResolvers<Served>();
+  /** The service of each fixed path, when both run. */
+  readonly #serviceOf = new Map<string, App>();
   #served: Served | null = null;
   #isLeaving = false;
   #draining = false;
@@ -47,6 +49,12 @@ export class Entry {
   /** Passes requests to the services from now on, also those that have waited. */
   open(served: Served): void {
     this.#served = served;
+    const { registry, proxy } = served;
+    if (registry && proxy) {
+      for (const path of [...registry.fixedPaths, ...proxy.fixedPaths]) {
+        this.#serviceOf.set(path, ownerOf(path, registry, proxy));
+      }
+    }
     this.#opened.resolve(served);
   }
 
@@ -67,7 +75,7 @@ export class Entry {
 
   async answer(request: Request, peer: Peer): Promise<Response> {
     const { newId, log, clock } = this.#deps;
-    const own = this.#isLeaving ? await this.#ownResponse(request, null) : null;
+    const own = this.#isLeaving ? await this.#ownResponse(request, routedPath(request), null) : null;
     if (own) return own;
     if (this.#draining) {
       const code = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
@@ -89,16 +97,17 @@ export class Entry {
 
   async #dispatch(request: Request, peer: Peer, { registry, proxy, health }: Served): Promise<Response> {
     if (!registry || !proxy) return await (registry ?? proxy as App).fetch(request, peer);
-    const own = await this.#ownResponse(request, health);
-    // Both services have the document paths; either response describes both.
-    return own ?? await (registry.owns(request) ? registry : proxy).fetch(request, peer);
+    const path = routedPath(request);
+    const own = await this.#ownResponse(request, path, health);
+    if (own) return own;
+    const service = this.#serviceOf.get(path) ?? ownerOf(path, registry, proxy);
+    return await service.fetch(request, peer, path);
   }
 
   /** Answers `/healthz` and `/readyz`, also while the process stops, and `/health` for both services. */
-  async #ownResponse(request: Request, health: Served["health"]): Promise<Response | null> {
+  async #ownResponse(request: Request, path: string, health: Served["health"]): Promise<Response | null> {
     const { method } = request;
     if (method !== "GET" && method !== "HEAD") return null;
-    const path = routedPath(request);
     let answer: Answer | undefined;
     if (path === "/healthz") answer = livenessAnswer();
     else if (path === "/readyz") answer = readinessAnswer(await this.isReady());
@@ -109,4 +118,9 @@ export class Entry {
     const headers = { ...answer.headers, "x-request-id": requestIdOf(request, newId) };
     return toResponse({ ...answer, headers }, method === "HEAD");
   }
+}
+
+/** Returns the service of a path. Both have the document paths; either response describes both. */
+function ownerOf(path: string, registry: App, proxy: App): App {
+  return registry.owns(path) ? registry : proxy;
 }

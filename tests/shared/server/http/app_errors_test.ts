@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ErrorCode } from "../../../../shared/protocol/errors.ts";
+import { routedPath } from "../../../../shared/server/http/app.ts";
 import { errorsOf } from "../../../../shared/server/http/route.ts";
 import { AUTHENTICATORS, errorOf, post, ROUTES, TestApp } from "./small_app.ts";
 
@@ -20,7 +21,7 @@ Deno.test("an unknown path is 404, another method is 405 with Allow, and HEAD is
   assertEquals((await t.ask("/things/1")).headers.get("allow"), "POST");
   const head = await t.ask("/open", { method: "HEAD" });
   assertEquals([head.status, await head.text()], [200, ""]);
-  const owns = (path: string) => t.app.owns(new Request(`http://localhost${path}`));
+  const owns = (path: string) => t.app.owns(routedPath(new Request(`http://localhost${path}`)));
   assertEquals([owns("/open?x"), owns("/%6fpen"), owns("/things/x"), owns("/none")], [true, true, true, false]);
 });
 

@@ -1,36 +1,104 @@
-/** Shows how the entry of a process answers while the process serves, leaves and drains (D-179, D-267). */
+/**
+ * Shows which service and which row a request reaches (D-241, D-259): the map of fixed paths gives the answers of the
+ * routers, for every row of both services, for other methods, and where a row with a parameter has the same path.
+ */
 import { assertEquals } from "@std/assert";
-import type { App } from "../../../../shared/server/http/app.ts";
-import { Entry, type Served } from "../../../../shared/server/http/entry.ts";
+import * as z from "zod";
+import { PROXY_ROUTES } from "../../../../proxy/routes.ts";
+import { REGISTRY_ROUTES } from "../../../../registry/routes.ts";
+import { type App, type AppDeps, createApp } from "../../../../shared/server/http/app.ts";
+import { Entry } from "../../../../shared/server/http/entry.ts";
+import { json, type Method, type Route, routeFor } from "../../../../shared/server/http/route.ts";
 import { Metrics } from "../../../../shared/server/metrics/metrics.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
+import { AUTHENTICATORS, type Callers, TestApp } from "./small_app.ts";
 
-/** A service that answers every request, also for readiness. */
-const app = { fetch: () => Promise.resolve(new Response("served")), owns: () => true } as unknown as App;
-const isReady = () => Promise.resolve(true);
-const health = () => Promise.resolve(new Response("served"));
+const route = routeFor<AppDeps, Callers>();
 
-Deno.test("a process that leaves is not ready and serves requests, and one that drains refuses them", async (t) => {
-  const kinds: [name: string, served: Served][] = [
-    ["both services", { registry: app, proxy: app, isReady, health }],
-    ["the proxy alone", { registry: null, proxy: app, isReady, health: null }],
-    ["the registry alone", { registry: app, proxy: null, isReady, health: null }],
-  ];
-  for (const [name, served] of kinds) {
-    await t.step(name, async () => {
-      const entry = new Entry({ clock: new ManualClock(), newId: () => "id", log: () => {}, metrics: new Metrics() });
-      entry.open(served);
-      const statusOf = async (path: string) => {
-        const answer = await entry.answer(new Request(`http://svc.test${path}`), { from: "process" });
-        await answer.body?.cancel();
-        return answer.status;
-      };
-      const statuses = async () => [await statusOf("/readyz"), await statusOf("/healthz"), await statusOf("/v1/me")];
-      assertEquals([await statuses(), await entry.isReady()], [[200, 200, 200], true]);
-      entry.leave();
-      assertEquals([await statuses(), await entry.isReady()], [[503, 200, 200], false]);
-      entry.drain();
-      assertEquals([await statuses(), await entry.isReady()], [[503, 200, 503], false]);
-    });
+/** A row that answers with its service and its path. */
+function row(service: string, method: Method, path: string): Route<AppDeps> {
+  return route({
+    method,
+    path,
+    summary: "",
+    auth: "none",
+    limit: null,
+    response: { status: 200 },
+    errors: [],
+    params: z.record(z.string(), z.string()),
+    handler: (_deps, { params }) => json([service, path, params]),
+  });
+}
+
+type Table = readonly { method: Method; path: string }[];
+
+function setUp(t: TestApp, registryTable: Table, proxyTable: Table): { entry: Entry; registry: App; proxy: App } {
+  const { clock, metrics } = t;
+  const appOf = (service: string, table: Table) =>
+    createApp(table.map(({ method, path }) => row(service, method, path)), AUTHENTICATORS, t.deps);
+  const registry = appOf("registry", registryTable), proxy = appOf("proxy", proxyTable);
+  const entry = new Entry({ clock, newId: t.deps.newId, log: t.deps.log, metrics });
+  entry.open({ registry, proxy, isReady: () => Promise.resolve(true), health: null });
+  return { entry, registry, proxy };
+}
+
+async function shown(response: Response): Promise<unknown[]> {
+  const text = await response.text();
+  const { headers } = response;
+  return [response.status, text === "" ? headers.get("content-length") : JSON.parse(text), headers.get("allow")];
+}
+
+const PEER = { from: "socket", address: "192.0.2.1" } as const;
+
+Deno.test("a request to any row of both services reaches what the routers alone find", async () => {
+  using t = await TestApp.open();
+  const { entry, registry, proxy } = setUp(t, REGISTRY_ROUTES, PROXY_ROUTES);
+  const paths = new Set([...REGISTRY_ROUTES, ...PROXY_ROUTES].map(({ path }) => path.replace(":id", "challenge")));
+  const own = ["/healthz", "/readyz"];
+  for (const path of [...paths, "/v1/agents/", "/none", "/%2fhooks", "/hooks/agent/x"]) {
+    if (own.includes(path)) continue;
+    for (const method of ["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"]) {
+      const request = () => new Request(`http://localhost${path}?a=/v1/me`, { method });
+      const service = registry.owns(path) ? registry : proxy;
+      const byRouter = await service.fetch(request(), PEER, "/not-a-fixed-path");
+      assertEquals(await shown(await entry.answer(request(), PEER)), await shown(byRouter), `${method} ${path}`);
+    }
   }
+});
+
+Deno.test("encoded letters reach the row of a fixed path, and an encoded slash does not", async () => {
+  using t = await TestApp.open();
+  const { entry } = setUp(t, [{ method: "GET", path: "/a/b" }], [{ method: "POST", path: "/c/d" }]);
+  const ask = async (method: string, path: string) =>
+    await shown(await entry.answer(new Request(`http://localhost${path}`, { method }), PEER));
+  assertEquals(await ask("GET", "/%61/b?x=%2f"), [200, ["registry", "/a/b", {}], null]);
+  assertEquals(await ask("POST", "/c/%64#e"), [200, ["proxy", "/c/d", {}], null]);
+  for (const path of ["/a%2fb", "/a/b/", "/A/b", "/a/%2562", "/a/b%00", "//a/b"]) {
+    assertEquals((await ask("GET", path))[0], 404, path);
+  }
+  assertEquals((await ask("GET", "/c/d")).toSpliced(1, 1), [405, "POST"]);
+});
+
+Deno.test("where several rows have a path, the first one of the first service answers", async () => {
+  using t = await TestApp.open();
+  const { entry } = setUp(t, [
+    { method: "GET", path: "/things/:id" },
+    { method: "GET", path: "/things/first" },
+    { method: "POST", path: "/things/new" },
+  ], [{ method: "GET", path: "/things/second" }, { method: "GET", path: "/own/:id" }]);
+  const ask = async (path: string, method = "GET") =>
+    (await shown(await entry.answer(new Request(`http://localhost${path}`, { method }), PEER)))[1];
+  assertEquals(await ask("/things/first"), ["registry", "/things/:id", { id: "first" }]);
+  assertEquals(await ask("/things/second"), ["registry", "/things/:id", { id: "second" }]);
+  assertEquals(await ask("/things/new"), ["registry", "/things/:id", { id: "new" }]);
+  assertEquals(await ask("/things/new", "POST"), ["registry", "/things/new", {}]);
+  assertEquals(await ask("/own/%C3%A9%2F%25"), ["proxy", "/own/:id", { id: "\u00e9/%" }]);
+});
+
+Deno.test("a request waits until the services are open", async () => {
+  using t = await TestApp.open();
+  const entry = new Entry({ clock: new ManualClock(), newId: t.deps.newId, log: t.deps.log, metrics: new Metrics() });
+  const answer = entry.answer(new Request("http://localhost/open"), PEER);
+  entry.open({ registry: null, proxy: t.app, isReady: () => Promise.resolve(true), health: null });
+  assertEquals(await shown(await answer), [200, { ok: true }, null]);
 });

@@ -151,11 +151,12 @@ export class TestApp implements Disposable {
   readonly clock = new ManualClock();
   readonly log: LogEntry[] = [];
   readonly metrics = new Metrics();
+  readonly deps: AppDeps;
   readonly app: App;
 
   private constructor(readonly kv: Deno.Kv, showDetails: boolean, accessLog: boolean) {
     const limiter = new RateLimiter(kv, new GroupCommit(kv, MAX_CHECKS), this.clock, (rule, who) => ["w", rule, who]);
-    this.app = createApp(ROUTES, AUTHENTICATORS, {
+    this.deps = {
       clock: this.clock,
       newId: ulidSource(() => this.clock.now(), seededRandom().bytes),
       log: (level, event, fields = {}) => void this.log.push({ level, event, fields }),
@@ -164,7 +165,8 @@ export class TestApp implements Disposable {
       accessLog,
       trustedProxies: new TrustedProxies(["10.0.0.1"]),
       showDetails,
-    });
+    };
+    this.app = createApp(ROUTES, AUTHENTICATORS, this.deps);
   }
 
   static async open(showDetails = false, accessLog = false): Promise<TestApp> {

@@ -1,0 +1,40 @@
+/** Shows how the entry of a process answers while the process serves, leaves and drains (D-179, D-267). */
+import { assertEquals } from "@std/assert";
+import type { App } from "../../../../shared/server/http/app.ts";
+import { Entry, type Served } from "../../../../shared/server/http/entry.ts";
+import { Metrics } from "../../../../shared/server/metrics/metrics.ts";
+import { ManualClock } from "../../../support/manual_clock.ts";
+
+/** A service that answers every request, also for readiness. */
+const app = {
+  fetch: () => Promise.resolve(new Response("served")),
+  owns: () => true,
+  fixedPaths: [],
+} as unknown as App;
+const isReady = () => Promise.resolve(true);
+const health = () => Promise.resolve({ status: 200, text: "served", headers: {} });
+
+Deno.test("a process that leaves is not ready and serves requests, and one that drains refuses them", async (t) => {
+  const kinds: [name: string, served: Served][] = [
+    ["both services", { registry: app, proxy: app, isReady, health }],
+    ["the proxy alone", { registry: null, proxy: app, isReady, health: null }],
+    ["the registry alone", { registry: app, proxy: null, isReady, health: null }],
+  ];
+  for (const [name, served] of kinds) {
+    await t.step(name, async () => {
+      const entry = new Entry({ clock: new ManualClock(), newId: () => "id", log: () => {}, metrics: new Metrics() });
+      entry.open(served);
+      const statusOf = async (path: string) => {
+        const answer = await entry.answer(new Request(`http://svc.test${path}`), { from: "process" });
+        await answer.body?.cancel();
+        return answer.status;
+      };
+      const statuses = async () => [await statusOf("/readyz"), await statusOf("/healthz"), await statusOf("/v1/me")];
+      assertEquals([await statuses(), await entry.isReady()], [[200, 200, 200], true]);
+      entry.leave();
+      assertEquals([await statuses(), await entry.isReady()], [[503, 200, 200], false]);
+      entry.drain();
+      assertEquals([await statuses(), await entry.isReady()], [[503, 200, 503], false]);
+    });
+  }
+});
