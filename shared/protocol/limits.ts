@@ -349,8 +349,8 @@ export const LIMIT_TABLE = {
   bodyFreeBytes: {
     value: 8_192,
     unit: "bytes",
-    source: "D-98",
-    what: "request body that is exempt from the body budget",
+    source: "D-98, D-259",
+    what: "request body that is exempt from the body budget, and is read in one step when its length is declared",
   },
   bodyLeftBytes: {
     value: 262_144,

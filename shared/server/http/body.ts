@@ -1,6 +1,6 @@
 /**
  * Reads request bodies (D-12) with a size limit and a deadline of 10 s. An incompletely read body ends its connection
- * (D-248).
+ * (D-248): a small one with a declared length once the rest has arrived, any other one after 2 s.
  */
 import type { Clock } from "../../clock.ts";
 import type { Bytes } from "../../protocol/base64url.ts";
@@ -14,15 +14,33 @@ export function refuseByLength(headers: Headers, maxBytes: number): void {
 }
 
 /** Returns the declared length of a body in bytes: `null` when it is not declared, 0 without a body. */
-export function declaredBytes({ body, headers }: Request): number | null {
-  if (!body) return 0;
-  const length = headers.get("content-length");
-  return length === null ? null : Number(length);
+export function declaredBytes(request: Request): number | null {
+  const header = request.headers.get("content-length");
+  const length = header === null ? null : Number(header);
+  // Asking for the stream would create it; a small body is read without one.
+  return isSmall(length) || request.body ? length : 0;
+}
+
+function isSmall(length: number | null | undefined): length is number {
+  return typeof length === "number" && length <= LIMITS.bodyFreeBytes;
 }
 
 /** A request, or a response of another service. */
 export interface BodySource {
   readonly body: ReadableStream<Uint8Array<ArrayBuffer>> | null;
+  /** Reads the whole body. */
+  bytes?(): Promise<Bytes>;
+}
+
+/** A body that is being read. */
+interface Reading {
+  whole: Promise<Bytes>;
+  /** Absent for a body that is read at once: the platform reads the rest of it. */
+  reader?: Cancellable;
+}
+
+interface Cancellable {
+  cancel(): Promise<void>;
 }
 
 /** Options of `readBody`. */
@@ -44,23 +62,18 @@ export async function readBody(
   clock: Clock,
   { room, length }: ReadOptions = {},
 ): Promise<Bytes> {
-  const { body } = source;
-  if (!body) return new Uint8Array();
-  // A large body is read into one buffer: each chunk would allocate 64 KiB.
-  const reader = length && length > LIMITS.bodyFreeBytes ? fillingReader(body) : body.getReader();
+  const reading = beginReading(source, maxBytes, length);
+  if (!reading) return new Uint8Array();
   const late = Promise.withResolvers<never>();
   const giveUp = () => late.reject(new ServiceError("REQUEST_TIMEOUT"));
   const cancel = clock.after(LIMITS.bodyTimeoutMs, giveUp);
   if (room) room.abortRead = giveUp;
-  const read = reader instanceof ReadableStreamBYOBReader
-    ? filled(reader, length ?? 0, maxBytes)
-    : gathered(reader, maxBytes);
   try {
-    return await Promise.race([read, late.promise]);
+    return await Promise.race([reading.whole, late.promise]);
   } catch (error) {
-    read.catch(() => {});
+    reading.whole.catch(() => {});
     if (error instanceof ServiceError) {
-      endLater(reader, clock);
+      if (reading.reader) endLater(reading.reader, clock);
       throw error;
     }
     throw new ServiceError("REQUEST_TIMEOUT", { message: "The body broke off", cause: error });
@@ -70,12 +83,28 @@ export async function readBody(
   }
 }
 
+/** Begins to read a body; `null` without one. */
+function beginReading(source: BodySource, maxBytes: number, length: number | null | undefined): Reading | null {
+  // Most small bodies arrive with their head; a stream would cost more than the rest of the reading (D-259). The platform
+  // refuses a request whose body is longer or shorter than declared, or that declares it in two ways.
+  if (isSmall(length) && source.bytes) return { whole: atOnce(source.bytes(), maxBytes) };
+  const { body } = source;
+  if (!body) return null;
+  // A large body is read into one buffer: each chunk would allocate 64 KiB.
+  const reader = length && !isSmall(length) ? fillingReader(body) : body.getReader();
+  const whole = reader instanceof ReadableStreamBYOBReader
+    ? filled(reader, length ?? 0, maxBytes)
+    : gathered(reader, maxBytes);
+  return { whole, reader };
+}
+
 /**
  * Reads the rest of a body after its response, up to 256 KiB. Ends the connection if more arrives or after 2 s. Otherwise
  * the platform reads a declared body of any length completely after the response.
  */
-export async function leaveBody({ body }: BodySource, clock: Clock): Promise<void> {
-  if (!body || body.locked) return;
+export async function leaveBody(request: Pick<Request, "body" | "bodyUsed">, clock: Clock): Promise<void> {
+  const body = unreadBody(request);
+  if (!body) return;
   const reader = body.getReader();
   let isOver = false;
   const cancel = endLater(reader, clock, () => isOver = true);
@@ -90,15 +119,20 @@ export async function leaveBody({ body }: BodySource, clock: Clock): Promise<voi
   }
 }
 
+/** Returns a body that nothing has read; `null` without one and after an upgrade. */
+function unreadBody(request: Pick<Request, "body" | "bodyUsed">): BodySource["body"] {
+  try {
+    return request.bodyUsed ? null : request.body;
+  } catch {
+    return null;
+  }
+}
+
 /**
  * Cancels a body after 2 s, so that the response can be sent first; nothing is read in this time. If a body is cancelled
  * before its response, the platform continues to read it.
  */
-function endLater(
-  reader: { cancel(): Promise<void> },
-  clock: Clock,
-  ended: () => void = () => {},
-): () => void {
+function endLater(reader: Cancellable, clock: Clock, ended: () => void = () => {}): () => void {
   return clock.after(LIMITS.bodyLeftMs, () => {
     ended();
     reader.cancel().catch(() => {});
@@ -112,6 +146,12 @@ function fillingReader(body: NonNullable<BodySource["body"]>) {
   } catch {
     return body.getReader();
   }
+}
+
+async function atOnce(bytes: Promise<Bytes>, maxBytes: number): Promise<Bytes> {
+  const body = await bytes;
+  if (body.length > maxBytes) throw tooLarge(maxBytes);
+  return body;
 }
 
 async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: number): Promise<Bytes> {
@@ -159,7 +199,7 @@ function tooLarge(maxBytes: number): ServiceError {
   });
 }
 
-/** Limits the chunks: each takes a turn of the event loop, so one-byte chunks would take seconds (D-211). */
+/** Limits the chunks of a stream: each takes a turn of the event loop, so one-byte chunks would take seconds (D-211). */
 function tooManyPieces(): ServiceError {
   return new ServiceError("PAYLOAD_TOO_LARGE", {
     message: `The body comes in over ${LIMITS.bodyPieces} pieces`,

@@ -82,8 +82,6 @@ export class Entry {
       return earlyRefusal(requestIdOf(request, newId), code);
     }
     this.underWay++;
-    // Read before an upgrade: afterwards `request.body` is not available.
-    const { body } = request;
     try {
       return await this.#dispatch(request, peer, await this.#opened.promise);
     } catch (cause) {
@@ -91,7 +89,7 @@ export class Entry {
       return earlyRefusal(requestIdOf(request, newId), "INTERNAL_ERROR");
     } finally {
       this.underWay--;
-      void leaveBody({ body }, clock);
+      void leaveBody(request, clock);
     }
   }
 

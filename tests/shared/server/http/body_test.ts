@@ -9,6 +9,7 @@ import { ServiceError } from "../../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import {
   type BodySource,
+  declaredBytes,
   leaveBody,
   parseJson,
   readBody,
@@ -115,6 +116,57 @@ Deno.test("the body reader times out at once when the client aborts the body", a
   assertEquals([error.code, clock.waiting], ["REQUEST_TIMEOUT", 0]);
 });
 
+/** A body that is read at once, as a request's is. Its stream must not be used. */
+function atOnce(bytes: () => Promise<Bytes>): BodySource {
+  return {
+    get body(): never {
+      throw new Error("The stream was used");
+    },
+    bytes,
+  };
+}
+
+Deno.test("a small body with a declared length is read at once, with the bound and the errors of a stream", async (t) => {
+  const read = (bytes: () => Promise<Bytes>, length: number, maxBytes = LIMITS.bodyBytes, clock = new ManualClock()) =>
+    readBody(atOnce(bytes), maxBytes, clock, { length });
+  await t.step("its bytes", async () => {
+    const clock = new ManualClock();
+    const bytes = utf8Bytes("x".repeat(LIMITS.bodyFreeBytes));
+    assertEquals(await read(() => Promise.resolve(bytes), bytes.length, LIMITS.bodyBytes, clock), bytes);
+    assertEquals(clock.waiting, 0);
+  });
+  await t.step("more bytes than its bound", async () => {
+    const error = await refusal(read(() => Promise.resolve(utf8Bytes("123456")), 5, 5));
+    assertEquals([error.code, error.headers.Connection], ["PAYLOAD_TOO_LARGE", "close"]);
+  });
+  await t.step("a body that breaks off", async () => {
+    const error = await refusal(read(() => Promise.reject(new TypeError("connection reset")), 5));
+    assertEquals([error.code, error.message], ["REQUEST_TIMEOUT", "The body broke off"]);
+  });
+  await t.step("a body that does not arrive", async () => {
+    const clock = new ManualClock();
+    const error = refusal(read(() => new Promise(() => {}), 5, LIMITS.bodyBytes, clock));
+    await clock.advance(LIMITS.bodyTimeoutMs);
+    assertEquals([(await error).code, clock.waiting], ["REQUEST_TIMEOUT", 0]);
+  });
+  await t.step("a body that is over the length of small ones, or has none", async () => {
+    const never = () => Promise.reject(new Error("It was read at once"));
+    for (const length of [LIMITS.bodyFreeBytes + 1, null]) {
+      const source: BodySource = { body: new Chunks([utf8Bytes("ab")]).body, bytes: never };
+      assertEquals(await readBody(source, 5, new ManualClock(), { length }), utf8Bytes("ab"));
+    }
+  });
+});
+
+Deno.test("the declared length is the header's, and 0 without a body", () => {
+  const of = (length: string | null, body: BodyInit | null) => {
+    const headers = new Headers(length === null ? {} : { "Content-Length": length });
+    return declaredBytes(new Request("http://svc.example/", { method: "POST", body, headers }));
+  };
+  assertEquals([of(null, null), of("100000", null), of(null, "abc")], [0, 0, null]);
+  assertEquals([of("3", "abc"), of("100000", "abc")], [3, 100_000]);
+});
+
 Deno.test("the length check uses Content-Length only, before the body is read", async (t) => {
   const cases: [name: string, length: string | null, refused: boolean][] = [
     ["none", null, false],
@@ -186,7 +238,7 @@ Deno.test("body disposal reads a small rest and closes the connection of a long 
     await t.step(name, async () => {
       const clock = new ManualClock();
       const source = new Chunks(chunks.map(utf8Bytes), end);
-      const left = leaveBody(source, clock);
+      const left = leaveBody({ body: source.body, bodyUsed: false }, clock);
       for (let i = 0; i < 3; i++) await flushTasks();
       assertEquals([source.cancelled, clock.waiting], [false, isEnded ? 1 : 0]);
       await clock.advance(LIMITS.bodyLeftMs);
@@ -194,12 +246,18 @@ Deno.test("body disposal reads a small rest and closes the connection of a long 
       assertEquals([source.cancelled, clock.waiting], [isEnded, 0]);
     });
   }
-  await t.step("no body, and one that is being read", async () => {
+  await t.step("no body, one that is read, and one of an upgraded request", async () => {
     const clock = new ManualClock();
     const { body } = new Chunks([], "hang");
-    body.getReader();
-    await leaveBody({ body: null }, clock);
-    await leaveBody({ body }, clock);
+    await leaveBody({ body: null, bodyUsed: false }, clock);
+    await leaveBody({ body, bodyUsed: true }, clock);
+    const upgraded = {
+      bodyUsed: false,
+      get body(): never {
+        throw new TypeError("Request closed");
+      },
+    };
+    await leaveBody(upgraded, clock);
     assertEquals(clock.waiting, 0);
   });
 });
