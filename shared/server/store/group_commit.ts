@@ -5,14 +5,10 @@
  * different records (D-254): to the store they are like commits of several instances. There a commit does not check the
  * records that a claim only depends on, if they were read at most 1 s before (D-255).
  *
- * A commit whose call fails or is late may have taken effect, or may still do so (D-216). Each commit therefore also
- * writes a mark: a record of its slot in this instance, with the number of the commit. The mark takes effect with the
- * commit, so it shows exactly whether the commit did. The records cannot, because a replay writes the same values.
+ * After an error a commit may have taken effect, or may still do so: its mark shows it (D-216).
  * - After an error the mark is read. When it has the commit's number, the claims of that commit have taken effect.
  * - When it has not, the batch is halved once, read again and committed again. The mark is read after the records, so a
  *   commit that takes effect late is either found by its mark or changes a record that the new commit checks.
- * - A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at another key: a late
- *   commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
  *   take effect. A later request has its own claim: the same nonce in another request is a replay.
  */
@@ -33,6 +29,7 @@ import {
   type Update,
 } from "./batch.ts";
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
+import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
 import { countedCommit } from "./counted_commit.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 
@@ -45,12 +42,6 @@ interface QueuedClaim extends Queued, BatchClaim {
   /** The commit that was answered as a conflict: over a network its first try may have applied the claim (D-265). */
   conflict?: Mark;
   resolve(fate: ClaimResult<unknown>): void;
-}
-
-/** The mark of a commit: its number. */
-interface Mark {
-  key: Deno.KvKey;
-  number: number;
 }
 
 /** Options of a group commit. */
@@ -79,15 +70,12 @@ export class GroupCommit {
   /** Numbers of the commits that may begin now. */
   readonly #freeSlots: number[];
   readonly #clock: Clock;
-  readonly #markKey: Deno.KvKey | undefined;
+  readonly #marks: CommitMarks;
   readonly #metrics: Metrics | undefined;
   readonly #reliedMs: number;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
-  /** Number of the next mark, and generation of its key. */
-  #commits = 0;
-  #generation = 0;
 
   constructor(kv: Deno.Kv, maxChecks: number, options: GroupCommitOptions = {}) {
     const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0 } = options;
@@ -95,7 +83,7 @@ export class GroupCommit {
     this.#queue = new ClaimQueue(maxChecks);
     this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
     this.#clock = clock;
-    this.#markKey = markKey;
+    this.#marks = new CommitMarks(kv, markKey);
     this.#metrics = metrics;
     this.#reliedMs = reliedMs;
   }
@@ -168,7 +156,7 @@ export class GroupCommit {
       const entries = await this.#entries(batch, isFresh);
       batch = await this.#undoubted(batch);
       [batch, fates] = applyAll(batch, entries);
-      mark = this.#markKey && { key: [...this.#markKey, now.slot, this.#generation], number: ++this.#commits };
+      mark = this.#marks.next(now.slot);
       this.#metrics?.observe("store_batch_claims", batch.length);
       if (await this.#write(entries, mark)) {
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
@@ -198,14 +186,14 @@ export class GroupCommit {
 
   async #split(batch: readonly QueuedClaim[], now: Try): Promise<void> {
     const half = batch.length >> 1;
-    this.#generation++;
+    this.#marks.newKeys();
     await this.#commit(batch.slice(0, half), now);
     await this.#commit(batch.slice(half), now);
   }
 
   /** Handles an error: rejects the claims that caused it and halves the others once, or rejects all of them. */
   async #afterError(batch: readonly QueuedClaim[], { slot, attempt, maySplit }: Try, error: unknown): Promise<void> {
-    this.#generation++;
+    this.#marks.newKeys();
     for (const { ids } of batch) for (const id of ids) this.#known.delete(id);
     let rest = batch;
     try {
@@ -224,9 +212,7 @@ export class GroupCommit {
     const doubtsOf = ({ doubts = [], conflict }: QueuedClaim) => conflict ? [...doubts, conflict] : doubts;
     const doubts = new Set(batch.flatMap(doubtsOf));
     if (doubts.size === 0) return batch;
-    const marks = [...doubts];
-    const found = await this.#kv.getMany<unknown[]>(marks.map(({ key }) => key));
-    const done = new Set(marks.filter(({ number }, i) => found[i]?.value === number));
+    const done = await this.#marks.found([...doubts]);
     const rest: QueuedClaim[] = [];
     for (const claim of batch) {
       if (doubtsOf(claim).some((mark) => done.has(mark))) claim.resolve({ taken: true });
@@ -296,7 +282,6 @@ export class GroupCommit {
 
 const REMEMBERED = 5_000;
 const NONE: ReadonlySet<string> = new Set();
-const MARK_KEPT_MS = LIMITS.commitMarkSeconds * 1000;
 
 /** Returns a key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
 function idOf(key: Deno.KvKey): string {

@@ -12,7 +12,7 @@ const app = {
   fixedPaths: [],
 } as unknown as App;
 const isReady = () => Promise.resolve(true);
-const health = () => Promise.resolve({ status: 200, text: "served", headers: {} });
+const health = () => Promise.resolve({ status: 200, body: "served", headers: {} });
 
 Deno.test("a process that leaves is not ready and serves requests, and one that drains refuses them", async (t) => {
   const kinds: [name: string, served: Served][] = [

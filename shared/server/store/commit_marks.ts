@@ -1,0 +1,48 @@
+/**
+ * Marks of group commits. A commit whose call fails or is late may have taken effect, or may still do so (D-216). Each
+ * commit therefore also writes a mark: a record of its slot in this instance, with the number of the commit. The mark takes
+ * effect with the commit, so it shows exactly whether the commit did. The records cannot, because a replay writes the same
+ * values. A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at another key:
+ * a late commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
+ */
+import { LIMITS } from "../../protocol/limits.ts";
+
+/** The mark of a commit: its number. */
+export interface Mark {
+  key: Deno.KvKey;
+  number: number;
+}
+
+/** Time to the expiry of a mark in the store, milliseconds. */
+export const MARK_KEPT_MS = LIMITS.commitMarkSeconds * 1000;
+
+/** The marks of an instance. */
+export class CommitMarks {
+  readonly #kv: Deno.Kv;
+  readonly #key: Deno.KvKey | undefined;
+  /** Number of the newest mark, and generation of its key. */
+  #commits = 0;
+  #generation = 0;
+
+  /** @param key begins the key of each mark; without it, a commit whose response is lost counts as failed */
+  constructor(kv: Deno.Kv, key: Deno.KvKey | undefined) {
+    this.#kv = kv;
+    this.#key = key;
+  }
+
+  /** Returns the mark of the next commit of a slot, if commits have marks. */
+  next(slot: number): Mark | undefined {
+    return this.#key && { key: [...this.#key, slot, this.#generation], number: ++this.#commits };
+  }
+
+  /** Gives later marks other keys: a commit before may still take effect, or its mark be read again. */
+  newKeys(): void {
+    this.#generation++;
+  }
+
+  /** Returns the marks of these whose commits have taken effect. @throws {StoreUnavailable} */
+  async found(marks: readonly Mark[]): Promise<Set<Mark>> {
+    const entries = await this.#kv.getMany<unknown[]>(marks.map(({ key }) => key));
+    return new Set(marks.filter(({ number }, i) => entries[i]?.value === number));
+  }
+}
