@@ -165,7 +165,6 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     revalidation,
     lingering: new ClosedSocketBytes(),
     deliveries: new Deliveries({
-      kv,
       clock,
       commits,
       log,
@@ -181,6 +180,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     await presence.stop();
     await inbox.stop();
     await Promise.all([dispatch.finish(), drain.finish()]);
+    // The requests have ended, so no outcome of a message is added (D-260).
+    await commits.flush();
   };
   return {
     ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),

@@ -12,6 +12,7 @@ import type {
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
 import type { PresenceStore } from "../relay/presence.ts";
 import type { Admin } from "./authenticator.ts";
@@ -23,6 +24,7 @@ import { timelinesOf } from "./timeline.ts";
 interface RelayAdminDeps {
   kv: Deno.Kv;
   clock: Clock;
+  commits: GroupCommit;
   config: { receiptKeptMs: number };
   presence: PresenceStore;
   mailbox: Mailbox;

@@ -8,6 +8,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { withoutSecrets } from "../../shared/server/log.ts";
+import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { receivedAtOf } from "../schema/receipt_record.ts";
@@ -16,6 +17,7 @@ import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
 interface TimelineDeps {
   kv: Deno.Kv;
   clock: Clock;
+  commits: Pick<GroupCommit, "flush">;
   config: { receiptKeptMs: number };
 }
 
@@ -64,7 +66,8 @@ export async function timelinesOf(deps: TimelineDeps, requestId: string): Promis
 }
 
 /** Returns the deliveries and receipts of a request ID that have not ended, by recipient and sender. */
-async function recordsOf({ kv, clock, config }: TimelineDeps, requestId: string): Promise<Found[]> {
+async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId: string): Promise<Found[]> {
+  await commits.flush();
   const now = clock.now();
   const all = new Map<string, Found>();
   const foundOf = (recipient: string, sender: string): Found => {

@@ -47,7 +47,6 @@ export function checkDuplicate(
 }
 
 interface DeliveriesDeps {
-  kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
   log: Log;
@@ -91,8 +90,18 @@ export class Deliveries {
    * @throws {StoreUnavailable}
    */
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
-    const { value } = await this.#deps.kv.get(keyOf(id));
-    return this.#check(unpackDelivery(value, id.requestId), bodySha256, this.#deps.clock.now());
+    const now = this.#deps.clock.now();
+    // A claim sees a 202 that waits for its commit; a read of the store does not (D-260).
+    const found = await this.#deps.commits.claim<DuplicateResult>([{
+      key: keyOf(id),
+      uncached: true,
+      next: (current) => {
+        const repeat = this.#check(unpackDelivery(current, id.requestId), bodySha256, now);
+        if (repeat) return { refuse: repeat };
+        return current === null ? "keep" : "hold";
+      },
+    }]);
+    return found.taken ? null : found.refused;
   }
 
   /** Returns the update that records a new attempt, with its 202 if it has one. An earlier 202 refuses it. */
@@ -113,10 +122,10 @@ export class Deliveries {
     };
   }
 
-  /** Records the 202 with the next batch. Never rejects: a failure is logged. */
+  /** Records the 202 with the next commit, after 20 ms at the latest (D-260). Never rejects: a failure is logged. */
   answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
     const answeredAt = this.#deps.clock.now();
-    return this.#note(id, (record) => ({ ...record, instance: null, answer, answeredAt }));
+    return this.#note(id, (record) => ({ ...record, instance: null, answer, answeredAt }), { mayWait: true });
   }
 
   /**
@@ -126,7 +135,11 @@ export class Deliveries {
     return this.#note(id, (record) => record.instance === instance ? { ...record, instance: null } : record);
   }
 
-  async #note(id: DeliveryId, change: (record: DeliveryRecord) => DeliveryRecord): Promise<void> {
+  async #note(
+    id: DeliveryId,
+    change: (record: DeliveryRecord) => DeliveryRecord,
+    options: { mayWait?: boolean } = {},
+  ): Promise<void> {
     const update: Update<never> = {
       key: keyOf(id),
       uncached: true,
@@ -136,7 +149,7 @@ export class Deliveries {
       },
     };
     try {
-      await this.#deps.commits.claim([update]);
+      await this.#deps.commits.claim([update], options);
     } catch (cause) {
       this.#deps.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
     }

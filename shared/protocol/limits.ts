@@ -727,6 +727,13 @@ export const LIMIT_TABLE = {
     what: "shortest time between probe writes of a health check",
   },
   storeProbeSeconds: { value: 3_600, unit: "s", source: "D-220", what: "retention of a probe record" },
+  joiningWaitMs: {
+    value: 20,
+    /** Unit of `value`. */
+    unit: "ms",
+    source: "D-260",
+    what: "longest wait of the outcome of a message for the commit of another claim",
+  },
   wheelTimerMs: {
     value: 1_000,
     /** Unit of `value`. */

@@ -161,6 +161,7 @@ export class Deployment implements AsyncDisposable {
    * @param wakeUps how many changes the watches report at least, of all instances; the network delays them
    */
   async measure(run: () => Promise<unknown>, wakeUps = 0): Promise<Cost> {
+    this.#flush();
     await this.#quiet();
     this.#gate.hold();
     for (const counts of this.#counts) Object.assign(counts, noCounts());
@@ -175,6 +176,7 @@ export class Deployment implements AsyncDisposable {
       await this.#gate.release();
     }
     await answer;
+    this.#flush();
     await this.#quiet(wakeUps);
     this.#gate.letThrough();
     return { counts: this.#sum(), roundTrips, requests: this.#requests };
@@ -183,6 +185,11 @@ export class Deployment implements AsyncDisposable {
   /** Counts of one instance since `measure`. */
   countsOf(instance: number): StoreCounts {
     return { ...(this.#counts[instance] ?? noCounts()) };
+  }
+
+  /** Writes the outcomes of messages that wait (D-260): the clock stands still. */
+  #flush(): void {
+    for (const { proxy } of this.worlds) void proxy.deps.commits.flush();
   }
 
   #sum(): StoreCounts {

@@ -96,6 +96,8 @@ const STEPS: readonly Step[] = [{
     const { a, b } = await pair(w);
     w.connect(b);
     await w.message(a, b, { headers: { "x-request-id": "request-0001" } });
+    // The receipt's commit would also hold the outcome of the message (D-260).
+    await w.proxy.deps.commits.flush();
     const body = {
       requestId: "request-0001",
       recipientAgentDid: b.agent.did,

@@ -7,6 +7,8 @@ import { LIMITS } from "../../protocol/limits.ts";
 
 /** A claim as the queue sees it. */
 export interface Queued {
+  /** True when the claim waits for a commit that another one begins, for up to 20 ms (D-260). */
+  mayWait?: boolean;
   /** The records of the claim, by key. */
   ids: readonly string[];
   /** Approximate bytes written, if many. */
@@ -23,6 +25,7 @@ export class ClaimQueue<C extends Queued> {
   readonly #busy = new Set<string>();
   /** The first waiting claims, as many as the last `take` passed over. */
   #passed = 0;
+  #allDue = false;
 
   /** @param maxChecks records of one commit; a claim on more has a commit of its own */
   constructor(maxChecks: number) {
@@ -36,11 +39,26 @@ export class ClaimQueue<C extends Queued> {
     return size;
   }
 
-  /** Time of the oldest claim, or `undefined` without claims. */
+  /** Time of the oldest claim that a request waits for: those that may wait do not count. `undefined` without one. */
   get oldest(): number | undefined {
-    let oldest = this.#waiting[0]?.since;
-    for (const [first] of this.#inFlight) if (first) oldest = Math.min(oldest ?? first.since, first.since);
-    return oldest;
+    let oldest = sinceOf(this.#waiting);
+    for (const batch of this.#inFlight) oldest = Math.min(oldest, sinceOf(batch));
+    return oldest === Infinity ? undefined : oldest;
+  }
+
+  /** True while a commit must begin: a claim waits that begins one, or all that wait must be committed. */
+  get isDue(): boolean {
+    return this.#allDue || this.#waiting.some(({ mayWait }) => !mayWait);
+  }
+
+  /** Makes commits begin until none of the claims waits. */
+  makeAllDue(): void {
+    this.#allDue = this.#waiting.length > 0;
+  }
+
+  /** Time of the oldest waiting claim, or `undefined` when none waits. */
+  get waitingSince(): number | undefined {
+    return this.#waiting[0]?.since;
   }
 
   /** Time of the oldest claim that waits for no record, only for a commit to end; `undefined` without such a claim. */
@@ -74,6 +92,7 @@ export class ClaimQueue<C extends Queued> {
     this.#passed = passed.length;
     if (batch.length === 0) return batch;
     this.#waiting.splice(0, seen, ...passed);
+    if (this.#waiting.length === 0) this.#allDue = false;
     for (const claim of batch) for (const id of claim.ids) this.#busy.add(id);
     this.#inFlight.add(batch);
     return batch;
@@ -84,4 +103,9 @@ export class ClaimQueue<C extends Queued> {
     this.#inFlight.delete(batch);
     for (const claim of batch) for (const id of claim.ids) this.#busy.delete(id);
   }
+}
+
+/** Time of the first claim that a request waits for, or infinity. */
+function sinceOf(claims: readonly Queued[]): number {
+  return claims.find(({ mayWait }) => !mayWait)?.since ?? Infinity;
 }

@@ -1,12 +1,13 @@
 /**
- * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; there is no
- * timer. A claim is a list of pure record updates. It is applied completely or rejected, and receives its own result. The
- * only writer of nonces, rate-limit windows and delivery records. Over a network several commits are in flight, on
- * different records (D-254): to the store they are like commits of several instances. There a commit does not check the
- * records that a claim only depends on, if they were read at most 1 s before (D-255).
+ * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; a claim that
+ * no request waits for may wait for a commit of others (D-260). A claim is a list of pure record updates. It is applied
+ * completely or rejected, and receives its own result. The only writer of nonces, rate-limit windows and delivery records.
+ * Over a network several commits are in flight, on different records (D-254): to the store they are like commits of
+ * several instances. There a commit does not check the records that a claim only depends on, if they were read at most
+ * 1 s before (D-255).
  *
- * After an error a commit may have taken effect, or may still do so: its mark shows it (D-216).
- * - After an error the mark is read. When it has the commit's number, the claims of that commit have taken effect.
+ * A commit whose call fails or is late may have taken effect, or may still do so (D-216).
+ * - After an error its mark is read. When it has the commit's number, the claims of that commit have taken effect.
  * - When it has not, the batch is halved once, read again and committed again. The mark is read after the records, so a
  *   commit that takes effect late is either found by its mark or changes a record that the new commit checks.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
@@ -31,6 +32,7 @@ import {
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
 import { countedCommit } from "./counted_commit.ts";
+import { JoiningClaims } from "./joining_claims.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 
 export { absent, addWrite } from "./batch.ts";
@@ -71,6 +73,7 @@ export class GroupCommit {
   readonly #freeSlots: number[];
   readonly #clock: Clock;
   readonly #marks: CommitMarks;
+  readonly #joining: JoiningClaims;
   readonly #metrics: Metrics | undefined;
   readonly #reliedMs: number;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
@@ -84,6 +87,7 @@ export class GroupCommit {
     this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
     this.#clock = clock;
     this.#marks = new CommitMarks(kv, markKey);
+    this.#joining = new JoiningClaims(clock, this.#queue, () => this.#commitAll());
     this.#metrics = metrics;
     this.#reliedMs = reliedMs;
   }
@@ -93,38 +97,47 @@ export class GroupCommit {
     return this.#reliedMs === 0;
   }
 
-  /** Wait of the oldest claim without a result, milliseconds. */
+  /** Wait of the oldest claim that a request waits for, milliseconds. */
   get oldestWaitMs(): number {
     const since = this.#queue.oldest;
     return since === undefined ? 0 : Math.max(0, this.#clock.now() - since);
   }
 
   /**
-   * Adds a claim. Resolves after its commit, or when a current record refuses it.
+   * Adds a claim. Resolves after its commit, or when a current record refuses it. A claim that `mayWait` joins the next
+   * commit, or begins one after 20 ms. Later claims see its change at once, reads of the store after its commit.
    *
    * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, or when one
    * waits too long for a commit to begin
    */
-  claim<R>(updates: readonly Update<R>[]): Promise<ClaimResult<R>> {
+  claim<R>(updates: readonly Update<R>[], { mayWait = false } = {}): Promise<ClaimResult<R>> {
     const now = this.#clock.now();
     // A claim behind a late commit on its record does not count: claims on other records pass it.
     if (this.#queue.size >= LIMITS.claimsWaiting || now - (this.#queue.oldestUnblocked ?? now) > LIMITS.claimWaitMs) {
       return Promise.reject(new StoreUnavailable(new Error("Too many claims wait, or one for too long")));
     }
-    return new Promise<ClaimResult<R>>((resolve, reject) => {
+    const result = new Promise<ClaimResult<R>>((resolve, reject) => {
       const recordIds = updates.map(({ key }) => idOf(key));
       const relied = this.checksAll ? NONE : new Set(recordIds.filter((_, i) => updates[i]?.seenAt !== undefined));
       const ids = relied.size === 0 ? recordIds : recordIds.filter((id) => !relied.has(id));
       const bytes = updates.reduce((sum, update) => sum + (update.bytes ?? 0), 0);
       const settle = { resolve: resolve as QueuedClaim["resolve"], reject };
-      this.#queue.add({ updates, recordIds, relied, ids, bytes, since: now, ...settle });
-      if (this.#willCommit || this.#freeSlots.length === 0) return;
+      this.#queue.add({ updates, recordIds, relied, ids, bytes, since: now, mayWait, ...settle });
+      if (mayWait || this.#willCommit || this.#freeSlots.length === 0) return;
       this.#willCommit = true;
       queueMicrotask(() => {
         this.#willCommit = false;
         this.#fillSlots();
       });
     });
+    if (mayWait) this.#joining.add(result);
+    return result;
+  }
+
+  /** Commits the claims that may wait now. Resolves when each of them has its result. */
+  async flush(): Promise<void> {
+    this.#commitAll();
+    await this.#joining.ended();
   }
 
   /** Returns the record after the last commit of this instance. A claim that uses a stale record is evaluated again. */
@@ -132,9 +145,14 @@ export class GroupCommit {
     return this.#known.get(idOf(key)) as Deno.KvEntryMaybe<unknown> | undefined;
   }
 
-  /** Begins commits until every slot is in use or every waiting claim must wait for one in flight. */
+  #commitAll(): void {
+    this.#queue.makeAllDue();
+    this.#fillSlots();
+  }
+
+  /** Begins commits until every slot is in use, every waiting claim must wait for one in flight, or none is due. */
   #fillSlots(): void {
-    while (this.#freeSlots.length > 0) {
+    while (this.#freeSlots.length > 0 && this.#queue.isDue) {
       const batch = this.#queue.take();
       if (batch.length === 0) return;
       void this.#useSlot(this.#freeSlots.pop() ?? 0, batch);

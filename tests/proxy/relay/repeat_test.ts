@@ -3,6 +3,7 @@
  * sent again. After any other answer the ID starts a new attempt.
  */
 import { assert, assertEquals } from "@std/assert";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -217,6 +218,6 @@ Deno.test("an answer that cannot be stored is still sent, and is logged", async 
   store.faults.fails = ({ method, keys }) => method !== "list" && keys.some((key) => key[1] === "delivery");
   all.socket.ack(all.socket.delivered[0]?.id ?? "");
   assertEquals(await outcome(await sending), "202");
-  await rest();
+  await w.clock.advance(LIMITS.joiningWaitMs);
   assert(w.log.some((line) => line.event === "delivery_outcome_lost" && line.fields.requestId === ID));
 });

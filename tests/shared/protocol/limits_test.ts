@@ -66,6 +66,7 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-254", "commitsInFlight", 16],
   ["D-259", "wheelTimerMs", 1_000],
   ["D-259", "wheelSlotMs", 250],
+  ["D-260", "joiningWaitMs", 20],
   ["D-254", "claimsPassedOver", 500],
   ["D-255", "reliedMs", 1_000],
   ["D-208", "commitChecks", 100],
