@@ -180,8 +180,6 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     await presence.stop();
     await inbox.stop();
     await Promise.all([dispatch.finish(), drain.finish()]);
-    // The requests have ended, so no outcome of a message is added (D-260).
-    await commits.flush();
   };
   return {
     ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),
@@ -196,7 +194,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     },
     async stop() {
       for (const part of [crl, drain, revalidation, trustChanges, pairRemoval, sweeper]) part.stop();
-      await settledWithin(clock, leave(), LIMITS.noteDrainMs);
+      // The requests have ended, so no outcome of a message is added (D-260).
+      await settledWithin(clock, Promise.all([leave(), commits.flush()]), LIMITS.noteDrainMs);
     },
   };
 }
