@@ -61,9 +61,16 @@ export class ClaimQueue<C extends Queued> {
     return this.#waiting[0]?.since;
   }
 
-  /** Time of the oldest claim that waits for no record, only for a commit to end; `undefined` without such a claim. */
+  /**
+   * Time of the oldest claim that a request waits for and that waits for no record, only for a commit to end; `undefined`
+   * without such a claim.
+   */
   get oldestUnblocked(): number | undefined {
-    return this.#waiting[this.#passed]?.since;
+    for (let i = this.#passed; i < this.#waiting.length; i++) {
+      const { mayWait, since } = this.#waiting[i] as C;
+      if (!mayWait) return since;
+    }
+    return undefined;
   }
 
   add(claim: C): void {
