@@ -12,7 +12,7 @@ import { createRegistry, type Registry } from "./registry/app.ts";
 import { readRegistryConfig, type RegistryConfig } from "./registry/config.ts";
 import { registryHealth, registryReady } from "./registry/meta/handlers.ts";
 import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
-import { sleep, systemClock, systemUptime } from "./shared/clock.ts";
+import { settledWithin, sleep, systemClock, systemUptime } from "./shared/clock.ts";
 import type { ServiceHealth } from "./shared/protocol/api/meta.ts";
 import { toBase64Url } from "./shared/protocol/base64url.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
@@ -251,17 +251,15 @@ async function stop(
   store: Store,
 ): Promise<void> {
   const began = systemClock.now();
+  const left = () => LIMITS.shutdownMs - (systemClock.now() - began);
   entry.leave();
   if (!store.isExclusive) await sleep(systemClock, LIMITS.stopNoticeMs);
   entry.drain();
   while (entry.underWay > 0 && systemClock.now() - began < LIMITS.drainMs) await sleep(systemClock, 20);
   registry?.stop();
-  await proxy?.stop();
+  await proxy?.stop(left() - LIMITS.closeMs);
   proxy?.deps.hub.closeAll();
-  const rest = LIMITS.shutdownMs - 500 - (systemClock.now() - began);
-  const done = new AbortController();
-  await Promise.race([http.shutdown(), sleep(systemClock, rest, done.signal)]);
-  done.abort();
+  await settledWithin(systemClock, http.shutdown(), left() - 500);
   store.close();
 }
 

@@ -49,8 +49,8 @@ export interface Proxy extends App {
   deps: ProxyDeps;
   /** Starts the background work. `isSole` means that no other process uses the store. */
   start(isSole?: boolean): Promise<void>;
-  /** Ends the background work. */
-  stop(): Promise<void>;
+  /** Ends the background work, at the latest after `withinMs` milliseconds. */
+  stop(withinMs?: number): Promise<void>;
 }
 
 export function createProxy(externals: ProxyExternals, config: ProxyConfig): Proxy {
@@ -180,6 +180,9 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     await presence.stop();
     await inbox.stop();
     await Promise.all([dispatch.finish(), drain.finish()]);
+    // Another instance may have looked at the lease before its end, and committed after the read.
+    await inbox.poll();
+    await dispatch.finish();
   };
   return {
     ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),
@@ -192,10 +195,10 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
       await Promise.all([trustChanges.start(), presence.start(isSole)]);
       inbox.start();
     },
-    async stop() {
+    async stop(withinMs = LIMITS.noteDrainMs) {
       for (const part of [crl, drain, revalidation, trustChanges, pairRemoval, sweeper]) part.stop();
       // The requests have ended, so no outcome of a message is added (D-260).
-      await settledWithin(clock, Promise.all([leave(), commits.flush()]), LIMITS.noteDrainMs);
+      await settledWithin(clock, Promise.all([leave(), commits.flush()]), Math.min(withinMs, LIMITS.noteDrainMs));
     },
   };
 }

@@ -61,9 +61,16 @@ const CASES: [what: string, history: Fact[], count: number][] = [
   ], 1],
   ["a message on an older link", [
     { at: 0, kind: "opened", agent: 1, link: 2, instance: 1 },
-    sent(1_001, "m", 1),
+    sent(1, "m", 1),
+    answered(1, "delivered"),
     received("m", 1),
   ], 1],
+  ["a queued message on an older link", [
+    { at: 0, kind: "opened", agent: 1, link: 2, instance: 1 },
+    sent(1, "m", 1),
+    answered(1, "queued"),
+    received("m", 1),
+  ], 0],
   ["two winners of an invite", [
     { at: 0, kind: "won", thing: "invite", by: "0" },
     { at: 0, kind: "won", thing: "invite", by: "1" },

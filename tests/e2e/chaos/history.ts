@@ -100,17 +100,23 @@ function trust(history: readonly Fact[]): string[] {
   ];
 }
 
-/** A message sent a second after an agent opened a newer link does not arrive on an older one. */
+/**
+ * A message sent after an agent opened a newer link does not arrive on an older one. A queued one may: the instance of the
+ * older link may have read it before it knew of the newer one.
+ */
 function oldLinks(history: readonly Fact[]): string[] {
   const opened = of(history, "opened");
-  const firstSent = new Map<string, number>();
-  for (const { message, at } of of(history, "sent")) if (!firstSent.has(message)) firstSent.set(message, at);
+  const firstSent = new Map<string, number>(), mayQueue = new Set<string>();
+  for (const { message, at, answer } of requestsOf(history)) {
+    if (!firstSent.has(message)) firstSent.set(message, at);
+    if (!answer || answer.as === "queued" || answer.as === "lost") mayQueue.add(message);
+  }
   return of(history, "received").flatMap(({ message, agent, link }) => {
     const sent = firstSent.get(message) ?? 0;
-    const newer = opened.find((one) => one.agent === agent && one.link > link && one.at + REVOKED_MS < sent);
-    if (!newer) return [];
+    const newer = opened.find((one) => one.agent === agent && one.link > link && one.at < sent);
+    if (!newer || mayQueue.has(message)) return [];
     return [
-      `${message} arrived on link ${link} of agent ${agent}, ${Math.round(sent - newer.at)} ms after a newer one`,
+      `${message} arrived on link ${link} of agent ${agent}, sent ${Math.round(sent - newer.at)} ms after a newer one`,
     ];
   });
 }

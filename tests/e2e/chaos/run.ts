@@ -13,11 +13,9 @@ const RECOVERY_MS = 30_000;
 /** Pause between the messages of one agent, and most of them without an answer: more would only measure the machine. */
 const BETWEEN_MS = 500;
 const OPEN = 4;
-/** Notes for each agent that stays at an instance; together more than the instance reads at once. */
-const OLDER_NOTES = 30;
-/** Time for them, and time after the moves: the rule about older links concerns messages that are sent a second later. */
-const BEFORE_MOVE_MS = 700;
-const AFTER_MOVE_MS = 1_300;
+/** Time in which agents that moved away from an instance get messages there, and pause between these. */
+const TO_MOVED_MS = 2_500;
+const TO_MOVED_EVERY_MS = 250;
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
@@ -159,10 +157,12 @@ class Run {
         return await this.#during(event.ms, () => links.forEach((link) => link.stall()), () => this.#healAll());
       case "stall_store_link":
         links[event.instance]?.stall();
-        await Promise.all([pause(500 + event.ms), this.#moveAway(event.instance)]);
+        await pause(300);
+        for (const agent of this.#someAt(event.instance)) agent.move();
+        await pause(event.ms);
         return links[event.instance]?.heal();
       case "cut_store_link":
-        return await this.#during(event.ms, () => links[event.instance]?.cut(), () => links[event.instance]?.heal());
+        return await this.#cut(event.instance, event.ms);
       case "reset_store_links":
         return links.forEach((link) => link.reset());
       case "reconnect_all":
@@ -176,24 +176,32 @@ class Run {
     }
   }
 
+  /** Two agents of an instance. */
+  #someAt(instance: number): ChaosAgent[] {
+    return this.#agents.filter((agent) => agent.instance === instance).slice(0, 2);
+  }
+
   /**
-   * Moves two agents away from an instance that cannot read the notes of their moves, and sends messages to them there.
-   * When the store is back, the instance first reads many older notes. So only the check of the presence in the commit
-   * keeps the messages from the old sockets.
+   * Two agents move away from an instance while it cannot reach the store. Later its store works, and its look at the notes
+   * of the moves still waits for Deno's next try. Only the check of the presence in the commit keeps messages from the old
+   * sockets.
    */
-  async #moveAway(instance: number): Promise<void> {
-    const here = this.#agents.filter((agent) => agent.instance === instance);
-    const moving = here.slice(0, 2), staying = here.slice(2);
-    const elsewhere = (instance + 1) % INSTANCES;
-    const send = (to: ChaosAgent, n: number, at: number) => {
-      const peers = this.#pairedWith(to);
-      this.#waiting.push(peers[n % peers.length]?.send(to, newId(), false, at) ?? Promise.resolve());
-    };
-    for (let n = 0; n < OLDER_NOTES; n++) for (const agent of staying) send(agent, n, elsewhere);
-    await pause(BEFORE_MOVE_MS);
+  async #cut(instance: number, ms: number): Promise<void> {
+    const link = this.cluster.instances[instance]?.back, moving = this.#someAt(instance);
+    link?.cut();
     for (const agent of moving) agent.move();
-    await pause(AFTER_MOVE_MS);
-    for (let n = 0; n < 4; n++) for (const agent of moving) send(agent, n, instance);
+    await pause(ms);
+    link?.heal();
+    for (const end = this.#world.now + TO_MOVED_MS; this.#world.now < end; await pause(TO_MOVED_EVERY_MS)) {
+      for (const agent of moving) this.#sendTo(agent, instance);
+    }
+  }
+
+  /** Sends a message of some peer of an agent to it, at an instance. */
+  #sendTo(agent: ChaosAgent, instance: number): void {
+    const peers = this.#pairedWith(agent);
+    const peer = peers[Math.floor(this.#next() * peers.length)] ?? agent;
+    this.#waiting.push(peer.send(agent, newId(), false, instance));
   }
 
   /** The agents that an agent is paired with. */
