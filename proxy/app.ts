@@ -180,7 +180,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     await presence.stop();
     await inbox.stop();
     await Promise.all([dispatch.finish(), drain.finish()]);
-    // Another instance may have looked at the lease before its end, and committed after the read.
+    // Another instance may have read the lease before its end, and committed after this read.
     await inbox.poll();
     await dispatch.finish();
   };
