@@ -160,10 +160,14 @@ async function commitNonce<R>(
   const reservation = requireSet(state.reservation);
   let outcome: "used" | "replayed" | "unused" = "unused";
   try {
-    const refused = await claim<R | "replay">(commits, [reservation.update, ...more]);
+    const refused = await claim<R | "replay">(commits, [reservation.update, ...more]).catch((error) => {
+      throw state.doubt = error;
+    });
     if (refused === null) outcome = "used";
     if (refused !== "replay") return refused;
     outcome = "replayed";
+    // The nonce may be from this request's own commit.
+    if (state.doubt !== undefined) throw state.doubt;
     state.exchange.check = 5;
     throw new ServiceError("PROXY_AUTH_REPLAY");
   } finally {

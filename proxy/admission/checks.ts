@@ -61,6 +61,8 @@ export interface AdmissionState {
   decision?: Decision;
   /** Nonce and rate-limit count are durable. */
   isCommitted?: true;
+  /** The error of a commit of the nonce, which may have taken effect. */
+  doubt?: unknown;
 }
 
 /** A record that admission depends on changed before the request committed. */

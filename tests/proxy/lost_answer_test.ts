@@ -40,3 +40,21 @@ Deno.test("a message is accepted once when the answer to its commit is lost", as
     });
   }
 });
+
+Deno.test("a message is 503, not a replay of itself, when its commit took effect and cannot be confirmed", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const [a, b] = [await w.agent(), await w.agent()];
+  await w.pair(a, b);
+  const socket = w.connect(b);
+  await w.connected();
+  let lost = 0, unread = 0;
+  store.faults.loses = ({ method, keys }) =>
+    method === "commit" && keys.some((key) => key[1] === "nonce") && ++lost === 1;
+  store.faults.fails = ({ method, keys }) => method === "getMany" && keys[0]?.[1] === "commit_mark" && ++unread === 1;
+  const request = await w.signed(a, { recipient: b.agent.did, body: JSON.stringify({ message: "once" }) });
+  const again = request.clone();
+  assertEquals(await outcome(await w.fetch(request)), "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
+  assertEquals([lost > 0, unread > 0], [true, true]);
+  assertEquals([await outcome(await w.fetch(again)), socket.delivered.length], ["401 PROXY_AUTH_REPLAY", 0]);
+});
