@@ -10,8 +10,9 @@ import { AGENTS, type ChaosEvent, INSTANCES, LASTING, numbersFrom, peersOf } fro
 const LOAD_MS = 10_000;
 /** Time in which every client must work again after the last fault. */
 const RECOVERY_MS = 30_000;
-/** Pause between the messages of one agent. */
+/** Pause between the messages of one agent, and most of them without an answer: more would only measure the machine. */
 const BETWEEN_MS = 250;
+const OPEN = 4;
 /** Time in which agents that moved away from an instance get messages there, and pause between these. */
 const TO_MOVED_MS = 2_500;
 const TO_MOVED_EVERY_MS = 250;
@@ -119,6 +120,7 @@ class Run {
       const one = this.#message(agent, to, this.#next()).finally(() => open.delete(one));
       open.add(one);
       await pause(BETWEEN_MS * (0.5 + this.#next()));
+      while (open.size >= OPEN) await Promise.race(open);
     }
     await Promise.all(open);
   }
