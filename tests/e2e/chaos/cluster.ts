@@ -49,7 +49,8 @@ export class Cluster implements AsyncDisposable {
       faketime?: string | null;
     } = {},
   ): Promise<Cluster> {
-    const store = await Denokv.start(program, `${folder}/denokv.sqlite`);
+    // A port outside of the range of outgoing connections: a restart of the server needs it again.
+    const store = await Denokv.start(program, `${folder}/denokv.sqlite`, freePort());
     const cluster = new Cluster(store, folder, entry, faketime);
     for (let i = 0; i < INSTANCES; i++) {
       const port = freePort();
