@@ -181,8 +181,9 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     await inbox.stop();
     await Promise.all([dispatch.finish(), drain.finish()]);
     // Another instance may have read the lease before its end, and committed after this read.
-    await inbox.poll();
+    await inbox.catchUp();
     await dispatch.finish();
+    await presence.leave();
   };
   return {
     ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),

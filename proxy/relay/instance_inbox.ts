@@ -68,8 +68,13 @@ export class InstanceInbox {
     if (!this.#isStarted) return;
     this.#isStarted = false;
     this.#watched.stop();
-    await this.#watched.onChange();
+    await this.catchUp();
     await this.#removal;
+  }
+
+  /** Reads the notes that were written before the call. Never rejects. */
+  catchUp(): Promise<void> {
+    return this.#watched.onChange();
   }
 
   /** Reads the inbox. Never rejects. */

@@ -130,17 +130,20 @@ export class MessageForwarder {
     return { update: inbox.write(instance, note, utf8Bytes(payload)), dispatched, cancel };
   }
 
-  /** Calls `late` when another instance has stopped and the time for its last results is over. */
+  /** Calls `late` when another instance has stopped and its last results have been read. */
   #whenStopped(instance: string, late: () => void): Cancel {
-    const { clock, presence } = this.#deps;
-    let isCancelled = false;
+    const { clock, presence, inbox } = this.#deps;
+    let isCancelled = false, endsAt = Infinity;
     let cancelTimer: Cancel = () => {};
     const look = async () => {
-      const isStopped = await presence.hasStopped(instance).catch(() => false);
+      const state = await presence.stateOf(instance).catch(() => "alive" as const);
+      if (state === "stopping") endsAt = Math.min(endsAt, clock.now() + LIMITS.noteDrainMs);
+      const isOver = state === "left" || clock.now() >= endsAt;
+      // The instance writes its results before it leaves.
+      if (isOver) await inbox.catchUp();
       if (isCancelled) return;
-      cancelTimer = isStopped
-        ? clock.after(LIMITS.noteDrainMs + LIMITS.wayBackMs, late)
-        : clock.after(LIMITS.leaseLookMs, look);
+      if (isOver) late();
+      else cancelTimer = clock.after(LIMITS.leaseLookMs, look);
     };
     cancelTimer = clock.after(LIMITS.leaseLookMs, look);
     return () => {

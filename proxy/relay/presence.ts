@@ -50,12 +50,17 @@ export class PresenceStore {
     this.#renewLater();
   }
 
-  /** Ends the lease: other instances see the agents of this one as offline at once. Idempotent. */
+  /** Ends the lease: other instances see the agents of this one as offline at once. Idempotent. Never rejects. */
   async stop(): Promise<void> {
     if (this.#stopped) return;
     this.#stopped = true;
     this.#cancelRenewal();
-    await this.#setLease(KEYS.instance(this.instance), 0).catch(() => {});
+    await this.#setLease(KEYS.instance(this.instance), { until: 0, pid: Deno.pid }).catch(() => {});
+  }
+
+  /** Records that this instance handles no further note. Never rejects. */
+  async leave(): Promise<void> {
+    await this.#setLease(KEYS.instance(this.instance), { until: 0, pid: Deno.pid, hasLeft: true }).catch(() => {});
   }
 
   /**
@@ -141,13 +146,15 @@ export class PresenceStore {
   }
 
   /**
-   * Returns true when an instance has ended its lease itself, or its lease ended long ago.
+   * Returns "stopping" when an instance has ended its lease, "left" when it has also handled its last note, else "alive":
+   * also without a lease that it has renewed in time.
    *
    * @throws {StoreUnavailable}
    */
-  async hasStopped(instance: string): Promise<boolean> {
+  async stateOf(instance: string): Promise<"alive" | "stopping" | "left"> {
     const lease = (await this.#deps.kv.get<InstanceLease>(KEYS.instance(instance))).value;
-    return lease === null || lease.until === 0;
+    if (lease === null || lease.hasLeft) return "left";
+    return lease.until === 0 ? "stopping" : "alive";
   }
 
   /** Returns the update that refuses a claim when another instance holds the agent's sockets. */
@@ -165,12 +172,13 @@ export class PresenceStore {
   async #endOtherLeases(): Promise<void> {
     const { kv } = this.#deps;
     for await (const { key, value } of kv.list<InstanceLease>({ prefix: KEYS.instances() })) {
-      if (value.pid !== Deno.pid && value.until > 0) await this.#setLease(key, 0, value.pid);
+      if (value.pid !== Deno.pid && value.until > 0) await this.#setLease(key, { until: 0, pid: value.pid });
     }
   }
 
   async #renew(): Promise<void> {
-    await this.#setLease(KEYS.instance(this.instance), this.#deps.clock.now() + LIMITS.instanceLeaseMs);
+    const until = this.#deps.clock.now() + LIMITS.instanceLeaseMs;
+    await this.#setLease(KEYS.instance(this.instance), { until, pid: Deno.pid });
   }
 
   #renewLater(): void {
@@ -181,8 +189,7 @@ export class PresenceStore {
   }
 
   /** The record is kept a day longer than the lease: the presence of the instance's agents ends with it (D-218). */
-  async #setLease(key: Deno.KvKey, until: number, pid = Deno.pid): Promise<void> {
-    const lease: InstanceLease = { until, pid };
+  async #setLease(key: Deno.KvKey, lease: InstanceLease): Promise<void> {
     await this.#deps.kv.set(key, lease, { expireIn: LIMITS.instanceLeaseMs + PRESENCE_KEPT_MS });
   }
 }

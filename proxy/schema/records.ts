@@ -85,11 +85,13 @@ export interface Seen {
   disconnectedAt: number | null;
 }
 
-/** Record that an instance is alive until a time, milliseconds since the Unix epoch. */
+/** Record that an instance is alive until a time, milliseconds since the Unix epoch; 0 when it stops. */
 export interface InstanceLease {
   until: number;
   /** Process ID. */
   pid: number;
+  /** The instance has stopped, and handles no further note (D-267). */
+  hasLeft?: true;
 }
 
 /** A message between instances. Chunks that do not fit the value are stored under keys of their own. */

@@ -189,7 +189,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
         await w2.proxy.stop();
         w2.proxy.deps.hub.closeAll();
         before.link.lost();
-        assertEquals((await answeredWithin(w1, sending, 5_000)).status, 202);
+        assertEquals((await answeredWithin(w1, sending, 3_000)).status, 202);
         const after = await connected(w1, b);
         await until(() => before.delivered.length + after.delivered.length > 0);
         await flushTasks();
@@ -200,7 +200,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       }
     }));
 
-  test("a message whose note an instance left unread when it stopped is answered within 5 s", () =>
+  test("a message whose note an instance left unread when it stopped is answered within 3 s", () =>
     twoOf(async (w1, w2, a, b) => {
       await connected(w2, b);
       w2.proxy.deps.inbox.onNote = () => {};
@@ -208,7 +208,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       await until(() => w1.proxy.deps.dispatch.away === 1);
       await flushTasks();
       await w2.proxy.stop();
-      const answer = await answeredWithin(w1, sending, 5_000);
+      const answer = await answeredWithin(w1, sending, 3_000);
       assertEquals([answer.status, (await answer.json()).queued], [202, true]);
     }));
 
