@@ -208,7 +208,7 @@ export class MessageForwarder {
         this.#away.get(note.id)?.(note.dispatched);
         break;
       case "moved":
-        hub.replace(note.agentDid);
+        void this.#moved(note.agentDid);
         break;
       case "kick":
         drain.deliverTo(note.agentDid);
@@ -217,6 +217,13 @@ export class MessageForwarder {
         hub.tellPaired(note.agentDid, note.peerAgentDid, note.profile);
         break;
     }
+  }
+
+  /** Closes the sockets of an agent that has moved to another instance. A late note may be older than its return. */
+  async #moved(agentDid: string): Promise<void> {
+    const { presence, hub } = this.#deps;
+    const isHere = await presence.isHere(agentDid).catch(() => false);
+    if (!isHere) hub.replace(agentDid);
   }
 
   async #deliverNote({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {

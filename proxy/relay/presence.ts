@@ -136,6 +136,15 @@ export class PresenceStore {
   }
 
   /**
+   * Returns true while an agent's presence names this instance.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async isHere(agentDid: string): Promise<boolean> {
+    return (await this.#deps.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance === this.instance;
+  }
+
+  /**
    * Returns true while an instance has a lease.
    *
    * @throws {StoreUnavailable}

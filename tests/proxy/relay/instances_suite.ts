@@ -127,6 +127,23 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals([first.delivered.length, second.delivered.length], [0, 1]);
     }));
 
+  test("a socket stays open when the note of an earlier move of its agent arrives late", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await connected(w2, b);
+      const { inbox } = w2.proxy.deps, late: (() => void)[] = [];
+      const { onNote } = inbox;
+      inbox.onNote = (body, bytes) => late.push(() => onNote(body, bytes));
+      const moved = await connected(w1, b);
+      await until(() => late.length === 1);
+      const back = await connected(w2, b);
+      await until(() => moved.closed !== null);
+      inbox.onNote = onNote;
+      late[0]?.();
+      assertEquals((await w1.message(a, b)).status, 202);
+      await flushTasks();
+      assertEquals([moved.closed?.code, back.closed, back.delivered.length], [4409, null, 1]);
+    }));
+
   test("an instance that wrongly assumes it holds the socket sends it nothing", () =>
     twoOf(async (w1, w2, a, b) => {
       const stale = await connected(w1, b);

@@ -124,6 +124,7 @@ Deno.test("a socket is closed when the previous version reports that its agent h
   withPrevious(async ({ w, b, values, write }) => {
     const socket = w.connect(b);
     await w.connected();
+    await w.kv.set(["proxy", "presence", b.agent.did], { instance: PREVIOUS, epoch: 2 });
     await write(note("moved", values));
     await until(() => socket.closed !== null);
     assertEquals(socket.closed?.code, 4409);
