@@ -94,10 +94,10 @@ export class ChaosAgent {
   /** Keeps a link open at the agent's instance, or at another one while it fails. */
   connect(): void {
     const { live, number } = this;
-    let at = this.instance;
+    let at = this.instance, used = "";
     const session = {
-      current: () => Promise.resolve(live.identity),
-      renew: () => Promise.resolve(false),
+      current: () => Promise.resolve({ ...live.identity, accessToken: used = live.identity.accessToken }),
+      renew: () => this.renew(used),
       accessExpiresAt: Infinity,
       identityExpiresAt: Infinity,
       stop: () => {},
@@ -196,6 +196,37 @@ export class ChaosAgent {
   #answered(request: number, as: "delivered" | "queued" | "refused" | "lost", code: string): string {
     this.#world.note({ kind: "answered", request, as, code });
     return code || as;
+  }
+
+  /** Runs a refresh of the session, one after the other. */
+  async refreshing<T>(refresh: () => Promise<T>): Promise<T> {
+    const before = this.#refreshed;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#refreshed = promise;
+    await before;
+    try {
+      return await refresh();
+    } finally {
+      resolve();
+    }
+  }
+  #refreshed = Promise.resolve();
+
+  /**
+   * Gets a new access token in the place of one that is refused: a refresh without an answer may have ended it. Returns
+   * false when there is no other one.
+   */
+  renew(refused: string): Promise<boolean> {
+    const { identity } = this.live;
+    return this.refreshing(async () => {
+      if (identity.accessToken !== refused) return true;
+      const token = this.tokens.at(-1) ?? "";
+      const auth = await this.#world.registryAt(this.instance).refresh(identity, token).catch(() => null);
+      if (!auth) return false;
+      this.tokens.push(auth.refreshToken);
+      identity.accessToken = auth.accessToken;
+      return true;
+    });
   }
 
   /** Sends a signed request to the proxy. Returns its status. */

@@ -59,6 +59,8 @@ class Run {
   readonly #gone = new Set<number>();
   #apiKey = "";
   #isLoaded = true;
+  /** Events that keep the store away. */
+  #storeKills = 0;
   /** Messages of events that have no answer yet. */
   readonly #waiting: Promise<unknown>[] = [];
 
@@ -150,9 +152,10 @@ class Run {
         await pause(event.ms);
         return await cluster.startAgain(event.instance);
       case "kill_store":
+        this.#storeKills++;
         await cluster.store.kill();
         await pause(event.ms);
-        return await cluster.store.restart();
+        return --this.#storeKills === 0 ? await cluster.store.restart() : undefined;
       case "stall_store":
         return await this.#during(event.ms, () => links.forEach((link) => link.stall()), () => this.#healAll());
       case "stall_store_link":
@@ -234,18 +237,8 @@ class Run {
       case "rotate_keys":
         return void await tried(world.registryAt(one).rotateKeys(this.#apiKey));
       case "refresh_twice": {
-        const agent = this.#agents[event.agent] as ChaosAgent, token = agent.tokens.at(-1) ?? "";
-        await Promise.all([one, other].map(async (instance, i) => {
-          const auth = await tried(world.registryAt(instance).refresh(agent.live.identity, token));
-          if (!auth) return;
-          world.note({
-            kind: "won",
-            thing: `token ${agent.tokens.indexOf(token)} of agent ${agent.number}`,
-            by: `${i}`,
-          });
-          agent.tokens.push(auth.refreshToken);
-          agent.live.identity.accessToken = auth.accessToken;
-        }));
+        const agent = this.#agents[event.agent] as ChaosAgent;
+        await agent.refreshing(() => this.#refreshTwice(agent, [one, other]));
         return;
       }
       case "redeem_twice": {
@@ -258,6 +251,19 @@ class Run {
         return;
       }
     }
+  }
+
+  /** Uses one refresh token at several instances at once. */
+  async #refreshTwice(agent: ChaosAgent, instances: readonly number[]): Promise<void> {
+    const world = this.#world, { identity } = agent.live;
+    const number = agent.tokens.length - 1, token = agent.tokens[number] ?? "";
+    await Promise.all(instances.map(async (instance, i) => {
+      const auth = await tried(world.registryAt(instance).refresh(identity, token));
+      if (!auth) return;
+      world.note({ kind: "won", thing: `token ${number} of agent ${agent.number}`, by: `${i}` });
+      agent.tokens.push(auth.refreshToken);
+      identity.accessToken = auth.accessToken;
+    }));
   }
 
   async #during(ms: number, begin: () => void, end: () => void): Promise<void> {
@@ -282,6 +288,7 @@ class Run {
           if (agent.isConnected) {
             last = await agent.send(peer, newId(), false);
             if (last === "delivered") return;
+            if (last === "PROXY_AGENT_ACCESS_INVALID") await agent.renew(agent.live.identity.accessToken);
           } else last = agent.problem;
           await pause(300);
         }
