@@ -118,8 +118,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     mailbox,
   });
   hub.onAttached = (agentDid) => {
-    // The previous socket may have ended between claim and attach and released the presence.
-    void dispatch.claim(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
+    void dispatch.attached(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
     drain.deliverTo(agentDid);
   };
   hub.onGone = (agentDid) => {

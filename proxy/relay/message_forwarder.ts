@@ -164,6 +164,17 @@ export class MessageForwarder {
     await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note));
   }
 
+  /**
+   * Handles a socket that was attached after `claim`. The previous socket may have released the presence in between, or the
+   * agent may have moved on: then its sockets here are closed.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async attached(agentDid: string): Promise<void> {
+    const { presence, hub } = this.#deps;
+    if (!(await presence.keep(agentDid, () => hub.session(agentDid) !== undefined))) hub.replace(agentDid);
+  }
+
   /** Starts mailbox delivery on the instance that holds the recipient's socket. */
   async startMailboxDelivery(agentDid: string): Promise<void> {
     await this.#sendNote(agentDid, { kind: "kick", agentDid });

@@ -80,13 +80,34 @@ export class PresenceStore {
       const operation = this.#deps.kv.atomic().check(entry);
       const previous = entry.value;
       if (previous?.instance === this.instance && isHere()) return { operation, result: null };
-      const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1 };
-      const seen: Seen = { instance: this.instance, connectedAt: this.#deps.clock.now(), disconnectedAt: null };
-      operation.set(entry.key, presence).set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS });
+      this.#take(operation, agentDid, previous);
       if (!previous || previous.instance === this.instance) return { operation, result: null };
       for (const write of onMove(previous)) addWrite(operation, write);
       return { operation, result: previous.instance };
     });
+  }
+
+  /**
+   * Takes an agent's presence again when it was released since `claim`. Returns false when another instance has taken it:
+   * the agent has moved there, and is not taken back.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async keep(agentDid: string, isHere: () => boolean): Promise<boolean> {
+    return await commitOptimistically(this.#deps, async () => {
+      const entry = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
+      const holder = entry.value?.instance;
+      if (holder && holder !== this.instance) return { done: false };
+      if (holder || !isHere()) return { done: true };
+      return { operation: this.#take(this.#deps.kv.atomic().check(entry), agentDid, entry.value), result: true };
+    });
+  }
+
+  /** Adds the writes of an agent that is connected here. */
+  #take(operation: Deno.AtomicOperation, agentDid: string, previous: Presence | null): Deno.AtomicOperation {
+    const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1 };
+    const seen: Seen = { instance: this.instance, connectedAt: this.#deps.clock.now(), disconnectedAt: null };
+    return operation.set(KEYS.presence(agentDid), presence).set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS });
   }
 
   /**

@@ -171,6 +171,13 @@ export class World implements AsyncDisposable {
         throw new TypeError("No sockets here: see tests/e2e");
       },
     }, { ...readProxyConfig(reader, place), ...this.options.proxy });
+    const { hub, dispatch } = this.proxy.deps, { onAttached } = hub;
+    // In the service a socket is attached after the agent was claimed.
+    hub.onAttached = (agentDid) => {
+      const claim = dispatch.claim(agentDid);
+      this.#claims.push(claim);
+      claim.catch(() => {}).then(() => onAttached(agentDid));
+    };
     if (this.options.sharedProcess) this.registry.deps.signing.onChanged = () => this.proxy.deps.keys.forget();
   }
 
@@ -269,7 +276,6 @@ export class World implements AsyncDisposable {
       aitJti: agent.agent.currentJti,
       aitExpiresAt: unixSeconds(Date.parse(agent.agent.expiresAt)),
     }, socket);
-    this.#claims.push(this.proxy.deps.dispatch.claim(agent.agent.did));
     return socket;
   }
 

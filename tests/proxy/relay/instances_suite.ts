@@ -144,6 +144,19 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals([moved.closed?.code, back.closed, back.delivered.length], [4409, null, 1]);
     }));
 
+  test("an agent that has moved on is not taken back when its older socket is attached late", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const { hub, dispatch } = w1.proxy.deps;
+      const newest = await connected(w2, b);
+      // The claim of this socket came before that of the newest one.
+      hub.onAttached = () => {};
+      const older = w1.connect(b);
+      await dispatch.attached(b.agent.did);
+      assertEquals((await w1.message(a, b)).status, 202);
+      await flushTasks();
+      assertEquals([older.closed?.code, newest.closed, newest.delivered.length], [4409, null, 1]);
+    }));
+
   test("an instance that wrongly assumes it holds the socket sends it nothing", () =>
     twoOf(async (w1, w2, a, b) => {
       const stale = await connected(w1, b);

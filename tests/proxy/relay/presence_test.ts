@@ -64,6 +64,21 @@ Deno.test("PresenceStore.claim() drops the writes of a try that meets another ch
   assertEquals([left, notes.map(({ key }) => key.at(-1))], [c.instance, [c.instance]]);
 });
 
+Deno.test("PresenceStore.keep() takes a released presence again, and none that another instance has taken", async () => {
+  using kv = await openTestKv();
+  const clock = new ManualClock();
+  const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
+  const isHere = () => true;
+  const holder = async () => (await kv.get<{ instance: string }>(KEYS.presence(AGENT))).value?.instance;
+  await a.claim(AGENT, isAway, noWrites);
+  assertEquals([await a.keep(AGENT, isHere), await holder()], [true, a.instance]);
+  await a.release(AGENT, isAway);
+  assertEquals([await a.keep(AGENT, isAway), await holder()], [true, ""], "no socket is left");
+  assertEquals([await a.keep(AGENT, isHere), await holder()], [true, a.instance]);
+  await b.claim(AGENT, isAway, noWrites);
+  assertEquals([await a.keep(AGENT, isHere), await holder()], [false, b.instance]);
+});
+
 Deno.test("PresenceStore.isAlive() is true until the lease ends, and false at once when the instance stops", async () => {
   using kv = await openTestKv();
   const clock = new ManualClock();
