@@ -221,7 +221,10 @@ export class ChaosAgent {
     return this.refreshing(async () => {
       if (identity.accessToken !== refused) return true;
       const token = this.tokens.at(-1) ?? "";
-      const auth = await this.#world.registryAt(this.instance).refresh(identity, token).catch(() => null);
+      const registry = this.#world.registryAt(this.instance);
+      // As a connector does: the answer of an earlier refresh with this token may be lost.
+      const auth = await registry.refresh(identity, token).catch(() => registry.refresh(identity, token, true))
+        .catch(() => null);
       if (!auth) return false;
       this.tokens.push(auth.refreshToken);
       identity.accessToken = auth.accessToken;
