@@ -10,7 +10,7 @@ const DOCUMENTS: Readonly<Record<string, number>> = {
   "docs/protocol.md": 5_000,
   "docs/conformance.md": Infinity,
   "docs/decisions.md": Infinity,
-  "docs/performance.md": 1_300,
+  "docs/performance.md": 1_550,
   "docs/operations.md": 5_800,
   "docs/scaling.md": 1_550,
   "docs/security.md": Infinity,
