@@ -117,11 +117,6 @@ Deno.test("names of the limit tables end with their unit", () => {
 /** Texts that name the value of a limit and do not mean it: path, text, reason. */
 const OTHER_NUMBERS: [path: string, text: string, reason: string][] = [
   [
-    "cli/commands/inbox.ts",
-    "Changes nothing without --take. Without a running connector it runs one for 3 s, which receives queued messages.",
-    "the time of a connector of the command, a number of the CLI",
-  ],
-  [
     "cli/commands/provider/provider.ts",
     "Exits with 1 if the peer's runtime has not accepted the message within 30 s. Problems of this agent's own runtime",
     "the wait of the relay test, a number of the CLI",
