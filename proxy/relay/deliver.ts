@@ -118,7 +118,7 @@ async function deliver(
     if (commit.committed) {
       dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
     } else if (commit.refused !== "moved") return answerRepeat(deps, commit.refused);
-    else hub.replace(id.recipient);
+    else await dispatch.moved(id.recipient);
   }
   const elsewhere = dispatched.result === "offline"
     ? await asRelayUnavailable(() => presence.findInstance(id.recipient, seen))

@@ -219,7 +219,7 @@ export class MessageForwarder {
         this.#away.get(note.id)?.(note.dispatched);
         break;
       case "moved":
-        void this.#moved(note.agentDid);
+        void this.moved(note.agentDid);
         break;
       case "kick":
         drain.deliverTo(note.agentDid);
@@ -230,8 +230,11 @@ export class MessageForwarder {
     }
   }
 
-  /** Closes the sockets of an agent that has moved to another instance. A late note may be older than its return. */
-  async #moved(agentDid: string): Promise<void> {
+  /**
+   * Closes the sockets of an agent that has moved to another instance, unless it is back here: the note of the move, or the
+   * commit that met it, may be older. Never rejects.
+   */
+  async moved(agentDid: string): Promise<void> {
     const { presence, hub } = this.#deps;
     const isHere = await presence.isHere(agentDid).catch(() => false);
     if (!isHere) hub.replace(agentDid);

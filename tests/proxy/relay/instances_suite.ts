@@ -144,6 +144,23 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals([moved.closed?.code, back.closed, back.delivered.length], [4409, null, 1]);
     }));
 
+  test("a socket stays open when a message was refused for an earlier move of its agent", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await connected(w1, b);
+      w1.proxy.deps.inbox.onNote = () => {};
+      await connected(w2, b);
+      const { commits } = w1.proxy.deps, claim = commits.claim.bind(commits);
+      let back: Awaited<ReturnType<typeof connected>> | undefined;
+      commits.claim = async (updates) => {
+        const result = await claim(updates);
+        if (!result.taken && result.refused === "moved") back = await connected(w1, b);
+        return result;
+      };
+      const answer = await w1.message(a, b, { headers: { Prefer: "respond-async" } });
+      await until(() => back?.delivered.length === 1);
+      assertEquals([answer.status, back?.closed], [202, null]);
+    }));
+
   test("an agent that has moved on is not taken back when its older socket is attached late", () =>
     twoOf(async (w1, w2, a, b) => {
       const { hub, dispatch } = w1.proxy.deps;
