@@ -236,8 +236,10 @@ export class MessageForwarder {
    */
   async moved(agentDid: string): Promise<void> {
     const { presence, hub } = this.#deps;
-    const isHere = await presence.isHere(agentDid).catch(() => false);
-    if (!isHere) hub.replace(agentDid);
+    if (!hub.session(agentDid) || await presence.isHere(agentDid).catch(() => false)) return;
+    hub.replace(agentDid);
+    // The other instance does not know what this one has queued since the move.
+    await this.startMailboxDelivery(agentDid);
   }
 
   async #deliverNote({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
@@ -264,11 +266,11 @@ export class MessageForwarder {
   }
 
   async #queue(message: Message): Promise<ForwardResult> {
-    const { mailbox, commits, drain, hub } = this.#deps;
+    const { mailbox, commits, hub } = this.#deps;
     const expiresAt = mailbox.expiry();
     const claim = await commits.claim([mailbox.enqueue(message, expiresAt)]);
     if (!claim.taken) return { result: "full" };
-    drain.deliverTo(message.toAgentDid);
+    void this.startMailboxDelivery(message.toAgentDid);
     const connectedSockets = hub.session(message.toAgentDid)?.links.length ?? 0;
     return { result: "queued", expiresAt, connectedSockets };
   }

@@ -61,7 +61,7 @@ export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
   records: [
     "proxy/crl_seen: iat seq",
     "proxy/inbox: body parts",
-    "proxy/instance: pid until",
+    "proxy/instance: hasLeft pid until",
     "proxy/mailbox: expiresAt message nacks notBefore number parts",
     "proxy/mailbox_state: bySender next total",
     "proxy/nonce: expiresAt timestamp",

@@ -161,6 +161,28 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals([answer.status, back?.closed], [202, null]);
     }));
 
+  test("a message that the older instance queued after a move is delivered at the new one", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const older = await connected(w1, b);
+      w1.proxy.deps.inbox.onNote = () => {};
+      const newest = await connected(w2, b);
+      const { mailbox, commits, dispatch } = w1.proxy.deps;
+      const { did: agentDid, ownerDid } = a.agent;
+      const identity = {
+        agentDid,
+        ownerDid,
+        issuer: "https://registry.example.test",
+        aitJti: a.agent.currentJti,
+        name: "a",
+      };
+      const ids = { requestId: "request-0001", fromAgentDid: agentDid, toAgentDid: b.agent.did };
+      const message = { ...ids, identity, contentType: "application/json", payload: "{}" };
+      await commits.claim([mailbox.enqueue(message, mailbox.expiry())]);
+      await dispatch.moved(b.agent.did);
+      await until(() => newest.delivered.length === 1);
+      assertEquals([older.closed?.code, older.delivered.length], [4409, 0]);
+    }));
+
   test("an agent that has moved on is not taken back when its older socket is attached late", () =>
     twoOf(async (w1, w2, a, b) => {
       const { hub, dispatch } = w1.proxy.deps;
