@@ -232,7 +232,7 @@ export class MessageForwarder {
 
   /**
    * Closes the sockets of an agent that has moved to another instance, unless it is back here: the note of the move, or the
-   * commit that met it, may be older. Never rejects.
+   * commit that met it, may be older (D-271). Never rejects.
    */
   async moved(agentDid: string): Promise<void> {
     const { presence, hub } = this.#deps;
