@@ -16,7 +16,7 @@ import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
-import { digest, equalDigests, PublicKey } from "../shared/server/crypto.ts";
+import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
 import type { Nonces } from "../shared/server/nonces.ts";
@@ -178,7 +178,7 @@ async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<Pro
   if (timestamp === "skew") throw refuse(`X-Svc-Timestamp is more than ${LIMITS.timestampSkewSeconds} s off`);
   const nonce = headers.get(HEADERS.nonce) ?? "";
   if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
-  if (!await holdsProof(exchange, new PublicKey(claims.cnf.jwk.x), digest(token), deps.origins)) {
+  if (!holdsProof(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins)) {
     throw refuse(`The proof does not verify for the origin ${deps.origins[0]}`);
   }
   const reservation = deps.nonces.reserve(claims.sub, nonce, timestamp);

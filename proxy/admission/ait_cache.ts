@@ -2,10 +2,11 @@
  * Caches identity tokens with a verified signature (D-20), so that one token costs one signature check. An entry is used
  * only while the key document has the same key. Check 2 of admission checks the times at every use.
  */
+import type { KeyObject } from "node:crypto";
 import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/signed/ait.ts";
 import type { VerificationKey } from "../../shared/protocol/signed/jws.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import { digest, PublicKey } from "../../shared/server/crypto.ts";
+import { digest, readPublicKey } from "../../shared/server/crypto.ts";
 import type { KeyCache } from "./key_cache.ts";
 
 /** An identity token with a verified signature. */
@@ -17,7 +18,7 @@ export interface VerifiedAit {
   /** base64url SHA-256 of the token. */
   sha256: string;
   /** The agent's public key, which verifies proofs. */
-  publicKey: PublicKey;
+  publicKey: KeyObject;
 }
 
 const MAX_KEPT = 20_000;
@@ -46,7 +47,7 @@ export class AitCache {
     const jws = parseAit(token);
     if (!keys.has(jws.kid)) keys = await this.#keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
-    const publicKey = new PublicKey(claims.cnf.jwk.x);
+    const publicKey = readPublicKey(claims.cnf.jwk.x);
     const verified = { claims, kid: jws.kid, signer: keys.get(jws.kid), sha256: digest(token), publicKey };
     this.#kept.set(token, verified);
     return verified;

@@ -138,12 +138,12 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "proof of possession",
     failsWith: ["PROXY_AUTH_INVALID_NONCE", "PROXY_AUTH_INVALID_PROOF"],
-    async run(deps, { exchange, ait }) {
+    run(deps, { exchange, ait }) {
       if (!isNonce(exchange.request.headers.get(HEADERS.nonce) ?? "")) {
         throw new ServiceError("PROXY_AUTH_INVALID_NONCE");
       }
       const { publicKey, sha256 } = requireSet(ait);
-      if (!await holdsProof(exchange, publicKey, sha256, deps.origins)) {
+      if (!holdsProof(exchange, publicKey, sha256, deps.origins)) {
         throw new ServiceError("PROXY_AUTH_INVALID_PROOF", {
           message: `The proof of possession does not verify for the origin ${deps.origins[0]}`,
         });

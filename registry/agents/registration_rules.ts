@@ -5,7 +5,7 @@ import type { ChallengeRecord } from "../schema/records.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
-import { PublicKey } from "../../shared/server/crypto.ts";
+import { readPublicKey, verify } from "../../shared/server/crypto.ts";
 
 /** A registration request. */
 export interface RegistrationRequest {
@@ -29,7 +29,7 @@ export function checkRegistration(challenge: ChallengeRecord, request: Registrat
   if (challenge.publicKey !== request.publicKey) throw new ServiceError("AGENT_REGISTRATION_PROOF_MISMATCH");
   const { nonce, ownerDid } = challenge;
   const message = registrationMessage({ ...request, nonce, ownerDid });
-  if (!new PublicKey(request.publicKey).verify(request.challengeSignature, utf8Bytes(message))) {
+  if (!verify(readPublicKey(request.publicKey), request.challengeSignature, utf8Bytes(message))) {
     throw new ServiceError("AGENT_REGISTRATION_PROOF_INVALID");
   }
 }

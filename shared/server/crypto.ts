@@ -1,11 +1,9 @@
 /**
  * Digests and signature verification of the services, synchronous: WebCrypto moves each call to another thread, which
- * costs more than the work (D-105). While several requests are in flight, signatures are verified there, because this
- * thread is the limit (D-263). Accepts what shared/protocol accepts (D-09). Does not create keys or sign.
+ * costs more than the work (D-105). Accepts what shared/protocol accepts (D-09). Does not create keys or sign.
  */
 import { createPublicKey, hash, type KeyObject, timingSafeEqual, verify as verifyHere } from "node:crypto";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../protocol/base64url.ts";
-import { importPublicKey, verify as verifyOnOtherThread } from "../protocol/ed25519.ts";
 
 /** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest (D-08). */
 export function digest(data: string | Uint8Array): string {
@@ -18,35 +16,22 @@ export function equalDigests(a: string, b: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** A public key that verifies signatures. */
-export class PublicKey {
-  readonly #text: string;
-  readonly #here: KeyObject;
-  #elsewhere: Promise<CryptoKey> | undefined;
-
-  /**
-   * @param text base64url of 32 bytes
-   * @throws {TypeError} for any other text
-   */
-  constructor(text: string) {
-    if (fromBase64Url(text)?.length !== 32) {
-      throw new TypeError("Cannot read the public key: not 32 bytes of base64url");
-    }
-    this.#text = text;
-    this.#here = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: text }, format: "jwk" });
+/**
+ * Returns the key object of a public key, for `verify()`.
+ *
+ * @throws {TypeError} when the text is not base64url of 32 bytes
+ */
+export function readPublicKey(publicKey: string): KeyObject {
+  if (fromBase64Url(publicKey)?.length !== 32) {
+    throw new TypeError("Cannot read the public key: not 32 bytes of base64url");
   }
+  return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: publicKey }, format: "jwk" });
+}
 
-  /** Returns true when a base64url signature verifies; false also for a malformed one. */
-  verify(signature: string, message: Bytes): boolean {
-    const bytes = fromBase64Url(signature);
-    return bytes?.length === 64 && verifyHere(null, message, this.#here, bytes);
-  }
-
-  /** Like `verify`, on another thread: more CPU in all, and less on this thread. */
-  async verifyElsewhere(signature: string, message: Bytes): Promise<boolean> {
-    this.#elsewhere ??= importPublicKey(this.#text);
-    return await verifyOnOtherThread(await this.#elsewhere, signature, message);
-  }
+/** Returns true when a base64url signature verifies; false also for a malformed one. */
+export function verify(publicKey: KeyObject, signature: string, message: Bytes): boolean {
+  const bytes = fromBase64Url(signature);
+  return bytes?.length === 64 && verifyHere(null, message, publicKey, bytes);
 }
 
 /** Returns a key part of fixed length for a text that a user chose. */

@@ -98,7 +98,6 @@ export function createApp<D extends AppDeps, Callers>(
 ): App {
   const hono = new Hono<Env>();
   const bodies = new BodyBudget(deps.clock);
-  const inFlight = { requests: 0 };
   const methods = [...new Set(routes.map((route) => route.method))];
   const rows = routes.map((route) => {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
@@ -142,20 +141,15 @@ export function createApp<D extends AppDeps, Callers>(
     owns: (path) => methodsOf(path).length > 0,
     fixedPaths: fixedRows.map(({ path }) => path),
     async fetch(request, peer, path = routedPath(request)) {
-      const exchange = newRequestContext(deps, request, peer, inFlight);
+      const exchange = newRequestContext(deps, request, peer);
       const began = deps.clock.now();
-      inFlight.requests++;
-      try {
-        // HEAD is handled as GET, also by the router. The proof must name HEAD.
-        const answerTo = fixed.get(`${request.method === "HEAD" ? "GET" : request.method} ${path}`);
-        const response = answerTo
-          ? responseOf(exchange, await answerTo(exchange, {}))
-          : await hono.fetch(request, { exchange });
-        recordResponse(deps, exchange, response.status, deps.clock.now() - began);
-        return response;
-      } finally {
-        inFlight.requests--;
-      }
+      // HEAD is handled as GET, also by the router. The proof must name HEAD.
+      const answerTo = fixed.get(`${request.method === "HEAD" ? "GET" : request.method} ${path}`);
+      const response = answerTo
+        ? responseOf(exchange, await answerTo(exchange, {}))
+        : await hono.fetch(request, { exchange });
+      recordResponse(deps, exchange, response.status, deps.clock.now() - began);
+      return response;
     },
   };
 }
@@ -182,15 +176,9 @@ export function requestIdOf(request: Request, newId: NewId): string {
   return isRequestId(own) ? own : newId();
 }
 
-function newRequestContext(
-  deps: AppDeps,
-  request: Request,
-  peer: Peer,
-  inFlight: RequestContext["inFlight"],
-): RequestContext {
+function newRequestContext(deps: AppDeps, request: Request, peer: Peer): RequestContext {
   return {
     request,
-    inFlight,
     requestId: requestIdOf(request, deps.newId),
     peer,
     ip: clientBucket(peer, request.headers.get("x-forwarded-for"), deps.trustedProxies),

@@ -33,8 +33,6 @@ export interface RequestContext {
   target: string;
   /** Raw body, after it was read. */
   body: Bytes;
-  /** The requests of the service that have no response, with this one. */
-  inFlight: { readonly requests: number };
   /** Lease of the body budget, held until the response or until the handler releases it. */
   room?: BodyLease;
   /** Headers of the response by name, including error responses. They replace those of the answer. */

@@ -2,11 +2,12 @@
  * Reads a signed request (D-13, D-24, D-25): its headers and its proof. Registry and proxy share these functions; each
  * service has its own error codes.
  */
+import type { KeyObject } from "node:crypto";
 import { LIMITS } from "../../protocol/limits.ts";
 import { canonicalProof, HEADERS } from "../../protocol/proof.ts";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
-import { digest, type PublicKey } from "../crypto.ts";
+import { digest, verify } from "../crypto.ts";
 import type { RequestContext } from "./route.ts";
 
 /** Returns the token of an `Authorization` header of this scheme; `null` without a header, `""` for any other form. */
@@ -27,14 +28,14 @@ export function requestTimestamp(headers: Headers, now: number): number | "inval
 
 /**
  * Returns true when the agent's key signed this request: body, path, recipient and AIT as received, and one of the
- * service's origins. While other requests are in flight, another thread verifies (D-263).
+ * service's origins.
  */
-export async function holdsProof(
+export function holdsProof(
   exchange: RequestContext,
-  publicKey: PublicKey,
+  publicKey: KeyObject,
   aitSha256: string,
   origins: readonly string[],
-): Promise<boolean> {
+): boolean {
   const { headers, method } = exchange.request;
   const bodySha256 = headers.get(HEADERS.bodySha256) ?? "";
   const proof = headers.get(HEADERS.proof) ?? "";
@@ -50,9 +51,7 @@ export async function holdsProof(
       recipient: headers.get(HEADERS.recipient) ?? "",
       aitSha256,
     };
-    const message = utf8Bytes(canonicalProof(fields));
-    const isAlone = exchange.inFlight.requests <= 1;
-    if (isAlone ? publicKey.verify(proof, message) : await publicKey.verifyElsewhere(proof, message)) return true;
+    if (verify(publicKey, proof, utf8Bytes(canonicalProof(fields)))) return true;
   }
   return false;
 }

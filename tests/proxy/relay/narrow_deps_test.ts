@@ -20,7 +20,6 @@ Deno.test("relay handlers accept an object with only the members that they decla
     target: "/",
     body: new Uint8Array(),
     responseHeaders: new Map(),
-    inFlight: { requests: 1 },
   };
   const input = { params: undefined, query: undefined, body: undefined, caller: undefined, exchange };
   const forMessage = {
