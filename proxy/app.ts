@@ -174,7 +174,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     onRefused: (code, exchange) => refusals.record(code, exchange),
     showDetails: config.environment !== "production",
   };
-  // Once the lease has ended, other instances send no more messages here. Those that they sent before still have sockets.
+  // After the end of the lease other instances send no message here. The sockets stay open for the messages sent before.
   const leave = async () => {
     await presence.stop();
     await inbox.stop();

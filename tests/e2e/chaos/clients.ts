@@ -213,8 +213,8 @@ export class ChaosAgent {
   #refreshed = Promise.resolve();
 
   /**
-   * Gets a new access token in the place of one that is refused: a refresh without an answer may have ended it. Returns
-   * false when there is no other one.
+   * Replaces a refused access token: a refresh without an answer may have ended it. Returns false when the registry gives
+   * no new one.
    */
   renew(refused: string): Promise<boolean> {
     const { identity } = this.live;
