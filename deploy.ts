@@ -7,6 +7,7 @@ import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
 import { proxyHealth, proxyReady } from "./proxy/meta/handlers.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
+import { FROM_FORMAT_1 } from "./proxy/schema/format_1.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";
 import { readRegistryConfig, type RegistryConfig } from "./registry/config.ts";
@@ -37,7 +38,7 @@ import {
 import { TimerWheel } from "./shared/server/timer_wheel.ts";
 import { type MetricsListener, serveMetrics } from "./shared/server/http/metrics_listener.ts";
 import { type Answer, json } from "./shared/server/http/route.ts";
-import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
+import { ConversionNeeded, convertStore, readWithFormatCheck } from "./shared/server/store/store_format.ts";
 
 /** The services that the OpenAPI document describes, for each value of `SVC_SERVICE`. */
 const DOCUMENTED = {
@@ -147,6 +148,19 @@ async function compose(
   return { registry, proxy };
 }
 
+/** Builds the services; first converts a store of the format before (D-261). */
+async function composeConverted(...args: Parameters<typeof compose>): ReturnType<typeof compose> {
+  try {
+    return await compose(...args);
+  } catch (error) {
+    if (!(error instanceof ConversionNeeded)) throw error;
+    const [, store, , { log }] = args;
+    log("info", "store_conversion");
+    await convertStore(store, systemClock, newId(), FROM_FORMAT_1);
+    return await compose(...args);
+  }
+}
+
 /**
  * Starts the services that the environment selects.
  *
@@ -164,7 +178,7 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
   let scraped: MetricsListener | null = null;
   try {
     if (metricsListen) scraped = serveMetrics(metricsListen, { metrics, log, isReady: () => entry.isReady() });
-    const { registry, proxy } = await compose(configuration, store, port, { log, metrics });
+    const { registry, proxy } = await composeConverted(configuration, store, port, { log, metrics });
     entry.open(servedBy(registry, proxy));
     if (!isLoopbackHost(host)) {
       log("warn", "plain_http", {

@@ -3,6 +3,7 @@
  * either service.
  */
 import { parseArgs } from "@std/cli/parse-args";
+import { STORED_IN_FORMAT_1 } from "./proxy/schema/format_1.ts";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "./registry/schema/retention.ts";
 import { RevocationCounts } from "./registry/revocation/counts.ts";
@@ -89,6 +90,7 @@ async function recover(kvUrl: string | null, { json }: Options): Promise<void> {
 }
 
 const TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
+const FORMER_TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: STORED_IN_FORMAT_1 };
 
 /** Options of the command line. */
 interface Options {
@@ -169,7 +171,7 @@ async function importStore(kvUrl: string | null, { json }: Options): Promise<voi
   const store = await openReadable(kvUrl);
   try {
     const lines = linesOf(Deno.stdin.readable);
-    const records = await importLines(store.kv, TABLES, lines, systemClock.now());
+    const records = await importLines(store.kv, { tables: TABLES, former: FORMER_TABLES }, lines, systemClock.now());
     if (json) console.log(JSON.stringify({ records }));
     else console.error(`${records} records imported`);
   } catch (error) {

@@ -16,6 +16,7 @@ import { ACCESS_TOKEN_ENDED } from "./admission/checks.ts";
 import { CrlCache } from "./admission/crl_cache.ts";
 import { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import { KeyCache } from "./admission/key_cache.ts";
+import { Senders } from "./admission/senders.ts";
 import type { ProxyConfig } from "./config.ts";
 import type { ProxyDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
@@ -100,9 +101,21 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   const presence = new PresenceStore({ kv, clock, random, newId, log, metrics });
   const { instance } = presence;
   const inbox = new InstanceInbox({ kv, clock, newId, log, instance });
+  const deliveries = new Deliveries({
+    clock,
+    commits,
+    log,
+    instance,
+    attemptMs: config.ackTimeoutMs + LIMITS.wayBackMs,
+    windowMs: config.agentWindowMs,
+  });
   const sweeper = new ExpirySweeper(
     { kv, maxChecks, clock, log, instance, leaseKey: KEYS.sweep() },
-    sweptFamilies(kv, { receiptKeptMs: config.receiptKeptMs, instance }),
+    sweptFamilies(kv, {
+      receiptKeptMs: config.receiptKeptMs,
+      instance,
+      settle: (sender) => deliveries.settle(sender),
+    }),
   );
   const dispatch = new MessageForwarder({
     kv,
@@ -152,7 +165,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     guard: new BadProofLimiter(clock),
     aits: new AitCache(keys, config.registryUrl),
-    nonces: new Nonces(clock, KEYS.nonce, LIMITS.sweepMarginSeconds * 1000),
+    nonces: new Nonces(clock),
+    senders: new Senders({ kv, clock, windowMs: config.agentWindowMs }),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     held,
     hub,
@@ -163,13 +177,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     dispatch,
     revalidation,
     lingering: new ClosedSocketBytes(),
-    deliveries: new Deliveries({
-      clock,
-      commits,
-      log,
-      instance,
-      attemptMs: config.ackTimeoutMs + LIMITS.wayBackMs,
-    }),
+    deliveries,
     refusals,
     onRefused: (code, exchange) => refusals.record(code, exchange),
     showDetails: config.environment !== "production",

@@ -1,5 +1,5 @@
 /** The caller of an admitted request (D-196). */
-import type { Update } from "../shared/server/store/group_commit.ts";
+import type { Update, Write } from "../shared/server/store/group_commit.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 
 /** A cached record, or the pending read of one. */
@@ -19,6 +19,19 @@ export interface AdmittedAgent {
   admission: Admission;
 }
 
+/** The beginning of a delivery, as parts of the claim of its request (D-261). */
+export interface Beginning<R> {
+  /** Checks the delivery record, if there is one. It is applied before `place`. */
+  check: Update<R>;
+  /**
+   * Returns the packed begun deliveries of the sender with this one, and what is written beside them, or refuses. `begun`
+   * is what the record of the sender has now.
+   */
+  place(begun: Uint8Array): { begun: Uint8Array; also: readonly Write[] } | { refuse: R };
+  /** The claim was not committed. */
+  cancel(): void;
+}
+
 /**
  * Commits what a request uses up (D-198). Both methods commit the nonce and the rate-limit count with the first call, on
  * condition that trust and session are unchanged.
@@ -30,10 +43,14 @@ export interface Admission {
   /** Commits the nonce and the rate-limit count. No-op after the first commit of either method. */
   commitAlone(): Promise<void>;
   /**
-   * Commits `updates` with all preconditions. The first call also commits nonce and count, even if `updates` fail.
+   * Commits `updates`, and the beginning of a delivery if any, with all preconditions. The first call also commits nonce
+   * and count, even if `updates` fail.
    *
    * @throws {ServiceError} after the first commit: `PROXY_AUTH_FORBIDDEN` or `PROXY_AGENT_ACCESS_INVALID`
    * @throws {StoreUnavailable} after the first commit
    */
-  commitWith<R>(updates: readonly Update<R>[]): Promise<{ committed: true } | { committed: false; refused: R }>;
+  commitWith<R>(
+    updates: readonly Update<R>[],
+    beginning?: Beginning<R>,
+  ): Promise<{ committed: true } | { committed: false; refused: R }>;
 }

@@ -12,6 +12,7 @@ import type { AitCache } from "./admission/ait_cache.ts";
 import type { CrlCache } from "./admission/crl_cache.ts";
 import type { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import type { KeyCache } from "./admission/key_cache.ts";
+import type { Senders } from "./admission/senders.ts";
 import type { ProxyConfig } from "./config.ts";
 import type { PreconditionFailed } from "./admission/checks.ts";
 import type { RegistryClient } from "./registry_client.ts";
@@ -46,6 +47,7 @@ export interface ProxyDeps extends AppDeps {
   probe: StoreProbe;
   reads: BatchedReads;
   nonces: Nonces;
+  senders: Senders;
   held: InFlightBudget;
   hub: ConnectedAgents;
   deliveries: Deliveries;

@@ -66,7 +66,7 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     crl: new CrlPublisher({ kv, reads, clock, newId, signing, log: externals.log }, config.registryUrl),
-    nonces: new Nonces(clock, KEYS.nonce),
+    nonces: new Nonces(clock),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     random,
     showDetails: config.environment !== "production",

@@ -7,6 +7,7 @@ import { findApiKey, touchApiKey } from "./api_keys/store.ts";
 import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
 import type { RegistryConfig } from "./config.ts";
 import { authenticateService } from "./internal_services/store.ts";
+import { KEYS } from "./schema/kv_keys.ts";
 import type { Signing } from "./signing_keys.ts";
 import type { Clock } from "../shared/clock.ts";
 import { verifyAit } from "../shared/protocol/signed/ait.ts";
@@ -19,7 +20,7 @@ import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
 import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
 import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
-import type { Nonces } from "../shared/server/nonces.ts";
+import { type Nonces, nonceUpdate } from "../shared/server/nonces.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 
@@ -185,7 +186,7 @@ async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<Pro
   if (!reservation) throw refuse("The nonce was used before");
   let isTaken: boolean | null = null;
   try {
-    isTaken = (await deps.commits.claim([reservation.update])).taken;
+    isTaken = (await deps.commits.claim([nonceUpdate(KEYS.nonce(claims.sub, nonce), reservation)])).taken;
   } finally {
     reservation.release(isTaken === null ? "unused" : isTaken ? "used" : "replayed");
   }

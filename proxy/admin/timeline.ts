@@ -1,6 +1,6 @@
 /**
- * The timeline of a message (D-173), from the records that exist: delivery, mailbox entry and receipts. It has no record of
- * its own, so that a message costs nothing more. Reads no payload.
+ * The timeline of a message (D-173), from the records that exist: delivery, sender, mailbox entry and receipts. It has no record
+ * of its own, so that a message costs nothing more. Reads no payload.
  */
 import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
@@ -13,6 +13,7 @@ import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { receivedAtOf } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
+import { begunDeliveries } from "../relay/deliveries.ts";
 
 interface TimelineDeps {
   kv: Deno.Kv;
@@ -35,6 +36,8 @@ interface Found {
   delivery: DeliveryRecord | null;
   receipts: { status: ReceiptStatus; at: number }[];
 }
+
+const READ_TOGETHER = 200;
 
 const EVENT_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: "dead_lettered" } as const;
 
@@ -81,6 +84,16 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
     const delivery = unpackDelivery(value, requestId);
     if (delivery === null || now >= deliveryEnd(delivery)) continue;
     foundOf(String(key.at(-2)), String(key.at(-1))).delivery = delivery;
+  }
+  // A delivery that has begun is in the record of its sender. Which sender is not known; not all of many are read.
+  const senders = kv.list({ prefix: KEYS.allSenders() }, {
+    limit: LIMITS.timelineSendersRead,
+    batchSize: READ_TOGETHER,
+  });
+  for await (const { value } of senders) {
+    for (const { id, record } of begunDeliveries(value)) {
+      if (id.requestId === requestId) foundOf(id.recipient, id.sender).delivery ??= record;
+    }
   }
   const most = { limit: limit * RECEIPT_STATUSES.length };
   for await (const { key, value } of kv.list({ prefix: KEYS.receiptsOf(requestId) }, most)) {

@@ -11,7 +11,8 @@ import {
   requireSet,
 } from "./checks.ts";
 import type { BadProofLimiter } from "./bad_proof_limiter.ts";
-import type { Admission, AdmittedAgent } from "../caller.ts";
+import { type Count, LOOK_AGAIN, type Senders } from "./senders.ts";
+import type { Admission, AdmittedAgent, Beginning } from "../caller.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -26,6 +27,7 @@ import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 export interface AdmissionDeps extends CheckDeps {
   clock: Clock;
   guard: BadProofLimiter;
+  senders: Senders;
 }
 
 type CommitResult<R> = { committed: true } | { committed: false; refused: R };
@@ -54,7 +56,7 @@ export async function admit(
     exchange.check = number;
     const refusal = asDependencyFailure(error);
     if (error instanceof ServiceError && isCostlyRefusal(state, error)) deps.guard.recordFailure(exchange);
-    if (state.reservation) await commitNonce(deps.commits, state, mendedWindow(deps, state));
+    if (state.reservation) await commitRefused(deps, state);
     throw refusal;
   }
   const { claims } = requireSet(state.ait);
@@ -83,7 +85,17 @@ function admissionOf(deps: AdmissionDeps, state: AdmissionState): Admission {
     async commitAlone() {
       if (!state.isCommitted) await commitFirst(deps, state, []);
     },
-    commitWith: (updates) => state.isCommitted ? commitLater(deps, state, updates) : commitFirst(deps, state, updates),
+    async commitWith<R>(updates: readonly Update<R>[], beginning?: Beginning<R>) {
+      const commit = state.isCommitted ? commitLater : commitFirst;
+      let isCommitted = false;
+      try {
+        const result = await commit(deps, state, updates, beginning);
+        isCommitted = result.committed;
+        return result;
+      } finally {
+        if (!isCommitted) beginning?.cancel();
+      }
+    },
   };
 }
 
@@ -92,40 +104,39 @@ async function commitFirst<R>(
   deps: AdmissionDeps,
   state: AdmissionState,
   updates: readonly Update<R>[],
+  beginning?: Beginning<R>,
 ): Promise<CommitResult<R>> {
-  const { commits, clock } = deps;
-  const counted = windowUpdate<typeof LIMIT_EXCEEDED>(
-    windowKey(state),
-    requireSet(state.rule),
-    () => clock.now(),
-    (decision) => recordDecision(state, decision),
-    { refuse: LIMIT_EXCEEDED },
-    await state.prefetched?.window,
-  );
-  if (state.profile.uncached) counted.uncached = true;
-  const refused = await commitNonce<R | typeof LIMIT_EXCEEDED | PreconditionFailed>(commits, state, [
-    ...preconditionsOf(state),
-    counted,
-    ...updates,
-  ]);
+  const count: Count<typeof LIMIT_EXCEEDED> = {
+    rule: requireSet(state.rule),
+    now: () => deps.clock.now(),
+    seen: (decision) => recordDecision(state, decision),
+    whenFull: { refuse: LIMIT_EXCEEDED },
+  };
+  const refused = await commitNonce<R | typeof LIMIT_EXCEEDED | PreconditionFailed>(deps, state, count, {
+    before: preconditionsOf(state),
+    beginning,
+    after: updates,
+  });
   state.isCommitted = true;
   if (refused === null) return { committed: true };
   if (refused === LIMIT_EXCEEDED || refused instanceof PreconditionFailed) {
-    await commitNonce(commits, state, mendedWindow(deps, state));
+    await commitRefused(deps, state);
     throw refused instanceof PreconditionFailed ? changedRecord(state, refused) : limitExceeded(state);
   }
-  const again = await commitNonce<typeof LIMIT_EXCEEDED>(commits, state, [counted]);
+  const again = await commitNonce<typeof LIMIT_EXCEEDED>(deps, state, count);
   if (again === LIMIT_EXCEEDED) throw limitExceeded(state);
   return { committed: false, refused };
 }
 
 /** Commits `updates` of a request whose nonce and count are durable. */
 async function commitLater<R>(
-  { commits }: AdmissionDeps,
+  { commits, senders }: AdmissionDeps,
   state: AdmissionState,
   updates: readonly Update<R>[],
+  beginning?: Beginning<R>,
 ): Promise<CommitResult<R>> {
-  const result = await commits.claim<R | PreconditionFailed>([...preconditionsOf(state), ...updates]);
+  const begun = beginning ? [beginning.check, senders.begin(requireSet(state.ait).claims.sub, beginning)] : [];
+  const result = await commits.claim<R | PreconditionFailed>([...preconditionsOf(state), ...begun, ...updates]);
   if (result.taken) return { committed: true };
   if (result.refused instanceof PreconditionFailed) throw changedRecord(state, result.refused);
   return { committed: false, refused: result.refused };
@@ -148,30 +159,82 @@ function preconditionsOf({ profile, preconditions }: AdmissionState): readonly U
 }
 
 /**
- * Commits the nonce together with `more`. Returns the refusal of an update in `more`, or `null` after the commit.
+ * Commits the nonce of a refused request. Its window is written only when it has future times because the clock stepped
+ * back.
+ */
+async function commitRefused(deps: AdmissionDeps, state: AdmissionState): Promise<void> {
+  const mend: Count<never> | undefined = state.decision?.mended
+    ? { rule: requireSet(state.rule), now: () => deps.clock.now(), seen: () => {}, whenFull: "keep" }
+    : undefined;
+  await commitNonce(deps, state, mend);
+}
+
+/** What is committed with the nonce of a request. */
+interface Others<R> {
+  before?: readonly Update<R>[];
+  beginning?: Beginning<R> | undefined;
+  after?: readonly Update<R>[];
+}
+
+/**
+ * Commits the nonce and the count, if any, with other updates. Those in `before` refuse first; a replay is detected
+ * nevertheless, because the nonce of a refused request is committed alone. Returns the refusal of an update other than that
+ * of the nonce, or `null` after the commit.
  *
  * @throws {ServiceError} `PROXY_AUTH_REPLAY` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
  */
 async function commitNonce<R>(
-  commits: GroupCommit,
+  deps: AdmissionDeps,
   state: AdmissionState,
-  more: readonly Update<R>[],
+  count?: Count<R>,
+  { before = [], beginning, after = [] }: Others<R> = {},
 ): Promise<R | null> {
   const reservation = requireSet(state.reservation);
   let outcome: "used" | "replayed" | "unused" = "unused";
   try {
-    const refused = await claim<R | "replay">(commits, [reservation.update, ...more]).catch((error) => {
-      throw state.doubt = error;
-    });
-    if (refused === null) outcome = "used";
-    if (refused !== "replay") return refused;
-    outcome = "replayed";
-    // The nonce may be from this request's own commit.
-    if (state.doubt !== undefined) throw state.doubt;
-    state.exchange.check = 5;
-    throw new ServiceError("PROXY_AUTH_REPLAY");
+    for (let tries = 1; tries <= LIMITS.commitRetries; tries++) {
+      const checked = beginning ? [beginning.check] : [];
+      const used = await usedUp(deps, state, { count, beginning }, tries > 1);
+      const updates = [...before, ...checked, ...used, ...after];
+      const refused = await claim<R | "replay" | typeof LOOK_AGAIN>(deps.commits, updates).catch((error) => {
+        throw state.doubt = error;
+      });
+      if (refused === LOOK_AGAIN) continue;
+      if (refused === null) outcome = "used";
+      if (refused !== "replay") return refused;
+      outcome = "replayed";
+      // The nonce may be from this request's own commit.
+      if (state.doubt !== undefined) throw state.doubt;
+      state.exchange.check = 5;
+      throw new ServiceError("PROXY_AUTH_REPLAY");
+    }
+    throw asDependencyFailure(new StoreUnavailable(new Error("The record of the sender did not come to rest")));
   } finally {
     reservation.release(outcome);
+  }
+}
+
+/** Returns the updates of what a request uses up: its nonce and its place in a window. */
+async function usedUp<R>(
+  { senders, reads }: AdmissionDeps,
+  state: AdmissionState,
+  { count, beginning }: { count: Count<R> | undefined; beginning: Beginning<R> | undefined },
+  isAgain: boolean,
+): Promise<Update<R | "replay" | typeof LOOK_AGAIN>[]> {
+  const did = requireSet(state.ait).claims.sub;
+  const { sender, window } = requireSet(state.prefetched);
+  try {
+    const seen = await (isAgain ? reads.get(KEYS.sender(did)) : sender);
+    await senders.look(did, seen);
+    const inRecord = { count: window ? undefined : count, beginning };
+    const updates = [senders.update(did, seen, requireSet(state.reservation), inRecord)];
+    if (window && count) {
+      const key = KEYS.window(count.rule.name, did);
+      updates.push(windowUpdate(key, count.rule, count.now, count.seen, count.whenFull, await window));
+    }
+    return state.profile.uncached ? updates.map((update) => ({ ...update, uncached: true })) : updates;
+  } catch (error) {
+    throw asDependencyFailure(error);
   }
 }
 
@@ -182,19 +245,6 @@ async function claim<R>(commits: GroupCommit, updates: readonly Update<R>[]): Pr
   } catch (error) {
     throw asDependencyFailure(error);
   }
-}
-
-/**
- * Returns the window update of a refused request. It is empty unless the record has future times because the clock stepped
- * back.
- */
-function mendedWindow({ clock }: AdmissionDeps, state: AdmissionState): Update<never>[] {
-  if (!state.decision?.mended) return [];
-  return [windowUpdate(windowKey(state), requireSet(state.rule), () => clock.now(), () => {})];
-}
-
-function windowKey(state: AdmissionState): Deno.KvKey {
-  return KEYS.window(requireSet(state.rule).name, requireSet(state.ait).claims.sub);
 }
 
 /** Returns the error of a failed registry or store as `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`, and any other unchanged. */

@@ -32,6 +32,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
 import { hasAnyPair } from "../trust/store.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
+import { windowOf } from "./senders.ts";
 
 /** The checks of a route in addition to checks 1 to 6, which every route has (D-60). */
 export interface AdmissionProfile {
@@ -76,7 +77,10 @@ export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INV
 
 /** Records that later checks and the delivery need. They are read together at check 5 and awaited where they are used. */
 export interface PrefetchedRecords {
-  window: Prefetched<WindowRecord>;
+  /** The record of the sender, with its window "agent" (D-261). */
+  sender: Prefetched<Uint8Array>;
+  /** The window of a route that has a window of its own; otherwise `null`. */
+  window: Prefetched<WindowRecord> | null;
   /** Records of a message to an agent; otherwise `null`. */
   message: AdmittedAgent["prefetched"];
   /** Result of `CheckDeps.access()`, when it only reads records and the request has a token; otherwise `null`. */
@@ -201,9 +205,10 @@ export const CHECKS: readonly AdmissionCheck[] = [
     name: "rate limit",
     failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
     async run(deps, state) {
-      const { value } = await requireSet(state.prefetched).window;
+      const { sender, window } = requireSet(state.prefetched);
       state.rule = windowRule(deps, state.profile);
-      state.decision = decide(state.rule, value ?? [], state.now);
+      const record = window ? (await window).value ?? [] : windowOf((await sender).value);
+      state.decision = decide(state.rule, record, state.now);
       if (state.decision.allowed) return;
       recordDecision(state, state.decision);
       throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
@@ -238,14 +243,13 @@ function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionSt
   };
   const accessToken = profile.access && deps.readsAccess ? exchange.request.headers.get(HEADERS.access) : null;
   const rule = windowRule(deps, profile);
+  const allows = (record: WindowRecord) => decide(rule, record, now).allowed;
+  const isOwn = profile.window !== "agent";
   return {
-    window: begun(
-      readCached<WindowRecord>(
-        deps,
-        KEYS.window(rule.name, sender),
-        (record) => decide(rule, record ?? [], now).allowed,
-      ),
-    ),
+    sender: begun(readCached<Uint8Array>(deps, KEYS.sender(sender), (record) => isOwn || allows(windowOf(record)))),
+    window: isOwn
+      ? begun(readCached<WindowRecord>(deps, KEYS.window(rule.name, sender), (record) => allows(record ?? [])))
+      : null,
     message: profile.trust && isAgentDid(recipient)
       ? {
         pair: begun(readPrecondition<PairRecord>(deps, KEYS.pair(sender, recipient), isPresent)),

@@ -7,9 +7,10 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { type DeliveryId, receiptUpdate } from "../relay/deliveries.ts";
+import { begunDeliveries, type DeliveryId, receiptUpdates } from "../relay/deliveries.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import { type ReceiptRecord, receivedAtOf, storedReceipt } from "../schema/receipt_record.ts";
 
@@ -51,7 +52,7 @@ export async function recordReceipt(
     },
   };
   // The delivery is checked first, because a repeated receipt is also refused after the end of its delivery.
-  const result = await deps.commits.claim<First | "unknown">([receiptUpdate(id, now, "refuse"), first]);
+  const result = await deps.commits.claim<First | "unknown">([...receiptUpdates(id, now), first]);
   if (result.taken) {
     deps.metrics.count("receipts_total", status);
     return { requestId, recipientAgentDid, status, receivedAt: now };
@@ -91,17 +92,32 @@ export async function listReceipts(
  */
 async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestId: string): Promise<string> {
   const now = deps.clock.now();
-  let only: string | null = null;
+  const senders = new Set<string>();
   for await (const { key, value } of deps.kv.list({ prefix: KEYS.deliveries(recipientAgentDid, requestId) })) {
     const record = unpackDelivery(value, requestId);
-    if (!record || now >= deliveryEnd(record)) continue;
-    if (only !== null) {
-      throw new ServiceError("PROXY_RELAY_RECEIPT_INVALID", {
-        message: "Several agents sent a message with this request ID; add senderAgentDid",
-      });
-    }
-    only = String(key.at(-1));
+    if (record && now < deliveryEnd(record)) senders.add(String(key.at(-1)));
   }
-  if (only === null) throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  // A delivery that has begun is in the record of its sender, which is one of the recipient's peers.
+  if (senders.size === 0) {
+    for (const sender of await peersWhoBegan(deps.kv, recipientAgentDid, requestId)) senders.add(sender);
+  }
+  const [only, ...others] = senders;
+  if (others.length > 0) {
+    throw new ServiceError("PROXY_RELAY_RECEIPT_INVALID", {
+      message: "Several agents sent a message with this request ID; add senderAgentDid",
+    });
+  }
+  if (only === undefined) throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
   return only;
+}
+
+/** Returns the peers with a begun delivery of this request ID to the recipient, among its first peers. */
+async function peersWhoBegan(kv: Deno.Kv, recipient: string, requestId: string): Promise<string[]> {
+  const limit = LIMITS.receiptPeersRead;
+  const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(recipient) }, { limit }));
+  const reads = new BatchedReads(kv);
+  const records = await Promise.all(pairs.map(({ key }) => reads.get(KEYS.sender(String(key.at(-1))))));
+  return records.flatMap(({ value }) => begunDeliveries(value))
+    .filter(({ id }) => id.requestId === requestId && id.recipient === recipient)
+    .map(({ id }) => id.sender);
 }

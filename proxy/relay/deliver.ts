@@ -2,7 +2,7 @@
  * `POST /hooks/agent`: delivers an admitted message to the recipient's connector and returns its ack to the sender.
  *
  *   admitted ─ media type ─ JSON ─ recipient ─ pair ─ identity block ─┬─ connected here: one commit (nonce, window,
- *                                                                     │  delivery record) ─ frame ─ ack ─ 202
+ *                                                                     │  begun delivery) ─ frame ─ ack ─ 202
  *                                                                     ├─ connected elsewhere: one commit with a note to
  *                                                                     │  that instance ─ its result
  *                                                                     ├─ offline, may queue: one commit with the
@@ -91,7 +91,7 @@ async function waitForOtherInstance(
     if (!("repeat" in answer)) return answer;
     if (await asRelayUnavailable(() => presence.isAlive(answer.instance))) {
       await sleep(clock, Math.min(LIMITS.underWayLookMs, Math.max(1, answer.until - clock.now())));
-    } else await deliveries.markFailed(id, answer.instance);
+    } else await deliveries.markLost(id, answer.instance);
   }
 }
 
@@ -113,7 +113,7 @@ async function deliver(
     const heldHere = presence.requireHeldHere(id.recipient, seen);
     seen = undefined;
     const commit = await asRelayUnavailable(() =>
-      caller.admission.commitWith<DuplicateResult | "moved">([begin, heldHere])
+      caller.admission.commitWith<DuplicateResult | "moved">([heldHere], begin)
     );
     if (commit.committed) {
       dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
@@ -125,7 +125,7 @@ async function deliver(
     : null;
   if (elsewhere) {
     const sent = dispatch.forwardTo(elsewhere, message, mayQueue, config.ackTimeoutMs);
-    const commit = await asRelayUnavailable(() => caller.admission.commitWith<DuplicateResult>([begin, sent.update]))
+    const commit = await asRelayUnavailable(() => caller.admission.commitWith<DuplicateResult>([sent.update], begin))
       .catch((error) => {
         sent.cancel();
         throw error;
@@ -201,7 +201,7 @@ async function queue(
   const begin = deps.deliveries.begin(id, bodySha256, body);
   const enqueue = deps.mailbox.enqueue(message, expiresAt);
   const commit = await asRelayUnavailable(() =>
-    caller.admission.commitWith<DuplicateResult | "mailbox_full">([begin, enqueue])
+    caller.admission.commitWith<DuplicateResult | "mailbox_full">([enqueue], begin)
   );
   if (!commit.committed) {
     if (commit.refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");

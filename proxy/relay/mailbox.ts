@@ -5,7 +5,7 @@
  */
 import { storedReceipt } from "../schema/receipt_record.ts";
 import type { MailboxEntry, MailboxState, Message } from "../schema/records.ts";
-import { receiptUpdate } from "./deliveries.ts";
+import { queuedReceiptUpdate } from "./deliveries.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type Clock, DAY_MS, yieldToEventLoop } from "../../shared/clock.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
@@ -133,7 +133,7 @@ export class Mailbox {
     const { taken } = await this.#commits.claim([
       ...this.#removal(entry),
       receipt,
-      receiptUpdate(id, receivedAt, "keep"),
+      queuedReceiptUpdate(id, receivedAt),
     ]);
     if (!taken) return;
     this.#metrics.count("receipts_total", status);

@@ -4,8 +4,9 @@
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|
- * | nonce, agent, nonce | NonceRecord | admission, through group commit | D-25, swept |
- * | window, rule, agent | WindowRecord | admission, through group commit | two windows |
+ * | sender, agent ULID | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | D-261 |
+ * | sender_part, agent ULID, number | 32 packed nonces | admission, through group commit | D-25, swept |
+ * | window, rule, agent | WindowRecord of another window | admission, through group commit | two windows |
  * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | D-218, swept |
  * | receipt, request, recipient, sender, status | time of the receipt | receipts, mailbox, through group commit | D-218, swept |
  * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
@@ -34,13 +35,15 @@
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { hashKeyPart } from "../../shared/server/crypto.ts";
 import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["proxy", ...parts];
 
 export const KEYS = {
-  nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, hashKeyPart(nonce)),
+  sender: (agentDid: string) => key("sender", ulidOf(agentDid)),
+  senderPart: (agentDid: string, number: number) => key("sender_part", ulidOf(agentDid), number),
+  allSenders: () => key("sender"),
+  allSenderParts: () => key("sender_part"),
   window: (rule: string, agentDid: string) => key("window", rule, agentDid),
   delivery: (recipient: string, requestId: string, sender: string) => key("delivery", requestId, recipient, sender),
   deliveriesOf: (requestId: string) => key("delivery", requestId),
@@ -75,7 +78,6 @@ export const KEYS = {
   instanceBell: (instance: string) => key("bell", instance),
   crlSeen: () => key("crl_seen"),
   sweep: () => key("sweep"),
-  allNonces: () => key("nonce"),
   allDeliveries: () => key("delivery"),
   allReceipts: () => key("receipt"),
   allPresences: () => key("presence"),
@@ -83,10 +85,24 @@ export const KEYS = {
   probe: () => key("probe"),
 } as const;
 
+/** Families of format 1 of the store, which only its conversion reads (D-261). */
+export const FORMAT_1_KEYS = {
+  nonces: () => key("nonce"),
+  noncesOf: (agentDid: string) => key("nonce", agentDid),
+  agentWindows: () => key("window", "agent"),
+  agentWindow: (agentDid: string) => key("window", "agent", agentDid),
+} as const;
+
+/** Returns the last part of a DID. One registry issues the agents of a store, so their ULIDs differ. */
+function ulidOf(did: string): string {
+  return did.slice(did.lastIndexOf(":") + 1);
+}
+
 /** How the records of each key family end (D-218). */
 export const ENDS: Readonly<Record<string, FamilyEnd>> = {
-  nonce: {
-    expiry: `its timestamp + ${LIMITS.nonceGraceSeconds} s and at least ${LIMITS.nonceKeptSeconds} s, ` +
+  sender: { expiry: "901 s, or two windows, or 8 days with a begun delivery, after the last request (D-218, D-261)" },
+  sender_part: {
+    expiry: `the timestamp of each nonce + ${LIMITS.nonceGraceSeconds} s and at least ${LIMITS.nonceKeptSeconds} s, ` +
       `kept ${LIMITS.nonceKeptSeconds} s longer (D-25)`,
   },
   window: { expiry: "two windows after the last request" },

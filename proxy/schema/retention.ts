@@ -1,10 +1,17 @@
 /** Lifetimes of exported records of the proxy. */
 import { receivedAtOf } from "./receipt_record.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
+import {
+  MalformedRecord,
+  partEnd,
+  senderKeptMs,
+  type SenderRecord,
+  unpackBegun,
+  unpackSender,
+} from "./sender_record.ts";
 import type { DeliveryRecord, MailboxEntry, Seen, TicketRecord } from "./records.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { nonceEnd } from "../../shared/server/nonces.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
 /**
@@ -12,7 +19,8 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
  * never exported.
  */
 export const STORED: StoredKinds = {
-  nonce: nonceEnd,
+  sender: (value: unknown, now: number) => endOf(() => now + senderKeptMs(checkedSender(value), DAY_MS)),
+  sender_part: (value: unknown) => endOf(() => partEnd(value)),
   window: (_: unknown, now: number) => now + DAY_MS,
   // The request ID does not change when a record ends.
   delivery: (value: unknown) => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord),
@@ -38,3 +46,20 @@ export const STORED: StoredKinds = {
   commit_mark: "never",
   probe: "never",
 };
+
+/** @throws {MalformedRecord} also for the begun deliveries */
+function checkedSender(value: unknown): SenderRecord {
+  const record = unpackSender(value);
+  unpackBegun(record.begun);
+  return record;
+}
+
+/** Returns the end that `read` finds, or `NaN` for a malformed record, which is not imported. */
+function endOf(read: () => number): number {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof MalformedRecord)) throw error;
+    return NaN;
+  }
+}

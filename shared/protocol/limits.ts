@@ -322,6 +322,63 @@ export const LIMIT_TABLE = {
     source: "D-25",
     what: "retention of a nonce after its timestamp",
   },
+  senderNonces: {
+    value: 64,
+    unit: "count",
+    source: "D-261",
+    what: "nonces in the record of a sender before it is full",
+  },
+  senderNoncesMax: {
+    value: 256,
+    unit: "count",
+    source: "D-261",
+    what: "nonces in the record of a sender whose requests arrive together",
+  },
+  senderPartNonces: { value: 32, unit: "count", source: "D-261", what: "nonces in a sealed part of a sender" },
+  senderPartsRead: {
+    value: 32_768,
+    unit: "count",
+    source: "D-261",
+    what: "sealed parts of one sender that an instance reads",
+  },
+  sendersKnown: {
+    value: 50_000,
+    unit: "count",
+    source: "D-261",
+    what: "senders whose nonces an instance remembers",
+  },
+  senderNoncesKnown: {
+    value: 1_000_000,
+    unit: "count",
+    source: "D-261",
+    what: "nonces that an instance remembers, over all senders",
+  },
+  senderBegun: { value: 16, unit: "count", source: "D-261", what: "begun deliveries in the record of a sender" },
+  deliverySettledMs: {
+    value: 5_000,
+    /** Unit of `value`. */
+    unit: "ms",
+    source: "D-261",
+    what: "time after the longest delivery until a begun one without an outcome gets a record of its own",
+  },
+  receiptPeersRead: {
+    value: 1_000,
+    unit: "count",
+    source: "D-261",
+    what: "peers among which the sender of a begun delivery is looked for",
+  },
+  timelineSendersRead: {
+    value: 1_000,
+    unit: "count",
+    source: "D-261",
+    what: "senders among which the timeline of a message looks for a begun delivery",
+  },
+  noncePruneMs: {
+    value: 10_000,
+    unit: "ms",
+    source: "D-261",
+    what: "time between two looks for ended nonces of a sender",
+  },
   badProofs: { value: 200, unit: "requests", source: "D-94", what: "bad proofs of one token from one address" },
   badProofsWindowMs: { value: 10_000, unit: "ms", source: "D-94", what: "window in which bad proofs are counted" },
   lingeringBytes: {
@@ -667,6 +724,12 @@ export const LIMIT_TABLE = {
   storeKeyBytes: { value: 2_048, unit: "bytes", source: "D-220", what: "key in the store" },
   storeValueBytes: { value: 65_536, unit: "bytes", source: "D-220", what: "value in the store" },
   storeCallMs: { value: 10_000, unit: "ms", source: "D-216", what: "time for the store to answer a call" },
+  conversionLeaseMs: {
+    value: 60_000,
+    unit: "ms",
+    source: "D-261",
+    what: "lease of the start that converts a store of the format before",
+  },
   claimsWaiting: { value: 10_000, unit: "count", source: "D-216", what: "claims that wait for their commit" },
   claimsPassedOver: {
     value: 500,

@@ -10,6 +10,11 @@ export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }
 
+/** Returns the SHA-256 of a text (as UTF-8). */
+export function digestBytes(text: string): Uint8Array {
+  return hash("sha256", text, "buffer");
+}
+
 /** Compares two digests in a time that does not depend on where they differ (D-204). */
 export function equalDigests(a: string, b: string): boolean {
   const [left, right] = [utf8Bytes(a), utf8Bytes(b)];

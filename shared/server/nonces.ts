@@ -1,7 +1,7 @@
 /**
  * Single-use nonces of signed requests (D-25). A nonce is reserved in memory while its request is checked. The claim of
  * the request stores it and detects earlier use, also on another instance. A nonce is stored only after its proof has
- * verified.
+ * verified. The registry stores each one in a record of its own; the proxy in the record of its sender (D-261).
  */
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
@@ -18,8 +18,11 @@ export interface NonceRecord {
 
 /** A nonce reserved for one request. */
 export interface Reservation {
-  /** Stores the nonce; refuses the claim with `"replay"` when it has been used before. */
-  update: Update<"replay">;
+  nonce: string;
+  /** What is stored when the request uses the nonce. */
+  record: NonceRecord;
+  /** Time of the reservation, milliseconds since the Unix epoch. */
+  now: number;
   /** Ends the reservation after the claim. Used nonces are cached. */
   release(fate: "used" | "replayed" | "unused"): void;
 }
@@ -40,16 +43,11 @@ const REMEMBERED = 20_000;
 /** Nonces by agent. */
 export class Nonces {
   readonly #clock: Clock;
-  readonly #keyOf: (agentDid: string, nonce: string) => Deno.KvKey;
-  readonly #marginMs: number;
   readonly #held = new Set<string>();
   readonly #used = new BoundedMap<string, NonceRecord>(REMEMBERED);
 
-  /** @param marginMs time from the end of a nonce to its expiry in the store; the service deletes it earlier */
-  constructor(clock: Clock, keyOf: (agentDid: string, nonce: string) => Deno.KvKey, marginMs = 0) {
+  constructor(clock: Clock) {
     this.#clock = clock;
-    this.#keyOf = keyOf;
-    this.#marginMs = marginMs;
   }
 
   /**
@@ -63,26 +61,33 @@ export class Nonces {
     const used = this.#used.get(name);
     if (this.#held.has(name) || (used && isReplay(used, timestamp, now))) return null;
     this.#held.add(name);
-    const key = this.#keyOf(agentDid, nonce);
     const expiresAt = Math.max(
       (timestamp + LIMITS.nonceGraceSeconds) * 1000,
       now + LIMITS.nonceKeptSeconds * 1000,
     );
-    const value: NonceRecord = { expiresAt, timestamp };
-    const expireInMs = nonceEnd(value) - now + this.#marginMs;
+    const record: NonceRecord = { expiresAt, timestamp };
     return {
-      update: {
-        key,
-        seen: absent(key),
-        uncached: true,
-        next: (current) =>
-          current && isReplay(current as NonceRecord, timestamp, now) ? { refuse: "replay" } : { value, expireInMs },
-      },
+      nonce,
+      record,
+      now,
       release: (fate) => {
         this.#held.delete(name);
         // A replay shows only that the same request was made before, not when its nonce ends.
-        if (fate !== "unused") this.#used.set(name, fate === "used" ? value : { expiresAt: 0, timestamp });
+        if (fate !== "unused") this.#used.set(name, fate === "used" ? record : { expiresAt: 0, timestamp });
       },
     };
   }
+}
+
+/** Returns the update that stores a nonce in a record of its own; refuses the claim with `"replay"` when it has been used. */
+export function nonceUpdate(key: Deno.KvKey, { record, now }: Reservation): Update<"replay"> {
+  return {
+    key,
+    seen: absent(key),
+    uncached: true,
+    next: (current) =>
+      current && isReplay(current as NonceRecord, record.timestamp, now)
+        ? { refuse: "replay" }
+        : { value: record, expireInMs: nonceEnd(record) - now },
+  };
 }

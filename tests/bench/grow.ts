@@ -5,8 +5,10 @@
  *   deno run --allow-read=<folder> --allow-write=<folder> tests/bench/grow.ts <file> <agents> <nonces>
  */
 import { KEYS as PROXY } from "../../proxy/schema/kv_keys.ts";
+import { newSender, NONCE_HASH_BYTES, seal, withNonce } from "../../proxy/schema/sender_record.ts";
 import { KEYS as REGISTRY } from "../../registry/schema/kv_keys.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 
 const [path = "", agents = "0", nonces = "0"] = Deno.args;
 const newId = ulidSource(() => Date.now(), (n) => crypto.getRandomValues(new Uint8Array(n)));
@@ -40,9 +42,17 @@ function agent(): Record[] {
   ];
 }
 
-function nonce(i: number): Record[] {
-  const key = PROXY.nonce(dids[i % dids.length] ?? "", crypto.randomUUID());
-  return [[key, { expiresAt: Date.now() + TEN_MINUTES_MS, timestamp: 1 }, TEN_MINUTES_MS]];
+/** A sealed part of a sender with random nonces of the present. */
+function part(i: number): Record[] {
+  const key = PROXY.senderPart(dids[i % dids.length] ?? "", Math.floor(i / dids.length));
+  const now = Date.now();
+  const nonce = { timestamp: Math.floor(now / 1000), expiresAt: now + TEN_MINUTES_MS / 2 };
+  let nonces: Uint8Array = new Uint8Array();
+  for (let k = 0; k < LIMITS.senderNonces; k++) {
+    nonces = withNonce(nonces, crypto.getRandomValues(new Uint8Array(NONCE_HASH_BYTES)), nonce);
+  }
+  const [first] = seal({ ...newSender(now), nonces }, LIMITS.senderNonces, now).parts;
+  return first ? [[key, first.bytes, TEN_MINUTES_MS]] : [];
 }
 
 async function write(kv: Deno.Kv, count: number, make: (i: number) => Record[]): Promise<void> {
@@ -57,6 +67,6 @@ async function write(kv: Deno.Kv, count: number, make: (i: number) => Record[]):
 
 const kv = await Deno.openKv(path);
 await write(kv, Number(agents), agent);
-await write(kv, Number(nonces), nonce);
+await write(kv, Math.ceil(Number(nonces) / LIMITS.senderPartNonces), part);
 kv.close();
 console.log("prepared");

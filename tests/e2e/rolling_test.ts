@@ -50,17 +50,17 @@ Deno.test("server and store tool refuse a store of a newer version in plain word
   await using folder = await tempFolder();
   const path = `${folder.path}/svc.kv`;
   const before = await openStore(path);
-  await before.kv.set(["store", "format"], 2);
+  await before.kv.set(["store", "format"], 3);
   before.close();
   for (const SVC_SERVICE of ["all", "proxy"]) {
     const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1" };
     const { code, stderr } = await refusedStart({ folder: folder.path, env });
     assertEquals(code, 2);
-    assertStringIncludes(stderr, "The store has format 2, and this version of svc reads format 1.");
+    assertStringIncludes(stderr, "The store has format 3, and this version of svc reads format 2.");
   }
   await using tool = new ChildProcess(["run", "--no-prompt", "-A", "deploy_store.ts", "export"], { KV_URL: path });
   assertEquals((await tool.status).code, 2);
-  assertStringIncludes(tool.stderr.text, "The store has format 2");
+  assertStringIncludes(tool.stderr.text, "The store has format 3");
   assertEquals(tool.stdout.text, "");
   const after = await openStore(path);
   assertEquals((await Array.fromAsync(after.kv.list({ prefix: [] }))).map(({ key }) => key), [["store", "format"]]);

@@ -95,9 +95,9 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   const started = await refusedStart({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
   assertEquals(started.code, 2);
   assertStringIncludes(started.stderr, "Remove the store and import again.");
-  const newer = await store(`${folder.path}/newer.kv`, "import", exported.out.replace('"svcStore":1', '"svcStore":2'));
+  const newer = await store(`${folder.path}/newer.kv`, "import", exported.out.replace('"svcStore":2', '"svcStore":3'));
   assertEquals(newer.code, 1);
-  assertStringIncludes(newer.err, "Cannot import: Line 1: the export is of format 2");
+  assertStringIncludes(newer.err, "Cannot import: Line 1: the export is of format 3");
   const again = await store(other, "import", exported.out);
   assertEquals(again.code, 1);
   assertStringIncludes(again.err, "use an empty one");
@@ -166,7 +166,7 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   assertEquals(await store(kvUrl, ["export", "--out", file]), { code: 0, out: "", err: "" });
   assertEquals(((await Deno.stat(file)).mode ?? 0) & 0o777, 0o600);
   const text = await Deno.readTextFile(file);
-  assertMatch(text, /^\{"svcStore":1.*\n[^]*\{"records":\d+\}\n$/);
+  assertMatch(text, /^\{"svcStore":2.*\n[^]*\{"records":\d+\}\n$/);
   const again = await store(kvUrl, ["export", "--out", file]);
   assertEquals([again.code, again.err], [2, `Cannot export: ${file} exists already\n`]);
   assertEquals(await Deno.readTextFile(file), text);

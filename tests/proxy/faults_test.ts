@@ -17,7 +17,7 @@ import { look, tokenOf } from "./admin/admin_world.ts";
 import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
 
 /** What admission always writes, with any result of the request. */
-const ADMISSION = ["nonce", "window"];
+const ADMISSION = ["sender", "window"];
 
 interface Step {
   /** Row of the route table. */
@@ -110,7 +110,7 @@ const STEPS: readonly Step[] = [{
   route: "GET /v1/relay/delivery-receipts",
   name: "reading receipts",
   wanted: "200",
-  record: "nonce",
+  record: "sender",
   async prepare(w) {
     const { a, b } = await pair(w);
     const query = new URLSearchParams({ requestId: "request-0001", recipientAgentDid: b.agent.did });
@@ -139,7 +139,7 @@ const STEPS: readonly Step[] = [{
   route: "POST /pair/status",
   name: "the state of a ticket",
   wanted: "200",
-  record: "nonce",
+  record: "sender",
   async prepare(w) {
     const a = await w.agent();
     const ticket = await ticketOf(a);
@@ -149,7 +149,7 @@ const STEPS: readonly Step[] = [{
   route: "GET /pair/peers",
   name: "the list of peers",
   wanted: "200",
-  record: "nonce",
+  record: "sender",
   async prepare(w) {
     const { a } = await pair(w);
     return () => get(w, a, "/pair/peers");
@@ -159,7 +159,7 @@ const STEPS: readonly Step[] = [{
   name: "the end of a pair",
   wanted: "204",
   // Deletes without a check: it cannot conflict.
-  record: "nonce",
+  record: "sender",
   async prepare(w) {
     const { a, b } = await pair(w);
     return () => post(w, a, "/pair/remove", { peerAgentDid: b.agent.did });

@@ -3,6 +3,7 @@
  * and counted once, and the same signed request is a replay.
  */
 import { assertEquals } from "@std/assert";
+import { windowOf } from "../../proxy/admission/senders.ts";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { outcome } from "../support/registry_world.ts";
@@ -18,13 +19,13 @@ Deno.test("a message is accepted once when the answer to its commit is lost", as
       const socket = kind === "delivered" ? w.connect(b) : null;
       await w.connected();
       const countOf = async () => {
-        const windows = await Array.fromAsync(w.kv.list<[number, number][]>({ prefix: ["proxy", "window"] }));
-        return windows.flatMap(({ value }) => value).reduce((sum, [, count]) => sum + count, 0);
+        const senders = await Array.fromAsync(w.kv.list({ prefix: KEYS.allSenders() }));
+        return senders.flatMap(({ value }) => windowOf(value)).reduce((sum, [, count]) => sum + count, 0);
       };
       const before = await countOf();
       let lost = 0;
       store.faults.loses = ({ method, keys }) =>
-        method === "commit" && keys.some((key) => key[1] === "nonce") && ++lost === 1;
+        method === "commit" && keys.some((key) => key[1] === "sender") && ++lost === 1;
       const request = await w.signed(a, {
         recipient: b.agent.did,
         body: JSON.stringify({ message: "once" }),
@@ -50,7 +51,7 @@ Deno.test("a message is 503, not a replay of itself, when its commit took effect
   await w.connected();
   let lost = 0, unread = 0;
   store.faults.loses = ({ method, keys }) =>
-    method === "commit" && keys.some((key) => key[1] === "nonce") && ++lost === 1;
+    method === "commit" && keys.some((key) => key[1] === "sender") && ++lost === 1;
   store.faults.fails = ({ method, keys }) => method === "getMany" && keys[0]?.[1] === "commit_mark" && ++unread === 1;
   const request = await w.signed(a, { recipient: b.agent.did, body: JSON.stringify({ message: "once" }) });
   const again = request.clone();

@@ -90,20 +90,22 @@ export function revokedStaysOut(log: readonly Logged[]): string[] {
 
 /**
  * I4: 202 `delivered:true` means that an acknowledgement was accepted, and then the message is not delivered again. An
- * acknowledged message gets no other answer. A message that a crash interrupted in between may be delivered once more.
+ * acknowledged message gets no other answer. A message that a crash interrupted in between, or within the 20 ms in which
+ * its outcome may wait for a commit (D-260), may be delivered once more.
  */
 export function deliveredMeansAcked(log: readonly Logged[]): string[] {
   const problems: string[] = [];
-  const acked = new Map<string, number>(), delivered = new Map<string, number>();
+  const acked = new Map<string, number>(), delivered = new Map<string, Logged>();
   const startedAt = new Map<number, number>();
-  let crashedIn = -1;
+  const crashes = of(log, "crashed");
+  const isInterrupted = (taken: Logged) =>
+    crashes.some(({ step, at }) => step === taken.step || at >= taken.at && at < taken.at + LIMITS.joiningWaitMs);
   log.forEach((event, i) => {
-    if (event.kind === "crashed") crashedIn = event.step;
     if (event.kind === "sent") startedAt.set(event.serving, i);
     if (event.kind === "acked" && event.accepted) acked.set(event.message, i);
     if (event.kind === "taken" && event.as === "delivered") {
       if (!acked.has(event.message)) problems.push(`${event.message} counts as delivered without an ack`);
-      if (crashedIn !== event.step) delivered.set(event.message, event.step);
+      delivered.set(event.message, event);
     }
     if (
       event.kind === "taken" && event.as === "refused" &&
@@ -111,11 +113,11 @@ export function deliveredMeansAcked(log: readonly Logged[]): string[] {
     ) {
       problems.push(`${event.message} was acknowledged and answered as refused`);
     }
-    if (
-      event.kind === "frame" && (delivered.get(event.message) ?? Infinity) < event.step &&
-      crashedIn !== delivered.get(event.message)
-    ) {
-      problems.push(`${event.message} was delivered again after its 202`);
+    if (event.kind === "frame") {
+      const taken = delivered.get(event.message);
+      if (taken && taken.step < event.step && !isInterrupted(taken)) {
+        problems.push(`${event.message} was delivered again after its 202`);
+      }
     }
   });
   return problems;

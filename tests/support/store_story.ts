@@ -3,6 +3,7 @@
  * version over it. Run as a program, it prints the store of this version, to be frozen in tests/vectors.
  */
 import { assertEquals } from "@std/assert";
+import { STORED_IN_FORMAT_1 } from "../../proxy/schema/format_1.ts";
 import { STORED as PROXY_STORED } from "../../proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "../../registry/schema/retention.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
@@ -13,6 +14,9 @@ import { until } from "./until.ts";
 import { codeOf, type Person, type TestAgent, World } from "./world.ts";
 
 export const TABLES = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
+
+/** What an import reads: records of this format and of the one before. */
+export const IMPORTED = { tables: TABLES, former: { registry: REGISTRY_STORED, proxy: STORED_IN_FORMAT_1 } };
 
 /** An agent as its owner keeps it. */
 type KeptAgent = Pick<TestAgent, "owner" | "agent" | "agentAuth"> & { ait: string; seed: string };

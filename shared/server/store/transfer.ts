@@ -6,7 +6,7 @@
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
-import { importBegins, importEnded, STORE_FORMAT } from "./store_format.ts";
+import { FORMER_FORMAT, importBegins, importEnded, STORE_FORMAT } from "./store_format.ts";
 
 /**
  * How long imported records of a kind are kept: forever, never (not exported), or until a time (milliseconds since the
@@ -60,13 +60,15 @@ export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: numbe
 }
 
 /**
- * Imports into a store without these records. Returns the number of records written.
+ * Imports into a store without these records. Returns the number of records written. The store gets the format of the
+ * export; the next start converts the format before.
  *
+ * @param former the kinds of the format before
  * @throws {TransferError} at the first invalid line. Records before it stay, and the services refuse to start on the store
  */
 export async function importLines(
   kv: Deno.Kv,
-  tables: StoredTables,
+  { tables, former }: { tables: StoredTables; former: StoredTables },
   lines: AsyncIterable<string>,
   now: number,
 ): Promise<number> {
@@ -75,7 +77,7 @@ export async function importLines(
     if (!found.done) throw new TransferError(0, `the store holds records of the ${service} already; use an empty one`);
   }
   await importBegins(kv);
-  let number = 0, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
+  let number = 0, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0, format = STORE_FORMAT;
   const flush = async () => {
     if (writes > 0) await pending.commit();
     pending = kv.atomic();
@@ -86,7 +88,7 @@ export async function importLines(
     if (isWhole) throw new TransferError(number, "the export continues after its last line");
     const value = parseLine(text, number);
     if (number === 1) {
-      readHead(value);
+      format = readHead(value);
       continue;
     }
     if ("records" in value) {
@@ -96,7 +98,7 @@ export async function importLines(
       isWhole = true;
       continue;
     }
-    const record = readRecord(value, tables, number, now);
+    const record = readRecord(value, format === STORE_FORMAT ? tables : former, number, now);
     if (record.expireIn === null) pending.set(record.key, record.value);
     else if (record.expireIn > 0) pending.set(record.key, record.value, { expireIn: record.expireIn });
     count++;
@@ -106,7 +108,7 @@ export async function importLines(
   }
   if (!isWhole) throw new TransferError(number, number === 0 ? "the export is empty" : "the export is incomplete");
   await flush();
-  await importEnded(kv);
+  await importEnded(kv, format);
   return count;
 }
 
@@ -120,13 +122,14 @@ function lineOf(key: Deno.KvKey, value: unknown): string {
   return JSON.stringify(line);
 }
 
-function readHead({ svcStore, exportedAt }: Record<string, unknown>): void {
+/** Returns the format of the export. */
+function readHead({ svcStore, exportedAt }: Record<string, unknown>): number {
   if (!Number.isSafeInteger(svcStore) || parseIso(String(exportedAt)) === null) {
     throw new TransferError(1, "not an export of a store");
   }
-  if (svcStore === STORE_FORMAT) return;
+  if (svcStore === STORE_FORMAT || svcStore === FORMER_FORMAT) return svcStore;
   const wanted =
-    `this version of svc reads format ${STORE_FORMAT}; import it with the version that wrote it, or a newer one`;
+    `this version of svc reads formats ${FORMER_FORMAT} and ${STORE_FORMAT}; import it with the version that wrote it, or a newer one`;
   throw new TransferError(1, `the export is of format ${svcStore}, and ${wanted}`);
 }
 

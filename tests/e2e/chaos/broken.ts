@@ -13,9 +13,9 @@ interface Removal {
 const REMOVALS = {
   /** A used nonce is accepted again. */
   nonce: [{
-    file: "shared/server/nonces.ts",
-    from: "current && isReplay(current as NonceRecord, timestamp, now) ?",
-    to: "current && isReplay(current as NonceRecord, timestamp, now) && now < 0 ?",
+    file: "proxy/admission/senders.ts",
+    from: "if (isUsedIn(before.nonces, hash, timestamp, now) || known.rejects(hash, now)) return",
+    to: "if (now < 0 && isUsedIn(before.nonces, hash, timestamp, now)) return",
   }],
   /** An instance delivers to its sockets after the agent has moved. */
   fence: [{

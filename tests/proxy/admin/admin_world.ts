@@ -34,6 +34,18 @@ export async function timelineOf(w: World, requestId: string): Promise<DeliveryT
   return deliveries[0] as DeliveryTimeline;
 }
 
+/** The events of the message, each with the seconds since its start. */
+export async function storyOf(w: World, requestId: string): Promise<{ state: string; events: string[] }> {
+  const { state, events } = await timelineOf(w, requestId);
+  const began = Date.parse(events[0]?.at ?? "");
+  return {
+    state,
+    events: events.map(({ at, event, detail }) =>
+      `+${(Date.parse(at) - began) / 1000} ${event}${detail === undefined ? "" : `: ${detail}`}`
+    ),
+  };
+}
+
 /** Returns the refusals that fit a query. */
 export async function refusalsOf(w: World, query = ""): Promise<RefusalList["refusals"]> {
   return (await seen<RefusalList>(w, `refusals${query}`)).refusals;

@@ -1,5 +1,6 @@
 /** What the proxy reports to an admin about one message (D-173): each end has the timeline that it had. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { begunDeliveries } from "../../../proxy/relay/deliveries.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -8,7 +9,7 @@ import { answered, refused } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy, post } from "../proxy_world.ts";
-import { look, seen, timelineOf, tokenOf } from "./admin_world.ts";
+import { look, seen, storyOf, timelineOf, tokenOf } from "./admin_world.ts";
 
 const ID = "request-1";
 
@@ -31,28 +32,16 @@ async function receipt(w: World, b: TestAgent, status: string): Promise<void> {
   await answered(await post(w, b, "/v1/relay/delivery-receipts", body), 201);
 }
 
-/** The events of the message, each with the seconds since its start. */
-async function storyOf(w: World): Promise<{ state: string; events: string[] }> {
-  const { state, events } = await timelineOf(w, ID);
-  const began = Date.parse(events[0]?.at ?? "");
-  return {
-    state,
-    events: events.map(({ at, event, detail }) =>
-      `+${(Date.parse(at) - began) / 1000} ${event}${detail === undefined ? "" : `: ${detail}`}`
-    ),
-  };
-}
-
 Deno.test("a delivered message has began, acked and processed", async () => {
   const { w, a, b } = await paired();
   await using _ = w;
   w.connect(b);
   await send(w, a, b);
   await until(async () => (await timelineOf(w, ID)).events.length === 2);
-  assertEquals(await storyOf(w), { state: "acked", events: ["+0 began", "+0 acked"] });
+  assertEquals(await storyOf(w, ID), { state: "acked", events: ["+0 began", "+0 acked"] });
   await w.clock.advance(3_000);
   await receipt(w, b, "processed_by_svc");
-  assertEquals(await storyOf(w), { state: "processed", events: ["+0 began", "+0 acked", "+3 processed"] });
+  assertEquals(await storyOf(w, ID), { state: "processed", events: ["+0 began", "+0 acked", "+3 processed"] });
   const { senderAgentDid, recipientAgentDid } = await timelineOf(w, ID);
   assertEquals([senderAgentDid, recipientAgentDid], [a.agent.did, b.agent.did]);
 });
@@ -63,7 +52,7 @@ Deno.test("a message that the connector refused has its reason", async () => {
   w.connect(b, "nack");
   await send(w, a, b);
   await until(async () => (await timelineOf(w, ID)).events.length === 2);
-  assertEquals(await storyOf(w), {
+  assertEquals(await storyOf(w, ID), {
     state: "refused_by_connector",
     events: ["+0 began", "+0 refused_by_connector: inbox_full"],
   });
@@ -76,15 +65,15 @@ Deno.test("a queued message waits with its place, and then was delivered", async
   await queue(w, a, b);
   const expiresAt = toIso(w.clock.now() + LIMITS.mailboxTtlSeconds * 1000);
   await w.clock.advance(5_000);
-  assertEquals(await storyOf(w), {
+  assertEquals(await storyOf(w, ID), {
     state: "waiting",
     events: ["+0 began", `+0 queued: until ${expiresAt}`, "+5 waiting: place 2, refusals 0"],
   });
   w.connect(b);
   await until(async () => (await timelineOf(w, ID)).state !== "waiting");
-  assertEquals((await storyOf(w)).state, "queued");
+  assertEquals((await storyOf(w, ID)).state, "queued");
   await receipt(w, b, "processed_by_svc");
-  assertEquals(await storyOf(w), {
+  assertEquals(await storyOf(w, ID), {
     state: "processed",
     events: ["+0 began", `+0 queued: until ${expiresAt}`, "+5 processed"],
   });
@@ -96,7 +85,7 @@ Deno.test("a queued message that the connector refuses shows its refusals and it
   await queue(w, a, b);
   w.connect(b, "nack");
   await until(async () => (await timelineOf(w, ID)).events.at(-1)?.detail?.includes("refusals 1") === true);
-  assertMatch((await storyOf(w)).events[2] ?? "", /place 1, refusals 1, not before 2026-/);
+  assertMatch((await storyOf(w, ID)).events[2] ?? "", /place 1, refusals 1, not before 2026-/);
 });
 
 Deno.test("a queued message that expires ends as dead-lettered", async () => {
@@ -105,7 +94,7 @@ Deno.test("a queued message that expires ends as dead-lettered", async () => {
   await queue(w, a, b);
   w.clock.step(LIMITS.mailboxTtlSeconds * 1000);
   await w.proxy.deps.drain.sweep();
-  const { state, events } = await storyOf(w);
+  const { state, events } = await storyOf(w, ID);
   assertEquals([state, events.at(-1)], ["dead_lettered", `+${LIMITS.mailboxTtlSeconds} dead_lettered`]);
   assertEquals(events.length, 3);
 });
@@ -117,7 +106,7 @@ Deno.test("a message that the recipient gave up on ends as dead-lettered", async
   await send(w, a, b);
   await w.clock.advance(60_000);
   await receipt(w, b, "dead_lettered");
-  assertEquals(await storyOf(w), { state: "dead_lettered", events: ["+0 began", "+0 acked", "+60 dead_lettered"] });
+  assertEquals(await storyOf(w, ID), { state: "dead_lettered", events: ["+0 began", "+0 acked", "+60 dead_lettered"] });
 });
 
 Deno.test("a message without an answer has only began", async () => {
@@ -125,11 +114,11 @@ Deno.test("a message without an answer has only began", async () => {
   await using _ = w;
   w.connect(b, "silent");
   const sending = w.message(a, b, { headers: { [HEADERS.requestId]: ID } });
-  await until(async () => (await w.kv.get(KEYS.delivery(b.agent.did, ID, a.agent.did))).value !== null);
-  assertEquals(await storyOf(w), { state: "began", events: ["+0 began"] });
+  await until(async () => begunDeliveries((await w.kv.get(KEYS.sender(a.agent.did))).value).length === 1);
+  assertEquals(await storyOf(w, ID), { state: "began", events: ["+0 began"] });
   await w.clock.advance(LIMITS.ackTimeoutMs);
   await refused(await sending, "PROXY_RELAY_DELIVERY_FAILED");
-  assertEquals((await storyOf(w)).state, "began");
+  assertEquals((await storyOf(w, ID)).state, "began");
 });
 
 Deno.test("an unknown request ID has no timeline, and an invalid one is refused", async () => {

@@ -3,6 +3,7 @@
  * with the records of its handler if there are any.
  */
 import { assertEquals } from "@std/assert";
+import { windowOf } from "../../../proxy/admission/senders.ts";
 import type { AdmittedAgent } from "../../../proxy/caller.ts";
 import { AUTHENTICATORS } from "../../../proxy/routes.ts";
 import { packDelivery } from "../../../proxy/schema/delivery_record.ts";
@@ -12,10 +13,8 @@ import { sha256, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { type App, createApp } from "../../../shared/server/http/app.ts";
 import { type Answer, json, routeFor } from "../../../shared/server/http/route.ts";
-import type { WindowRecord } from "../../../shared/server/rate_limit.ts";
 import type { Update } from "../../../shared/server/store/group_commit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { refused } from "../../support/registry_world.ts";
@@ -45,8 +44,8 @@ function appWith(w: World, handler: (caller: AdmittedAgent) => Promise<Answer>):
 
 /** Requests that the agent's window counts. */
 async function counted(w: World, agent: TestAgent): Promise<number> {
-  const { value } = await w.kv.get<WindowRecord>(KEYS.window("agent", agent.agent.did));
-  return (value ?? []).reduce((sum, [, count]) => sum + count, 0);
+  const { value } = await w.kv.get(KEYS.sender(agent.agent.did));
+  return windowOf(value).reduce((sum, [, count]) => sum + count, 0);
 }
 
 const RECORD: Deno.KvKey = ["proxy", "test-record"];
@@ -103,11 +102,10 @@ Deno.test("a handler that commits leaves no second commit to the pipeline", asyn
     await t.step(name, async () => {
       const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
       const before = await counted(w, a);
-      const nonce = KEYS.nonce(a.agent.did, request.headers.get(HEADERS.nonce) ?? "").join();
-      const window = KEYS.window("agent", a.agent.did).join();
+      const sender = KEYS.sender(a.agent.did).join();
       commits = 0;
       store.faults.before = ({ method, keys }) => {
-        if (method === "commit" && keys.some((key) => [nonce, window].includes(key.join()))) commits++;
+        if (method === "commit" && keys.some((key) => sender === key.join())) commits++;
       };
       await app(handler).fetch(request, { from: "process" });
       delete store.faults.before;
@@ -143,7 +141,7 @@ Deno.test("a store failure after the handler replaces its answer with 503", asyn
       await using w = await openProxy({ kv: store.kv });
       const { a, b } = await w.story();
       const app = appWith(w, () => {
-        store.faults.fails = ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "nonce");
+        store.faults.fails = ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "sender");
         return fails ? Promise.reject(new ServiceError("PROXY_RELAY_DELIVERY_FAILED")) : Promise.resolve(json({}));
       });
       const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
@@ -227,7 +225,8 @@ Deno.test("records that a rare request rests on are not cached after its commit"
   const answer = await w.fetch(await w.signed(a, { method: "GET", target: "/v1/relay/connect" }));
   await refused(answer, "PROXY_RELAY_UPGRADE_REQUIRED");
   const id = parseDid(a.agent.did)?.id ?? "";
-  for (const key of [KEYS.window("connect", a.agent.did), REGISTRY_KEYS.agent(id), REGISTRY_KEYS.session(id)]) {
+  const own = [KEYS.window("connect", a.agent.did), KEYS.sender(a.agent.did)];
+  for (const key of [...own, REGISTRY_KEYS.agent(id), REGISTRY_KEYS.session(id)]) {
     assertEquals(w.proxy.deps.commits.cachedRecord(key), undefined);
   }
 });

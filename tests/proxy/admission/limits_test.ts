@@ -173,7 +173,7 @@ Deno.test("a window that cannot be read or written is 503, and no message is acc
       await using w = await openProxy({ kv: store.kv });
       const a = await w.agent();
       store.faults.fails = ({ method, keys }) =>
-        (method === "commit") === commits && keys.some((key) => key[1] === "window");
+        (method === "commit") === commits && keys.some((key) => key[1] === "sender");
       assertEquals(await outcome(await peers(w, a)), "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
       delete store.faults.fails;
       assertEquals(await outcome(await peers(w, a)), "200");

@@ -3,6 +3,7 @@
  * sees it, a stop writes it, and a crash leaves the delivery as begun.
  */
 import { assertEquals } from "@std/assert";
+import { begunDeliveries } from "../../../proxy/relay/deliveries.ts";
 import { unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -26,7 +27,9 @@ function send({ w, a, b }: Cast, requestId = ID): Promise<Response> {
 /** The state of the delivery in the store. */
 async function stored({ w, a, b }: Cast): Promise<"begun" | "answered" | null> {
   const record = unpackDelivery((await w.kv.get(KEYS.delivery(b.agent.did, ID, a.agent.did))).value, ID);
-  return record && (record.answer ? "answered" : "begun");
+  if (record) return record.answer ? "answered" : "begun";
+  const begun = begunDeliveries((await w.kv.get(KEYS.sender(a.agent.did))).value);
+  return begun.some(({ id }) => id.requestId === ID) ? "begun" : null;
 }
 
 Deno.test("the outcome of a message is stored with the next message, or after 20 ms", async () => {

@@ -6,7 +6,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable, wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
-import { isReplay, type NonceRecord, Nonces } from "../../../shared/server/nonces.ts";
+import { isReplay, type NonceRecord, Nonces, nonceUpdate } from "../../../shared/server/nonces.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
@@ -19,7 +19,7 @@ class Instance {
   readonly commits: GroupCommit;
 
   constructor(readonly kv: Deno.Kv, readonly clock: ManualClock) {
-    this.nonces = new Nonces(clock, keyOf);
+    this.nonces = new Nonces(clock);
     this.commits = new GroupCommit(kv, MAX_CHECKS);
   }
 
@@ -29,7 +29,7 @@ class Instance {
     if (!reservation) return false;
     let isTaken: boolean | null = null;
     try {
-      return isTaken = (await this.commits.claim([reservation.update])).taken;
+      return isTaken = (await this.commits.claim([nonceUpdate(keyOf(agentDid, nonce), reservation)])).taken;
     } finally {
       reservation.release(isTaken === null ? "unused" : isTaken ? "used" : "replayed");
     }
@@ -128,7 +128,7 @@ Deno.test("the store keeps a nonce 300 s past its expiry", async () => {
     const timestamp = one.nowSeconds + datedSeconds;
     const reservation = one.nonces.reserve("agent-a", `${NONCE}${datedSeconds}`, timestamp);
     assert(reservation);
-    const verdict = reservation.update.next(null);
+    const verdict = nonceUpdate(keyOf("agent-a", NONCE), reservation).next(null);
     assert(typeof verdict === "object" && "value" in verdict);
     assertEquals(verdict.value, { expiresAt: one.clock.now() + keptSeconds * 1000, timestamp });
     assertEquals(verdict.expireInMs, (keptSeconds + 300) * 1000);

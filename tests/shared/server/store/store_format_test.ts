@@ -1,15 +1,21 @@
 /**
- * Shows D-97: a store of an earlier version works under this one, a moved store works in its new place, and a store of
+ * Shows D-97: a store of an earlier version works under this one once it is converted, a moved store works in its new place, and a store of
  * a newer version is not changed. `store-1.json` is frozen: the store of the first version.
  */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { FROM_FORMAT_1 } from "../../../../proxy/schema/format_1.ts";
 import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import { wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
-import { readWithFormatCheck, STORE_FORMAT } from "../../../../shared/server/store/store_format.ts";
+import {
+  ConversionNeeded,
+  convertStore,
+  readWithFormatCheck,
+  STORE_FORMAT,
+} from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines } from "../../../../shared/server/store/transfer.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
-import { goesOn, type Kept, TABLES, tellStory } from "../../../support/store_story.ts";
+import { goesOn, IMPORTED, type Kept, TABLES, tellStory } from "../../../support/store_story.ts";
 import { World } from "../../../support/world.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
@@ -26,8 +32,10 @@ async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
 async function moved(kept: Kept, lines: readonly string[]): Promise<{ kv: Deno.Kv; w: World }> {
   const kv = await openTestKv();
   wrapStoreErrors(kv);
-  await importLines(kv, TABLES, linesOf(lines), kept.now);
-  return { kv, w: await World.open({ kv, seed: 2, clock: new ManualClock(kept.now) }) };
+  await importLines(kv, IMPORTED, linesOf(lines), kept.now);
+  const clock = new ManualClock(kept.now);
+  await convertStore({ kv, isExclusive: true }, clock, "a start", FROM_FORMAT_1);
+  return { kv, w: await World.open({ kv, seed: 2, clock }) };
 }
 
 Deno.test("records of the first version's store stay valid", async () => {
@@ -44,7 +52,11 @@ Deno.test("a store without a format gets one when it starts again", async () => 
   const kept = await tellStory(w1);
   await w1[Symbol.asyncDispose]();
   await kv.delete(FORMAT_KEY);
-  const w2 = await World.open({ kv, seed: 2, clock: new ManualClock(kept.now) });
+  const clock = new ManualClock(kept.now);
+  // It may be a store of the first versions.
+  await assertRejects(() => World.open({ kv, seed: 2, clock }), ConversionNeeded);
+  await convertStore({ kv, isExclusive: true }, clock, "a start", FROM_FORMAT_1);
+  const w2 = await World.open({ kv, seed: 2, clock });
   assertEquals((await kv.get(FORMAT_KEY)).value, STORE_FORMAT);
   await goesOn(w2, kept);
   await w2[Symbol.asyncDispose]();

@@ -7,10 +7,9 @@ import { STORED as REGISTRY_STORED } from "../../../../registry/schema/retention
 import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import { readWithFormatCheck } from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines, TransferError } from "../../../../shared/server/store/transfer.ts";
-import { World } from "../../../support/world.ts";
+import { get, openProxy } from "../../../proxy/proxy_world.ts";
+import { IMPORTED, TABLES } from "../../../support/store_story.ts";
 import { openTestKv } from "../../../support/test_store.ts";
-
-const TABLES = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
 
 async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
   yield* lines;
@@ -35,7 +34,7 @@ Deno.test("every kind of key states how long an export keeps it", () => {
 });
 
 Deno.test("an export that is imported into an empty store has the same records", async () => {
-  await using w = await World.open();
+  await using w = await openProxy();
   const { a, b } = await w.story();
   for (let i = 0; i < 3; i++) await w.message(a, b);
   const c = await w.agent();
@@ -43,16 +42,18 @@ Deno.test("an export that is imported into an empty store has the same records",
   const body = JSON.stringify({ text: "€".repeat(50_000) });
   await w.message(a, c, { body, headers: { Prefer: "respond-async" } });
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  for (let i = 0; i < 70; i++) assertEquals((await get(w, a, "/pair/peers")).status, 200);
+  assertEquals((await Array.fromAsync(w.kv.list({ prefix: PROXY_KEYS.allSenderParts() }))).length, 1);
   const lines = await Array.fromAsync(exportLines(w.kv, TABLES, w.clock.now()));
   const target = await openTestKv();
-  const count = await importLines(target, TABLES, linesOf(lines), w.clock.now());
+  const count = await importLines(target, IMPORTED, linesOf(lines), w.clock.now());
   assertEquals(count, lines.length - 2);
   assertEquals(await records(target), await records(w.kv));
   target.close();
 });
 
 Deno.test("an incomplete or malformed export is refused with its line, and the store does not start", async (t) => {
-  const head = JSON.stringify({ svcStore: 1, exportedAt: "2026-02-21T00:01:00.000Z" });
+  const head = JSON.stringify({ svcStore: 2, exportedAt: "2026-02-21T00:01:00.000Z" });
   const record = JSON.stringify({ key: ["registry", "issuer"], json: "https://registry.example.test" });
   const end = JSON.stringify({ records: 1 });
   const cases: [string, string[], string][] = [
@@ -61,7 +62,7 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     ["cut within a line", [head, record.slice(0, 40)], "Line 2: not a JSON object"],
     ["a record lost", [head, end], "Line 2: 1 records were exported, 0 are here"],
     ["more after the end", [head, record, end, record], "Line 4: the export continues after its last line"],
-    ["a newer format", [head.replace(":1,", ":2,"), record, end], "Line 1: the export is of format 2"],
+    ["a newer format", [head.replace(":2,", ":3,"), record, end], "Line 1: the export is of format 3"],
     ["no head", [record, end], "Line 1: not an export of a store"],
     ["not JSON", [head, record, "{", end], "Line 3: not a JSON object"],
     ["an unknown kind", [head, record.replace("issuer", "constructor"), end], "not imported"],
@@ -69,6 +70,9 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     ["where an agent was", [head, '{"key":["proxy","presence","x"],"json":{}}', end], "not imported"],
     ["no value", [head, '{"key":["registry","issuer"]}', end], "value is missing"],
     ["bad bytes", [head, '{"key":["proxy","mailbox_part","x",1,0],"bytes":"=="}', end], "value is missing"],
+    ["a sender that is none", [head, '{"key":["proxy","sender","x"],"bytes":"AQID"}', end], "no valid end"],
+    ["a part that is none", [head, '{"key":["proxy","sender_part","x",0],"json":{}}', end], "no valid end"],
+    ["a kind of the format before", [head, '{"key":["proxy","nonce","x","y"],"json":{}}', end], "not imported"],
     ["no lifetime", [head, '{"key":["registry","challenge","x"],"json":{}}', end], "no valid end"],
     ["bad key", [head, '{"key":"registry","json":1}', end], "key is missing"],
   ];
@@ -76,7 +80,7 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     await t.step(name, async () => {
       const kv = await openTestKv();
       const error = await assertRejects(
-        () => importLines(kv, TABLES, linesOf(lines), 1_771_632_060_000),
+        () => importLines(kv, IMPORTED, linesOf(lines), 1_771_632_060_000),
         TransferError,
       );
       assertStringIncludes(error.message, message);
