@@ -26,6 +26,7 @@ import {
   unpackWindow,
   withNonce,
 } from "../schema/sender_record.ts";
+import { readAscii } from "../schema/ascii.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digestBytes } from "../../shared/server/crypto.ts";
@@ -259,5 +260,5 @@ function countIn<R>(window: Uint8Array, { rule, now, seen, whenFull }: Count<R>)
 }
 
 function nameOf(hash: Uint8Array): string {
-  return String.fromCharCode(...hash.subarray(0, NONCE_HASH_BYTES));
+  return readAscii(hash, 0, NONCE_HASH_BYTES);
 }

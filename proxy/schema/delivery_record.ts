@@ -4,6 +4,7 @@
  */
 import type { DeliveryRecord } from "./records.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import { readAscii, writeAscii } from "./ascii.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
@@ -76,12 +77,4 @@ export function unpackDelivery(value: unknown, requestId: string): DeliveryRecor
     answeredAt: time(1),
     receiptAt: time(2),
   };
-}
-
-function writeAscii(bytes: Uint8Array, at: number, text: string): void {
-  for (let i = 0; i < text.length; i++) bytes[at + i] = text.charCodeAt(i);
-}
-
-function readAscii(bytes: Uint8Array, start: number, end: number): string {
-  return String.fromCharCode(...bytes.subarray(start, end));
 }

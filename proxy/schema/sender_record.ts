@@ -8,6 +8,7 @@
  *   begun   start of the delivery 8, then request ID, sender, recipient and instance: each a length 1 and ASCII
  *   part    version 1, then 32 nonces
  */
+import { readAscii, writeAscii } from "./ascii.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { isReplay, nonceEnd, type NonceRecord } from "../../shared/server/nonces.ts";
 import type { WindowRecord } from "../../shared/server/rate_limit.ts";
@@ -61,7 +62,6 @@ const PART_BYTES = PART_NONCES * NONCE_BYTES;
 const GRACE_MS = LIMITS.nonceGraceSeconds * 1000;
 const MOST_EXTRA_MS = 0xff_ffff;
 const NO_BYTES = new Uint8Array();
-const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Returns the record of a sender without one. */
 export function newSender(now: number): SenderRecord {
@@ -126,6 +126,7 @@ export function unpackWindow(packed: Uint8Array): WindowRecord {
 
 /** Returns the packed form of begun deliveries. */
 export function packBegun(deliveries: readonly BegunDelivery[]): Uint8Array<ArrayBuffer> {
+  if (deliveries.length === 0) return NO_BYTES;
   const all = deliveries.map(({ requestId, sender, recipient, instance }) => [requestId, sender, recipient, instance]);
   const bytes = new Uint8Array(all.flat().reduce((sum, text) => sum + 1 + text.length, TIME_BYTES * all.length));
   const view = new DataView(bytes.buffer);
@@ -135,7 +136,8 @@ export function packBegun(deliveries: readonly BegunDelivery[]): Uint8Array<Arra
     at += TIME_BYTES;
     for (const text of texts) {
       bytes[at++] = text.length;
-      for (let k = 0; k < text.length; k++) bytes[at++] = text.charCodeAt(k);
+      writeAscii(bytes, at, text);
+      at += text.length;
     }
   }
   return bytes;
@@ -143,6 +145,7 @@ export function packBegun(deliveries: readonly BegunDelivery[]): Uint8Array<Arra
 
 /** Returns the deliveries of their packed form. @throws {MalformedRecord} */
 export function unpackBegun(packed: Uint8Array): BegunDelivery[] {
+  if (packed.length === 0) return [];
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   let at = 0;
   const take = (length: number): number => {
@@ -154,7 +157,7 @@ export function unpackBegun(packed: Uint8Array): BegunDelivery[] {
   const text = (): string => {
     const length = packed[take(1)] ?? 0;
     const from = take(length);
-    return DECODER.decode(packed.subarray(from, from + length));
+    return readAscii(packed, from, from + length);
   };
   const deliveries: BegunDelivery[] = [];
   while (at < packed.length) {

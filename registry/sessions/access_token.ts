@@ -9,7 +9,7 @@ import type { Clock } from "../../shared/clock.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { readPrecondition, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
-import { digest } from "../../shared/server/crypto.ts";
+import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import type { AgentRecord, SessionRecord } from "../schema/records.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { evaluateAccessToken } from "./session_rules.ts";
@@ -26,7 +26,7 @@ export async function checkAccessToken(
     deps.reads.get<SessionRecord>(KEYS.session(id)),
   ]);
   if (!isIdentity(agent.value, claim)) return "wrong";
-  return evaluateAccessToken(session.value, digest(claim.accessToken), deps.clock.now());
+  return evaluateAccessToken(session.value, comparisonOf(claim.accessToken), deps.clock.now());
 }
 
 /** `CheckAccessToken` on the registry's records. Returns `null` for a token that is not good. */
@@ -38,10 +38,10 @@ export async function accessTokenPreconditions<R>(
 ): Promise<readonly Update<R>[] | null> {
   if (!isSecret("access", claim.accessToken)) return null;
   const id = parseDid(claim.agentDid)?.id ?? "";
-  const sha256 = digest(claim.accessToken);
+  const isTokenOf = comparisonOf(claim.accessToken);
   const isAgentGood = (agent: AgentRecord | null) => isIdentity(agent, claim);
   const isSessionGood = (session: SessionRecord | null) =>
-    evaluateAccessToken(session, sha256, deps.clock.now()) === "good";
+    evaluateAccessToken(session, isTokenOf, deps.clock.now()) === "good";
   const now = deps.clock.now();
   const [agent, session] = await Promise.all([
     readPrecondition(records, KEYS.agent(id), isAgentGood),
@@ -53,4 +53,17 @@ export async function accessTokenPreconditions<R>(
 
 function isIdentity(agent: AgentRecord | null, { agentDid, aitJti }: AccessTokenCheck): boolean {
   return agent?.did === agentDid && agent.status === "active" && agent.currentJti === aitJti;
+}
+
+/**
+ * Returns the comparison of an access token with sessions. A request compares its token with one record before its commit
+ * and at it; the digests are compared once.
+ */
+function comparisonOf(accessToken: string): (session: SessionRecord) => boolean {
+  const sha256 = digest(accessToken);
+  let last: SessionRecord | null = null, isSame = false;
+  return (session) => {
+    if (session !== last) [last, isSame] = [session, equalDigests(session.accessDigest, sha256)];
+    return isSame;
+  };
 }

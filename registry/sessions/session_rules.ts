@@ -76,12 +76,16 @@ export function evaluateRefresh(
   return spent !== null && now < spent.expiresAt ? "reused" : "invalid";
 }
 
-/** Evaluates an access token (D-45). Returns `expired` only for the right token. */
+/**
+ * Evaluates an access token (D-45). Returns `expired` only for the right token.
+ *
+ * @param isTokenOf compares the token with a session
+ */
 export function evaluateAccessToken(
   session: SessionRecord | null,
-  digest: string,
+  isTokenOf: (session: SessionRecord) => boolean,
   now: number,
 ): "good" | "wrong" | "expired" {
-  if (session?.status !== "active" || !equalDigests(session.accessDigest, digest)) return "wrong";
+  if (session?.status !== "active" || !isTokenOf(session)) return "wrong";
   return now < session.accessExpiresAt ? "good" : "expired";
 }

@@ -93,9 +93,9 @@ export function contextText(headers: MessageHeaders): string {
 /** Returns the bound headers by lower-case name. Stops at the first one over the limit. */
 function boundHeaders(headers: MessageHeaders): Map<string, string> {
   const bound = new Map<string, string>();
-  for (const [sentName, sentValue] of Symbol.iterator in headers ? headers : Object.entries(headers)) {
+  const take = (sentName: string, sentValue: string) => {
     const name = sentName.toLowerCase();
-    if (!isBound(name)) continue;
+    if (!isBound(name)) return;
     if (!TOKEN.test(name)) throw new ContextError("The name of a header is malformed");
     const known = bound.get(name);
     const value = known === undefined ? valueOf(name, sentValue) : `${known}, ${valueOf(name, sentValue)}`;
@@ -106,7 +106,10 @@ function boundHeaders(headers: MessageHeaders): Map<string, string> {
     if (bound.size > LIMITS.contextLines) {
       throw new ContextError(`The message has more than ${LIMITS.contextLines} bound headers`);
     }
-  }
+  };
+  // The iterator of `Headers` takes half as long again as its `forEach`.
+  if (headers instanceof Headers) headers.forEach((value, name) => take(name, value));
+  else for (const [name, value] of Symbol.iterator in headers ? headers : Object.entries(headers)) take(name, value);
   return bound;
 }
 
@@ -155,6 +158,8 @@ export function contextOf(target: string): string | null {
   if (query.length > LIMITS.queryLength) {
     throw new ContextError(`The query is over ${LIMITS.queryLength} characters`);
   }
+  // What clients send. Parsing costs more than the rest of this function.
+  if (query.startsWith("ctx=") && !/[&+%]/.test(query)) return query.slice("ctx=".length);
   const [hash = null, ...more] = new URLSearchParams(query).getAll("ctx");
   if (more.length > 0) throw new ContextError("The query names ctx more than once");
   return hash;

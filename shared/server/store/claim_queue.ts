@@ -84,7 +84,7 @@ export class ClaimQueue<C extends Queued> {
     let seen = 0, bytes = 0;
     for (const claim of this.#waiting) {
       if (passed.length === LIMITS.claimsPassedOver) break;
-      if (claim.ids.some((id) => this.#busy.has(id) || behind.has(id))) {
+      if (isAnyIn(claim.ids, this.#busy) || isAnyIn(claim.ids, behind)) {
         // A later claim on any of these records waits behind this one.
         for (const id of claim.ids) behind.add(id);
         passed.push(claim);
@@ -110,6 +110,10 @@ export class ClaimQueue<C extends Queued> {
     this.#inFlight.delete(batch);
     for (const claim of batch) for (const id of claim.ids) this.#busy.delete(id);
   }
+}
+
+function isAnyIn(ids: readonly string[], set: ReadonlySet<string>): boolean {
+  return set.size > 0 && ids.some((id) => set.has(id));
 }
 
 /** Time of the first claim that a request waits for, or infinity. */
