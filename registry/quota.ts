@@ -52,7 +52,7 @@ function refuseOver(used: number, quota: number, what: string): void {
 function counted(record: WindowRecord, quota: number, now: number, what: string): WindowRecord {
   const rule = { name: "quota", requests: quota, windowMs: LIMITS.quotaWindowMs };
   const { allowed, resetMs, record: next } = decide(rule, record, now);
-  if (allowed) return next;
+  if (allowed) return next();
   throw tooMany(`The quota of ${quota} ${what} in 24 h is used up`, resetMs);
 }
 

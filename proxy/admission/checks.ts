@@ -13,6 +13,7 @@ import {
 import {
   decide,
   type Decision,
+  type Entries,
   rateLimitHeaders,
   type WindowRecord,
   type WindowRule,
@@ -243,7 +244,7 @@ function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionSt
   };
   const accessToken = profile.access && deps.readsAccess ? exchange.request.headers.get(HEADERS.access) : null;
   const rule = windowRule(deps, profile);
-  const allows = (record: WindowRecord) => decide(rule, record, now).allowed;
+  const allows = (record: WindowRecord | Entries) => decide(rule, record, now).allowed;
   const isOwn = profile.window !== "agent";
   return {
     sender: begun(readCached<Uint8Array>(deps, KEYS.sender(sender), (record) => isOwn || allows(windowOf(record)))),

@@ -16,6 +16,7 @@ import {
   NONCE_HASH_BYTES,
   noncesIn,
   nonceTotal,
+  PackedWindow,
   packWindow,
   partEnd,
   seal,
@@ -23,7 +24,6 @@ import {
   storedSender,
   unpackPart,
   unpackSender,
-  unpackWindow,
   withNonce,
 } from "../schema/sender_record.ts";
 import { readAscii } from "../schema/ascii.ts";
@@ -31,7 +31,7 @@ import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digestBytes } from "../../shared/server/crypto.ts";
 import type { Reservation } from "../../shared/server/nonces.ts";
-import { decide, type Decision, type WindowRecord, type WindowRule } from "../../shared/server/rate_limit.ts";
+import { decide, type Decision, type WindowRule } from "../../shared/server/rate_limit.ts";
 import type { RecordChange, Update, Write } from "../../shared/server/store/group_commit.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
@@ -242,21 +242,22 @@ const LOOKS_PER_COUNT = 1_000;
 const LOOKED_AT_BYTES = LIMITS.senderNonces * NONCE_BYTES / 2;
 /** A nonce rejects this much longer than a request with its timestamp is accepted. */
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
+const NO_WINDOW = new Uint8Array();
 const NOTHING_KNOWN = new KnownNonces(NaN);
 /** The service deletes ended parts. The expiry in the store is later, for parts that the service missed (D-217). */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 
 /** Returns the window "agent" of a stored record. */
-export function windowOf(value: unknown): WindowRecord {
-  return value === null ? [] : unpackWindow(unpackSender(value).window);
+export function windowOf(value: unknown): PackedWindow {
+  return new PackedWindow(value === null ? NO_WINDOW : unpackSender(value).window);
 }
 
 /** Returns the packed window with one more request, or the refusal. */
 function countIn<R>(window: Uint8Array, { rule, now, seen, whenFull }: Count<R>): Uint8Array | { refuse: R } {
-  const decision = decide(rule, unpackWindow(window), now());
+  const decision = decide(rule, new PackedWindow(window), now());
   seen(decision);
   if (!decision.allowed && whenFull !== "keep") return whenFull;
-  return packWindow(decision.record);
+  return packWindow(decision.record());
 }
 
 function nameOf(hash: Uint8Array): string {

@@ -11,7 +11,7 @@
 import { readAscii, writeAscii } from "./ascii.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { isReplay, nonceEnd, type NonceRecord } from "../../shared/server/nonces.ts";
-import type { WindowRecord } from "../../shared/server/rate_limit.ts";
+import type { Entries, WindowRecord } from "../../shared/server/rate_limit.ts";
 
 /** A delivery that has begun and has no delivery record. */
 export interface BegunDelivery {
@@ -112,16 +112,25 @@ export function packWindow(window: WindowRecord): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Returns the entries of a packed window of an unpacked record. */
-export function unpackWindow(packed: Uint8Array): WindowRecord {
-  const window: [number, number][] = [];
-  if (packed.length === 0) return window;
-  const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
-  const start = view.getFloat64(0);
-  for (let at = TIME_BYTES; at < packed.length; at += ENTRY_BYTES) {
-    window.push([start + view.getUint32(at), view.getUint32(at + 4)]);
+/** The entries of a packed window of an unpacked record. */
+export class PackedWindow implements Entries {
+  readonly length: number;
+  readonly #view: DataView;
+  readonly #start: number;
+
+  constructor(packed: Uint8Array) {
+    this.length = packed.length === 0 ? 0 : (packed.length - TIME_BYTES) / ENTRY_BYTES;
+    this.#view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
+    this.#start = packed.length === 0 ? 0 : this.#view.getFloat64(0);
   }
-  return window;
+
+  timeOf(index: number): number {
+    return this.#start + this.#view.getUint32(TIME_BYTES + index * ENTRY_BYTES);
+  }
+
+  countOf(index: number): number {
+    return this.#view.getUint32(TIME_BYTES + index * ENTRY_BYTES + 4);
+  }
 }
 
 /** Returns the packed form of begun deliveries. */

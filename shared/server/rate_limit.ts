@@ -17,6 +17,13 @@ export interface WindowRule {
 /** Counted requests: time (milliseconds since the Unix epoch) and number of requests at it. */
 export type WindowRecord = (readonly [at: number, count: number])[];
 
+/** The counted requests of a window, in order of time, in another form than a list. */
+export interface Entries {
+  readonly length: number;
+  timeOf(index: number): number;
+  countOf(index: number): number;
+}
+
 /** Decision of a window about a request. */
 export interface Decision {
   allowed: boolean;
@@ -24,8 +31,8 @@ export interface Decision {
   remaining: number;
   /** Time until a retry can succeed or the window is empty, milliseconds. */
   resetMs: number;
-  /** The new record. */
-  record: WindowRecord;
+  /** Returns the new record. Most requests need it once of three decisions. */
+  record(): WindowRecord;
   /** True when the record must be stored although the request is rejected, because the clock stepped back. */
   mended: boolean;
 }
@@ -36,32 +43,60 @@ export interface Decision {
  *
  * @param now milliseconds since the Unix epoch
  */
-export function decide(rule: WindowRule, record: WindowRecord, now: number): Decision {
+export function decide(rule: WindowRule, record: WindowRecord | Entries, now: number): Decision {
+  const entries = Array.isArray(record) ? new ListEntries(record) : record;
   const grain = rule.requests > LIMITS.exactWindowRequests ? rule.windowMs / 60 : 0;
   const life = rule.windowMs + grain;
   // Entries in the future come from a clock that stepped back. They count as made now, so they end after one window.
-  const mended = (record.at(-1)?.[0] ?? now) > now;
-  const all = mended ? merge(record, now) : record;
+  const timeOf = (index: number) => Math.min(entries.timeOf(index), now);
+  const last = entries.length - 1;
+  const mended = last >= 0 && entries.timeOf(last) > now;
   let gone = 0, used = 0;
-  for (const [at, count] of all) {
-    if (now >= at + life) gone++;
-    else used += count;
+  for (let i = 0; i <= last; i++) {
+    if (now >= timeOf(i) + life) gone++;
+    else used += entries.countOf(i);
   }
-  const live = gone === 0 ? all : all.slice(gone);
-  const oldest = live[0]?.[0] ?? now;
-  if (used >= rule.requests) {
-    return { allowed: false, remaining: 0, resetMs: oldest + life - now, record: live, mended };
-  }
-  const last = live.at(-1);
-  const shares = last !== undefined && (now === last[0] || now - last[0] < grain);
-  const next: WindowRecord = shares ? [...live.slice(0, -1), [last[0], last[1] + 1]] : [...live, [now, 1]];
-  return { allowed: true, remaining: rule.requests - used - 1, resetMs: oldest + life - now, record: next, mended };
+  const allowed = used < rule.requests;
+  const resetMs = (gone <= last ? timeOf(gone) : now) + life - now;
+  return {
+    allowed,
+    remaining: allowed ? rule.requests - used - 1 : 0,
+    resetMs,
+    mended,
+    record() {
+      const next: [at: number, count: number][] = [];
+      for (let i = gone; i <= last; i++) add(next, timeOf(i), entries.countOf(i), 0);
+      if (allowed) add(next, now, 1, grain);
+      return next;
+    },
+  };
 }
 
-function merge(record: WindowRecord, now: number): WindowRecord {
-  const past = record.filter(([at]) => at < now);
-  const count = record.reduce((sum, [at, n]) => at < now ? sum : sum + n, 0);
-  return [...past, [now, count]];
+/** Adds requests to the last entry if it is of this time, or less than `grain` milliseconds older, else as a new one. */
+function add(record: [at: number, count: number][], at: number, count: number, grain: number): void {
+  const last = record.at(-1);
+  if (last && (at === last[0] || at - last[0] < grain)) last[1] += count;
+  else record.push([at, count]);
+}
+
+class ListEntries implements Entries {
+  readonly #list: WindowRecord;
+
+  constructor(list: WindowRecord) {
+    this.#list = list;
+  }
+
+  get length(): number {
+    return this.#list.length;
+  }
+
+  timeOf(index: number): number {
+    return this.#list[index]?.[0] ?? 0;
+  }
+
+  countOf(index: number): number {
+    return this.#list[index]?.[1] ?? 0;
+  }
 }
 
 /**
@@ -85,7 +120,7 @@ export function windowUpdate<R = never>(
       seen(decision);
       if (!decision.allowed && whenFull !== "keep") return whenFull;
       if (!decision.allowed && !decision.mended) return "keep";
-      return { value: decision.record, expireInMs: rule.windowMs * 2 };
+      return { value: decision.record(), expireInMs: rule.windowMs * 2 };
     },
   };
 }

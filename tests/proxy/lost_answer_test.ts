@@ -7,6 +7,7 @@ import { windowOf } from "../../proxy/admission/senders.ts";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { outcome } from "../support/registry_world.ts";
+import { entriesOf } from "../support/window_entries.ts";
 import { openProxy } from "./proxy_world.ts";
 
 Deno.test("a message is accepted once when the answer to its commit is lost", async (t) => {
@@ -20,7 +21,7 @@ Deno.test("a message is accepted once when the answer to its commit is lost", as
       await w.connected();
       const countOf = async () => {
         const senders = await Array.fromAsync(w.kv.list({ prefix: KEYS.allSenders() }));
-        return senders.flatMap(({ value }) => windowOf(value)).reduce((sum, [, count]) => sum + count, 0);
+        return senders.flatMap(({ value }) => entriesOf(windowOf(value))).reduce((sum, [, count]) => sum + count, 0);
       };
       const before = await countOf();
       let lost = 0;

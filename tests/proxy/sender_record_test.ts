@@ -11,6 +11,7 @@ import {
   noncesIn,
   nonceTotal,
   packBegun,
+  PackedWindow,
   packSender,
   packWindow,
   partEnd,
@@ -20,12 +21,12 @@ import {
   unpackBegun,
   unpackPart,
   unpackSender,
-  unpackWindow,
   withNonce,
 } from "../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digestBytes } from "../../shared/server/crypto.ts";
 import type { NonceRecord } from "../../shared/server/nonces.ts";
+import { entriesOf } from "../support/window_entries.ts";
 
 const NOW = Date.UTC(2026, 1, 21);
 const SECOND = NOW / 1000;
@@ -86,7 +87,7 @@ Deno.test("window, begun deliveries and nonces are unchanged after packing and u
         const record = { since: NOW, sealed, nonces, window: packWindow(entries), begun: packBegun(deliveries) };
         const back = unpackSender(packSender(record));
         assertEquals(back, record);
-        assertEquals(unpackWindow(back.window), entries.map(([at, n]): [number, number] => [at, n]));
+        assertEquals(entriesOf(new PackedWindow(back.window)), entries.map(([at, n]): [number, number] => [at, n]));
         assertEquals(unpackBegun(back.begun), deliveries);
         assertEquals(nonceTotal(back), sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES);
       },
@@ -141,7 +142,7 @@ Deno.test("bytes of another form are refused as malformed, never read past their
   });
   const read = (value: unknown) => {
     const record = unpackSender(value);
-    return [unpackWindow(record.window), unpackBegun(record.begun), [...noncesIn(record.nonces)]];
+    return [entriesOf(new PackedWindow(record.window)), unpackBegun(record.begun), [...noncesIn(record.nonces)]];
   };
   assertEquals(read(whole).map((part) => part.length), [2, 2, 3]);
   for (let length = 0; length < whole.length; length++) {

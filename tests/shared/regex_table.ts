@@ -69,6 +69,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^[\t\x20-\x7e]*$/`, "", "x", "\u00e9"),
   meets(String.raw`/^[\x20-\x7e]+$/`, "", "x", "\t"),
   meets("/^[a-z0-9!#$%&'*+.^_`|~-]+$/", "", "x", " "),
+  meets("/[&+%]/", "", "x", ""),
   meets("/^[A-Za-z0-9_-]{86}$/", "", "x", " "),
   meets("/^svc_agt_[A-Za-z0-9_-]{43}$/", "svc_agt_", "x", " "),
 

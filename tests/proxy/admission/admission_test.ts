@@ -3,6 +3,7 @@
  * with the records of its handler if there are any.
  */
 import { assertEquals } from "@std/assert";
+import { entriesOf } from "../../support/window_entries.ts";
 import { windowOf } from "../../../proxy/admission/senders.ts";
 import type { AdmittedAgent } from "../../../proxy/caller.ts";
 import { AUTHENTICATORS } from "../../../proxy/routes.ts";
@@ -45,7 +46,7 @@ function appWith(w: World, handler: (caller: AdmittedAgent) => Promise<Answer>):
 /** Requests that the agent's window counts. */
 async function counted(w: World, agent: TestAgent): Promise<number> {
   const { value } = await w.kv.get(KEYS.sender(agent.agent.did));
-  return windowOf(value).reduce((sum, [, count]) => sum + count, 0);
+  return entriesOf(windowOf(value)).reduce((sum, [, count]) => sum + count, 0);
 }
 
 const RECORD: Deno.KvKey = ["proxy", "test-record"];

@@ -30,7 +30,7 @@ class Model {
 
   ask(now: number): Decision {
     const decision = decide(this.rule, this.record, now);
-    if (decision.allowed || decision.mended) this.record = decision.record;
+    if (decision.allowed || decision.mended) this.record = decision.record();
     if (decision.allowed) this.accepted.push(now);
     return decision;
   }
@@ -189,7 +189,8 @@ Deno.test("the window record stays short, ordered and correct for any step of th
         const model = new Model({ name: "any", requests, windowMs: 1000 });
         let now = NOW;
         for (const step of steps) {
-          const { allowed, record, remaining, resetMs } = model.ask(now += step);
+          const { allowed, record: recordOf, remaining, resetMs } = model.ask(now += step);
+          const record = recordOf();
           const used = record.reduce((sum, [, count]) => sum + count, 0);
           assert(used <= requests && (allowed ? remaining === requests - used : used === requests));
           assert(resetMs > 0 && resetMs <= 1000);
@@ -223,7 +224,7 @@ Deno.test("rate limit headers hold the policy, the remaining requests and the ti
   ];
   for (const [name, resetMs, allowed, remaining, seconds] of cases) {
     await t.step(name, () => {
-      const headers = rateLimitHeaders(rule, { allowed, remaining, resetMs, record: [], mended: false });
+      const headers = rateLimitHeaders(rule, { allowed, remaining, resetMs, record: () => [], mended: false });
       assertEquals(headers["RateLimit-Policy"], '"agent";q=60;w=60');
       assertEquals(headers["RateLimit"], `"agent";r=${remaining};t=${seconds}`);
       assertEquals(headers["Retry-After"], allowed ? undefined : seconds);

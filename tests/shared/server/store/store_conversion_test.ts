@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { FORMAT_1_KEYS, KEYS } from "../../../../proxy/schema/kv_keys.ts";
 import { FROM_FORMAT_1 } from "../../../../proxy/schema/format_1.ts";
-import { isUsedIn, unpackPart, unpackSender, unpackWindow } from "../../../../proxy/schema/sender_record.ts";
+import { isUsedIn, PackedWindow, unpackPart, unpackSender } from "../../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../../../shared/protocol/time.ts";
 import { digest, digestBytes } from "../../../../shared/server/crypto.ts";
@@ -18,6 +18,7 @@ import {
   readWithFormatCheck,
   STORE_FORMAT,
 } from "../../../../shared/server/store/store_format.ts";
+import { entriesOf } from "../../../support/window_entries.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 import { openTestKv } from "../../../support/test_store.ts";
@@ -57,7 +58,10 @@ async function held(kv: Deno.Kv, agent: string, names: readonly string[], clock:
   const lists = [record.nonces, ...parts.map((part) => unpackPart(part.value))];
   assertEquals(parts.map(({ key }) => key.at(-1)), Array.from({ length: record.sealed }, (_, i) => i));
   const isUsed = (name: string) => lists.some((nonces) => isUsedIn(nonces, digestBytes(name), 1, clock.now()));
-  return [names.map(isUsed), unpackWindow(record.window).map(([at, count]) => [at - clock.now(), count])];
+  return [
+    names.map(isUsed),
+    entriesOf(new PackedWindow(record.window)).map(([at, count]) => [at - clock.now(), count]),
+  ];
 }
 
 /** Fails unless the store is converted, whole and without records of format 1. */
