@@ -12,6 +12,7 @@ interface Timer {
 }
 
 const { wheelSlotMs, wheelTimerMs } = LIMITS;
+const nothing = () => {};
 
 /**
  * A clock whose timers of a second or more fire at the end of their slot of 250 ms: up to one slot late, never early, in
@@ -47,6 +48,8 @@ export class TimerWheel implements Clock {
     this.#slots.set(slot, timers);
     if (slot < this.#wakeSlot) this.#wakeAt(slot);
     return () => {
+      // A set leaves copies of its content to the garbage collector, which would keep what `fn` uses for seconds.
+      timer.fn = nothing;
       if (timers.delete(timer) && timers.size === 0) this.#drop(slot);
     };
   }
