@@ -114,6 +114,7 @@ async function compose(
     maxChecks: store.maxChecks,
     commitsInFlight: store.commitsInFlight,
     reliedMs: store.reliedMs,
+    writes: store.writes,
     clock,
     random: systemRandom,
     newId,

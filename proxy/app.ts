@@ -69,6 +69,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     metrics,
     inFlight: externals.commitsInFlight,
     reliedMs: externals.reliedMs,
+    writes: externals.writes ?? null,
   });
   const reads = new BatchedReads(kv);
   const hub = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics);

@@ -4,6 +4,7 @@
  */
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { WriteWatch } from "../../shared/server/write_watch.ts";
 import { CallGate, countingKv, noCounts, type StoreCounts } from "../support/counting_kv.ts";
 import { until } from "../support/until.ts";
 import { Denokv } from "../support/denokv.ts";
@@ -91,10 +92,13 @@ export class Deployment implements AsyncDisposable {
 
   static async open(form: Form, store: OpenedStore): Promise<Deployment> {
     const deployment = new Deployment(form);
+    const isFile = store.maxChecks === LIMITS.commitChecks;
+    const writes = isFile ? new WriteWatch(store.kv) : null;
     for (let i = 0; i < form.instances; i++) {
       const counts = noCounts();
       const world = await World.open({
         kv: countingKv(store.kv, deployment.#gate, counts),
+        ...(writes ? { writes } : {}),
         maxChecks: store.maxChecks,
         seed: i + 1,
         sharedProcess: form.together,

@@ -25,9 +25,10 @@ import { REGISTRY_DOCUMENT } from "../../registry/routes.ts";
 import { ConfigReader } from "../../shared/server/config_reader.ts";
 import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { Metrics } from "../../shared/server/metrics/metrics.ts";
+import { WriteWatch } from "../../shared/server/write_watch.ts";
 import { flushTasks, ManualClock } from "./manual_clock.ts";
 import { seededRandom } from "./seeded_random.ts";
-import { MAX_CHECKS, openTestKv } from "./test_store.ts";
+import { IS_REMOTE, MAX_CHECKS, openTestKv } from "./test_store.ts";
 
 export const REGISTRY_URL = "https://registry.example.test";
 export const PROXY_URL = "https://proxy.example.test";
@@ -52,6 +53,8 @@ export interface WorldOptions {
   seed?: number;
   /** A store to use; without it a new one in memory. */
   kv?: Deno.Kv;
+  /** The writes of `kv`, when nothing else uses it (D-262). */
+  writes?: WriteWatch;
   maxChecks?: number;
   /** The proxy checks access tokens by the registry's records, as when both share a process, without a request. */
   sharedProcess?: boolean;
@@ -114,7 +117,11 @@ export class World implements AsyncDisposable {
   /** Sockets that are being attached to this instance, as the upgrade does before it answers. */
   #claims: Promise<void>[] = [];
 
-  private constructor(readonly kv: Deno.Kv, readonly options: WorldOptions) {
+  private constructor(
+    readonly kv: Deno.Kv,
+    readonly options: WorldOptions,
+    readonly writes: WriteWatch | null,
+  ) {
     this.clock = options.clock ?? new ManualClock();
     this.random = seededRandom(options.seed);
     this.newId = ulidSource(() => this.clock.now(), this.random.bytes);
@@ -122,8 +129,9 @@ export class World implements AsyncDisposable {
 
   static async open(options: WorldOptions = {}): Promise<World> {
     const kv = options.kv ?? await openTestKv();
+    const writes = options.writes ?? (options.kv || IS_REMOTE ? null : new WriteWatch(kv));
     if (!options.kv) wrapStoreErrors(kv);
-    const world = new World(kv, options);
+    const world = new World(kv, options, writes);
     await world.start();
     return world;
   }
@@ -147,6 +155,7 @@ export class World implements AsyncDisposable {
       // A store with the checks of one over the network is used like one (D-254, D-255).
       commitsInFlight: isRemote ? LIMITS.commitsInFlight : 1,
       reliedMs: isRemote ? LIMITS.reliedMs : 0,
+      writes: this.writes,
       clock: this.clock,
       random: this.random,
       newId: this.newId,

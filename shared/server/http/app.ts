@@ -28,6 +28,7 @@ import type { Metrics } from "../metrics/metrics.ts";
 import { recordResponse } from "./response_record.ts";
 import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
 import { StoreUnavailable } from "../store/store_errors.ts";
+import type { WriteWatch } from "../write_watch.ts";
 
 /** What every service passes to its app. */
 export interface AppDeps {
@@ -57,6 +58,8 @@ export interface ServiceDeps {
   commitsInFlight: number;
   /** How long the proxy relies on a record that its commit does not check, milliseconds; 0: it checks all (D-255). */
   reliedMs: number;
+  /** The writes of a store that this process alone has open (D-262). */
+  writes?: WriteWatch | null;
   clock: Clock;
   random: Random;
   newId: NewId;

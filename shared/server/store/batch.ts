@@ -1,6 +1,7 @@
 /**
  * Claims on records, and the records of one batch of them. Pure: reads and writes no store. group_commit.ts commits a batch.
  */
+import type { Moment } from "../write_watch.ts";
 import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 
 /** A key that is written or deleted without a check, together with a checked record. */
@@ -57,6 +58,8 @@ export interface CachedRecord {
   key: Deno.KvKey;
   versionstamp: string | null;
   value: unknown;
+  /** The record is unchanged while none of its kind was written since (D-262). */
+  checkedAt?: Moment | null;
 }
 
 /** A record of a batch, as the claims before have left it. */
@@ -70,8 +73,8 @@ export interface BatchRecord extends CachedRecord {
 }
 
 /** Returns a record that no claim has changed. */
-export function untouched({ key, value, versionstamp }: CachedRecord): BatchRecord {
-  return { key, value, versionstamp, change: null, isHeld: false, also: [], uncached: true };
+export function untouched({ key, value, versionstamp, checkedAt = null }: CachedRecord): BatchRecord {
+  return { key, value, versionstamp, checkedAt, change: null, isHeld: false, also: [], uncached: true };
 }
 
 /** Returns the later of two versions of a record. */

@@ -4,7 +4,8 @@
  * completely or rejected, and receives its own result. The only writer of nonces, rate-limit windows and delivery records.
  * Over a network several commits are in flight, on different records (D-254): to the store they are like commits of
  * several instances. There a commit does not check the records that a claim only depends on, if they were read at most
- * 1 s before (D-255).
+ * 1 s before (D-255). In a store that no other process has open, a commit does not check again a record that an earlier one
+ * has checked, while no record of its kind is written (D-262).
  *
  * A commit whose call fails or is late may have taken effect, or may still do so (D-216).
  * - After an error its mark is read. When it has the commit's number, the claims of that commit have taken effect.
@@ -17,6 +18,7 @@ import { type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import { isUnwritten, type Moment, type WriteWatch } from "../write_watch.ts";
 import {
   addWrite,
   applyAll,
@@ -56,6 +58,8 @@ export interface GroupCommitOptions {
   inFlight?: number;
   /** How long a record may be relied on without a check, milliseconds; default 0: every commit checks it (D-255). */
   reliedMs?: number;
+  /** The writes of a store that this process alone has open; without it every commit checks what it depends on (D-262). */
+  writes?: WriteWatch | null;
 }
 
 /** An attempt to commit: its slot, its number, and whether an error may still halve the batch. */
@@ -76,12 +80,13 @@ export class GroupCommit {
   readonly #joining: JoiningClaims;
   readonly #metrics: Metrics | undefined;
   readonly #reliedMs: number;
+  readonly #writes: WriteWatch | null;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
 
   constructor(kv: Deno.Kv, maxChecks: number, options: GroupCommitOptions = {}) {
-    const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0 } = options;
+    const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0, writes = null } = options;
     this.#kv = kv;
     this.#queue = new ClaimQueue(maxChecks);
     this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
@@ -90,6 +95,7 @@ export class GroupCommit {
     this.#joining = new JoiningClaims(clock, this.#queue, () => this.#commitAll());
     this.#metrics = metrics;
     this.#reliedMs = reliedMs;
+    this.#writes = writes;
   }
 
   /** True when commits check each record that a claim depends on, so that a cached one may be used. */
@@ -271,11 +277,11 @@ export class GroupCommit {
   async #write(entries: Map<string, BatchRecord>, mark: Mark | undefined): Promise<boolean> {
     let isChange = false;
     const operation = this.#kv.atomic();
-    const concerned: [string, BatchRecord][] = [];
+    const concerned: [string, BatchRecord, Moment | null][] = [];
     for (const [id, entry] of entries) {
-      const { key, versionstamp, change, also } = entry;
-      if (!change && !entry.isHeld) continue;
-      concerned.push([id, entry]);
+      const { key, versionstamp, change, also, checkedAt } = entry;
+      if (!change && (!entry.isHeld || checkedAt && isUnwritten(checkedAt))) continue;
+      concerned.push([id, entry, change ? null : this.#writes?.momentOf(key) ?? null]);
       operation.check({ key, versionstamp });
       if (!change) continue;
       isChange = true;
@@ -287,11 +293,11 @@ export class GroupCommit {
     const began = this.#clock.now();
     const result = await countedCommit(operation, this.#metrics);
     this.#metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
-    for (const [id, entry] of concerned) {
+    for (const [id, entry, moment] of concerned) {
       this.#known.delete(id);
       if (result.ok && !entry.uncached && entry.value !== null) {
         const versionstamp = entry.change ? result.versionstamp : entry.versionstamp;
-        this.#known.set(id, { key: entry.key, value: entry.value, versionstamp });
+        this.#known.set(id, { key: entry.key, value: entry.value, versionstamp, checkedAt: moment });
       }
     }
     return result.ok;

@@ -8,6 +8,7 @@ import type { NewId } from "../../protocol/ids.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Random } from "../../random.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import { WriteWatch } from "../write_watch.ts";
 import { wrapStoreErrors } from "./store_errors.ts";
 import { lockFile, StoreRefused } from "./store_lock.ts";
 
@@ -24,6 +25,8 @@ export interface Store {
   reliedMs: number;
   /** True unless the store is reached over the network: no other process has it open, and every earlier user has ended. */
   isExclusive: boolean;
+  /** The writes of a store that no other process has open; else `null` (D-262). */
+  writes: WriteWatch | null;
   close(): void;
 }
 
@@ -64,9 +67,11 @@ export async function openStore(url: string | null, clock: Clock = systemClock):
 }
 
 function toStore(kv: Deno.Kv, clock: Clock, maxChecks: number, isExclusive: boolean, unlock: () => void): Store {
+  const writes = isExclusive ? new WriteWatch(kv) : null;
   wrapStoreErrors(kv, clock);
   return {
     kv,
+    writes,
     maxChecks,
     commitsInFlight: isExclusive ? 1 : LIMITS.commitsInFlight,
     reliedMs: isExclusive ? 0 : LIMITS.reliedMs,

@@ -1,0 +1,81 @@
+/**
+ * Which kinds of records this process writes (D-262). A record that a commit has checked needs no check in a later commit
+ * while no record of its kind is written: no other process has the store open, so every write passes here. A write counts
+ * from its call until the store has answered it, also after the deadline of the call. The kind of a record is the first two parts of its key.
+ */
+
+interface Kind {
+  /** Writes that have begun. */
+  begun: number;
+  underWay: number;
+}
+
+/** A moment at which no record of a kind was being written. */
+export interface Moment {
+  readonly kind: Kind;
+  readonly begun: number;
+}
+
+export class WriteWatch {
+  /** By kind; the key tables bound their number. */
+  readonly #kinds = new Map<string, Kind>();
+
+  /** Wraps the calls of an open store that write, in place. Wrap them before their deadlines: a late write may take effect. */
+  constructor(kv: Deno.Kv) {
+    const set = kv.set.bind(kv), remove = kv.delete.bind(kv), atomic = kv.atomic.bind(kv);
+    kv.set = (key, ...rest) => this.#during([key], () => set(key, ...rest));
+    kv.delete = (key) => this.#during([key], () => remove(key));
+    kv.atomic = () => this.#watched(atomic());
+  }
+
+  /** Returns the present moment for the kind of a record; `null` while a record of this kind is being written. */
+  momentOf(key: Deno.KvKey): Moment | null {
+    const kind = this.#kindOf(key);
+    return kind.underWay === 0 ? { kind, begun: kind.begun } : null;
+  }
+
+  #watched(operation: Deno.AtomicOperation): Deno.AtomicOperation {
+    const keys: Deno.KvKey[] = [];
+    for (const name of ["set", "delete", "sum", "min", "max"] as const) {
+      const call = operation[name].bind(operation) as (...args: unknown[]) => Deno.AtomicOperation;
+      operation[name] = (key: Deno.KvKey, ...rest: unknown[]) => {
+        keys.push(key);
+        call(key, ...rest);
+        return operation;
+      };
+    }
+    const mutate = operation.mutate.bind(operation), commit = operation.commit.bind(operation);
+    operation.mutate = (...mutations) => {
+      for (const { key } of mutations) keys.push(key);
+      mutate(...mutations);
+      return operation;
+    };
+    operation.commit = () => this.#during(keys, commit);
+    return operation;
+  }
+
+  async #during<R>(keys: readonly Deno.KvKey[], write: () => Promise<R>): Promise<R> {
+    const kinds = new Set(keys.map((key) => this.#kindOf(key)));
+    for (const kind of kinds) {
+      kind.begun++;
+      kind.underWay++;
+    }
+    try {
+      return await write();
+    } finally {
+      for (const kind of kinds) kind.underWay--;
+    }
+  }
+
+  #kindOf(key: Deno.KvKey): Kind {
+    const name = `${String(key[0])} ${String(key[1])}`;
+    let kind = this.#kinds.get(name);
+    if (!kind) this.#kinds.set(name, kind = { begun: 0, underWay: 0 });
+    return kind;
+  }
+}
+
+/** Returns true when no record of the kind was written since the moment. */
+export function isUnwritten({ kind, begun }: Moment): boolean {
+  return kind.underWay === 0 && kind.begun === begun;
+}

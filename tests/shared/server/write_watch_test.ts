@@ -1,0 +1,164 @@
+/**
+ * Records that a commit has checked are not checked again while none of their kind is written (D-262): which writes
+ * count and for how long, and that a decision never takes effect after its record has changed.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import fc from "fast-check";
+import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
+import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
+import { readPrecondition, requireUnchanged } from "../../../shared/server/store/preconditions.ts";
+import { isUnwritten, WriteWatch } from "../../../shared/server/write_watch.ts";
+import { tempFolder } from "../../support/process.ts";
+import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
+
+const GROUND: Deno.KvKey = ["one", "ground", "a"];
+const KEPT_MS = 3_600_000;
+const isGood = (value: string | null) => value === "good";
+
+/** Decides by the ground record, and writes a record for each decision. */
+class Decider {
+  /** Checks of each commit. */
+  readonly checks: number[] = [];
+  readonly #commits: GroupCommit;
+  readonly #reads: BatchedReads;
+
+  constructor(readonly kv: Deno.Kv) {
+    const atomic = kv.atomic.bind(kv);
+    kv.atomic = () => {
+      const operation = atomic();
+      const { check, commit } = operation;
+      let count = 0;
+      operation.check = (...checks) => {
+        count += checks.length;
+        return check.apply(operation, checks);
+      };
+      operation.commit = () => {
+        this.checks.push(count);
+        return commit.call(operation);
+      };
+      return operation;
+    };
+    this.#commits = new GroupCommit(kv, MAX_CHECKS, { writes: new WriteWatch(kv) });
+    this.#reads = new BatchedReads(kv);
+  }
+
+  async decide(what: string, before: () => unknown = () => {}): Promise<string> {
+    const seen = await readPrecondition<string>({ commits: this.#commits, reads: this.#reads }, GROUND, isGood);
+    if (!isGood(seen.value)) return "refused at once";
+    await before();
+    const result = await this.#commits.claim([
+      requireUnchanged(seen, 0, isGood, "lost"),
+      { key: ["one", "done", what], uncached: true, next: () => ({ value: true, expireInMs: KEPT_MS }) },
+    ]);
+    return result.taken ? "done" : String(result.refused);
+  }
+}
+
+Deno.test("a record that a commit has checked is not checked again until one of its kind is written", async () => {
+  using kv = await openTestKv();
+  const { decide, checks } = bound(new Decider(kv));
+  await kv.set(GROUND, "good");
+  for (const what of ["first", "second", "third"]) assertEquals(await decide(what), "done");
+  assertEquals(checks, [2, 1, 1]);
+  await kv.set(["one", "other", "a"], 1);
+  assertEquals(await decide("other kind"), "done");
+  await kv.set(["one", "ground", "b"], "bad");
+  assertEquals(await decide("same kind"), "done");
+  assertEquals(await decide("again"), "done");
+  assertEquals(checks, [2, 1, 1, 1, 2, 1]);
+});
+
+Deno.test("every way to write a record counts", async (t) => {
+  const ways: [name: string, write: (kv: Deno.Kv) => Promise<unknown>][] = [
+    ["set", (kv) => kv.set(GROUND, "bad")],
+    ["delete", (kv) => kv.delete(GROUND)],
+    ["atomic set", (kv) => kv.atomic().check({ key: ["x"], versionstamp: null }).set(GROUND, "bad").commit()],
+    ["atomic delete", (kv) => kv.atomic().set(["x"], 1).delete(GROUND).commit()],
+    ["atomic mutate", (kv) => kv.atomic().mutate({ type: "set", key: GROUND, value: "bad" }).commit()],
+  ];
+  for (const [name, write] of ways) {
+    await t.step(name, async () => {
+      using kv = await openTestKv();
+      const { decide } = bound(new Decider(kv));
+      await kv.set(GROUND, "good");
+      assertEquals([await decide("first"), await decide("second")], ["done", "done"]);
+      assertEquals(await decide("it", () => write(kv)), "lost");
+      assertEquals((await kv.get(["one", "done", "it"])).value, null);
+      assertEquals(await decide("after"), "refused at once");
+    });
+  }
+  for (const name of ["sum", "min", "max"] as const) {
+    await t.step(name, async () => {
+      using kv = await openTestKv();
+      const watch = new WriteWatch(kv);
+      const moment = watch.momentOf(["n", "k"]);
+      assert(moment && isUnwritten(moment));
+      await kv.atomic()[name](["n", "k", 1], 1n).commit();
+      assertEquals(isUnwritten(moment), false);
+    });
+  }
+});
+
+Deno.test("a write counts from its call until the store has answered, also when it fails", async () => {
+  using kv = await openTestKv();
+  const answers: PromiseWithResolvers<Deno.KvCommitResult>[] = [];
+  kv.set = () => {
+    const answer = Promise.withResolvers<Deno.KvCommitResult>();
+    answers.push(answer);
+    return answer.promise;
+  };
+  const watch = new WriteWatch(kv);
+  const key = ["n", "k", 1];
+  const before = watch.momentOf(key);
+  assert(before && isUnwritten(before));
+  const [first, second] = [kv.set(key, 1), kv.set(["n", "k", 2], 1)];
+  assertEquals([isUnwritten(before), watch.momentOf(key)], [false, null]);
+  answers[0]?.resolve({ ok: true, versionstamp: "1" });
+  await first;
+  assertEquals(watch.momentOf(key), null);
+  answers[1]?.reject(new Error("full"));
+  await assertRejects(() => second, Error, "full");
+  const after = watch.momentOf(key);
+  assert(after && isUnwritten(after) && !isUnwritten(before));
+  void kv.set(key, 2);
+  // This one is never answered, so it may still take effect.
+  assertEquals([isUnwritten(after), watch.momentOf(key)], [false, null]);
+});
+
+Deno.test("no decision takes effect after its record has changed, in a store in memory and in a file", async (t) => {
+  const step = fc.constantFrom("decide", "decide", "decide", "good", "bad", "wait");
+  for (const kind of ["memory", "file"] as const) {
+    await t.step(kind, async () => {
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60 }), async (steps) => {
+          await using folder = await tempFolder();
+          using kv = await Deno.openKv(kind === "file" ? `${folder.path}/svc.kv` : ":memory:");
+          const { decide } = bound(new Decider(kv));
+          const changes: [versionstamp: string, value: string][] = [];
+          const change = async (value: string) => {
+            const { versionstamp } = await kv.set(GROUND, value);
+            changes.push([versionstamp, value]);
+          };
+          await change("good");
+          const open: Promise<unknown>[] = [];
+          for (const [i, name] of steps.entries()) {
+            if (name === "decide") open.push(decide(`n-${i}`));
+            else if (name === "wait") await Promise.all(open);
+            else open.push(change(name));
+          }
+          await Promise.all(open);
+          changes.sort(([a], [b]) => a < b ? -1 : 1);
+          for await (const { versionstamp } of kv.list({ prefix: ["one", "done"] })) {
+            const last = changes.findLast(([at]) => at < versionstamp);
+            assertEquals(last?.[1], "good");
+          }
+        }),
+        { numRuns: kind === "file" ? 15 : 60, seed: 1 },
+      );
+    });
+  }
+});
+
+function bound(decider: Decider): { decide: Decider["decide"]; checks: readonly number[] } {
+  return { decide: decider.decide.bind(decider), checks: decider.checks };
+}
