@@ -35,6 +35,7 @@ import {
   type ServerConfig,
   validateServerConfig,
 } from "./shared/server/server_config.ts";
+import { confirmCommits } from "./shared/server/confirmed_commits.ts";
 import { TimerWheel } from "./shared/server/timer_wheel.ts";
 import { type MetricsListener, serveMetrics } from "./shared/server/http/metrics_listener.ts";
 import { type Answer, json } from "./shared/server/http/route.ts";
@@ -172,6 +173,7 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
   const configuration = readConfiguration(environ);
   const { host, port: wanted, kvUrl, metricsListen } = configuration.server;
   const store = await openStore(kvUrl, clock);
+  if (!store.isExclusive) confirmCommits(store.kv, newId());
   const metrics = newMetrics(configuration);
   const entry = new Entry({ clock, newId, log, metrics });
   const http = listen(host, wanted, entry, store);

@@ -35,6 +35,7 @@
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";
 import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["proxy", ...parts];
@@ -81,7 +82,7 @@ export const KEYS = {
   allDeliveries: () => key("delivery"),
   allReceipts: () => key("receipt"),
   allPresences: () => key("presence"),
-  commitMark: (instance: string) => key("commit_mark", instance),
+  commitMark: (instance: string) => key(COMMIT_MARK, instance),
   probe: () => key("probe"),
 } as const;
 

@@ -31,6 +31,7 @@
 import type { AuditEvent } from "./records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { hashKeyPart } from "../../shared/server/crypto.ts";
+import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";
 import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
 const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["registry", ...parts];
@@ -68,7 +69,7 @@ export const KEYS = {
   auditLog: () => key("audit"),
   nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, hashKeyPart(nonce)),
   window: (rule: string, who: string) => key("window", rule, hashKeyPart(who)),
-  commitMark: (instance: string) => key("commit_mark", instance),
+  commitMark: (instance: string) => key(COMMIT_MARK, instance),
   probe: () => key("probe"),
 } as const;
 

@@ -1,8 +1,10 @@
 /**
  * Which kinds of records this process writes (D-262). A record that a commit has checked needs no check in a later commit
  * while no record of its kind is written: no other process has the store open, so every write passes here. A write counts
- * from its call until the store has answered it, also after the deadline of the call. The kind of a record is the first two parts of its key.
+ * from its call until the store has answered it, also after the deadline of the call. The kind of a record is the first two
+ * parts of its key.
  */
+import { intercept } from "./intercepted.ts";
 
 interface Kind {
   /** Writes that have begun. */
@@ -36,22 +38,10 @@ export class WriteWatch {
 
   #watched(operation: Deno.AtomicOperation): Deno.AtomicOperation {
     const keys: Deno.KvKey[] = [];
-    for (const name of ["set", "delete", "sum", "min", "max"] as const) {
-      const call = operation[name].bind(operation) as (...args: unknown[]) => Deno.AtomicOperation;
-      operation[name] = (key: Deno.KvKey, ...rest: unknown[]) => {
-        keys.push(key);
-        call(key, ...rest);
-        return operation;
-      };
-    }
-    const mutate = operation.mutate.bind(operation), commit = operation.commit.bind(operation);
-    operation.mutate = (...mutations) => {
-      for (const { key } of mutations) keys.push(key);
-      mutate(...mutations);
-      return operation;
-    };
-    operation.commit = () => this.#during(keys, commit);
-    return operation;
+    return intercept(operation, {
+      writes: (key) => keys.push(key),
+      commit: (run) => this.#during(keys, run),
+    });
   }
 
   async #during<R>(keys: readonly Deno.KvKey[], write: () => Promise<R>): Promise<R> {

@@ -4,6 +4,7 @@
  */
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { confirmCommits } from "../../shared/server/confirmed_commits.ts";
 import { WriteWatch } from "../../shared/server/write_watch.ts";
 import { CallGate, countingKv, noCounts, type StoreCounts } from "../support/counting_kv.ts";
 import { until } from "../support/until.ts";
@@ -96,8 +97,10 @@ export class Deployment implements AsyncDisposable {
     const writes = isFile ? new WriteWatch(store.kv) : null;
     for (let i = 0; i < form.instances; i++) {
       const counts = noCounts();
+      const kv = countingKv(store.kv, deployment.#gate, counts);
+      if (!isFile) confirmCommits(kv, String(i));
       const world = await World.open({
-        kv: countingKv(store.kv, deployment.#gate, counts),
+        kv,
         ...(writes ? { writes } : {}),
         maxChecks: store.maxChecks,
         seed: i + 1,

@@ -13,6 +13,9 @@ export interface Mark {
   number: number;
 }
 
+/** Second part of the keys of marks. */
+export const COMMIT_MARK = "commit_mark";
+
 /** Time to the expiry of a mark in the store, milliseconds. */
 export const MARK_KEPT_MS = LIMITS.commitMarkSeconds * 1000;
 

@@ -1,0 +1,42 @@
+/**
+ * Commits over a network that a repeat cannot turn into a conflict (D-272). Deno sends a commit again when its answer is
+ * lost; if the first try took effect, the repeat conflicts with it. So a commit with a check also writes a mark, and after a
+ * conflict the mark shows whether the commit took effect. Without this, a person would read that an invite was used before,
+ * and never see the key that it gave.
+ */
+import { intercept } from "./intercepted.ts";
+import { COMMIT_MARK, MARK_KEPT_MS } from "./store/commit_marks.ts";
+
+/**
+ * Confirms the commits of an open store, in place. A commit that writes a mark of its own is left to its caller.
+ *
+ * @param id of this process, which names its marks
+ */
+export function confirmCommits(kv: Deno.Kv, id: string): void {
+  const atomic = kv.atomic.bind(kv);
+  /** Keys of marks that no commit in flight uses. */
+  const free: Deno.KvKey[] = [];
+  let keys = 0, commits = 0;
+  kv.atomic = () => {
+    const operation = atomic();
+    const { set } = operation;
+    let hasChecks = false, hasWrites = false, hasMark = false;
+    return intercept(operation, {
+      checks: () => hasChecks = true,
+      writes: (key) => {
+        hasWrites = true;
+        hasMark ||= key[1] === COMMIT_MARK;
+      },
+      async commit(run) {
+        if (!hasChecks || !hasWrites || hasMark) return await run();
+        const key = free.pop() ?? ["store", COMMIT_MARK, id, keys++], number = ++commits;
+        set.call(operation, key, number, { expireIn: MARK_KEPT_MS });
+        const result = await run();
+        const mark = result.ok ? null : await kv.get(key);
+        // After an error the key is not used again: a late commit could replace a newer mark.
+        free.push(key);
+        return mark?.value === number && mark.versionstamp ? { ok: true, versionstamp: mark.versionstamp } : result;
+      },
+    });
+  };
+}

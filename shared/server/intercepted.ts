@@ -1,0 +1,40 @@
+/** Observes the writes of a store: every key before it is written, and every commit. Changes no call by itself. */
+
+/** What sees the writes of a store. */
+export interface Interceptor {
+  /** Called with each key of an atomic operation that is written or deleted. */
+  writes(key: Deno.KvKey): void;
+  /** Called when an operation with checks begins to have them. */
+  checks?(): void;
+  /** Runs the commit of an operation. */
+  commit(run: () => Promise<Commit>): Promise<Commit>;
+}
+
+type Commit = Deno.KvCommitResult | Deno.KvCommitError;
+
+/** Reports the keys and the commit of an atomic operation, in place. Returns the operation. */
+export function intercept(operation: Deno.AtomicOperation, seen: Interceptor): Deno.AtomicOperation {
+  for (const name of ["set", "delete", "sum", "min", "max"] as const) {
+    const call = operation[name].bind(operation) as (...args: unknown[]) => Deno.AtomicOperation;
+    operation[name] = (key: Deno.KvKey, ...rest: unknown[]) => {
+      seen.writes(key);
+      call(key, ...rest);
+      return operation;
+    };
+  }
+  const { mutate, check, commit } = operation;
+  operation.mutate = (...mutations) => {
+    for (const { key } of mutations) seen.writes(key);
+    mutate.apply(operation, mutations);
+    return operation;
+  };
+  if (seen.checks) {
+    operation.check = (...checks) => {
+      seen.checks?.();
+      check.apply(operation, checks);
+      return operation;
+    };
+  }
+  operation.commit = () => seen.commit(() => commit.call(operation));
+  return operation;
+}
