@@ -80,6 +80,14 @@ async function checkConverted(kv: Deno.Kv, clock: ManualClock): Promise<void> {
 const convert = (kv: Deno.Kv, clock: ManualClock, { isExclusive = true, id = "one" } = {}) =>
   convertStore({ kv, isExclusive }, clock, id, FROM_FORMAT_1);
 
+/** Runs a change of another process once, before the n-th commit. */
+function beforeCommit({ faults }: FaultyKv, n: number, change: () => Promise<void>): void {
+  let commits = 0;
+  faults.before = async ({ method }) => {
+    if (method === "commit" && ++commits === n) await change();
+  };
+}
+
 Deno.test("a store of format 1 is refused until it is converted, and then has every nonce and window", async () => {
   using kv = await openTestKv();
   const clock = new ManualClock();
@@ -150,12 +158,10 @@ Deno.test("an instance that starts during the conversion keeps the store refused
   const clock = new ManualClock();
   await fill(kv, clock);
   const late = [...FORMAT_1_KEYS.noncesOf(LIMITED), digest("late")];
-  faulty.faults.before = async ({ method }) => {
-    if (method !== "commit") return;
-    delete faulty.faults.before;
+  beforeCommit(faulty, 1, async () => {
     await kv.set(KEYS.instance("old"), { until: clock.now() + LIMITS.instanceLeaseMs, pid: 1 });
     await kv.set(late, { expiresAt: clock.now() + 301_000, timestamp: unixSeconds(clock.now()) });
-  };
+  });
   await assertRejects(() => convert(kv, clock, { isExclusive: false }), StoreRefused, "instance old uses it");
   await assertRejects(() => readWithFormatCheck(kv, []), ConversionNeeded);
   await kv.set(KEYS.instance("old"), { until: 0, pid: 1 });
@@ -186,12 +192,10 @@ Deno.test("a start that was overtaken by another one writes nothing more", async
   const { kv } = faulty;
   const clock = new ManualClock();
   await fill(kv, clock);
-  let commits = 0;
-  faulty.faults.before = async ({ method }) => {
-    if (method !== "commit" || ++commits !== 2) return;
+  beforeCommit(faulty, 2, async () => {
     clock.step(LIMITS.conversionLeaseMs);
     await convert(kv, clock, { isExclusive: false, id: "two" });
-  };
+  });
   await assertRejects(() => convert(kv, clock, { isExclusive: false }), StoreRefused, "Another start converts");
   assertEquals((await kv.get(FORMAT_KEY)).value, STORE_FORMAT);
   assertEquals((await kv.get(["store", "converter"])).value, null);
