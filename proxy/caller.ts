@@ -14,6 +14,9 @@ export interface AdmittedAgent {
   name: string;
   /** When the AIT expires, unix seconds. */
   aitExpiresAt: number;
+  /** When the request was signed, unix seconds, and when its checks began, milliseconds since the Unix epoch. */
+  signedAt: number;
+  admittedAt: number;
   /** Records of a message to an agent, read during admission; otherwise `null`. */
   prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> } | null;
   admission: Admission;

@@ -67,6 +67,8 @@ export async function admit(
     aitJti: claims.jti,
     name: claims.name,
     aitExpiresAt: claims.exp,
+    signedAt: requireSet(state.timestamp),
+    admittedAt: state.now,
     prefetched: state.prefetched?.message ?? null,
     admission: admissionOf(deps, state),
   };

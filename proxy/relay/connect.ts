@@ -33,9 +33,9 @@ export async function relayConnect(
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   if (!opensWebSocket(exchange.request)) throw upgradeRequired();
   if (deps.lingering.bytes > LIMITS.lingeringBytes) throw new ServiceError("PROXY_RELAY_UNAVAILABLE");
-  const { agentDid, ownerDid, aitJti, aitExpiresAt } = caller;
+  const { agentDid, ownerDid, aitJti, aitExpiresAt, signedAt, admittedAt } = caller;
   try {
-    await deps.dispatch.claim(agentDid);
+    await deps.dispatch.claim(agentDid, { signedAt, admittedAt });
   } catch (cause) {
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
   }

@@ -12,7 +12,7 @@ import type { Log } from "../../shared/server/log.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { arePaired } from "../trust/store.ts";
 import type { InstanceInbox } from "./instance_inbox.ts";
-import type { PresenceStore } from "./presence.ts";
+import type { ConnectRequest, PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { Mailbox } from "./mailbox.ts";
@@ -155,13 +155,14 @@ export class MessageForwarder {
   /**
    * Moves an agent's presence to this instance. The previous instance closes its sockets.
    *
+   * @throws {OvertakenError} when the agent has connected elsewhere since
    * @throws {StoreUnavailable}
    */
-  async claim(agentDid: string): Promise<void> {
+  async claim(agentDid: string, request?: ConnectRequest): Promise<void> {
     const { presence, inbox, hub } = this.#deps;
     const note: Note = { kind: "moved", agentDid };
     const isHere = () => hub.session(agentDid) !== undefined;
-    await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note));
+    await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note), request);
   }
 
   /**

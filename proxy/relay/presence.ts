@@ -26,6 +26,19 @@ interface PresenceDeps {
   metrics?: Metrics;
 }
 
+/** A request to connect. */
+export interface ConnectRequest {
+  /** When the agent signed it, unix seconds. */
+  signedAt: number;
+  /** When its admission began, milliseconds since the Unix epoch. */
+  admittedAt: number;
+}
+
+/** The agent has connected to another instance while this request waited for the store (D-273). */
+export class OvertakenError extends Error {
+  override name = "OvertakenError";
+}
+
 export class PresenceStore {
   /** ID of this instance, new at each start. */
   readonly instance: string;
@@ -68,22 +81,30 @@ export class PresenceStore {
    * is here already and `isHere()`.
    *
    * @param onMove writes that are part of the same commit when the presence moves away from another instance
+   * @param request the request that connects; without it the claim is never late
+   * @throws {OvertakenError} when the request is late, and the agent signed a newer one, or one of the same second, for
+   * another instance: its client may have given up long ago
    * @throws {StoreUnavailable}
    */
   async claim(
     agentDid: string,
     isHere: () => boolean,
     onMove: (previous: Presence) => readonly Write[],
+    request?: ConnectRequest,
   ): Promise<string | null> {
     return await commitOptimistically(this.#deps, async () => {
       const entry = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
       const operation = this.#deps.kv.atomic().check(entry);
       const previous = entry.value;
       if (previous?.instance === this.instance && isHere()) return { operation, result: null };
-      this.#take(operation, agentDid, previous);
-      if (!previous || previous.instance === this.instance) return { operation, result: null };
+      if (request && this.#isOvertaken(request, previous)) {
+        throw new OvertakenError("The agent has connected elsewhere");
+      }
+      this.#take(operation, agentDid, previous, request?.signedAt);
+      const holder = this.#otherIn(previous);
+      if (!previous || !holder) return { operation, result: null };
       for (const write of onMove(previous)) addWrite(operation, write);
-      return { operation, result: previous.instance };
+      return { operation, result: holder };
     });
   }
 
@@ -99,13 +120,26 @@ export class PresenceStore {
       const holder = entry.value?.instance;
       if (holder && holder !== this.instance) return { done: false };
       if (holder || !isHere()) return { done: true };
-      return { operation: this.#take(this.#deps.kv.atomic().check(entry), agentDid, entry.value), result: true };
+      const operation = this.#deps.kv.atomic().check(entry);
+      return { operation: this.#take(operation, agentDid, entry.value, entry.value?.signedAt), result: true };
     });
   }
 
+  /** Clocks of agents differ, so only a late request is compared with another one. */
+  #isOvertaken({ signedAt, admittedAt }: ConnectRequest, presence: Presence | null): boolean {
+    const isLate = this.#deps.clock.now() - admittedAt > LIMITS.connectLateMs;
+    return isLate && this.#otherIn(presence) !== null && (presence?.signedAt ?? 0) >= signedAt;
+  }
+
   /** Adds the writes of an agent that is connected here. */
-  #take(operation: Deno.AtomicOperation, agentDid: string, previous: Presence | null): Deno.AtomicOperation {
-    const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1 };
+  #take(
+    operation: Deno.AtomicOperation,
+    agentDid: string,
+    previous: Presence | null,
+    signedAt?: number,
+  ): Deno.AtomicOperation {
+    const since = signedAt === undefined ? {} : { signedAt };
+    const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1, ...since };
     const seen: Seen = { instance: this.instance, connectedAt: this.#deps.clock.now(), disconnectedAt: null };
     return operation.set(KEYS.presence(agentDid), presence).set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS });
   }
@@ -121,7 +155,7 @@ export class PresenceStore {
     const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
     if (entry.value?.instance !== this.instance || isHere()) return;
     // The epoch must continue to rise, so the record stays, without an instance.
-    const gone: Presence = { instance: "", epoch: entry.value.epoch + 1 };
+    const gone: Presence = { ...entry.value, instance: "", epoch: entry.value.epoch + 1 };
     const operation = kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS });
     if (seen.value) {
       const left: Seen = { ...seen.value, disconnectedAt: clock.now() };

@@ -69,10 +69,14 @@ export interface MailboxState {
   bySender: Record<string, number>;
 }
 
-/** The instance that holds an agent's sockets. `epoch` rises when presence moves. */
+/**
+ * The instance that holds an agent's sockets. `epoch` rises when presence moves. `signedAt`, unix seconds, is when the
+ * agent signed the connect request that moved it here (D-273).
+ */
 export interface Presence {
   instance: string;
   epoch: number;
+  signedAt?: number;
 }
 
 /**

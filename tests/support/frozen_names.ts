@@ -69,7 +69,7 @@ export const FROZEN_NAMES: Readonly<Record<string, readonly string[]>> = {
     "proxy/open_tickets: expiresAt id",
     "proxy/pair: pairedAt peerProfile ticketId",
     "proxy/pair_count: pairs",
-    "proxy/presence: epoch instance",
+    "proxy/presence: epoch instance signedAt",
     "proxy/seen: connectedAt disconnectedAt instance",
     "proxy/sweep: instance until",
     "proxy/ticket: allowResponderAgentDid confirmed expiresAt id initiatorAgentDid initiatorOwnerDid initiatorProfile",

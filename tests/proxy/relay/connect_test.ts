@@ -14,7 +14,7 @@ import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { answered, outcome, refused } from "../../support/registry_world.ts";
-import type { TestAgent, World } from "../../support/world.ts";
+import { codeOf, type TestAgent, type World } from "../../support/world.ts";
 import { get, openProxy, restart } from "../proxy_world.ts";
 
 /** The members of a WebSocket that the proxy uses. */
@@ -213,6 +213,33 @@ Deno.test("a connect whose presence cannot be written is 503 and opens no socket
   delete store.faults.fails;
   await restart(w);
   assertEquals((await new Upgrading(w).connect(a)).status, 200);
+});
+
+Deno.test("a connect that waited for the store does not end a newer socket at another instance", async () => {
+  using faulty = await FaultyKv.open();
+  await using w1 = await openProxy({ kv: faulty.kv, seed: 1 });
+  await using w2 = await openProxy({ kv: faulty.kv, seed: 2, clock: w1.clock });
+  await Promise.all([w1.proxy.start(), w2.proxy.start()]);
+  const { a } = await w1.story();
+  const stalled = Promise.withResolvers<void>();
+  let isStalled = false;
+  // The nonce of the first connect waits for the store; its client has long given up.
+  const nonces = KEYS.sender(a.agent.did).join();
+  faulty.faults.before = async ({ method, keys }) => {
+    if (isStalled || method !== "commit" || !keys.some((key) => key.join() === nonces)) return;
+    isStalled = true;
+    await stalled.promise;
+  };
+  const waiting = new Upgrading(w1).connect(a);
+  await until(() => isStalled);
+  w1.clock.step(LIMITS.connectLateMs + 1_000);
+  const socket = await new Upgrading(w2).open(a);
+  stalled.resolve();
+  const answer = await waiting;
+  assertEquals([answer.headers.get("retry-after"), await codeOf(answer)], ["1", "PROXY_RELAY_UNAVAILABLE"]);
+  await flushTasks();
+  const { value } = await faulty.kv.get<{ instance: string }>(KEYS.presence(a.agent.did));
+  assertEquals([socket.closed, value?.instance], [[], w2.proxy.deps.presence.instance]);
 });
 
 Deno.test("a failed upgrade leaves no record of the agent at this instance", async (t) => {

@@ -1,8 +1,9 @@
 /**
- * Shows how an agent's presence moves between instances (D-197, D-209): one commit with its writes, and a rising epoch.
+ * Shows how an agent's presence moves between instances (D-197, D-209, D-273): one commit with its writes, and a
+ * rising epoch.
  */
-import { assertEquals } from "@std/assert";
-import { PresenceStore } from "../../../proxy/relay/presence.ts";
+import { assertEquals, assertRejects } from "@std/assert";
+import { OvertakenError, PresenceStore } from "../../../proxy/relay/presence.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -62,6 +63,33 @@ Deno.test("PresenceStore.claim() drops the writes of a try that meets another ch
   );
   const notes = await Array.fromAsync(kv.list({ prefix: NOTE }));
   assertEquals([left, notes.map(({ key }) => key.at(-1))], [c.instance, [c.instance]]);
+});
+
+Deno.test("PresenceStore.claim() refuses a late request whose agent signed a newer one for another instance", async (t) => {
+  const late = LIMITS.connectLateMs + 1;
+  const cases: [name: string, signedAt: number, ageMs: number, taken: boolean][] = [
+    ["late and older", 99, late, false],
+    ["late and of the same second", 100, late, false],
+    ["late and newer", 101, late, true],
+    ["older by a clock that is behind", 0, LIMITS.connectLateMs, true],
+  ];
+  for (const [name, signedAt, ageMs, taken] of cases) {
+    await t.step(name, async () => {
+      using kv = await openTestKv();
+      const clock = new ManualClock();
+      const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
+      const request = { signedAt, admittedAt: clock.now() };
+      clock.step(ageMs);
+      const claimed = () => b.claim(AGENT, isAway, noWrites, request);
+      await a.claim(AGENT, isAway, noWrites, { signedAt: 100, admittedAt: clock.now() });
+      if (taken) assertEquals(await claimed(), a.instance);
+      else await assertRejects(claimed, OvertakenError);
+      assertEquals(await b.isHere(AGENT), taken);
+      // A presence that no instance holds is free for every request.
+      await a.release(AGENT, isAway);
+      assertEquals(await claimed(), null);
+    });
+  }
 });
 
 Deno.test("PresenceStore.keep() takes a released presence again, and none that another instance has taken", async () => {

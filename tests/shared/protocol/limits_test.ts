@@ -79,6 +79,7 @@ const DECIDED: [decision: string, name: LimitName, value: number][] = [
   ["D-140", "contextBytes", 4096],
   ["D-240", "inputProblems", 20],
   ["D-241", "contentTypeLength", 256],
+  ["D-273", "connectLateMs", 1_000],
 ];
 
 Deno.test("the limits hold the numbers of the decisions, each with its source", async (t) => {
