@@ -1,7 +1,7 @@
 /**
  * Faults from a seed on three instances with one denokv and twelve agents (D-265): `-- --seeds n` for the first n seeds,
- * `-- --seed n` for one, `-- --broken nonce|fence|retry` against a build without that protection: seeds 1, 1 and 2 find
- * the loss. A failing seed prints the shortest history that still fails.
+ * `-- --seed n` for one, `-- --broken nonce|fence|retry` against a build without that protection: seeds 1, 1 and 2 have
+ * found the loss; another run of a seed may miss it. A failing seed prints the shortest history that still fails.
  */
 import { findDenokv } from "../support/denokv.ts";
 import { breakBuild, type Broken } from "./chaos/broken.ts";
