@@ -681,6 +681,7 @@ export const LIMIT_TABLE = {
     what: "time between polls for another instance's response",
   },
   instanceLeaseMs: { value: 12_000, unit: "ms", source: "D-209", what: "lease of an instance" },
+  instanceRenewMs: { value: 4_000, unit: "ms", source: "D-209", what: "time between renewals of the lease" },
   connectLateMs: {
     value: 1_000,
     /** Unit of `value`. */
@@ -688,7 +689,6 @@ export const LIMIT_TABLE = {
     source: "D-273",
     what: "age of a connect request above which a newer one at another instance goes before it",
   },
-  instanceRenewMs: { value: 4_000, unit: "ms", source: "D-209", what: "time between renewals of the lease" },
   leaseLookMs: {
     value: 1_000,
     /** Unit of `value`. */
