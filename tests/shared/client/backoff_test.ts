@@ -1,6 +1,8 @@
 /** The waits before a reconnect and before a receipt (D-89). */
 import { assert, assertEquals } from "@std/assert";
 import { receiptWait, reconnectWait } from "../../../shared/client/backoff.ts";
+import { fraction } from "../../../shared/random.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
 
 Deno.test("the wait before reconnecting is 0 to 5 s at random, then 2 s doubling to 28 s, ± 20 %", () => {
   assertEquals([0, 0.5, 0.9999].map((chance) => reconnectWait(0, chance)), [0, 2_500, 5_000]);
@@ -15,6 +17,21 @@ Deno.test("ten minutes without a proxy are at most 40 attempts, and the last wai
     for (; at < 600_000; tries++) at += reconnectWait(tries, chance);
     assert(tries <= 40, `${tries} attempts`);
     assert(reconnectWait(tries, chance) < 35_000);
+  }
+});
+
+Deno.test("200 connectors that lose a service for any time return at 50 a second or fewer, counted from the loss", () => {
+  const random = seededRandom();
+  for (let awayMs = 0; awayMs <= 60_000; awayMs += 250) {
+    const returns = Array.from({ length: 200 }, () => {
+      let at = 0;
+      for (let failures = 0; failures === 0 || at < awayMs; failures++) at += reconnectWait(failures, fraction(random));
+      return at;
+    }).sort((a, b) => a - b);
+    const within = returns.map((at) => returns.filter((other) => other >= at && other < at + 1_000).length);
+    assert(Math.max(...within) <= 120, `${Math.max(...within)} within a second after ${awayMs} ms`);
+    const rate = 200_000 / (returns.at(-1) ?? 0);
+    assert(rate <= 50, `${rate} a second after ${awayMs} ms`);
   }
 });
 
