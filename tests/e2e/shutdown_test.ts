@@ -5,12 +5,13 @@
 import { assert, assertEquals } from "@std/assert";
 import { ApiError } from "../support/agent_client.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
-import { Connector, type LiveAgent, messageTo, pair, Service, within } from "../support/process.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { Connector, type LiveAgent, messageTo, pair, Service, SOON_MS, within } from "../support/process.ts";
 import { codeOf, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";
 
 const SOCKETS = 20;
-/** Additional time for the exit to be observed. */
-const GRACE_MS = 500;
+/** Additional time for the exit to be observed, on a busy machine. */
+const GRACE_MS = 5_000;
 
 async function outcome(call: Promise<{ delivered: boolean }>): Promise<string> {
   return await call.then(({ delivered }) => `202 ${delivered}`, (error) => {
@@ -53,7 +54,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
       let requestId: string | undefined;
       // The signal takes a moment to arrive; until then requests are served.
       while (!result.startsWith("503")) {
-        assert(performance.now() - began < 2_000, `still answers ${result}`);
+        assert(performance.now() - began < SOON_MS, `still answers ${result}`);
         const target = "/hooks/agent";
         await late.send(rawRequest("POST", target, usualLines(url, "{}"), "{}"));
         const answer = await late.answer();
@@ -83,10 +84,10 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
       assertEquals(ends.map(({ code }) => code), Array(SOCKETS).fill(CLOSE.shuttingDown));
     });
     await t.step("the process exits with 0 within 5 s", async () => {
-      const { code } = await within(6_000, "the end of the process", server.status);
+      const { code } = await within(LIMITS.shutdownMs + GRACE_MS, "the end of the process", server.status);
       const took = performance.now() - began;
       assertEquals(code, 0);
-      assert(took <= 5_000 + GRACE_MS, `it took ${took.toFixed(0)} ms`);
+      assert(took <= LIMITS.shutdownMs + GRACE_MS, `it took ${took.toFixed(0)} ms`);
       await idle.answers();
       await halfHead.answers();
       await halfBody.answers();
@@ -103,7 +104,7 @@ Deno.test("a server without work in progress exits at once, also with open conne
   assertEquals((await service.server.end("SIGTERM", 5_000)).code, 0);
   const took = performance.now() - began;
   assertEquals((await connector.closed).code, CLOSE.shuttingDown);
-  assert(took <= 1_500, `it took ${took.toFixed(0)} ms`);
+  assert(took < LIMITS.drainMs, `it took ${took.toFixed(0)} ms`);
 });
 
 Deno.test("a second signal does not shorten the first shutdown", async () => {
@@ -117,5 +118,5 @@ Deno.test("a second signal does not shorten the first shutdown", async () => {
   service.server.signal("SIGTERM");
   assertEquals(await sending, "502 PROXY_RELAY_DELIVERY_FAILED");
   assertEquals((await connector.closed).code, CLOSE.shuttingDown);
-  assertEquals((await within(6_000, "the end of the process", service.server.status)).code, 0);
+  assertEquals((await within(LIMITS.shutdownMs + GRACE_MS, "the end of the process", service.server.status)).code, 0);
 });

@@ -16,6 +16,7 @@ import {
   type Place,
   refusedWith,
   Service,
+  SOON_MS,
   startServer,
   tempFolder,
   within,
@@ -43,7 +44,7 @@ async function story(place: Place, apiKey: string): Promise<{ alpha: LiveAgent; 
   assertEquals((await alpha.client.pairStatus(ticket)).status, "pending");
   await beta.client.pairConfirm(ticket, { agentName: "beta", humanName: "Bob" });
   assertEquals((await alpha.client.pairStatus(ticket)).responderAgentDid, beta.identity.did);
-  await eventually(1_000, "the initiator's connector reports the pair", () => watcher.news[0]);
+  await eventually(SOON_MS, "the initiator's connector reports the pair", () => watcher.news[0]);
   await refusedWith("PROXY_RELAY_CONNECTOR_OFFLINE", alpha.client.sendMessage(message));
 
   const connector = await Connector.open(place, beta);
@@ -96,24 +97,25 @@ async function codeOf(call: Promise<unknown>): Promise<string | null> {
   });
 }
 
+/** Long enough for a few lists at the interval of these tests, 2 s. The default interval is 5 min. */
+const LIST_MS = 20_000;
+
 /** The answer about an unknown ticket to an agent with a valid AIT; the route needs no access token. */
 const strangeTicket = (agent: LiveAgent) => codeOf(agent.client.pairStatus("svcpair1_unknown"));
 
-/** Revokes a connected agent; returns how its link ended and how long its AIT was accepted. */
-async function revokeConnected(place: Place, apiKey: string, agent: LiveAgent, boundMs: number): Promise<number> {
+/** Revokes a connected agent, and shows that its AIT is refused and its link closed within the time. */
+async function revokeConnected(place: Place, apiKey: string, agent: LiveAgent, boundMs: number): Promise<void> {
   const identity = { ...agent.identity, accessToken: agent.client.agent.accessToken };
   const connector = await Connector.open(place, { ...agent, identity });
   assertEquals(await strangeTicket(agent), "PROXY_PAIR_TICKET_NOT_FOUND");
   await new RegistryClient(deps, place.registryUrl).deleteAgent(apiKey, agent.agent.id);
   const message = codeOf(agent.client.sendMessage({ recipientDid: agent.identity.did, payload: "{}" }));
-  const began = Date.now();
   assert(["PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_REVOKED"].includes(String(await message)), `${await message}`);
   await eventually(boundMs, "a route that asks for the AIT alone refuses it", async () => {
     return await strangeTicket(agent) === "PROXY_AUTH_REVOKED" || undefined;
   });
   const { code } = await within(boundMs, "the revoked agent's socket is closed", connector.closed);
   assertEquals(code, CLOSE.notAuthorised);
-  return Date.now() - began;
 }
 
 Deno.test("registry and proxy in one process serve two people, two agents and a message", async (t) => {
@@ -121,9 +123,8 @@ Deno.test("registry and proxy in one process serve two people, two agents and a 
   const { place } = service;
   const { alpha } = await story(place, service.apiKey);
 
-  await t.step("a revoked agent is refused and its socket closed with 4401 within a second", async () => {
-    const took = await revokeConnected(place, service.apiKey, alpha, 1_000);
-    assert(took <= 1_000, `it took ${took} ms`);
+  await t.step("a revoked agent is refused and its socket closed with 4401, before the next CRL", async () => {
+    await revokeConnected(place, service.apiKey, alpha, SOON_MS);
   });
 });
 
@@ -141,8 +142,7 @@ Deno.test("registry and proxy apart, each with its own store, serve the same sto
   });
 
   await t.step("a revocation reaches the proxy with the next CRL", async () => {
-    const took = await revokeConnected(place, service.apiKey, alpha, 7_000);
-    assert(took <= 7_000, `it took ${took} ms`);
+    await revokeConnected(place, service.apiKey, alpha, LIST_MS);
   });
 
   await t.step("a proxy with a wrong service secret answers 503 and accepts no message", async () => {
@@ -169,11 +169,10 @@ Deno.test("registry and proxy apart, each with its own store, serve the same sto
     const message = { recipientDid: beta.identity.did, payload: "{}" };
     await gamma.client.sendMessage(message);
     registry.signal("SIGSTOP");
-    const began = Date.now();
-    await refusedWith("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", gamma.client.sendMessage(message));
-    assert(Date.now() - began <= 6_000, "the proxy stops waiting for the registry within 6 s");
+    const refused = refusedWith("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", gamma.client.sendMessage(message));
+    await within(LIST_MS, "the proxy stops waiting for the registry", refused);
     registry.signal("SIGCONT");
-    await eventually(5_000, "messages pass again", async () => {
+    await eventually(LIST_MS, "messages pass again", async () => {
       return await codeOf(gamma.client.sendMessage(message)) === "accepted" || undefined;
     });
     await connector.close();
@@ -187,8 +186,7 @@ Deno.test("registry and proxy apart, each with its own store, serve the same sto
       status = response.status;
     }
     assertEquals(status, 429, "the 31st of a minute");
-    const took = await revokeConnected(place, service.apiKey, gamma, 7_000);
-    assert(took <= 7_000, `it took ${took} ms`);
+    await revokeConnected(place, service.apiKey, gamma, LIST_MS);
   });
 
   await t.step("the proxy stops by itself while the registry continues", async () => {

@@ -26,6 +26,12 @@ export const newId = ulidSource(systemClock.now, systemRandom.bytes);
 const START_MS = 20_000;
 
 /**
+ * What ends within this time did not wait for one of the service's default deadlines, which are 10 s and more. It is not a
+ * measure of speed: a busy machine may need seconds for anything.
+ */
+export const SOON_MS = 8_000;
+
+/**
  * Polls until there is an answer, for states that have no event.
  *
  * @throws {Error} after `ms` milliseconds
