@@ -26,8 +26,8 @@ export const newId = ulidSource(systemClock.now, systemRandom.bytes);
 const START_MS = 20_000;
 
 /**
- * What ends within this time did not wait for one of the service's default deadlines, which are 10 s and more. It is not a
- * measure of speed: a busy machine may need seconds for anything.
+ * What ends within this time did not wait for the default deadline of a message (10 s) or for the default interval of
+ * heartbeats (30 s) or lists (5 min). It is not a measure of speed: a busy machine may need seconds for anything.
  */
 export const SOON_MS = 8_000;
 
