@@ -242,7 +242,7 @@ class Load {
     let recovery = false;
     Object.assign(
       refresher,
-      await eventually(5_000, "the session can be used again", async () => {
+      await eventually(20_000, "the session can be used again", async () => {
         try {
           return await this.#once.refresh(identity, refreshToken, recovery);
         } catch (error) {
@@ -261,7 +261,7 @@ class Load {
     await eventually(10_000, `${this.queued.length} queued messages arrive`, all);
     assertEquals([...arrived()].filter((requestId) => this.queued.includes(requestId)), this.queued, "in order (D-68)");
     await connector.close();
-    await eventually(5_000, "the proxy sees it gone", async () => {
+    await eventually(20_000, "the proxy sees it gone", async () => {
       const health = await (await fetch(`${this.place.proxyUrl}/health`)).json();
       return (health.proxy ?? health).connectedSockets === 0 || undefined;
     });

@@ -31,7 +31,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
   const options = { folder: folder.path, args: ["--dev"], env: { PORT: String(freePort()), BOOTSTRAP_SECRET: "" } };
   await t.step("before the first admin: the printed command creates one", async () => {
     await using server = await startServer(options);
-    await within(5_000, "the next command", server.stdout.match(/task cli .*\n/));
+    await within(20_000, "the next command", server.stdout.match(/task cli .*\n/));
     const output = server.stdout.text;
     assertStringIncludes(output, `pid ${server.pid}`);
     const next = /task cli (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
@@ -47,7 +47,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
   });
   await t.step("afterwards: no secret, no command", async () => {
     await using server = await startServer(options);
-    await within(5_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
+    await within(20_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
     assertEquals((await server.end()).code, 0);
     assertStringIncludes(server.stdout.text, "this store already has an admin");
     assert(!/secret|task cli/.test(server.stdout.text), server.stdout.text);
@@ -70,7 +70,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
 Deno.test("the next command can be pasted when the secret comes from the environment, and does not repeat it", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path, args: ["--dev"] });
-  await within(5_000, "the next command", server.stdout.match(/task cli .*\n/));
+  await within(20_000, "the next command", server.stdout.match(/task cli .*\n/));
   const [, line = ""] = server.stdout.text.match(/task cli (.*)$/m) ?? [];
   assertEquals(line, `admin bootstrap --bootstrap-secret - --registry-url ${server.address}`);
   assert(!server.stdout.text.includes(BOOTSTRAP_SECRET));
@@ -219,9 +219,9 @@ Deno.test("deno task dev has every permission that the whole story needs and sto
   let pid = 0;
   try {
     const [, address = ""] = await within(20_000, "it listens", task.stdout.match(/^listening on (\S+)$/m));
-    const [, printed = ""] = await within(5_000, "its pid", task.stdout.match(/pid (\d+);/));
+    const [, printed = ""] = await within(20_000, "its pid", task.stdout.match(/pid (\d+);/));
     pid = Number(printed);
-    const [, secret = ""] = await within(5_000, "the secret", task.stdout.match(/^bootstrap secret: (\S+)$/m));
+    const [, secret = ""] = await within(20_000, "the secret", task.stdout.match(/^bootstrap secret: (\S+)$/m));
     const place = { registryUrl: address, proxyUrl: address };
     const { apiKey } = await new RegistryClient(deps, address).bootstrap(secret);
     const [a, b] = [await newAgent(place, apiKey.token, "a"), await newAgent(place, apiKey.token, "b")];

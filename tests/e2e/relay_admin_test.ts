@@ -33,18 +33,18 @@ for (const isApart of [false, true]) {
     };
     assertEquals((await get("connections")).connections, []);
     const connector = await Connector.open(service.place, b);
-    const online = await eventually(5_000, "b is online", async () => {
+    const online = await eventually(20_000, "b is online", async () => {
       const { connections } = await get("connections?online=true");
       return connections[0] as { agentDid: string; disconnectedAt: string | null } | undefined;
     });
     assertEquals([online.agentDid, online.disconnectedAt], [b.identity.did, null]);
     const { requestId } = await a.client.sendMessage(messageTo(b));
-    await eventually(5_000, "the message is acknowledged", async () => {
+    await eventually(20_000, "the message is acknowledged", async () => {
       const { deliveries } = await get(`deliveries?requestId=${requestId}`);
       return deliveries[0]?.state === "acked" ? true : undefined;
     });
     await connector.close();
-    await eventually(5_000, "b is offline", async () => {
+    await eventually(20_000, "b is offline", async () => {
       const { connections } = await get("connections?online=false");
       return connections[0]?.disconnectedAt ? true : undefined;
     });

@@ -139,14 +139,14 @@ Deno.test("SIGTERM with 200 sockets and 20 messages in flight answers all, close
   for (const recipient of recipients.slice(0, 20)) await pair(sender, recipient);
   const inFlight = recipients.slice(0, 20).map((recipient) => outcome(sender.client.sendMessage(messageTo(recipient))));
   await Promise.all(connectors.slice(0, 80).filter((_, i) => i % 4 === 3).map((newest) => newest.frame(1)));
-  const { code } = await service.server.end("SIGTERM", 6_000);
+  const { code } = await service.server.end("SIGTERM");
   assertEquals(code, 0);
   assertEquals(new Set(await Promise.all(inFlight)), new Set(["502 PROXY_RELAY_DELIVERY_FAILED"]));
   const ends = await Promise.all(connectors.map((connector) => connector.closed));
   assertEquals(new Set(ends.map((end) => end.code)), new Set([CLOSE.shuttingDown]));
 });
 
-Deno.test("fragments without end disturb no other client, and after a kill the others are back within 5 s", async () => {
+Deno.test("fragments without end disturb no other client, and after a kill the others are back", async () => {
   await using service = await Service.open();
   const { a, b } = await service.agents();
   const before = await service.connect(b);

@@ -74,13 +74,13 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     release.resolve();
 
     await t.step("each message in flight is answered: 202 for an ack that still arrived, otherwise 502", async () => {
-      const answers = await within(5_000, "all are answered", Promise.all(inFlight));
+      const answers = await within(20_000, "all are answered", Promise.all(inFlight));
       answers.forEach((answer, i) => {
         assertEquals(answer, i % 2 === 0 ? "202 true" : "502 PROXY_RELAY_DELIVERY_FAILED", `message ${i}`);
       });
     });
     await t.step("every socket is closed with 1001", async () => {
-      const ends = await within(5_000, "all are closed", Promise.all(connectors.map((connector) => connector.closed)));
+      const ends = await within(20_000, "all are closed", Promise.all(connectors.map((connector) => connector.closed)));
       assertEquals(ends.map(({ code }) => code), Array(SOCKETS).fill(CLOSE.shuttingDown));
     });
     await t.step("the process exits with 0 within 5 s", async () => {
@@ -101,7 +101,7 @@ Deno.test("a server without work in progress exits at once, also with open conne
   const connector = await service.connect(b);
   await using _idle = await RawConnection.open(service.url);
   const began = performance.now();
-  assertEquals((await service.server.end("SIGTERM", 5_000)).code, 0);
+  assertEquals((await service.server.end("SIGTERM")).code, 0);
   const took = performance.now() - began;
   assertEquals((await connector.closed).code, CLOSE.shuttingDown);
   assert(took < LIMITS.drainMs, `it took ${took.toFixed(0)} ms`);

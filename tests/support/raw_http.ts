@@ -341,7 +341,7 @@ export class BareConnector implements AsyncDisposable {
   /** Waits for the n-th frame of a type. */
   frame<T extends ProxyFrame["type"]>(type: T, n = 1): Promise<Extract<ProxyFrame, { type: T }>> {
     const isWanted = (frame: ProxyFrame): frame is Extract<ProxyFrame, { type: T }> => frame.type === type;
-    return eventually(5_000, `${type} ${n}`, () => this.frames.filter(isWanted)[n - 1]);
+    return eventually(20_000, `${type} ${n}`, () => this.frames.filter(isWanted)[n - 1]);
   }
 
   /** Sends a frame. */
