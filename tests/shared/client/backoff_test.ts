@@ -20,7 +20,7 @@ Deno.test("ten minutes without a proxy are at most 40 attempts, and the last wai
   }
 });
 
-Deno.test("200 connectors that lose a service for any time return at 50 a second or fewer, counted from the loss", () => {
+Deno.test("200 connectors return at 50 a second or fewer, counted from the loss of a service for any time", () => {
   const random = seededRandom();
   for (let awayMs = 0; awayMs <= 60_000; awayMs += 250) {
     const returns = Array.from({ length: 200 }, () => {
