@@ -35,21 +35,21 @@ export class Approvals {
     this.#asked.push(now);
     const nonce = toBase64Url(this.#random.bytes(NONCE_BYTES));
     this.#open.set(nonce, now + LIMIT.approvalMs);
-    return `${nonce}.${this.#tag(tool, args, nonce)}`;
+    return this.#state(tool, args, nonce);
   }
 
   /** Ends a question. Returns true when the state is that of an open question about this tool and these arguments. */
   take(state: string, tool: string, args: unknown): boolean {
-    const [nonce = "", tag = ""] = state.split(".");
+    const [nonce = ""] = state.split(".", 1);
     const until = this.#open.get(nonce);
-    const expected = utf8Bytes(this.#tag(tool, args, nonce)), given = utf8Bytes(tag);
+    const expected = utf8Bytes(this.#state(tool, args, nonce)), given = utf8Bytes(state);
     if (expected.length !== given.length || !timingSafeEqual(expected, given)) return false;
     this.#open.delete(nonce);
     return until !== undefined && this.#clock.now() < until;
   }
 
-  #tag(tool: string, args: unknown, nonce: string): string {
+  #state(tool: string, args: unknown, nonce: string): string {
     const mac = createHmac("sha256", this.#key).update(JSON.stringify([tool, args, nonce])).digest();
-    return toBase64Url(new Uint8Array(mac));
+    return `${nonce}.${toBase64Url(new Uint8Array(mac))}`;
   }
 }
