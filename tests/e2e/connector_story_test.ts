@@ -208,7 +208,7 @@ for (const program of await programs()) {
       assertStringIncludes(error?.message ?? "", `process ${beta.child.pid}`);
     });
 
-    await t.step("SIGTERM ends it within 5 s, and its files show a clean stop", async () => {
+    await t.step("SIGTERM ends it, and its files show a clean stop", async () => {
       assertEquals((await beta.child.end("SIGTERM")).code, 0);
       assertEquals(beta.events.at(-1)?.event, "stopped");
       assertEquals(Deno.readTextFileSync(`${bob}/agents/beta/identity.json`).length > 0, true);

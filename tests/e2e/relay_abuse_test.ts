@@ -39,7 +39,7 @@ Deno.test("a frame of 8 KiB is read, and one byte more closes with 1009 in bound
   await t.step("8 KiB and one byte", async () => {
     await using bare = await BareConnector.open(relay.url, b);
     await bare.socket.send(OPCODE.text, heartbeatOf(8_193));
-    assertEquals(await within(20_000, "the socket is closed", bare.socket.closed), CLOSE.tooLarge);
+    assertEquals(await within(SOON_MS, "the socket is closed", bare.socket.closed), CLOSE.tooLarge);
   });
   // The runtime buffers a message of up to 64 MiB, in about three times its size, before the server can refuse it.
   for (const [size, bound] of [[16, 128], [60, 256], [64, 128]] as const) {
@@ -91,7 +91,7 @@ Deno.test("an invalid frame is tolerated twice and closes the socket at the thir
         await bare.frame("heartbeat_ack");
       }
       await bare.socket.send(opcode, payload);
-      const code = await within(20_000, "the socket is closed", bare.socket.closed);
+      const code = await within(SOON_MS, "the socket is closed", bare.socket.closed);
       assert(codes.includes(code), `closed with ${code}`);
       assertEquals(bare.frames.filter(({ type }) => type === "deliver"), []);
     });
@@ -138,7 +138,7 @@ Deno.test("compression is not negotiated, and a compressed frame closes the sock
   assertEquals(bare.socket.opening.headers.get("sec-websocket-extensions"), undefined);
   const RSV1 = 0x40;
   await bare.socket.send(OPCODE.text | RSV1, new Uint8Array([0xaa, 0x56, 0x2a, 0x4b, 0x2c, 0x2a, 0x4e, 0x05]));
-  const code = await within(20_000, "the socket is closed", bare.socket.closed);
+  const code = await within(SOON_MS, "the socket is closed", bare.socket.closed);
   assert([1002, CLOSE.misuse, DROPPED].includes(code), `closed with ${code}`);
 });
 

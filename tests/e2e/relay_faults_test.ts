@@ -139,7 +139,7 @@ Deno.test("SIGTERM with 200 sockets and 20 messages in flight answers all, close
   for (const recipient of recipients.slice(0, 20)) await pair(sender, recipient);
   const inFlight = recipients.slice(0, 20).map((recipient) => outcome(sender.client.sendMessage(messageTo(recipient))));
   await Promise.all(connectors.slice(0, 80).filter((_, i) => i % 4 === 3).map((newest) => newest.frame(1)));
-  const { code } = await service.server.end("SIGTERM");
+  const { code } = await service.server.end("SIGTERM", SOON_MS);
   assertEquals(code, 0);
   assertEquals(new Set(await Promise.all(inFlight)), new Set(["502 PROXY_RELAY_DELIVERY_FAILED"]));
   const ends = await Promise.all(connectors.map((connector) => connector.closed));

@@ -132,10 +132,10 @@ Deno.test("a fifth socket closes the oldest with 4409, and health counts the ope
   for (let i = 0; i < 5; i++) connectors.push(await relay.connect(b));
   const [oldest, ...rest] = connectors;
   assert(oldest);
-  assertEquals((await within(20_000, "the oldest is closed", oldest.closed)).code, CLOSE.replaced);
+  assertEquals((await within(SOON_MS, "the oldest is closed", oldest.closed)).code, CLOSE.replaced);
   assertEquals(await sockets(), before + 4);
   for (const connector of rest) await connector.close();
-  await eventually(20_000, "all are gone", async () => await sockets() === before || undefined);
+  await eventually(SOON_MS, "all are gone", async () => await sockets() === before || undefined);
 });
 
 Deno.test("messages sent one after the other arrive in that order", async () => {

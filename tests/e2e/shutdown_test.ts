@@ -1,6 +1,6 @@
 /**
  * How a server stops (D-70): SIGINT and SIGTERM with open sockets, half-sent requests and deliveries in flight. Every
- * client gets an answer, every socket its close code, and the process exits with 0 within 5 s.
+ * client gets an answer, every socket its close code, and the process exits with 0 before an ack time (10 s) has passed.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ApiError } from "../support/agent_client.ts";
@@ -10,8 +10,6 @@ import { Connector, type LiveAgent, messageTo, pair, Service, SOON_MS, within } 
 import { codeOf, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";
 
 const SOCKETS = 20;
-/** Additional time for the exit to be observed, on a busy machine. */
-const GRACE_MS = 5_000;
 
 async function outcome(call: Promise<{ delivered: boolean }>): Promise<string> {
   return await call.then(({ delivered }) => `202 ${delivered}`, (error) => {
@@ -21,7 +19,7 @@ async function outcome(call: Promise<{ delivered: boolean }>): Promise<string> {
 }
 
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  Deno.test(`${signal} answers requests in flight, closes ${SOCKETS} sockets with 1001 and exits with 0 in 5 s`, async (t) => {
+  Deno.test(`${signal} answers requests in flight, closes ${SOCKETS} sockets with 1001 and exits with 0`, async (t) => {
     await using service = await Service.open();
     const { server, url } = service;
     const sender = await service.agent("sender");
@@ -74,20 +72,22 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     release.resolve();
 
     await t.step("each message in flight is answered: 202 for an ack that still arrived, otherwise 502", async () => {
-      const answers = await within(20_000, "all are answered", Promise.all(inFlight));
+      const answers = await within(SOON_MS, "all are answered", Promise.all(inFlight));
       answers.forEach((answer, i) => {
         assertEquals(answer, i % 2 === 0 ? "202 true" : "502 PROXY_RELAY_DELIVERY_FAILED", `message ${i}`);
       });
     });
     await t.step("every socket is closed with 1001", async () => {
-      const ends = await within(20_000, "all are closed", Promise.all(connectors.map((connector) => connector.closed)));
+      const ends = await within(
+        SOON_MS,
+        "all are closed",
+        Promise.all(connectors.map((connector) => connector.closed)),
+      );
       assertEquals(ends.map(({ code }) => code), Array(SOCKETS).fill(CLOSE.shuttingDown));
     });
-    await t.step("the process exits with 0 within 5 s", async () => {
-      const { code } = await within(LIMITS.shutdownMs + GRACE_MS, "the end of the process", server.status);
-      const took = performance.now() - began;
+    await t.step("the process exits with 0 and does not wait for the ack time of a message", async () => {
+      const { code } = await within(SOON_MS, "the end of the process", server.status);
       assertEquals(code, 0);
-      assert(took <= LIMITS.shutdownMs + GRACE_MS, `it took ${took.toFixed(0)} ms`);
       await idle.answers();
       await halfHead.answers();
       await halfBody.answers();
@@ -118,5 +118,5 @@ Deno.test("a second signal does not shorten the first shutdown", async () => {
   service.server.signal("SIGTERM");
   assertEquals(await sending, "502 PROXY_RELAY_DELIVERY_FAILED");
   assertEquals((await connector.closed).code, CLOSE.shuttingDown);
-  assertEquals((await within(LIMITS.shutdownMs + GRACE_MS, "the end of the process", service.server.status)).code, 0);
+  assertEquals((await within(SOON_MS, "the end of the process", service.server.status)).code, 0);
 });

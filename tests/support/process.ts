@@ -208,13 +208,13 @@ export class Connector {
       const frame = this.frames[n - 1];
       if (frame) return frame;
       const next = new Promise<void>((resolve) => this.#waiting.push(resolve));
-      await within(20_000, `message ${n} of the connector`, next);
+      await within(SOON_MS, `message ${n} of the connector`, next);
     }
   }
 
   async close(): Promise<void> {
     this.#link?.close();
-    await within(20_000, "the link closes", this.closed);
+    await within(SOON_MS, "the link closes", this.closed);
   }
 }
 

@@ -7,7 +7,7 @@ import { signedHeaders } from "./agent_client.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { ProxyFrame } from "../../shared/protocol/frames.ts";
-import { deps, eventually, type LiveAgent, newId, within } from "./process.ts";
+import { deps, eventually, type LiveAgent, newId, SOON_MS, within } from "./process.ts";
 
 /** A header of a request. */
 export type HeaderLine = readonly [name: string, value: string];
@@ -341,7 +341,7 @@ export class BareConnector implements AsyncDisposable {
   /** Waits for the n-th frame of a type. */
   frame<T extends ProxyFrame["type"]>(type: T, n = 1): Promise<Extract<ProxyFrame, { type: T }>> {
     const isWanted = (frame: ProxyFrame): frame is Extract<ProxyFrame, { type: T }> => frame.type === type;
-    return eventually(20_000, `${type} ${n}`, () => this.frames.filter(isWanted)[n - 1]);
+    return eventually(SOON_MS, `${type} ${n}`, () => this.frames.filter(isWanted)[n - 1]);
   }
 
   /** Sends a frame. */
