@@ -244,10 +244,7 @@ async function standingStill(): Promise<void> {
 Deno.test("connections and requests that end by a time limit end in time", async (t) => {
   const steps: [name: string, fn: () => Promise<void>][] = [
     ["a vanished connection is not counted after 90 s, and messages meanwhile are 502 in time", vanishing],
-    [
-      "a registry that stands still is 503 within 6 s, then 202 soon, with few requests",
-      standingStill,
-    ],
+    ["a registry that stands still is 503, then 202 when it continues, with few requests", standingStill],
   ];
   await Promise.all(
     steps.map(([name, fn]) => t.step({ name, fn, sanitizeOps: false, sanitizeResources: false, sanitizeExit: false })),

@@ -65,7 +65,7 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
     assertEquals(code, 2);
     assertMatch(stderr, new RegExp(`PORT: 127\\.0\\.0\\.1:${port} is in use`));
   });
-  await t.step("SIGTERM ends it with 0 within 5 s", async () => {
+  await t.step("SIGTERM ends it with 0", async () => {
     assertEquals((await child.end("SIGTERM")).code, 0, child.printed);
   });
   await t.step("the next start prints no secret, because there is an admin", async () => {
