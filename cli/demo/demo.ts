@@ -158,7 +158,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     await callAs(alpha, url, HookAnswer, await messageRequest({ to, payload, requestId }));
   const requestId = newId();
   await story.step("alpha sends a message", {
-    proves: "the proxy makes nine checks: token, proof, time, nonce, revocation, trust, session and rate",
+    proves: "the proxy makes nine checks: token, its expiry, time, proof, nonce, revocation, trust, session and rate",
     run: () => send(requestId),
     shows: (answer) => [`answer   202 ${JSON.stringify(answer)}`],
   });
