@@ -70,6 +70,7 @@ class Attached implements Access {
   #host: RunningConnector | null = null;
   /** Why the connector in this process has ended by itself. */
   #failure: unknown = null;
+  #isDisposed = false;
 
   constructor(readonly ctx: Context, readonly folder: AgentFolder, readonly options: StartOptions) {
     this.agentName = folder.name;
@@ -119,6 +120,8 @@ class Attached implements Access {
     const { ctx, folder } = this;
     const end = ctx.clock.now() + CONNECTOR_LIMITS.attachMs;
     while (true) {
+      // Also for a call that was in progress then: a connector that it starts would outlive the command.
+      if (this.#isDisposed) throw over(this.agentName);
       if (this.#failure !== null) throw this.#failure;
       const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
       if (client !== null) return client;
@@ -159,10 +162,17 @@ class Attached implements Access {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#isDisposed = true;
     // A connector that is starting must not outlive the command.
     await this.#client?.catch(() => {});
     await this.#host?.stop();
   }
+}
+
+function over(agentName: string): CliError {
+  return new CliError("CLI_CONNECTOR_DOWN", `The command has ended its use of the connector of ${agentName}`, {
+    fix: "Run the command again.",
+  });
 }
 
 function silent(folder: AgentFolder): CliError {

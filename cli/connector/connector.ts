@@ -7,7 +7,7 @@
  *     ├──────────── receipts ◀── outbox (disk) ◀────┤
  *     └──────────── replies  ◀── sent (disk) ◀──────┘
  */
-import type { Cancel, Clock } from "../../shared/clock.ts";
+import { type Cancel, type Clock, settledWithin } from "../../shared/clock.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
@@ -119,6 +119,8 @@ export class Connector {
   #arrivals: Arrival[] = [];
   #cancelPrune: Cancel = () => {};
   #running: Promise<unknown> = Promise.resolve(null);
+  /** The writes of the peers in progress. */
+  #writing: Promise<unknown> = Promise.resolve();
   #end: ((why: unknown) => void) | null = null;
 
   constructor(readonly deps: ConnectorDeps, readonly options: ConnectorOptions) {
@@ -232,6 +234,7 @@ export class Connector {
     this.#stopped.abort();
     this.#push?.watch.stop();
     this.#cancelPrune();
+    await settledWithin(this.deps.clock, this.#writing, LIMIT.closeMs);
     this.#end?.(why);
   }
 
@@ -289,13 +292,19 @@ export class Connector {
     return waiting.length;
   }
 
-  /** Reads the peers again. A failure is only reported, because the peers are needed for aliases only. */
+  /**
+   * Reads the peers again. A failure is only reported, because the peers are needed for aliases only. Nothing is written
+   * after the end: the folder may be another connector's by then, or removed.
+   */
   async updatePeers(): Promise<void> {
     const { peers, tell } = this.deps;
     try {
       const read = await readAllPeers(this.proxy);
       if ("refused" in read) throw apiErrorOf(read.refused);
-      await peers.write(mergePeers(peers.read(), read));
+      if (this.isOver) return;
+      const writing = peers.write(mergePeers(peers.read(), read));
+      this.#writing = Promise.allSettled([this.#writing, writing]);
+      await writing;
     } catch (error) {
       if (!this.#stopped.signal.aborted) tell("peers_failed", { why: describeError(error) });
     }

@@ -167,7 +167,12 @@ export const CONNECTOR_LIMIT_TABLE = {
   probeTimeoutMs: { value: 5_000, unit: "ms", source: "D-88", what: "time-out of a health check of the runtime" },
   houseKeepingMs: { value: 10 * 60_000, unit: "ms", source: "D-88", what: "time between deletions of expired records" },
   drainMs: { value: 4_000, unit: "ms", source: "D-88", what: "time for work in progress when the connector stops" },
-  closeMs: { value: 500, unit: "ms", source: "D-87", what: "time for the answers of the local API after that" },
+  closeMs: {
+    value: 500,
+    unit: "ms",
+    source: "D-87",
+    what: "time to write the peers, then for the answers of the local API",
+  },
   waitingCalls: {
     value: 64,
     unit: "count",

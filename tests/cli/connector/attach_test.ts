@@ -69,6 +69,25 @@ Deno.test("access runs a connector while no other process does, and ends it when
   assertEquals([await isConnectorLocked(folder), readConnectorFile(folder)], [false, null]);
 });
 
+Deno.test("a disposed access starts no connector for a call, also when the call was in progress", async () => {
+  await using agents = await Agents.open();
+  const host = await agents.access();
+  const held = Promise.withResolvers<void>(), asked = Promise.withResolvers<void>();
+  const { fetch } = agents.machine;
+  agents.machine.fetch = async (input, init) => {
+    asked.resolve();
+    await held.promise;
+    return await fetch(input, init);
+  };
+  const refused = assertRejects(() => host.call("GET", "/v1/status"), CliError, "has ended its use of the connector");
+  await asked.promise;
+  await agents.end(host);
+  held.resolve();
+  await agents.settled(refused);
+  await assertRejects(() => host.call("GET", "/v1/status"), CliError, "has ended its use of the connector");
+  assertEquals([await isConnectorLocked(agents.folder), readConnectorFile(agents.folder)], [false, null]);
+});
+
 Deno.test("access attaches to a connector that runs, and leaves it running", async () => {
   await using agents = await Agents.open();
   const host = await agents.access();

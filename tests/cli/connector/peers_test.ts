@@ -10,9 +10,11 @@ import {
   readPeers,
   writePeers,
 } from "../../../cli/connector/peers.ts";
+import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { CliError } from "../../../cli/errors.ts";
 import type { PeerList } from "../../../shared/protocol/api/pairing.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { story } from "./bench.ts";
@@ -117,4 +119,55 @@ Deno.test("a message to a DID is sent while the peers file cannot be read", asyn
   assertEquals(await bench.connector.findPeer(a.agent.did), a.agent.did);
   await assertRejects(() => bench.connector.findPeer("alias"), CliError);
   assert(bench.connector.status().connection.state === "connected");
+});
+
+Deno.test("a connector that stops waits at most 500 ms for the peers that it writes", async (t) => {
+  for (const ends of [true, false]) {
+    await t.step(ends ? "a write that ends" : "a write that hangs", async () => {
+      await using world = await World.open();
+      const { bench } = await story(world);
+      await using _ = bench;
+      const begun = Promise.withResolvers<void>(), written = Promise.withResolvers<void>();
+      bench.connector.deps.peers.write = () => {
+        begun.resolve();
+        return written.promise;
+      };
+      void bench.connector.updatePeers();
+      await begun.promise;
+      let isOver = false;
+      void bench.ended.then(() => isOver = true);
+      void bench.connector.stop();
+      await flushTasks();
+      assertEquals(isOver, false);
+      if (ends) written.resolve();
+      else await world.clock.advance(CONNECTOR_LIMITS.closeMs);
+      assertEquals(await bench.ended, null);
+    });
+  }
+});
+
+Deno.test("a connector that has ended does not write the peers that it was reading", async () => {
+  await using world = await World.open();
+  const asked = Promise.withResolvers<void>(), released = Promise.withResolvers<void>();
+  let isHeld = false;
+  const { bench } = await story(world, {
+    fetch: (async (...request: Parameters<typeof fetch>) => {
+      if (isHeld) {
+        asked.resolve();
+        await released.promise;
+      }
+      return await world.fetch(...request);
+    }) as typeof fetch,
+  });
+  await using _ = bench;
+  await flushTasks();
+  isHeld = true;
+  const update = bench.connector.updatePeers();
+  await asked.promise;
+  let writes = 0;
+  bench.connector.deps.peers.write = () => Promise.resolve(void writes++);
+  await bench.connector.stop();
+  released.resolve();
+  await update;
+  assertEquals([writes, bench.eventsOf("peers_failed")], [0, []]);
 });
