@@ -17,7 +17,10 @@ import type { StartOptions } from "./start_options.ts";
 /** Attempts at one call, each with a connector that runs at that time. */
 const MAX_ATTEMPTS = 3;
 
-/** An agent's connector, in this process or in another one. Disposing it stops a connector that it runs. */
+/**
+ * An agent's connector, in this process or in another one. Disposing it stops a connector that it runs; a call that needs
+ * a new one fails afterwards.
+ */
 export interface Access extends AsyncDisposable {
   readonly agentName: string;
   /** True while this process runs the connector. */
